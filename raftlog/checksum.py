@@ -1,0 +1,26 @@
+"""CRC-32C (Castagnoli), the one place: what guards every byte from client to disk to reader."""
+
+from __future__ import annotations
+
+import google_crc32c
+
+from raftlog.errors import Internal
+
+if google_crc32c.implementation != "c":
+    raise Internal(
+        what="google-crc32c runs in pure Python here, a thousand times too slow; "
+        "install its wheel for this platform"
+    )
+
+
+def crc32c(data: bytes, crc: int = 0) -> int:
+    """The CRC-32C of `data` (bytes, or a `pyarrow.Buffer`; not a memoryview), 0 to 2**32 - 1.
+
+    `crc` is the value over what came before, so crc32c(a + b) == crc32c(b, crc32c(a)).
+    """
+    return google_crc32c.extend(crc, data)
+
+
+def chain(crc: int, link: int) -> int:
+    """Extend a chained CRC by another CRC, taken as 4 little-endian bytes."""
+    return google_crc32c.extend(crc, link.to_bytes(4, "little"))

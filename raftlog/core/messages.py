@@ -1,0 +1,139 @@
+"""What the members of a group say to one another: one closed set.
+
+Every message names its group, its sender and its sender's term. `Replicate` is the one member of
+the set that never travels: it is the core's wish that entries `span` be sent, and the replica,
+which owns the log, turns it into an `AppendRequest` that carries them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftlog.core.types import Entry, GroupId, LogIndex, NodeId, Span, Term
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteRequest:
+    """RequestVote (Raft section 5.2) or, with `pre`, its trial run (dissertation section 9.6).
+
+    A trial's `term` is the term the candidate *would* have; nobody's term changes by it.
+    """
+
+    group: GroupId
+    sender: NodeId
+    to: NodeId
+    term: Term
+    last_index: LogIndex
+    last_term: Term
+    pre: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VoteReply:
+    """The answer to a `VoteRequest`; a granted trial repeats the request's term."""
+
+    group: GroupId
+    sender: NodeId
+    to: NodeId
+    term: Term
+    granted: bool
+    pre: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replicate:
+    """An effect: send `to` the entries of `span` (None: only the check of the previous entry)."""
+
+    group: GroupId
+    sender: NodeId
+    to: NodeId
+    term: Term
+    prev_index: LogIndex
+    prev_term: Term
+    span: Span | None
+    commit_index: LogIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendRequest:
+    """AppendEntries (Raft section 5.3): `entries` follow directly on `prev_index`."""
+
+    group: GroupId
+    sender: NodeId
+    to: NodeId
+    term: Term
+    prev_index: LogIndex
+    prev_term: Term
+    entries: tuple[Entry, ...]
+    commit_index: LogIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendReply:
+    """The answer to an `AppendRequest`.
+
+    Accepted: the sender's log equals the leader's up to `match_index`, durably. Rejected:
+    `prev_index` repeats the request's, `conflict_term` is the term the sender holds there (0: its
+    log is too short) and `conflict_index` the first index of that term (or one past its last
+    entry), so that the leader skips a whole term at once (Raft section 5.3, last part).
+    """
+
+    group: GroupId
+    sender: NodeId
+    to: NodeId
+    term: Term
+    accepted: bool
+    prev_index: LogIndex
+    match_index: LogIndex
+    conflict_term: Term
+    conflict_index: LogIndex
+    last_index: LogIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """A row of the frame a leader's node sends to another node for all its groups.
+
+    `commit_index` never exceeds what the receiver is known to hold. `read_round` numbers the
+    leader's latest round of linearizable reads (0: none asked).
+    """
+
+    group: GroupId
+    sender: NodeId
+    to: NodeId
+    term: Term
+    commit_index: LogIndex
+    read_round: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatReply:
+    """A row of the answer; it confirms only its own group, term and read round."""
+
+    group: GroupId
+    sender: NodeId
+    to: NodeId
+    term: Term
+    read_round: int
+    last_index: LogIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDeleted:
+    """The receiver's group exists no more: it must stop campaigning and await the controller."""
+
+    group: GroupId
+    sender: NodeId
+    to: NodeId
+
+
+PeerMessage = (
+    VoteRequest | VoteReply | AppendRequest | AppendReply | Heartbeat | HeartbeatReply | GroupDeleted
+)
+"""What travels between nodes."""
+
+RaftMessage = VoteRequest | VoteReply | AppendRequest | AppendReply | Heartbeat | HeartbeatReply
+"""What `Raft.step` takes (`GroupDeleted` is the node's business)."""
+
+OutMessage = VoteRequest | VoteReply | Replicate | AppendReply | Heartbeat | HeartbeatReply
+"""What `Ready` carries out."""

@@ -1,0 +1,125 @@
+"""The words of consensus as values: ids, entries, hard state, membership.
+
+Everything here is plain data without behaviour that depends on time, chance or I/O, so every
+other room may import it. Ranges called `Span` are inclusive on both ends because Raft speaks of
+"entries first to last"; ranges of record offsets elsewhere are always `[start, end)`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, NewType
+
+NodeId = NewType("NodeId", int)
+"""A node's number in its cluster, from 1. 0 stands for "nobody" (no leader, no vote)."""
+
+GroupId = NewType("GroupId", int)
+"""A Raft group's number. 0 is the controller; topic groups count from 1; never used again."""
+
+Term = NewType("Term", int)
+"""Raft's election number, from 0 (before any election)."""
+
+LogIndex = NewType("LogIndex", int)
+"""An entry's position in its group's log, from 1. 0 is "before the first entry"."""
+
+Offset = NewType("Offset", int)
+"""A record's place in its topic, from 0, dense."""
+
+NOBODY = NodeId(0)
+CONTROLLER_GROUP = GroupId(0)
+
+
+class EntryKind(IntEnum):
+    """What an entry is for. The numbers are on disk and on the wire: never reuse one."""
+
+    NOOP = 0
+    """Written by a leader at the start of its term (Raft section 8); takes no offset."""
+    CONFIGURATION = 1
+    """A new set of voters (Raft section 6)."""
+    COMMAND = 2
+    """A state machine's command."""
+
+
+class Payload(NamedTuple):
+    """What a client wants in the log: a small encoded command and the bulk it is about.
+
+    The command is all that a state machine needs to apply the entry, so reopening a log reads
+    commands and skips bodies. A body is opaque to every server: column chunks as the client
+    compressed them, or empty.
+    """
+
+    command: bytes
+    body: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes that count against limits: command and body together."""
+        return len(self.command) + len(self.body)
+
+
+class Entry(NamedTuple):
+    """One item of the replicated log. A compact tuple: a log holds many."""
+
+    index: LogIndex
+    term: Term
+    kind: EntryKind
+    payload: Payload
+
+
+EMPTY_PAYLOAD = Payload(b"", b"")
+
+
+class Span(NamedTuple):
+    """Entries `first` to `last`, both included; `first <= last`."""
+
+    first: LogIndex
+    last: LogIndex
+
+
+class HardState(NamedTuple):
+    """What must be on disk before any message that depends on it leaves (Raft figure 2)."""
+
+    term: Term
+    vote: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Who votes. Sorted, without repeats, never empty."""
+
+    voters: tuple[NodeId, ...]
+
+    def __post_init__(self) -> None:
+        assert self.voters, "a group without voters can decide nothing"
+        assert list(self.voters) == sorted(set(self.voters)), "voters are sorted and distinct"
+        assert all(voter > 0 for voter in self.voters), "node ids count from 1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaftTiming:
+    """Every number of the core, in ticks and counts; `raftlog.config` derives it from seconds."""
+
+    election_ticks_min: int = 20
+    """An election starts after this many to twice as many ticks without a leader, at random."""
+    heartbeat_ticks: int = 2
+    """Ticks between two heartbeats of a leader."""
+    leader_lost_jitter_ticks: int = 3
+    """A follower told that its leader's process died waits 0 to this many ticks."""
+    append_entries_max: int = 1024
+    """Entries in one append request, at most."""
+    append_bytes_max: int = 4 * 1024 * 1024
+    """Bytes in one append request, at most, though one entry always fits."""
+    inflight_requests_max: int = 32
+    """Append requests under way to one follower, at most."""
+    resend_ticks: int = 10
+    """Ticks without an answer after which a follower's unanswered appends are sent anew."""
+    unapplied_entries_max: int = 16384
+    """Entries that may await commit and apply; a proposal beyond that is refused as overload."""
+    pending_reads_max: int = 4096
+    """Linearizable reads that may await their round; one beyond that is refused as overload."""
+
+    def __post_init__(self) -> None:
+        assert 0 < self.heartbeat_ticks * 2 <= self.election_ticks_min, (
+            "a follower must miss at least two heartbeats before it campaigns"
+        )

@@ -1,0 +1,795 @@
+"""Every error a user can meet: one tree, each with its cause, its remedy and whether to retry.
+
+    RaftlogError
+    |-- Unavailable                 retriable: nobody can answer now
+    |   |-- NotLeader               the asked node does not lead; carries a hint
+    |   |-- NoQuorum                a leader that lost its majority, or an election under way
+    |   |-- NotYet                  this replica has not applied far enough; ask another
+    |   |-- Overloaded              a bounded queue is full
+    |   `-- DeadlineExceeded        the request's one total deadline has passed
+    |-- InvalidRequest              the request can never succeed as it is
+    |   |-- InvalidOption           an option's name or value
+    |   |-- InvalidTopicName
+    |   |-- SchemaMismatch          a field-by-field difference
+    |   `-- TooLarge                a size over its limit
+    |-- NotFound
+    |   `-- TopicNotFound           with the nearest names
+    |-- AlreadyExists
+    |   `-- TopicExists
+    |-- TopicRecreated              the incarnation asked for is gone (deleted, perhaps made anew)
+    |-- OffsetTrimmed               below the log's start
+    |-- DataLoss                    what must be there is not
+    |   `-- CorruptFile             a file's bytes are not what was written
+    |-- WriteRefused                the exactly-once rules said no
+    |   |-- RunDisplaced            another run of the same writer took over
+    |   |-- EpochTooOld             older than the counts that are remembered
+    |   |-- EpochContentMismatch    a replay of another size
+    |   |-- CheckpointReset         another query id at an epoch already passed
+    |   |-- EpochIncomplete         a named attempt is not there, or not as named
+    |   |-- UnknownWriter           the topic was recreated under a running query
+    |   |-- StageGap                a stage arrived before its predecessor
+    |   |-- UnknownProducer         expired, never a fresh start
+    |   |-- SequenceGap             a producer's append arrived before its predecessor
+    |   `-- WriterBytesExceeded     too many staged bytes of one writer
+    |-- NodeRefused                 this process must not serve
+    |   |-- DataFolderLocked
+    |   |-- DataFolderForeign       another cluster's, another node's
+    |   |-- FormatUnsupported       an older or newer disk format
+    |   |-- AddressInUse
+    |   `-- DiskFailed              a sync failed: the process ends
+    `-- Internal                    a defect of ours
+
+An error is made from keyword values alone, so the same error can be built again on the other side
+of the wire: `to_wire()` gives its code and values, `from_wire()` the typed error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import IntEnum
+from typing import ClassVar
+
+
+class ExitCode(IntEnum):
+    """What the command line exits with; scripts may rely on these."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    UNAVAILABLE = 3
+    NOT_FOUND = 4
+    ALREADY_EXISTS = 5
+    DATA_LOSS = 6
+    REFUSED = 7
+    NODE_REFUSED = 8
+
+
+@dataclass(kw_only=True, eq=False)
+class RaftlogError(Exception):
+    """Base of the tree. Subclasses are keyword-only dataclasses of plain values."""
+
+    retriable: ClassVar[bool] = False
+    """True: the same request may succeed later or at another node, unchanged."""
+    exit_code: ClassVar[ExitCode] = ExitCode.FAILED
+    grpc_status: ClassVar[str] = "UNKNOWN"
+    """The name of the grpc status code it travels under."""
+
+    @property
+    def cause(self) -> str:
+        raise AssertionError(f"{type(self).__name__} states no cause")
+
+    @property
+    def remedy(self) -> str:
+        raise AssertionError(f"{type(self).__name__} states no remedy")
+
+    def __str__(self) -> str:
+        return f"{self.cause} {self.remedy}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), {f.name: getattr(self, f.name) for f in fields(self)}))
+
+    def to_wire(self) -> tuple[str, dict[str, str]]:
+        """The error's code (its class name) and its values as text."""
+        return type(self).__name__, {f.name: str(getattr(self, f.name)) for f in fields(self)}
+
+
+def _rebuild(kind: type[RaftlogError], values: dict[str, object]) -> RaftlogError:
+    return kind(**values)
+
+
+def from_wire(code: str, values: Mapping[str, str]) -> RaftlogError:
+    """The typed error that `to_wire` described; an unknown code becomes `Internal`.
+
+    A newer server may send a value this side does not know: it is left out. One that this side
+    needs and does not get stands as empty text or 0, because a poorer message beats no message.
+    """
+    kind = _kinds().get(code)
+    if kind is None:
+        return Internal(what=f"the server answered with the unknown error {code}: {dict(values)}")
+    known = {}
+    for field in fields(kind):
+        text = values.get(field.name, "")
+        known[field.name] = _to_int(text) if field.type in (int, "int") else text
+    return kind(**known)
+
+
+def _to_int(text: str) -> int:
+    digits = text.removeprefix("-")
+    return int(text) if digits.isdecimal() else 0
+
+
+def _kinds() -> dict[str, type[RaftlogError]]:
+    found: dict[str, type[RaftlogError]] = {}
+    waiting = [RaftlogError]
+    while waiting:
+        kind = waiting.pop()
+        found[kind.__name__] = kind
+        waiting.extend(kind.__subclasses__())
+    return found
+
+
+# ---------------------------------------------------------------- unavailable: try again
+
+
+class Unavailable(RaftlogError):
+    """Nobody can answer now; the same request may succeed later."""
+
+    retriable = True
+    exit_code = ExitCode.UNAVAILABLE
+    grpc_status = "UNAVAILABLE"
+
+
+@dataclass(kw_only=True, eq=False)
+class NotLeader(Unavailable):
+    """The asked node does not lead `group`; `leader` and `address` are its hint (0, "": none)."""
+
+    group: int
+    leader: int = 0
+    address: str = ""
+
+    @property
+    def cause(self) -> str:
+        return f"This node does not lead group {self.group}."
+
+    @property
+    def remedy(self) -> str:
+        if self.leader:
+            return f"Ask node {self.leader} at {self.address}."
+        return "No leader is known: an election may be under way; try again shortly."
+
+
+@dataclass(kw_only=True, eq=False)
+class NoQuorum(Unavailable):
+    """The write or read was not confirmed by a majority; a write may still become visible."""
+
+    what: str
+
+    @property
+    def cause(self) -> str:
+        return f"No majority of voters confirmed {self.what}."
+
+    @property
+    def remedy(self) -> str:
+        return "See `raftlog status`: a majority of the nodes must run and reach one another."
+
+
+@dataclass(kw_only=True, eq=False)
+class NotYet(Unavailable):
+    """This replica has applied the topic only up to `have`, below the mark `need`."""
+
+    topic: str
+    have: int
+    need: int
+
+    @property
+    def cause(self) -> str:
+        return f"This replica of {self.topic!r} has applied up to offset {self.have} of {self.need}."
+
+    @property
+    def remedy(self) -> str:
+        return "Another replica may have it; the client asks there."
+
+
+@dataclass(kw_only=True, eq=False)
+class Overloaded(Unavailable):
+    """A bounded queue is full; nothing was accepted."""
+
+    queue: str
+    limit: int
+
+    @property
+    def cause(self) -> str:
+        return f"The queue {self.queue} holds its limit of {self.limit}."
+
+    @property
+    def remedy(self) -> str:
+        return f"Send less at once, or raise {self.queue} in conf/raftlog.toml."
+
+
+@dataclass(kw_only=True, eq=False)
+class DeadlineExceeded(Unavailable):
+    """The request's one total deadline passed; `last` says what stood in the way."""
+
+    what: str
+    seconds: str
+    last: str = ""
+    exit_code = ExitCode.UNAVAILABLE
+    grpc_status = "DEADLINE_EXCEEDED"
+
+    @property
+    def cause(self) -> str:
+        because = f" The last answer was: {self.last}" if self.last else ""
+        return f"{self.what} was not done within {self.seconds} s.{because}"
+
+    @property
+    def remedy(self) -> str:
+        return (
+            "See `raftlog status`; a slow cluster needs a higher client.request_timeout_s "
+            "(option raftlog.request.timeout.ms in Spark)."
+        )
+
+
+# ---------------------------------------------------------------- invalid: never as it is
+
+
+class InvalidRequest(RaftlogError):
+    exit_code = ExitCode.USAGE
+    grpc_status = "INVALID_ARGUMENT"
+
+
+@dataclass(kw_only=True, eq=False)
+class MalformedRequest(InvalidRequest):
+    """Bytes that are not a request of the named call."""
+
+    call: str
+    what: str
+
+    @property
+    def cause(self) -> str:
+        return f"{self.call} got a request that it cannot read: {self.what}."
+
+    @property
+    def remedy(self) -> str:
+        return "Use a client of the same major version as the server."
+
+
+@dataclass(kw_only=True, eq=False)
+class InvalidOption(InvalidRequest):
+    """An option's name or value; `problem` is a sentence part, `advice` a sentence."""
+
+    option: str
+    problem: str
+    advice: str
+
+    @property
+    def cause(self) -> str:
+        return f"Option {self.option!r} {self.problem}."
+
+    @property
+    def remedy(self) -> str:
+        return self.advice
+
+
+@dataclass(kw_only=True, eq=False)
+class InvalidTopicName(InvalidRequest):
+    topic: str
+
+    @property
+    def cause(self) -> str:
+        return f"{self.topic!r} is no topic name."
+
+    @property
+    def remedy(self) -> str:
+        return "Use 1 to 249 of A-Z a-z 0-9 . _ - without a leading dot."
+
+
+@dataclass(kw_only=True, eq=False)
+class SchemaMismatch(InvalidRequest):
+    """`difference` lists the fields that differ, one a line."""
+
+    topic: str
+    difference: str
+
+    @property
+    def cause(self) -> str:
+        return f"The schema does not fit topic {self.topic!r}:\n{self.difference}\n"
+
+    @property
+    def remedy(self) -> str:
+        return "Select and cast the columns to the topic's schema (`raftlog topic describe`)."
+
+
+@dataclass(kw_only=True, eq=False)
+class TooLarge(InvalidRequest):
+    what: str
+    size: int
+    limit: int
+    option: str
+
+    @property
+    def cause(self) -> str:
+        return f"{self.what} has {self.size} bytes; the limit is {self.limit}."
+
+    @property
+    def remedy(self) -> str:
+        return f"Split it, or raise {self.option}."
+
+
+# ---------------------------------------------------------------- what is there and what is not
+
+
+class NotFound(RaftlogError):
+    exit_code = ExitCode.NOT_FOUND
+    grpc_status = "NOT_FOUND"
+
+
+@dataclass(kw_only=True, eq=False)
+class TopicNotFound(NotFound):
+    """`nearest` holds the closest known names, comma-separated, or nothing."""
+
+    topic: str
+    nearest: str = ""
+
+    @property
+    def cause(self) -> str:
+        hint = f" Did you mean {self.nearest}?" if self.nearest else ""
+        return f"There is no topic {self.topic!r}.{hint}"
+
+    @property
+    def remedy(self) -> str:
+        return f"Create it: raftlog topic create {self.topic} --schema '...'"
+
+
+class AlreadyExists(RaftlogError):
+    exit_code = ExitCode.ALREADY_EXISTS
+    grpc_status = "ALREADY_EXISTS"
+
+
+@dataclass(kw_only=True, eq=False)
+class TopicExists(AlreadyExists):
+    topic: str
+
+    @property
+    def cause(self) -> str:
+        return f"Topic {self.topic!r} exists."
+
+    @property
+    def remedy(self) -> str:
+        return "Write to it, choose another name, or pass --if-not-exists."
+
+
+@dataclass(kw_only=True, eq=False)
+class TopicRecreated(RaftlogError):
+    """The incarnation that the request names is gone; offsets of it mean nothing now."""
+
+    topic: str
+    wanted: str
+    found: str = ""
+    exit_code = ExitCode.DATA_LOSS
+    grpc_status = "FAILED_PRECONDITION"
+
+    @property
+    def cause(self) -> str:
+        now = f"it is now {self.found}" if self.found else "it does not exist now"
+        return f"Topic {self.topic!r} was incarnation {self.wanted}; {now}: it was deleted."
+
+    @property
+    def remedy(self) -> str:
+        return "Start the query with a new checkpoint, or set failOnDataLoss=false to go on."
+
+
+@dataclass(kw_only=True, eq=False)
+class OffsetTrimmed(RaftlogError):
+    """`requested` is below `earliest`; the topic holds [earliest, end)."""
+
+    topic: str
+    requested: int
+    earliest: int
+    end: int
+    exit_code = ExitCode.DATA_LOSS
+    grpc_status = "OUT_OF_RANGE"
+
+    @property
+    def cause(self) -> str:
+        return (
+            f"Offset {self.requested} of topic {self.topic!r} is trimmed: "
+            f"the log holds [{self.earliest}, {self.end})."
+        )
+
+    @property
+    def remedy(self) -> str:
+        return "Read from the earliest offset, or set failOnDataLoss=false to skip what is gone."
+
+
+@dataclass(kw_only=True, eq=False)
+class DataLoss(RaftlogError):
+    what: str
+    advice: str = "Do not write before you know why; see docs/OPERATIONS.md, Data loss."
+    exit_code = ExitCode.DATA_LOSS
+    grpc_status = "DATA_LOSS"
+
+    @property
+    def cause(self) -> str:
+        return self.what
+
+    @property
+    def remedy(self) -> str:
+        return self.advice
+
+
+@dataclass(kw_only=True, eq=False)
+class CorruptFile(DataLoss):
+    """Bytes that are not what was written; never read as "the end of the log"."""
+
+    what: str = ""
+    file: str
+    position: int
+    problem: str
+
+    @property
+    def cause(self) -> str:
+        return f"{self.file} is damaged at byte {self.position}: {self.problem}."
+
+
+# ---------------------------------------------------------------- the exactly-once rules said no
+
+
+class WriteRefused(RaftlogError):
+    exit_code = ExitCode.REFUSED
+    grpc_status = "FAILED_PRECONDITION"
+
+
+@dataclass(kw_only=True, eq=False)
+class RunDisplaced(WriteRefused):
+    writer: str
+    run: str
+    current_run: str
+
+    @property
+    def cause(self) -> str:
+        return (
+            f"Run {self.run} of writer {self.writer!r} was displaced by run {self.current_run}: "
+            "two drivers write with one checkpoint or txnAppId."
+        )
+
+    @property
+    def remedy(self) -> str:
+        return "Stop one of the two; a restarted query goes on where the log stands."
+
+
+@dataclass(kw_only=True, eq=False)
+class EpochTooOld(WriteRefused):
+    writer: str
+    epoch: int
+    last_epoch: int
+
+    @property
+    def cause(self) -> str:
+        return (
+            f"Epoch {self.epoch} of writer {self.writer!r} is so far below its last, "
+            f"{self.last_epoch}, that its record count is no longer known."
+        )
+
+    @property
+    def remedy(self) -> str:
+        return "Do not roll a checkpoint back that far; write under a new txnAppId if you mean to."
+
+
+@dataclass(kw_only=True, eq=False)
+class EpochContentMismatch(WriteRefused):
+    writer: str
+    epoch: int
+    committed_records: int
+    replayed_records: int
+
+    @property
+    def cause(self) -> str:
+        return (
+            f"Epoch {self.epoch} of writer {self.writer!r} was committed with "
+            f"{self.committed_records} records and is replayed with {self.replayed_records}."
+        )
+
+    @property
+    def remedy(self) -> str:
+        return (
+            "The source is not replayable or the query changed. "
+            "Set onReplayMismatch=keep to let the first commit stand."
+        )
+
+
+@dataclass(kw_only=True, eq=False)
+class EpochReferencesMismatch(WriteRefused):
+    """The same run named other attempts for an epoch it had committed: a defect or a zombie."""
+
+    writer: str
+    epoch: int
+    run: str
+
+    @property
+    def cause(self) -> str:
+        return (
+            f"Run {self.run} of writer {self.writer!r} committed epoch {self.epoch} "
+            "before, naming other attempts."
+        )
+
+    @property
+    def remedy(self) -> str:
+        return "Restart the query; report this if it comes again."
+
+
+@dataclass(kw_only=True, eq=False)
+class CheckpointReset(WriteRefused):
+    writer: str
+    epoch: int
+    last_epoch: int
+    query_id: str
+    known_query_id: str
+
+    @property
+    def cause(self) -> str:
+        return (
+            f"Query {self.query_id} writes epoch {self.epoch} as writer {self.writer!r}, whose "
+            f"last epoch {self.last_epoch} came from query {self.known_query_id}: "
+            "the checkpoint was deleted or replaced."
+        )
+
+    @property
+    def remedy(self) -> str:
+        return "Restore the checkpoint, or write under another txnAppId."
+
+
+@dataclass(kw_only=True, eq=False)
+class EpochIncomplete(WriteRefused):
+    writer: str
+    epoch: int
+    attempt: str
+    problem: str
+
+    @property
+    def cause(self) -> str:
+        return (
+            f"Epoch {self.epoch} of writer {self.writer!r} cannot be committed: "
+            f"attempt {self.attempt} {self.problem}."
+        )
+
+    @property
+    def remedy(self) -> str:
+        return "Nothing became visible; the query's restart stages the epoch anew."
+
+
+@dataclass(kw_only=True, eq=False)
+class UnknownWriter(WriteRefused):
+    writer: str
+    epoch: int
+
+    @property
+    def cause(self) -> str:
+        return (
+            f"This topic does not know writer {self.writer!r}, which is at epoch {self.epoch}: "
+            "the topic was recreated under a running query."
+        )
+
+    @property
+    def remedy(self) -> str:
+        return "Start with a new checkpoint, or set createTopic=always to go on into the new topic."
+
+
+@dataclass(kw_only=True, eq=False)
+class StageGap(WriteRefused):
+    """Stage `number` came where `expected` was due: resend from there, in order."""
+
+    attempt: str
+    number: int
+    expected: int
+
+    @property
+    def cause(self) -> str:
+        return f"Stage {self.number} of attempt {self.attempt} came before stage {self.expected}."
+
+    @property
+    def remedy(self) -> str:
+        return "The client resends from the expected number."
+
+
+@dataclass(kw_only=True, eq=False)
+class UnknownProducer(WriteRefused):
+    producer: str
+    sequence: int
+
+    @property
+    def cause(self) -> str:
+        return (
+            f"Producer {self.producer} is not known at sequence {self.sequence}: it expired, "
+            "so whether its last append is in the log cannot be told."
+        )
+
+    @property
+    def remedy(self) -> str:
+        return "Look at the topic's end, then go on with a new producer."
+
+
+@dataclass(kw_only=True, eq=False)
+class SequenceGap(WriteRefused):
+    producer: str
+    sequence: int
+    expected: int
+
+    @property
+    def cause(self) -> str:
+        return f"Producer {self.producer} sent sequence {self.sequence} before {self.expected}."
+
+    @property
+    def remedy(self) -> str:
+        return "The client resends from the expected sequence."
+
+
+@dataclass(kw_only=True, eq=False)
+class WriterBytesExceeded(WriteRefused):
+    writer: str
+    staged_bytes: int
+    limit: int
+
+    @property
+    def cause(self) -> str:
+        return (
+            f"Writer {self.writer!r} has {self.staged_bytes} staged bytes; "
+            f"the limit is {self.limit}."
+        )
+
+    @property
+    def remedy(self) -> str:
+        return (
+            "Commit smaller batches (maxOffsetsPerTrigger, maxFilesPerTrigger), "
+            "or raise topic.staged_bytes_per_writer_max."
+        )
+
+
+@dataclass(kw_only=True, eq=False)
+class TooManyWriters(WriteRefused):
+    topic: str
+    limit: int
+
+    @property
+    def cause(self) -> str:
+        return f"The topic already remembers its limit of {self.limit} writers."
+
+    @property
+    def remedy(self) -> str:
+        return "Reuse a txnAppId, or raise topic.writers_max."
+
+
+@dataclass(kw_only=True, eq=False)
+class UnknownSchemaVersion(WriteRefused):
+    version: int
+    latest: int
+
+    @property
+    def cause(self) -> str:
+        return f"Schema version {self.version} is not known here; the latest is {self.latest}."
+
+    @property
+    def remedy(self) -> str:
+        return "The client describes the topic again."
+
+
+# ---------------------------------------------------------------- a process that must not serve
+
+
+class NodeRefused(RaftlogError):
+    exit_code = ExitCode.NODE_REFUSED
+    grpc_status = "FAILED_PRECONDITION"
+
+
+@dataclass(kw_only=True, eq=False)
+class DataFolderLocked(NodeRefused):
+    folder: str
+    holder: str = ""
+
+    @property
+    def cause(self) -> str:
+        by = f" by process {self.holder}" if self.holder else ""
+        return f"The data folder {self.folder} is in use{by}."
+
+    @property
+    def remedy(self) -> str:
+        return "Stop that process (`raftlog down`), or give another --data."
+
+
+@dataclass(kw_only=True, eq=False)
+class DataFolderForeign(NodeRefused):
+    folder: str
+    found: str
+    wanted: str
+
+    @property
+    def cause(self) -> str:
+        return f"The data folder {self.folder} belongs to {self.found}, not to {self.wanted}."
+
+    @property
+    def remedy(self) -> str:
+        return "Give the --data folder of this node; nothing in it was changed."
+
+
+@dataclass(kw_only=True, eq=False)
+class FormatUnsupported(NodeRefused):
+    folder: str
+    found: int
+    supported: int
+
+    @property
+    def cause(self) -> str:
+        return f"{self.folder} has disk format {self.found}; this version reads {self.supported}."
+
+    @property
+    def remedy(self) -> str:
+        return "Run the version that wrote it; nothing in it was changed."
+
+
+@dataclass(kw_only=True, eq=False)
+class AddressInUse(NodeRefused):
+    address: str
+    option: str = "--port"
+
+    @property
+    def cause(self) -> str:
+        return f"The address {self.address} is in use."
+
+    @property
+    def remedy(self) -> str:
+        return f"Stop what listens there, or choose another with {self.option}."
+
+
+@dataclass(kw_only=True, eq=False)
+class IdentityRefused(NodeRefused):
+    """The cluster knows this node id under another store_uuid: its folder was wiped or swapped."""
+
+    node: int
+    store_uuid: str
+    known_store_uuid: str
+
+    @property
+    def cause(self) -> str:
+        return (
+            f"Node {self.node} is known with store {self.known_store_uuid}; "
+            f"this folder is store {self.store_uuid}."
+        )
+
+    @property
+    def remedy(self) -> str:
+        return (
+            "Restore the node's own folder: a wiped one has forgotten its votes and must not "
+            "come back under its old id."
+        )
+
+
+@dataclass(kw_only=True, eq=False)
+class DiskFailed(NodeRefused):
+    """A write or sync failed. It is never tried again: the process ends."""
+
+    file: str
+    problem: str
+
+    @property
+    def cause(self) -> str:
+        return f"Writing {self.file} failed: {self.problem}."
+
+    @property
+    def remedy(self) -> str:
+        return "Mend the disk or make room, then start the node again; it catches up by itself."
+
+
+@dataclass(kw_only=True, eq=False)
+class Internal(RaftlogError):
+    """A defect of ours, never of the user's."""
+
+    what: str
+    grpc_status = "INTERNAL"
+
+    @property
+    def cause(self) -> str:
+        return f"raftlog met a defect of its own: {self.what}."
+
+    @property
+    def remedy(self) -> str:
+        return "Please report it with the node's log."

@@ -1,0 +1,362 @@
+"""The calls of a node, as typed values: what a client asks and what a node answers.
+
+A call is one frame there and one frame back, or for `Read` a stream of frames back. `METHODS`
+lists them all; a node serves exactly these, and a test enumerates them. Deadlines are total and
+travel with grpc. A refusal travels as the error's code and values (`raftlog.errors.to_wire`).
+
+Calls marked *leader* are answered by the group's leader alone; elsewhere they are `NotLeader`
+with a hint. `group` and `incarnation` both name a topic: the group finds it, the incarnation
+proves it is the one the caller means.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Term
+from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
+from raftlog.machines.schema import Schema
+from raftlog.wire.batch import BatchHeader
+
+
+class NodeAddress(NamedTuple):
+    node: NodeId
+    address: str
+
+
+# ---------------------------------------------------------------- the cluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeCluster:
+    """Any node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDescription:
+    """As the asked node sees it; `leader` of the controller, 0 while unknown."""
+
+    cluster_id: str
+    node: NodeId
+    store_uuid: str
+    leader: NodeId
+    term: Term
+    nodes: tuple[NodeAddress, ...]
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterNodeCall:
+    """Leader of the controller."""
+
+    node: NodeId
+    store_uuid: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRegisteredReply:
+    known_before: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopicCall:
+    """Leader of the controller. The caller mints `incarnation`, so that a resend is recognised."""
+
+    name: str
+    incarnation: str
+    schema: Schema
+    if_not_exists: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicCall:
+    """Leader of the controller."""
+
+    name: str
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeTopic:
+    """Leader of the controller (linearizable)."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReply:
+    """`existed`: CreateTopic found it there."""
+
+    topic: TopicInfo
+    existed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTopics:
+    """Leader of the controller (linearizable)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsReply:
+    topics: tuple[TopicInfo, ...]
+
+
+# ---------------------------------------------------------------- writing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendCall:
+    """Leader of the topic. The frame's body is the batch's."""
+
+    group: GroupId
+    incarnation: str
+    producer: str
+    sequence: int
+    batch: BatchHeader
+    crc: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppendedReply:
+    start: Offset
+    end: Offset
+    repeated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageCall:
+    """Leader of the topic. The frame's body is the batch's."""
+
+    group: GroupId
+    incarnation: str
+    key: EpochKey
+    attempt: str
+    number: int
+    create_writer: bool
+    batch: BatchHeader
+    crc: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedReply:
+    number: int
+    repeated: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitEpochCall:
+    """Leader of the topic."""
+
+    group: GroupId
+    incarnation: str
+    key: EpochKey
+    attempts: tuple[AttemptReference, ...]
+    schema_version: int
+    keep_on_mismatch: bool
+    create_writer: bool
+    transient_writer: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochCommittedReply:
+    """See `raftlog.machines.outcomes.EpochCommitted`."""
+
+    start: Offset
+    end: Offset
+    record_count: int
+    replayed: bool
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortEpochCall:
+    """Leader of the topic."""
+
+    group: GroupId
+    incarnation: str
+    key: EpochKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochAbortedReply:
+    attempts: int
+
+
+# ---------------------------------------------------------------- reading and watching
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadMark:
+    """Leader of the topic: a linearizable read of its high-water mark (ReadIndex)."""
+
+    group: GroupId
+    incarnation: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkReply:
+    log_start_offset: Offset
+    high_water_mark: Offset
+    record_bytes: int
+    """Body bytes of the records at [log_start_offset, high_water_mark)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadCall:
+    """Any replica: the extents that meet [start, end), streamed in order.
+
+    `mark` is a high-water mark the caller knows to exist (so `end <= mark`); a replica that has
+    applied less waits briefly, then answers `NotYet`. `field_ids`
+    are the columns wanted; with `all_fields` they are ignored. None wanted is valid (counting).
+    """
+
+    group: GroupId
+    incarnation: str
+    start: Offset
+    end: Offset
+    mark: Offset
+    field_ids: tuple[int, ...]
+    all_fields: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtentReply:
+    """One extent: the frame's body is its wanted chunks, positions in `batch` counted anew.
+
+    The whole extent travels even where [start, end) meets only a part of it: the client slices.
+    `writer` and `epoch` are "" and -1 for plain appends.
+    """
+
+    start: Offset
+    batch: BatchHeader
+    timestamp_us: int
+    term: Term
+    writer: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadSizes:
+    """Any replica that has applied `mark`: how the bytes of [start, end) lie, to split reads."""
+
+    group: GroupId
+    incarnation: str
+    start: Offset
+    end: Offset
+    mark: Offset
+    pieces_max: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizesReply:
+    """Boundaries at extents: `offsets` rises from start to end, `body_bytes[i]` lie between
+    offsets[i] and offsets[i + 1]; at most `pieces_max` pieces of about equal bytes."""
+
+    offsets: tuple[Offset, ...]
+    body_bytes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchGroups:
+    """Any node: the asked node's own view of its replicas; `groups` empty: all of them."""
+
+    groups: tuple[GroupId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerView:
+    """What a leader knows of one voter, itself included."""
+
+    node: NodeId
+    match_index: LogIndex
+    contact_ms_ago: int
+    """Since the voter's last answer; 0 for the leader itself, -1: none in this term."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupView:
+    """One replica as its node sees it. Offsets are 0 for the controller's group.
+
+    `followers` is empty unless this node leads the group.
+    """
+
+    group: GroupId
+    topic: str
+    incarnation: str
+    node: NodeId
+    role: str
+    leader: NodeId
+    term: Term
+    last_index: LogIndex
+    commit_index: LogIndex
+    applied_index: LogIndex
+    log_start_offset: Offset
+    high_water_mark: Offset
+    open_epochs: int
+    staged_bytes: int
+    state_hash: str
+    followers: tuple[FollowerView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsReply:
+    node: NodeId
+    groups: tuple[GroupView, ...]
+
+
+# ---------------------------------------------------------------- between nodes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerHello:
+    """The first frame of a peer stream: who calls, from which start of its process."""
+
+    cluster_id: str
+    node: NodeId
+    store_uuid: str
+    boot_id: str
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerWelcome:
+    """The accepting node's answer."""
+
+    node: NodeId
+    store_uuid: str
+    boot_id: str
+
+
+Request = (
+    DescribeCluster | RegisterNodeCall | CreateTopicCall | DeleteTopicCall | DescribeTopic
+    | ListTopics | AppendCall | StageCall | CommitEpochCall | AbortEpochCall | ReadMark
+    | ReadCall | ReadSizes | WatchGroups
+)
+Reply = (
+    ClusterDescription | NodeRegisteredReply | TopicReply | TopicsReply | AppendedReply
+    | StagedReply | EpochCommittedReply | EpochAbortedReply | MarkReply | ExtentReply
+    | SizesReply | GroupsReply
+)
+
+SERVICE = "raftlog.v1.Log"
+PEER_SERVICE = "raftlog.v1.Peer"
+
+METHODS: dict[str, tuple[type, type]] = {
+    "DescribeCluster": (DescribeCluster, ClusterDescription),
+    "RegisterNode": (RegisterNodeCall, NodeRegisteredReply),
+    "CreateTopic": (CreateTopicCall, TopicReply),
+    "DeleteTopic": (DeleteTopicCall, TopicReply),
+    "DescribeTopic": (DescribeTopic, TopicReply),
+    "ListTopics": (ListTopics, TopicsReply),
+    "Append": (AppendCall, AppendedReply),
+    "Stage": (StageCall, StagedReply),
+    "CommitEpoch": (CommitEpochCall, EpochCommittedReply),
+    "AbortEpoch": (AbortEpochCall, EpochAbortedReply),
+    "ReadMark": (ReadMark, MarkReply),
+    "Read": (ReadCall, ExtentReply),
+    "ReadSizes": (ReadSizes, SizesReply),
+    "WatchGroups": (WatchGroups, GroupsReply),
+}
+"""Every call of `SERVICE` by name: its request and its reply. `Read` alone streams replies."""
