@@ -1,0 +1,563 @@
+"""Every number of raftlog, once: its unit in its name, its default, its bounds and its reason.
+
+Sources, the later ones win: the defaults here, a TOML file (`--config FILE`, else the environment
+variable RAFTLOG_CONFIG), the environment (`RAFTLOG_<SECTION>__<KEY>`), flags (`--set
+section.key=value`). A misspelt key, a missing file and values that contradict one another are
+`InvalidOption`, from whichever source; so is a RAFTLOG_ variable that names no key. Messages show
+numbers, never texts: a text may be a secret.
+
+`python -m raftlog.config` prints `conf/raftlog.toml`, which is generated from this file; an
+installed copy lies at `<prefix>/share/raftlog/conf/raftlog.toml`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import os
+import sys
+import textwrap
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict
+
+from raftlog.core.types import RaftTiming
+from raftlog.errors import InvalidOption
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+PORT_MAX = 65_535
+
+CONFIG_VARIABLE = "RAFTLOG_CONFIG"
+"""Names the TOML file where `--config` does not."""
+PREFIX = "RAFTLOG_"
+
+
+def _key(default: Any, reason: str, **bounds: Any) -> Any:
+    """One key: its default, why it is there and is so, and the bounds of its value."""
+    return Field(default=default, description=reason, **bounds)
+
+
+class Section(BaseModel):
+    """One table of the file. Frozen; an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class ClientSettings(Section):
+    """What a client, the command line and Spark's tasks need."""
+
+    bootstrap_servers: str = _key(
+        "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403",
+        "Nodes to ask first, host:port separated by commas; one that answers names the others. "
+        "The default is what `raftlog up` starts.",
+        min_length=1,
+    )
+    request_timeout_s: float = _key(
+        30.0,
+        "The one total deadline of a request, over all its retries. Far above a failover, which "
+        "takes a second or two.",
+        gt=0,
+        le=3600,
+    )
+    retry_delay_min_s: float = _key(
+        0.02, "Pause before the first retry; each further one doubles it, with jitter.", gt=0, le=10
+    )
+    retry_delay_max_s: float = _key(
+        0.5, "Longest pause between two retries: an election is not slept through.", gt=0, le=60
+    )
+    connect_timeout_s: float = _key(
+        2.0, "An address that has not answered by then is left for another.", gt=0, le=60
+    )
+    batch_bytes: int = _key(
+        MIB,
+        "Uncompressed bytes of records that travel as one entry. Larger ones cost less per record "
+        "and wait longer.",
+        ge=KIB,
+        le=256 * MIB,
+    )
+    max_in_flight: int = _key(
+        4, "Entries of one producer or attempt under way at once.", ge=1, le=64
+    )
+    compression: Literal["lz4", "zstd", "none"] = _key(
+        "lz4",
+        "How column chunks are compressed, by the client, once. zstd halves lz4's bytes for more "
+        "CPU; every byte is written three times and sent twice.",
+    )
+    follow_poll_interval_s: float = _key(
+        0.1, "How often `follow` and `tail` ask for a new high-water mark when idle.", gt=0, le=60
+    )
+
+
+class ServerSettings(Section):
+    """One node: what it accepts and how long it waits."""
+
+    host: str = _key(
+        "127.0.0.1",
+        "Address to listen on. Traffic is neither encrypted nor authenticated yet, so a node "
+        "listens on loopback unless told otherwise.",
+        min_length=1,
+    )
+    entry_bytes_max: int = _key(
+        8 * MIB,
+        "Largest entry (command and body together). A client splits batches below it; an entry "
+        "stays in memory until it is applied.",
+        ge=64 * KIB,
+        le=256 * MIB,
+    )
+    requests_max: int = _key(
+        4096, "Client calls a node works on at once; one beyond is refused as overload.", ge=1
+    )
+    request_bytes_max: int = _key(
+        256 * MIB,
+        "Bytes of client writes a node holds that are not yet answered; one beyond is refused as "
+        "overload, so that a burst cannot exhaust memory.",
+        ge=MIB,
+    )
+    request_timeout_max_s: float = _key(
+        300.0, "A call without a deadline, or with a longer one, gets this one.", gt=0, le=3600
+    )
+    not_yet_wait_max_s: float = _key(
+        1.0,
+        "How long a replica that has not applied a read's mark waits for it before it answers "
+        "NotYet and the client asks another.",
+        ge=0,
+        le=60,
+    )
+    read_bytes_per_turn_max: int = _key(
+        4 * MIB,
+        "Bytes of bulk reads handed out per turn of the loop, so that reads cannot delay "
+        "heartbeats.",
+        ge=64 * KIB,
+    )
+    sync_threads_max: int = _key(
+        4, "Threads that write and sync logs; groups beyond them share a turn.", ge=1, le=64
+    )
+    peer_queue_bytes_max: int = _key(
+        64 * MIB,
+        "Bytes waiting for one peer. Beyond it messages are dropped: Raft sends anew what is "
+        "still needed.",
+        ge=MIB,
+    )
+    peer_reconnect_delay_min_s: float = _key(
+        0.05,
+        "Pause before a lost peer is dialled again; it doubles up to the maximum.",
+        gt=0,
+        le=10,
+    )
+    peer_reconnect_delay_max_s: float = _key(
+        1.0, "Longest pause between two dials of a lost peer.", gt=0, le=60
+    )
+    shutdown_timeout_s: float = _key(
+        5.0, "How long a stopping node lets calls under way finish.", ge=0, le=300
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = _key(
+        "info", "Least level of the structured log on standard error."
+    )
+
+
+class RaftSettings(Section):
+    """Consensus. Seconds here become ticks: `timing()`."""
+
+    tick_interval_s: float = _key(
+        0.05, "The core's unit of time. All times below are multiples of it.", gt=0, le=1
+    )
+    election_timeout_min_s: float = _key(
+        1.0,
+        "A follower without a leader campaigns after this to twice as long, at random (Raft "
+        "section 5.2). Three nodes and a JVM share two cores in tests and on laptops. A killed "
+        "leader is noticed sooner, by its connection's reset.",
+        gt=0,
+        le=60,
+    )
+    heartbeat_interval_s: float = _key(
+        0.1, "Between two heartbeats of a leader; at most half the election timeout.", gt=0, le=30
+    )
+    leader_lost_jitter_max_s: float = _key(
+        0.15,
+        "When the leader's process died, a follower waits 0 to this long before it starts a "
+        "pre-vote, so that not all start at once.",
+        ge=0,
+        le=10,
+    )
+    resend_timeout_s: float = _key(
+        0.5, "A follower's unanswered append requests are sent anew after this.", gt=0, le=60
+    )
+    append_entries_max: int = _key(1024, "Entries in one append request.", ge=1, le=65536)
+    append_bytes_max: int = _key(
+        4 * MIB, "Bytes in one append request; one entry always fits.", ge=64 * KIB
+    )
+    inflight_requests_max: int = _key(
+        32, "Append requests under way to one follower.", ge=1, le=1024
+    )
+    unapplied_entries_max: int = _key(
+        16384,
+        "Entries of a group that may await commit and apply; a write beyond is refused as "
+        "overload.",
+        ge=1,
+    )
+    pending_reads_max: int = _key(
+        4096,
+        "Linearizable reads of a group that may await their round; one beyond is refused as "
+        "overload.",
+        ge=1,
+    )
+
+    def timing(self) -> RaftTiming:
+        """The core's numbers in ticks. Times are rounded up, so none is shorter than asked."""
+        return RaftTiming(
+            election_ticks_min=self._ticks(self.election_timeout_min_s),
+            heartbeat_ticks=self._ticks(self.heartbeat_interval_s),
+            leader_lost_jitter_ticks=self._ticks(self.leader_lost_jitter_max_s),
+            append_entries_max=self.append_entries_max,
+            append_bytes_max=self.append_bytes_max,
+            inflight_requests_max=self.inflight_requests_max,
+            resend_ticks=self._ticks(self.resend_timeout_s),
+            unapplied_entries_max=self.unapplied_entries_max,
+            pending_reads_max=self.pending_reads_max,
+        )
+
+    def _ticks(self, seconds: float) -> int:
+        # Rounded first: 0.15 / 0.05 is 2.9999999999999996, 0.3 / 0.1 is 2.9999999999999996 too.
+        return math.ceil(round(seconds / self.tick_interval_s, 6))
+
+
+class StorageSettings(Section):
+    """Log files. Bytes are durable once synced; a failed sync ends the process."""
+
+    segment_bytes_max: int = _key(
+        64 * MIB,
+        "A log segment is closed once it has this many bytes; what is dropped later is dropped by "
+        "whole segments.",
+        ge=MIB,
+        le=4 * GIB,
+    )
+    preallocate_bytes: int = _key(
+        4 * MIB,
+        "Disk space is allocated in steps of this, so that small appends sync faster.",
+        ge=0,
+        le=GIB,
+    )
+    cache_bytes_max: int = _key(
+        8 * MIB,
+        "Recent payloads of a group kept in memory for followers and readers that are close to "
+        "the end.",
+        ge=0,
+    )
+
+
+class TopicSettings(Section):
+    """Bounds of a topic. They decide what is applied: keep them equal on all nodes."""
+
+    staged_bytes_per_writer_max: int = _key(
+        4 * GIB,
+        "Bytes of one writer's open epochs. A query that stages and never finishes must not fill "
+        "the disk.",
+        ge=MIB,
+    )
+    writers_max: int = _key(
+        10_000,
+        "Writers (streaming queries, txnAppIds) a topic remembers. Their rows never expire by "
+        "time: a replay a year later is still recognised.",
+        ge=1,
+    )
+    producers_max: int = _key(10_000, "Plain producers a topic remembers at once.", ge=1)
+    epoch_lease_s: float = _key(
+        86_400.0,
+        "An open epoch that has staged nothing for so long is dropped, by the leader's monotonic "
+        "clock, anew with each leader.",
+        ge=1,
+    )
+    transient_writer_lease_s: float = _key(
+        86_400.0, "So long the row of a batch write without txnAppId is kept.", ge=1
+    )
+    producer_lease_s: float = _key(
+        604_800.0,
+        "A producer silent for so long is forgotten, and told so if it returns: never a fresh "
+        "start.",
+        ge=1,
+    )
+
+
+class UpSettings(Section):
+    """`raftlog up`: a cluster on this machine."""
+
+    nodes: int = _key(3, "Nodes of a new cluster.", ge=1, le=7)
+    port: int = _key(7401, "Port of node 1 of a new cluster; the others follow.", ge=1, le=PORT_MAX)
+    ready_timeout_s: float = _key(
+        30.0,
+        "How long `up` waits until all nodes answer and a controller leads. It takes 2 to 5 s; "
+        "replaying long logs takes longer.",
+        gt=0,
+        le=3600,
+    )
+    stop_timeout_s: float = _key(
+        15.0, "How long `up` and `down` wait for nodes told to stop.", gt=0, le=600
+    )
+
+
+class Settings(BaseSettings):
+    """All sections. Make it with `load`; `Settings()` is the defaults alone."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix=PREFIX,
+        env_nested_delimiter="__",
+    )
+
+    client: ClientSettings = ClientSettings()
+    server: ServerSettings = ServerSettings()
+    raft: RaftSettings = RaftSettings()
+    storage: StorageSettings = StorageSettings()
+    topic: TopicSettings = TopicSettings()
+    up: UpSettings = UpSettings()
+
+    @model_validator(mode="after")
+    def _together(self) -> Settings:
+        validate(self)
+        return self
+
+    @classmethod
+    def settings_customise_sources(cls, *_: Any, **sources: Any) -> tuple[Any, ...]:
+        """Only what is given: `load` alone adds the environment and the file."""
+        return (sources["init_settings"],)
+
+
+def load(file: Path | str | None = None, flags: Iterable[str] = ()) -> Settings:
+    """The settings from all sources.
+
+    `file` is the TOML file; None: the one RAFTLOG_CONFIG names, or none. `flags` are texts
+    `section.key=value`. Raises `InvalidOption`.
+    """
+    _refuse_unknown_variables(os.environ)
+    named = file if file is not None else os.environ.get(CONFIG_VARIABLE)
+    table = _read_file(Path(named)) if named is not None else {}
+    flag_table = _read_flags(flags)
+
+    class FromAllSources(Settings):
+        @classmethod
+        def settings_customise_sources(cls, *_: Any, **sources: Any) -> tuple[Any, ...]:
+            from_file = InitSettingsSource(cls, init_kwargs=table)
+            return (sources["init_settings"], sources["env_settings"], from_file)
+
+    try:
+        merged = FromAllSources(**flag_table)
+    except ValidationError as error:
+        raise _invalid_value(error) from None
+    # The plain class again: equal to any other Settings, and picklable by reference.
+    return Settings(**{name: getattr(merged, name) for name in SECTIONS})
+
+
+SECTIONS: dict[str, type[Section]] = {
+    "client": ClientSettings,
+    "server": ServerSettings,
+    "raft": RaftSettings,
+    "storage": StorageSettings,
+    "topic": TopicSettings,
+    "up": UpSettings,
+}
+
+
+NOT_ABOVE: tuple[tuple[str, int, str, str], ...] = (
+    (
+        "raft.heartbeat_interval_s", 2, "raft.election_timeout_min_s",
+        "A follower must miss at least two heartbeats before it campaigns.",
+    ),
+    (
+        "raft.tick_interval_s", 1, "raft.heartbeat_interval_s",
+        "A heartbeat takes at least one tick.",
+    ),
+    (
+        "client.retry_delay_min_s", 1, "client.retry_delay_max_s",
+        "The first pause is the shortest.",
+    ),
+    (
+        "server.peer_reconnect_delay_min_s", 1, "server.peer_reconnect_delay_max_s",
+        "The first pause is the shortest.",
+    ),
+    (
+        "client.batch_bytes", 2, "server.entry_bytes_max",
+        "A batch must fit an entry with room for its header and for bytes that do not compress.",
+    ),
+    (
+        "server.entry_bytes_max", 1, "server.request_bytes_max",
+        "A node must be able to hold the largest entry.",
+    ),
+    (
+        "server.entry_bytes_max", 1, "server.peer_queue_bytes_max",
+        "The largest entry must reach a peer.",
+    ),
+    (
+        "server.entry_bytes_max", 1, "storage.segment_bytes_max",
+        "The largest entry must fit a segment.",
+    ),
+    (
+        "storage.preallocate_bytes", 1, "storage.segment_bytes_max",
+        "Space is allocated within a segment.",
+    ),
+)  # fmt: skip
+"""Pairs of keys: the first, so many times, is not above the second; and why."""
+
+
+def validate(settings: Settings) -> None:
+    """Refuse values that contradict one another; the `InvalidOption` names both and both values."""
+    for low_key, times, high_key, reason in NOT_ABOVE:
+        low, high = _value(settings, low_key), _value(settings, high_key)
+        if low * times > high:
+            part = f"1/{times} of " if times > 1 else ""
+            raise InvalidOption(
+                option=low_key,
+                problem=f"is {low} but may be at most {part}{high_key}, which is {high}",
+                advice=f"{reason} Lower {low_key} or raise {high_key}.",
+            )
+    up = settings.up
+    if up.port + up.nodes - 1 > PORT_MAX:
+        raise InvalidOption(
+            option="up.port",
+            problem=f"is {up.port}, which with up.nodes of {up.nodes} goes beyond port {PORT_MAX}",
+            advice="Lower up.port: every node has a port of its own.",
+        )
+
+
+def _value(settings: Settings, name: str) -> float:
+    section, _, key = name.partition(".")
+    value = getattr(getattr(settings, section), key)
+    assert isinstance(value, int | float), f"{name} is a number"
+    return value
+
+
+def _read_file(file: Path) -> dict[str, Any]:
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidOption(
+            option="--config",
+            problem=f"names a file that cannot be read: {file} ({error.strerror})",
+            advice=f"Give an existing file with --config or {CONFIG_VARIABLE}; "
+            "`python -m raftlog.config` prints one with every key.",
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidOption(
+            option="--config",
+            problem=f"names a file that is not TOML: {file} ({error})",
+            advice="Mend it; `python -m raftlog.config` prints one with every key.",
+        ) from error
+    for section, keys in table.items():
+        if not isinstance(keys, dict):
+            _refuse_unknown(section, None, section)
+        for key in keys or (None,):
+            _refuse_unknown(section, key, f"{section}.{key}" if key else section)
+    return table
+
+
+def _read_flags(flags: Iterable[str]) -> dict[str, dict[str, str]]:
+    table: dict[str, dict[str, str]] = {}
+    for flag in flags:
+        name, equals, value = flag.partition("=")
+        section, dot, key = name.strip().partition(".")
+        if not equals or not dot:
+            raise InvalidOption(
+                option="--set",
+                problem="has a value that is not section.key=value",
+                advice="For example: --set raft.election_timeout_min_s=2",
+            )
+        _refuse_unknown(section, key, name.strip())
+        table.setdefault(section, {})[key] = value.strip()
+    return table
+
+
+def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
+    """Each RAFTLOG_ variable names a key: a misspelt one must not be silently without effect."""
+    for variable in sorted(environ):
+        if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
+            continue
+        section, _, key = variable.removeprefix(PREFIX).lower().partition("__")
+        _refuse_unknown(section, key, variable)
+
+
+def _refuse_unknown(section: str, key: str | None, written: str) -> None:
+    """`key` None: the section alone. `written` is how the user wrote it, in file or variable."""
+    known = SECTIONS.get(section)
+    if known is not None and (key is None or key in known.model_fields):
+        return
+    as_variable = written.startswith(PREFIX)
+    names = [f"{name}.{key}" for name, of in SECTIONS.items() for key in of.model_fields]
+    near = difflib.get_close_matches(f"{section}.{key or ''}", names, n=1, cutoff=0.5)
+    if as_variable:
+        near = [PREFIX + name.replace(".", "__").upper() for name in near]
+    raise InvalidOption(
+        option=written,
+        problem="is no key of the configuration",
+        advice=(f"Did you mean {near[0]}? " if near else "")
+        + "conf/raftlog.toml lists every key (`python -m raftlog.config` prints it).",
+    )
+
+
+def _invalid_value(error: ValidationError) -> InvalidOption:
+    """The first thing that pydantic found, in our words; numbers are shown, texts never."""
+    first = error.errors(include_url=False)[0]
+    given = first["input"]
+    shown = f" (it is {given})" if isinstance(given, int | float) else ""
+    what = first["msg"].removeprefix("Input should be ")
+    return InvalidOption(
+        option=".".join(str(part) for part in first["loc"]),
+        problem=f"must be {what}{shown}",
+        advice="conf/raftlog.toml says what it is for and what it may be.",
+    )
+
+
+# ---------------------------------------------------------------- the sample file
+
+
+def sample() -> str:
+    """The text of conf/raftlog.toml: every key with its reason, unit, bounds and default."""
+    lines = [
+        "# The configuration of raftlog: every key, with its default. Give it with --config FILE",
+        f"# or {CONFIG_VARIABLE}; keys left out keep their defaults. The environment",
+        "# (RAFTLOG_<SECTION>__<KEY>) goes before the file, --set section.key=value before both.",
+        "#",
+        "# Generated: python -m raftlog.config > conf/raftlog.toml",
+    ]
+    for name, section in SECTIONS.items():
+        lines += ["", f"# {section.__doc__}", f"[{name}]"]
+        for key, facts in section.model_json_schema()["properties"].items():
+            lines += ["", *_wrapped(facts["description"]), *_wrapped(_limits(key, facts))]
+            lines.append(f"{key} = {json.dumps(facts['default'])}")
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, width=98, initial_indent="# ", subsequent_indent="# ")
+
+
+def _limits(key: str, facts: Mapping[str, Any]) -> str:
+    """Unit and bounds in words, such as `Seconds; above 0, at most 60.`"""
+    if "enum" in facts:
+        return "One of " + ", ".join(facts["enum"]) + "."
+    words = []
+    if "exclusiveMinimum" in facts:
+        words.append(f"above {facts['exclusiveMinimum']:g}")
+    if "minimum" in facts:
+        words.append(f"at least {facts['minimum']}")
+    if "maximum" in facts:
+        words.append(f"at most {facts['maximum']}")
+    return f"{_unit(key, facts)}; {', '.join(words)}." if words else f"{_unit(key, facts)}."
+
+
+def _unit(key: str, facts: Mapping[str, Any]) -> str:
+    if facts["type"] == "string":
+        return "Text"
+    if key.endswith("_s"):
+        return "Seconds"
+    return "Bytes" if "bytes" in key else "A count" if key != "port" else "A port number"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(sample())

