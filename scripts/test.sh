@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Everything: lint, the fast tests, real nodes, real Spark. Flags go to pytest.
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+need_venv
+need_java
+scripts/lint.sh
+status=0
+$VENV/bin/python -m pytest -q tests "$@" || status=$?
+for leftover in spark-warehouse metastore_db derby.log artifacts; do
+    if [ -e "$leftover" ]; then
+        say "error: the tests left $leftover in the checkout"
+        status=1
+    fi
+done
+exit $status
