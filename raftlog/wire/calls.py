@@ -330,14 +330,34 @@ class PeerWelcome:
 
 
 Request = (
-    DescribeCluster | RegisterNodeCall | CreateTopicCall | DeleteTopicCall | DescribeTopic
-    | ListTopics | AppendCall | StageCall | CommitEpochCall | AbortEpochCall | ReadMark
-    | ReadCall | ReadSizes | WatchGroups
+    DescribeCluster
+    | RegisterNodeCall
+    | CreateTopicCall
+    | DeleteTopicCall
+    | DescribeTopic
+    | ListTopics
+    | AppendCall
+    | StageCall
+    | CommitEpochCall
+    | AbortEpochCall
+    | ReadMark
+    | ReadCall
+    | ReadSizes
+    | WatchGroups
 )
 Reply = (
-    ClusterDescription | NodeRegisteredReply | TopicReply | TopicsReply | AppendedReply
-    | StagedReply | EpochCommittedReply | EpochAbortedReply | MarkReply | ExtentReply
-    | SizesReply | GroupsReply
+    ClusterDescription
+    | NodeRegisteredReply
+    | TopicReply
+    | TopicsReply
+    | AppendedReply
+    | StagedReply
+    | EpochCommittedReply
+    | EpochAbortedReply
+    | MarkReply
+    | ExtentReply
+    | SizesReply
+    | GroupsReply
 )
 
 SERVICE = "raftlog.v1.Log"

@@ -1,0 +1,48 @@
+"""Values to bytes and back: all that other rooms need of the wire's formats.
+
+Whatever bytes come in, decoding raises `MalformedRequest` and nothing else; a value encoded and
+decoded is equal to itself. Integers must fit 64 bits, which their owners see to. Parts of a newer
+version that this one does not know are passed over, save where they are the whole message.
+"""
+
+from __future__ import annotations
+
+from raftlog.wire.codec_calls import (
+    ERROR_BYTES_MAX,
+    ERROR_METADATA_KEY,
+    decode_error,
+    decode_reply,
+    decode_request,
+    encode_error,
+    encode_reply,
+    encode_request,
+)
+from raftlog.wire.codec_commands import decode_batch_header, decode_command, encode_command
+from raftlog.wire.codec_peers import (
+    decode_hello,
+    decode_peer_messages,
+    decode_welcome,
+    encode_hello,
+    encode_peer_messages,
+    encode_welcome,
+)
+
+__all__ = [
+    "ERROR_BYTES_MAX",
+    "ERROR_METADATA_KEY",
+    "decode_batch_header",
+    "decode_command",
+    "decode_error",
+    "decode_hello",
+    "decode_peer_messages",
+    "decode_reply",
+    "decode_request",
+    "decode_welcome",
+    "encode_command",
+    "encode_error",
+    "encode_hello",
+    "encode_peer_messages",
+    "encode_reply",
+    "encode_request",
+    "encode_welcome",
+]

@@ -1,0 +1,93 @@
+"""Private to `raftlog.wire`: calls, their replies and refusals as frames."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from raftlog.errors import MalformedRequest, RaftlogError, from_wire
+from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.calls import METHODS, Reply, Request
+from raftlog.wire.codec_values import CONVERSIONS, UNREADABLE, malformed
+from raftlog.wire.framing import Body, Unreadable, join, split
+from raftlog.wire.mapping import Conversion
+
+ERROR_METADATA_KEY = "raftlog-error-bin"
+"""The key of an encoded error in grpc's trailing metadata; `-bin` keeps its bytes as they are."""
+
+ERROR_BYTES_MAX = 6 * 1024
+"""An encoded error stays below this: grpc refuses metadata of 8 KiB and more."""
+
+_REQUESTS_WITH_BODY = frozenset({"Append", "Stage"})
+_REPLIES_WITH_BODY = frozenset({"Read"})
+
+
+def encode_request(method: str, request: Request, body: Body = b"") -> bytes:
+    """A call's frame; only `Append` and `Stage` have a body."""
+    assert body == b"" or method in _REQUESTS_WITH_BODY, f"{method} has no body"
+    return _encode(METHODS[method][0], request, body)
+
+
+def decode_request(method: str, data: bytes) -> tuple[Request, bytes]:
+    """A call's request and body (b"" where it has none). Raises `MalformedRequest`."""
+    request, body = _decode(method, METHODS[method][0], data, method in _REQUESTS_WITH_BODY)
+    return request, bytes(body)
+
+
+def encode_reply(method: str, reply: Reply, body: Body = b"") -> bytes:
+    """A reply's frame; only `Read`'s have a body, which may come in pieces."""
+    assert body == b"" or method in _REPLIES_WITH_BODY, f"{method}'s reply has no body"
+    return _encode(METHODS[method][1], reply, body)
+
+
+def decode_reply(method: str, data: bytes) -> tuple[Reply, memoryview]:
+    """A reply and its body, a view into `data` (empty where it has none). Raises
+    `MalformedRequest`."""
+    return _decode(method, METHODS[method][1], data, method in _REPLIES_WITH_BODY)
+
+
+def _encode(kind: type, value: Any, body: Body) -> bytes:
+    assert type(value) is kind, f"{type(value).__name__} given for {kind.__name__}"
+    return join(_CONVERSIONS[kind].encode(value).SerializeToString(), body)
+
+
+def _decode(method: str, kind: type, data: bytes, may_have_body: bool) -> tuple[Any, memoryview]:
+    try:
+        header, body = split(data)
+        if body and not may_have_body:
+            raise Unreadable(f"{kind.__name__} comes with a body of {len(body)} bytes")
+        message = getattr(pb, kind.__name__).FromString(header)
+        return _CONVERSIONS[kind].decode(message), body
+    except UNREADABLE as error:
+        raise malformed(method, error) from error
+
+
+def encode_error(error: RaftlogError) -> bytes:
+    """The error's code and values, at most `ERROR_BYTES_MAX` long: the longest text is cut."""
+    code, values = error.to_wire()
+    message = pb.Error(code=code)
+    for name, text in values.items():
+        # What cannot be UTF-8 (a lone surrogate in a name) must not hide the error itself.
+        readable = text.encode(errors="replace").decode()
+        message.values.add(name=name, text=readable)
+    while (excess := message.ByteSize() - ERROR_BYTES_MAX) > 0:
+        longest = max(message.values, key=lambda value: len(value.text))
+        assert longest.text, "an error's code and names are short"
+        longest.text = longest.text[: max(0, len(longest.text) - excess - 4)] + "..."
+    return message.SerializeToString()
+
+
+def decode_error(data: bytes) -> RaftlogError:
+    """The typed error; one of an unknown code becomes `Internal`. Raises `MalformedRequest`."""
+    try:
+        message = pb.Error.FromString(data)
+        error = from_wire(message.code, {value.name: value.text for value in message.values})
+    except (*UNREADABLE, ValueError) as problem:
+        raise malformed("error", problem) from problem
+    if type(error).cause is RaftlogError.cause:
+        raise MalformedRequest(call="error", what=f"{message.code} is a family of errors")
+    return error
+
+
+_CONVERSIONS: dict[type, Conversion] = {
+    kind: CONVERSIONS.of(kind) for pair in METHODS.values() for kind in pair
+}

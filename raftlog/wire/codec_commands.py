@@ -1,0 +1,156 @@
+"""Private to `raftlog.wire`: commands as the bytes of a log entry.
+
+A command is a version byte and a protobuf message. The header of a batch is a field of bytes in
+it: replaying a log decodes a hundred thousand commands and needs none of their columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from raftlog.machines.commands import (
+    AbortEpoch,
+    Append,
+    Command,
+    CommitEpoch,
+    CreateTopic,
+    DeleteTopic,
+    EpochKey,
+    ExpireEpoch,
+    ExpireProducer,
+    ExpireWriter,
+    RegisterNode,
+    Stage,
+)
+from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.batch import BatchHeader
+from raftlog.wire.codec_values import (
+    CONVERSIONS,
+    UNREADABLE,
+    decode_header,
+    decode_summary,
+    encode_header,
+    encode_summary,
+    malformed,
+)
+from raftlog.wire.framing import Unreadable
+from raftlog.wire.mapping import Conversion
+
+_VERSION = 1
+_VERSION_BYTE = bytes([_VERSION])
+
+_CALL = "log entry"
+"""What a `MalformedRequest` names where the bytes came from a log or a peer."""
+
+
+def encode_command(command: Command, batch_header: BatchHeader | None) -> bytes:
+    """The command's bytes; `batch_header` goes with `Append` and `Stage`, and only with them."""
+    message = pb.Command()
+    match command:
+        case Append():
+            assert batch_header is not None, "an Append carries its batch's header"
+            _put_append(message.append, command, batch_header)
+        case Stage():
+            assert batch_header is not None, "a Stage carries its batch's header"
+            _put_stage(message.stage, command, batch_header)
+        case _:
+            assert batch_header is None, f"{type(command).__name__} has no batch"
+            name, conversion = _NAMES[type(command)]
+            getattr(message, name).CopyFrom(conversion.encode(command))
+    return _VERSION_BYTE + message.SerializeToString()
+
+
+def decode_command(data: bytes) -> Command:
+    """The command, without its batch's header. Raises `MalformedRequest`."""
+    try:
+        message, name = _parse(data)
+        match name:
+            case "append":
+                return _get_append(message.append)
+            case "stage":
+                return _get_stage(message.stage)
+            case _:
+                return _KINDS[name].decode(getattr(message, name))
+    except UNREADABLE as error:
+        raise malformed(_CALL, error) from error
+
+
+def decode_batch_header(data: bytes) -> BatchHeader:
+    """The batch header within an `Append` or `Stage`. Raises `MalformedRequest`."""
+    try:
+        message, name = _parse(data)
+        if name not in ("append", "stage"):
+            raise Unreadable(f"the command {name} has no batch")
+        return decode_header(pb.BatchHeader.FromString(getattr(message, name).batch_header))
+    except UNREADABLE as error:
+        raise malformed(_CALL, error) from error
+
+
+def _parse(data: bytes) -> tuple[pb.Command, str]:
+    if data[:1] != _VERSION_BYTE:
+        raise Unreadable(f"a command begins with {data[:1].hex() or 'nothing'}, not 01")
+    message = pb.Command.FromString(data[1:])
+    name = message.WhichOneof("command")
+    if name is None:
+        raise Unreadable("a command of an unknown kind")
+    return message, name
+
+
+def _put_append(message: Any, command: Append, header: BatchHeader) -> None:
+    message.producer = command.producer
+    message.sequence = command.sequence
+    message.timestamp_us = command.timestamp_us
+    message.batch.CopyFrom(encode_summary(command.batch))
+    message.batch_header = encode_header(header).SerializeToString()
+
+
+def _get_append(message: Any) -> Append:
+    if not message.HasField("batch"):
+        raise Unreadable("Append lacks batch")
+    return Append(
+        producer=message.producer,
+        sequence=message.sequence,
+        timestamp_us=message.timestamp_us,
+        batch=decode_summary(message.batch),
+    )
+
+
+def _put_stage(message: Any, command: Stage, header: BatchHeader) -> None:
+    message.key.CopyFrom(_KEY.encode(command.key))
+    message.attempt = command.attempt
+    message.number = command.number
+    message.timestamp_us = command.timestamp_us
+    message.batch.CopyFrom(encode_summary(command.batch))
+    message.create_writer = command.create_writer
+    message.batch_header = encode_header(header).SerializeToString()
+
+
+def _get_stage(message: Any) -> Stage:
+    if not (message.HasField("batch") and message.HasField("key")):
+        raise Unreadable("Stage lacks batch or key")
+    return Stage(
+        key=_KEY.decode(message.key),
+        attempt=message.attempt,
+        number=message.number,
+        timestamp_us=message.timestamp_us,
+        batch=decode_summary(message.batch),
+        create_writer=message.create_writer,
+    )
+
+
+_KEY = CONVERSIONS.of(EpochKey)
+
+_NAMES: dict[type, tuple[str, Conversion]] = {
+    kind: (name, CONVERSIONS.of(kind))
+    for name, kind in {
+        "commit_epoch": CommitEpoch,
+        "abort_epoch": AbortEpoch,
+        "expire_epoch": ExpireEpoch,
+        "expire_producer": ExpireProducer,
+        "expire_writer": ExpireWriter,
+        "register_node": RegisterNode,
+        "create_topic": CreateTopic,
+        "delete_topic": DeleteTopic,
+    }.items()
+}
+_KINDS: dict[str, Conversion] = dict(_NAMES.values())

@@ -1,0 +1,185 @@
+"""Private to `raftlog.wire`: what nodes say to one another, as frames."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from raftlog.core.messages import (
+    AppendReply,
+    AppendRequest,
+    GroupDeleted,
+    Heartbeat,
+    HeartbeatReply,
+    PeerMessage,
+    VoteReply,
+    VoteRequest,
+)
+from raftlog.core.types import Entry, EntryKind, LogIndex, Payload, Term
+from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.calls import PeerHello, PeerWelcome
+from raftlog.wire.codec_values import CONVERSIONS, UNREADABLE, malformed
+from raftlog.wire.framing import Unreadable, join, split
+from raftlog.wire.mapping import Conversion
+
+_CALL = "peer stream"
+_KINDS = {kind.value: kind for kind in EntryKind}
+
+
+def encode_peer_messages(messages: Sequence[PeerMessage]) -> bytes:
+    """One frame of messages in this order; the entries' bytes are copied once."""
+    header = pb.PeerMessages()
+    body: list[bytes] = []
+    for message in messages:
+        add = header.messages.add
+        match message:
+            case AppendRequest():
+                _put_append(add().append_request, message, body)
+            case Heartbeat():
+                _put_heartbeat(add().heartbeat, message)
+            case _:
+                name, conversion = _NAMES[type(message)]
+                add(**{name: conversion.encode(message)})
+    return join(header.SerializeToString(), body)
+
+
+def decode_peer_messages(data: bytes) -> list[PeerMessage]:
+    """The messages in order; each entry's bytes are its own. Raises `MalformedRequest`."""
+    try:
+        header, body = split(data)
+        found: list[PeerMessage] = []
+        position = 0
+        for message in pb.PeerMessages.FromString(header).messages:
+            name = message.WhichOneof("message")
+            if name == "append_request":
+                request, position = _get_append(message.append_request, body, position)
+                found.append(request)
+            elif name == "heartbeat":
+                found.append(_get_heartbeat(message.heartbeat))
+            elif name is None:
+                raise Unreadable("a message of an unknown kind")
+            else:
+                found.append(_DECODERS[name](getattr(message, name)))
+        if position != len(body):
+            raise Unreadable(f"the body has {len(body)} bytes, its entries {position}")
+        return found
+    except UNREADABLE as error:
+        raise malformed(_CALL, error) from error
+
+
+def encode_hello(hello: PeerHello) -> bytes:
+    """The first frame of a peer stream."""
+    return join(_HELLO.encode(hello).SerializeToString())
+
+
+def decode_hello(data: bytes) -> PeerHello:
+    """Raises `MalformedRequest`."""
+    return _decode_alone(data, pb.PeerHello, _HELLO)
+
+
+def encode_welcome(welcome: PeerWelcome) -> bytes:
+    """The accepting node's first frame."""
+    return join(_WELCOME.encode(welcome).SerializeToString())
+
+
+def decode_welcome(data: bytes) -> PeerWelcome:
+    """Raises `MalformedRequest`."""
+    return _decode_alone(data, pb.PeerWelcome, _WELCOME)
+
+
+def _decode_alone(data: bytes, message_type: Any, conversion: Conversion) -> Any:
+    try:
+        header, body = split(data)
+        if body:
+            raise Unreadable(f"a greeting comes with a body of {len(body)} bytes")
+        return conversion.decode(message_type.FromString(header))
+    except UNREADABLE as error:
+        raise malformed(_CALL, error) from error
+
+
+def _put_append(message: Any, request: AppendRequest, body: list[bytes]) -> None:
+    message.group = request.group
+    message.sender = request.sender
+    message.to = request.to
+    message.term = request.term
+    message.prev_index = request.prev_index
+    message.prev_term = request.prev_term
+    message.commit_index = request.commit_index
+    entries = request.entries
+    if not entries:
+        return
+    assert entries[0].index == request.prev_index + 1, "entries follow on prev_index"
+    assert entries[-1].index == request.prev_index + len(entries), "entries have no gap"
+    message.entry_terms.extend([entry.term for entry in entries])
+    message.entry_kinds.extend([entry.kind for entry in entries])
+    message.command_lengths.extend([len(entry.payload.command) for entry in entries])
+    message.body_lengths.extend([len(entry.payload.body) for entry in entries])
+    for entry in entries:
+        body.extend(entry.payload)
+
+
+def _get_append(message: Any, body: memoryview, position: int) -> tuple[AppendRequest, int]:
+    count = len(message.entry_terms)
+    columns = (message.entry_kinds, message.command_lengths, message.body_lengths)
+    if any(len(column) != count for column in columns):
+        raise Unreadable("an append request's columns differ in length")
+    entries: list[Entry] = []
+    index = message.prev_index
+    for term, kind, command_length, body_length in zip(message.entry_terms, *columns, strict=True):
+        if kind not in _KINDS:
+            raise Unreadable(f"an entry of the unknown kind {kind}")
+        index += 1
+        middle = position + command_length
+        end = middle + body_length
+        if end > len(body):
+            raise Unreadable(f"entry {index} ends beyond the body of {len(body)} bytes")
+        payload = Payload(bytes(body[position:middle]), bytes(body[middle:end]))
+        entries.append(Entry(LogIndex(index), Term(term), _KINDS[kind], payload))
+        position = end
+    request = AppendRequest(
+        group=message.group,
+        sender=message.sender,
+        to=message.to,
+        term=message.term,
+        prev_index=message.prev_index,
+        prev_term=message.prev_term,
+        entries=tuple(entries),
+        commit_index=message.commit_index,
+    )
+    return request, position
+
+
+def _put_heartbeat(message: Any, heartbeat: Heartbeat) -> None:
+    """Written by hand: a frame has one for each group."""
+    message.group = heartbeat.group
+    message.sender = heartbeat.sender
+    message.to = heartbeat.to
+    message.term = heartbeat.term
+    message.commit_index = heartbeat.commit_index
+    message.read_round = heartbeat.read_round
+
+
+def _get_heartbeat(message: Any) -> Heartbeat:
+    return Heartbeat(
+        group=message.group,
+        sender=message.sender,
+        to=message.to,
+        term=message.term,
+        commit_index=message.commit_index,
+        read_round=message.read_round,
+    )
+
+
+_HELLO = CONVERSIONS.of(PeerHello)
+_WELCOME = CONVERSIONS.of(PeerWelcome)
+_NAMES: dict[type, tuple[str, Conversion]] = {
+    kind: (name, CONVERSIONS.of(kind))
+    for name, kind in {
+        "vote_request": VoteRequest,
+        "vote_reply": VoteReply,
+        "append_reply": AppendReply,
+        "heartbeat_reply": HeartbeatReply,
+        "group_deleted": GroupDeleted,
+    }.items()
+}
+_DECODERS = {name: conversion.decode for name, conversion in _NAMES.values()}

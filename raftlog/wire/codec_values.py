@@ -1,0 +1,112 @@
+"""Private to `raftlog.wire`: the conversions that commands, calls and messages share."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from google.protobuf.message import DecodeError
+
+from raftlog.errors import MalformedRequest
+from raftlog.machines.commands import BatchSummary
+from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.batch import BatchHeader, Bound, ColumnChunk
+from raftlog.wire.framing import Unreadable
+from raftlog.wire.mapping import Conversion, Conversions
+
+UNREADABLE = (DecodeError, Unreadable)
+"""All that reading hostile bytes may raise within this room."""
+
+
+def malformed(call: str, error: Exception) -> MalformedRequest:
+    """The typed error for bytes that are not what `call` names."""
+    return MalformedRequest(call=call, what=str(error))
+
+
+def encode_header(header: BatchHeader) -> pb.BatchHeader:
+    """Written by hand: once for each batch and node, with a message for each column."""
+    message = pb.BatchHeader(record_count=header.record_count, schema_version=header.schema_version)
+    add = message.columns.add
+    for column in header.columns:
+        chunk = add(
+            field_id=column.field_id,
+            position=column.position,
+            length=column.length,
+            crc=column.crc,
+            null_count=column.null_count,
+        )
+        if column.minimum is not None:
+            _put_bound(chunk.minimum, column.minimum)
+        if column.maximum is not None:
+            _put_bound(chunk.maximum, column.maximum)
+    return message
+
+
+def decode_header(message: pb.BatchHeader) -> BatchHeader:
+    """The header as it was given; raises `Unreadable` for a bound of an unknown kind."""
+    return BatchHeader(
+        record_count=message.record_count,
+        schema_version=message.schema_version,
+        columns=tuple([_decode_chunk(chunk) for chunk in message.columns]),
+    )
+
+
+def _decode_chunk(chunk: pb.ColumnChunk) -> ColumnChunk:
+    return ColumnChunk(
+        field_id=chunk.field_id,
+        position=chunk.position,
+        length=chunk.length,
+        crc=chunk.crc,
+        null_count=chunk.null_count,
+        minimum=_get_bound(chunk.minimum) if chunk.HasField("minimum") else None,
+        maximum=_get_bound(chunk.maximum) if chunk.HasField("maximum") else None,
+    )
+
+
+def _put_bound(message: pb.Bound, bound: bool | int | float | str | bytes) -> None:
+    match bound:
+        case bool():  # before int: True is an int to Python
+            message.truth = bound
+        case int():
+            message.integer = bound
+        case float():
+            message.real = bound
+        case str():
+            message.text = bound
+        case bytes():
+            message.binary = bound
+        case _:
+            assert_never(bound)
+
+
+def _get_bound(message: pb.Bound) -> Bound:
+    kind = message.WhichOneof("value")
+    if kind is None:
+        raise Unreadable("a bound is of an unknown kind")
+    return getattr(message, kind)
+
+
+def encode_summary(summary: BatchSummary) -> pb.BatchSummary:
+    return pb.BatchSummary(
+        record_count=summary.record_count,
+        schema_version=summary.schema_version,
+        body_bytes=summary.body_bytes,
+        crc=summary.crc,
+    )
+
+
+def decode_summary(message: pb.BatchSummary) -> BatchSummary:
+    return BatchSummary(
+        record_count=message.record_count,
+        schema_version=message.schema_version,
+        body_bytes=message.body_bytes,
+        crc=message.crc,
+    )
+
+
+CONVERSIONS = Conversions(
+    pb,
+    {
+        BatchHeader: Conversion(encode_header, decode_header),
+        BatchSummary: Conversion(encode_summary, decode_summary),
+    },
+)

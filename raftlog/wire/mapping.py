@@ -1,0 +1,96 @@
+"""Values to protobuf messages and back, by the names and types of their fields.
+
+A frozen dataclass or NamedTuple and the message of the same name have the same field names; the
+type hints say how each is converted. Everything is worked out once, at import, and a value whose
+message lacks a field fails there. What is encoded a thousand times a second is written by hand in
+the codec instead and given here as `known`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+
+from raftlog.wire.framing import Unreadable
+
+_SCALARS = (bool, int, str, bytes)
+
+
+class Conversion(NamedTuple):
+    """How values of one type become messages (`encode`) and messages values (`decode`).
+
+    `decode` raises `Unreadable` where a message lacks a part that its value cannot be without.
+    """
+
+    encode: Callable[[Any], Any]
+    decode: Callable[[Any], Any]
+
+
+class Conversions:
+    """The conversions of all types met so far; `messages` is the generated module."""
+
+    def __init__(self, messages: ModuleType, known: Mapping[type, Conversion]) -> None:
+        self._messages = messages
+        self._known = dict(known)
+
+    def of(self, value_type: type) -> Conversion:
+        """The conversion of a dataclass or NamedTuple; raises AssertionError if names differ."""
+        found = self._known.get(value_type)
+        if found is None:
+            found = self._known[value_type] = self._derive(value_type)
+        return found
+
+    def _derive(self, value_type: type) -> Conversion:
+        message_type = getattr(self._messages, value_type.__name__)
+        hints = get_type_hints(value_type)
+        names = _field_names(value_type)
+        told = {field.name for field in message_type.DESCRIPTOR.fields}
+        assert set(names) == told, f"{value_type.__name__}: {set(names) ^ told} only on one side"
+        plain = [name for name in names if _is_scalar(hints[name])]
+        lists = [name for name in names if get_origin(hints[name]) is tuple]
+        nested = [name for name in names if name not in plain and name not in lists]
+        encoders = [(name, self._list(hints[name]).encode) for name in lists]
+        encoders += [(name, self.of(hints[name]).encode) for name in nested]
+        list_decoders = [(name, self._list(hints[name]).decode) for name in lists]
+        nested_decoders = [(name, self.of(hints[name]).decode) for name in nested]
+
+        def encode(value: Any) -> Any:
+            parts = {name: getattr(value, name) for name in plain}
+            for name, encode_part in encoders:
+                parts[name] = encode_part(getattr(value, name))
+            return message_type(**parts)
+
+        def decode(message: Any) -> Any:
+            parts = {name: getattr(message, name) for name in plain}
+            for name, decode_part in list_decoders:
+                parts[name] = decode_part(getattr(message, name))
+            for name, decode_part in nested_decoders:
+                if not message.HasField(name):
+                    raise Unreadable(f"{value_type.__name__} lacks {name}")
+                parts[name] = decode_part(getattr(message, name))
+            return value_type(**parts)
+
+        return Conversion(encode, decode)
+
+    def _list(self, hint: Any) -> Conversion:
+        member, rest = get_args(hint)
+        assert rest is Ellipsis, f"{hint} is no tuple of any length"
+        if _is_scalar(member):
+            return Conversion(list, tuple)
+        conversion = self.of(member)
+        return Conversion(
+            lambda values: [conversion.encode(value) for value in values],
+            lambda messages: tuple([conversion.decode(message) for message in messages]),
+        )
+
+
+def _is_scalar(hint: Any) -> bool:
+    return getattr(hint, "__supertype__", hint) in _SCALARS
+
+
+def _field_names(value_type: type) -> tuple[str, ...]:
+    if dataclasses.is_dataclass(value_type):
+        return tuple(field.name for field in dataclasses.fields(value_type))
+    return value_type._fields
