@@ -47,7 +47,9 @@ def _key(default: Any, reason: str, **bounds: Any) -> Any:
 class Section(BaseModel):
     """One table of the file. Frozen; an unknown key is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True
+    )
 
 
 class ClientSettings(Section):
@@ -72,8 +74,12 @@ class ClientSettings(Section):
     retry_delay_max_s: float = _key(
         0.5, "Longest pause between two retries: an election is not slept through.", gt=0, le=60
     )
-    connect_timeout_s: float = _key(
-        2.0, "An address that has not answered by then is left for another.", gt=0, le=60
+    attempt_timeout_s: float = _key(
+        5.0,
+        "One try of a call: a node that has not answered by then is left for another. Every call "
+        "may be sent twice, so a slow answer costs work, never a duplicate.",
+        gt=0,
+        le=600,
     )
     batch_bytes: int = _key(
         MIB,
@@ -89,9 +95,6 @@ class ClientSettings(Section):
         "lz4",
         "How column chunks are compressed, by the client, once. zstd halves lz4's bytes for more "
         "CPU; every byte is written three times and sent twice.",
-    )
-    follow_poll_interval_s: float = _key(
-        0.1, "How often `follow` and `tail` ask for a new high-water mark when idle.", gt=0, le=60
     )
 
 
@@ -236,10 +239,10 @@ class StorageSettings(Section):
         "A log segment is closed once it has this many bytes; what is dropped later is dropped by "
         "whole segments.",
         ge=MIB,
-        le=4 * GIB,
+        le=2 * GIB,
     )
     preallocate_bytes: int = _key(
-        4 * MIB,
+        MIB,
         "Disk space is allocated in steps of this, so that small appends sync faster.",
         ge=0,
         le=GIB,
@@ -308,6 +311,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         frozen=True,
         extra="forbid",
+        hide_input_in_errors=True,
         env_prefix=PREFIX,
         env_nested_delimiter="__",
     )
@@ -351,7 +355,7 @@ def load(file: Path | str | None = None, flags: Iterable[str] = ()) -> Settings:
         merged = FromAllSources(**flag_table)
     except ValidationError as error:
         raise _invalid_value(error) from None
-    # The plain class again: equal to any other Settings, and picklable by reference.
+    # The plain class again, equal to any other Settings of these values.
     return Settings(**{name: getattr(merged, name) for name in SECTIONS})
 
 
@@ -451,7 +455,7 @@ def _read_file(file: Path) -> dict[str, Any]:
         ) from error
     for section, keys in table.items():
         if not isinstance(keys, dict):
-            _refuse_unknown(section, None, section)
+            _refuse_unknown(section, "", section)
         for key in keys or (None,):
             _refuse_unknown(section, key, f"{section}.{key}" if key else section)
     return table

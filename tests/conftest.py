@@ -1,0 +1,37 @@
+"""What all tests share: no settings from outside, and property tests that do not depend on speed.
+
+Tests in tests/cluster and tests/spark carry their folder's marker by themselves, and run last.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+SLOW_FOLDERS = ("cluster", "spark")
+
+# Machines are shared, so an example's time says nothing; a failing one prints how to repeat it.
+hypothesis.settings.register_profile(
+    "raftlog", deadline=None, print_blob=True, database=None, derandomize=False
+)
+hypothesis.settings.load_profile("raftlog")
+
+for name in [name for name in os.environ if name.startswith("RAFTLOG_")]:
+    del os.environ[name]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the slow folders' tests; fast tests first, real Spark last."""
+    for item in items:
+        folder = _folder(item)
+        if folder in SLOW_FOLDERS:
+            item.add_marker(getattr(pytest.mark, folder))
+    items.sort(key=lambda item: ("", *SLOW_FOLDERS).index(_folder(item)))
+
+
+def _folder(item: pytest.Item) -> str:
+    parts = Path(item.path).relative_to(Path(__file__).parent).parts
+    return parts[0] if parts[0] in SLOW_FOLDERS else ""

@@ -1,0 +1,235 @@
+"""Who may import whom: the table of the rooms, checked on every import statement of the project.
+
+An import inside a function or under TYPE_CHECKING counts as well, except where the table says
+"inside a function only".
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+OURS = ("raftlog", "connector", "spark_jobs", "pyspark_raftlog")
+ANYONE_MAY = ("raftlog.errors", "raftlog.core.types", "raftlog.checksum")
+"""Values and the one checksum: open to every room but those that stand below them."""
+
+PURE = frozenset(
+    "__future__ abc array bisect collections dataclasses difflib enum functools hashlib heapq"
+    " itertools json math operator re struct sys types typing uuid".split()
+)
+"""The standard library's parts without time, chance, threads, files or sockets (`sys` for its
+byteorder)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What the modules below one prefix may import, beside themselves."""
+
+    ours: tuple[str, ...] = ()
+    anyone: tuple[str, ...] = ANYONE_MAY
+    third_party: tuple[str, ...] = ()
+    pure: bool = False
+    """Of the standard library, PURE alone."""
+    inside_functions: tuple[str, ...] = ()
+
+
+ROOMS = {
+    "raftlog.errors": Room(anyone=(), pure=True),
+    "raftlog.core.types": Room(anyone=(), pure=True),
+    "raftlog.checksum": Room(third_party=("google_crc32c",), pure=True),
+    "raftlog.core": Room(pure=True),
+    "raftlog.machines": Room(pure=True),
+    "raftlog.config": Room(third_party=("pydantic", "pydantic_settings")),
+    "raftlog.wire": Room(
+        ours=("raftlog.core.messages", "raftlog.machines"),
+        third_party=("google", "grpc", "grpc_tools"),
+    ),
+    "raftlog.storage": Room(ours=("raftlog.config",)),
+    "raftlog.replica": Room(
+        ours=("raftlog.core", "raftlog.machines", "raftlog.storage", "raftlog.wire")
+    ),
+    "raftlog.transport": Room(
+        ours=("raftlog.core.messages", "raftlog.wire", "raftlog.config"),
+        third_party=("grpc", "structlog"),
+    ),
+    "raftlog.discovery": Room(ours=("raftlog.config",), third_party=("kazoo",)),
+    "raftlog.client": Room(
+        ours=(
+            "raftlog.wire",
+            "raftlog.config",
+            "raftlog.discovery",
+            "raftlog.machines.commands",
+            "raftlog.machines.schema",
+        ),
+        third_party=("grpc", "pyarrow", "sqlglot", "tenacity"),
+    ),
+    "raftlog.server": Room(
+        ours=(
+            "raftlog.config",
+            "raftlog.core",
+            "raftlog.discovery",
+            "raftlog.machines",
+            "raftlog.replica",
+            "raftlog.storage",
+            "raftlog.transport",
+            "raftlog.wire",
+            "raftlog.version",
+        ),
+        third_party=("grpc", "grpc_health", "structlog", "uvloop"),
+    ),
+    "raftlog.chaos": Room(ours=("raftlog.client", "raftlog.config"), third_party=("psutil",)),
+    "raftlog.cli": Room(
+        ours=("raftlog.client", "raftlog.config", "raftlog.chaos"),
+        third_party=("psutil", "pyarrow", "rich", "typer", "click"),
+        inside_functions=("raftlog.server",),
+    ),
+    "raftlog.__main__": Room(ours=("raftlog.cli",)),
+    "raftlog": Room(ours=("raftlog.client", "raftlog.config")),
+    "connector": Room(
+        ours=("raftlog.client", "raftlog.config"), third_party=("pyspark", "pyarrow", "py4j")
+    ),
+    "pyspark_raftlog": Room(ours=("connector",), pure=True),
+    "spark_jobs": Room(third_party=("pyspark", "rich"), anyone=()),
+}
+"""By prefix; the longest one decides. `raftlog` alone is `raftlog/__init__.py`."""
+
+OPEN_TO_USERS = ("raftlog.chaos", "raftlog.cli", "connector")
+"""Rooms that use raftlog as a user does: `import raftlog`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """One imported module, with the line and whether a function holds the statement."""
+
+    target: str
+    line: int
+    inside_function: bool
+
+
+def modules() -> dict[str, Path]:
+    """Every module of ours by its dotted name, generated code aside."""
+    found = {"pyspark_raftlog": ROOT / "pyspark_raftlog.py"}
+    for top in ("raftlog", "connector", "spark_jobs"):
+        for path in sorted((ROOT / top).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            name = ".".join(part for part in parts if part != "__init__")
+            if not name.endswith("_pb2"):
+                found[name] = path
+    return {name: path for name, path in found.items() if path.exists()}
+
+
+def imports_of(tree: ast.Module, known: frozenset[str]) -> Iterator[Import]:
+    """What a module imports. `from a import b` names module a.b where that is one of `known`."""
+    waiting: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while waiting:
+        node, inside = waiting.pop()
+        inner = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        waiting.extend((child, inner) for child in ast.iter_child_nodes(node))
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(target=alias.name, line=node.lineno, inside_function=inside)
+        elif isinstance(node, ast.ImportFrom):
+            base = "." * node.level + (node.module or "")
+            for alias in node.names:
+                target = f"{base}.{alias.name}"
+                target = target if target in known or target.endswith("_pb2") else base
+                yield Import(target=target, line=node.lineno, inside_function=inside)
+
+
+def complaints(name: str, tree: ast.Module, known: frozenset[str]) -> list[str]:
+    """What in module `name` breaks the table; one sentence each."""
+    prefix = max((p for p in ROOMS if _below(name, p)), key=len)
+    room = ROOMS[prefix]
+    found = []
+    for item in imports_of(tree, known):
+        if not _allowed(room, prefix, item):
+            found.append(f"{name}, line {item.line}: {prefix} may not import {item.target}")
+        generated = item.target.startswith("raftlog.") and item.target.endswith("_pb2")
+        if generated and not name.startswith("raftlog.wire.codec"):
+            found.append(f"{name}, line {item.line}: only the codec touches generated code")
+    return found
+
+
+def _allowed(room: Room, prefix: str, item: Import) -> bool:
+    target = item.target
+    top = target.partition(".")[0]
+    if target.startswith("."):
+        return False
+    if top in OURS:
+        if prefix == "raftlog":  # raftlog/__init__.py is no room around all the others
+            return _below_any(target, room.ours + room.anyone)
+        return (
+            _below(target, prefix)
+            or _below_any(target, room.ours + room.anyone)
+            or (target == "raftlog" and prefix in OPEN_TO_USERS)
+            or (item.inside_function and _below_any(target, room.inside_functions))
+        )
+    if top in sys.stdlib_module_names:
+        return not room.pure or top in PURE
+    return top in room.third_party
+
+
+def _below(name: str, prefix: str) -> bool:
+    return name == prefix or name.startswith(prefix + ".")
+
+
+def _below_any(name: str, prefixes: tuple[str, ...]) -> bool:
+    return any(_below(name, prefix) for prefix in prefixes)
+
+
+KNOWN = modules()
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_every_module_imports_only_what_its_room_may(name: str) -> None:
+    tree = ast.parse(KNOWN[name].read_text(encoding="utf-8"))
+    assert complaints(name, tree, frozenset(KNOWN)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("raftlog.core.raft", "import time"),
+        ("raftlog.core.raft", "from raftlog.storage import log"),
+        ("raftlog.core.types", "from raftlog.errors import NotLeader"),
+        ("raftlog.machines.topic", "from raftlog.core.raft import Raft"),
+        ("raftlog.machines.topic", "import random"),
+        ("raftlog.storage.log", "import grpc"),
+        ("raftlog.client.log_client", "from raftlog.server import node"),
+        ("raftlog.client.log_client", "def f():\n    import raftlog.storage.log"),
+        ("raftlog.server.node", "from raftlog.client import arrow"),
+        ("raftlog.server.node", "from raftlog.wire import raftlog_pb2"),
+        ("raftlog.cli.up", "from raftlog.server.main import run_node"),
+        ("raftlog.cli.up", "from raftlog.storage import log"),
+        ("raftlog", "from raftlog.server import node"),
+        ("connector.reader", "from raftlog.wire import codec"),
+        ("spark_jobs.ingest", "import raftlog"),
+        ("spark_jobs.ingest", "import pandas"),
+        ("raftlog.core.raft", "from . import types"),
+    ],
+)
+def test_a_forbidden_import_is_noticed(name: str, line: str) -> None:
+    known = frozenset({"raftlog.server.node", "raftlog.storage.log", "raftlog.client.arrow"})
+    assert complaints(name, ast.parse(line), known) != []
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("raftlog.core.raft", "from raftlog.core.messages import Heartbeat"),
+        ("raftlog.core.raft", "from raftlog.errors import NotLeader"),
+        ("raftlog.machines.topic", "from raftlog.core.types import GroupId"),
+        ("raftlog.wire.codec_calls", "from raftlog.wire import raftlog_pb2 as pb"),
+        ("raftlog.cli.serve", "def f():\n    from raftlog.server.main import run_node"),
+        ("raftlog.cli.tail", "import raftlog"),
+        ("connector.reader", "import pyarrow.compute as pc"),
+    ],
+)
+def test_an_allowed_import_passes(name: str, line: str) -> None:
+    assert complaints(name, ast.parse(line), frozenset()) == []

@@ -1,0 +1,230 @@
+"""The habits of the house that a walk over the source can see; generated code is exempt.
+
+Lines of at most 100 columns, functions below 70 lines, files below 700; no blind except, no
+sleeping, no pickle or eval, nothing left to do; a docstring on every module and public name; no
+module named after nothing in particular.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("raftlog", "connector", "spark_jobs", "tests")
+LINE_COLUMNS_MAX = 100
+FUNCTION_LINES_MAX = 69
+FILE_LINES_MAX = 699
+
+BANNED_MODULES = frozenset(
+    "util utils common manager managers helper helpers misc base tools stuff".split()
+)
+BANNED_IMPORTS = frozenset("pickle cPickle marshal shelve dill cloudpickle yaml".split())
+BANNED_CALLS = frozenset(("time.sleep", "eval", "exec", "compile", "os.system"))
+LEFT_TO_DO = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")) + r")\b")
+OUTSIDE_WORDS = re.compile(
+    r"\b(" + "|".join(("Clau" + "de", "Anthro" + "pic", "chat" + "gpt", "copil" + "ot")) + r")\b",
+    re.IGNORECASE,
+)
+"""The project speaks of itself alone."""
+
+SPARKS_NAMES = frozenset(("commit", "abort"))
+"""Methods of Spark's interface: a bare "commit" is no concept of ours, so no name of ours."""
+
+Check = Callable[[str, ast.Module], Iterator[str]]
+
+
+def sources() -> dict[str, Path]:
+    """Every Python file of the project by its path below the root."""
+    paths = [*ROOT.glob("*.py")]
+    for folder in FOLDERS:
+        paths += (ROOT / folder).rglob("*.py")
+    return {
+        str(path.relative_to(ROOT)): path
+        for path in sorted(paths)
+        if not path.name.endswith("_pb2.py")
+    }
+
+
+def long_lines(text: str, tree: ast.Module) -> Iterator[str]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if len(line) > LINE_COLUMNS_MAX:
+            yield f"line {number} has {len(line)} columns"
+
+
+def long_files(text: str, tree: ast.Module) -> Iterator[str]:
+    lines = text.count("\n")
+    if lines > FILE_LINES_MAX:
+        yield f"the file has {lines} lines: its design is asking a question"
+
+
+def long_functions(text: str, tree: ast.Module) -> Iterator[str]:
+    for function in _functions(tree):
+        lines = (function.end_lineno or 0) - function.lineno + 1
+        if lines > FUNCTION_LINES_MAX:
+            yield f"{function.name} has {lines} lines"
+
+
+def blind_excepts(text: str, tree: ast.Module) -> Iterator[str]:
+    """`except Exception` and wider, and handlers that swallow what they catch."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        caught = ast.unparse(node.type) if node.type else "everything"
+        if re.search(r"\b(Exception|BaseException|everything)\b", caught):
+            yield f"line {node.lineno} catches {caught}"
+
+
+def banned_calls(text: str, tree: ast.Module) -> Iterator[str]:
+    """Sleeping, and whatever turns data into code."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in BANNED_CALLS:
+            yield f"line {node.lineno} calls {ast.unparse(node.func)}"
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+            if node.module == "time" and any(alias.name == "sleep" for alias in node.names):
+                yield f"line {node.lineno} imports sleep"
+        for name in BANNED_IMPORTS.intersection(name.partition(".")[0] for name in names):
+            yield f"line {node.lineno} imports {name}"
+
+
+def left_to_do(text: str, tree: ast.Module) -> Iterator[str]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if LEFT_TO_DO.search(line):
+            yield f"line {number} leaves something to do"
+        if OUTSIDE_WORDS.search(line):
+            yield f"line {number} speaks of something outside the project"
+
+
+def bare_commits(text: str, tree: ast.Module) -> Iterator[str]:
+    """A function or class whose whole name is a bare "commit" or "abort"."""
+    for node in ast.walk(tree):
+        named = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        if named and node.name.lower().strip("_") in SPARKS_NAMES:
+            yield f"line {node.lineno} names {node.name}: commit_index, CommitEpoch, ... instead"
+
+
+def missing_docstrings(text: str, tree: ast.Module) -> Iterator[str]:
+    """Modules, public functions, classes that have methods, and methods that are no accessors.
+
+    A method of one statement is its own documentation. A method that implements one of a
+    documented interface (a `Protocol`, or a named base) is documented there.
+    """
+    if ast.get_docstring(tree) is None and tree.body:
+        yield "the module has no docstring"
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            if _is_public(node) and ast.get_docstring(node) is None:
+                yield f"{node.name} has no docstring"
+        elif isinstance(node, ast.ClassDef) and _is_public(node) and not node.bases:
+            methods = [method for method in _methods(node) if _is_public(method)]
+            if methods and ast.get_docstring(node) is None:
+                yield f"{node.name} has no docstring"
+            for method in methods:
+                if (
+                    len(method.body) > 1
+                    and ast.get_docstring(method) is None
+                    and method.name not in INTERFACE_METHODS
+                ):
+                    yield f"{node.name}.{method.name} has no docstring"
+
+
+def _is_public(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+    return not node.name.startswith("_")
+
+
+def interface_methods() -> frozenset[str]:
+    """Names of the methods of every `Protocol` of the project."""
+    found = set()
+    for path in (ROOT / "raftlog").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and "Protocol" in map(ast.unparse, node.bases):
+                found.update(method.name for method in _methods(node))
+    return frozenset(found)
+
+
+def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def _methods(node: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for member in node.body:
+        if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield member
+
+
+EVERYWHERE: tuple[Check, ...] = (
+    long_lines, long_files, long_functions, blind_excepts, banned_calls, left_to_do,
+)  # fmt: skip
+SOURCES = sources()
+INTERFACE_METHODS = interface_methods()
+
+
+@pytest.mark.parametrize("file", SOURCES)
+def test_source_keeps_the_habits(file: str) -> None:
+    text = SOURCES[file].read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    checks = EVERYWHERE
+    if not file.startswith("tests/"):
+        checks += (missing_docstrings,)
+    if not file.startswith(("tests/", "connector/")):
+        checks += (bare_commits,)
+    assert [sentence for check in checks for sentence in check(text, tree)] == []
+
+
+def test_every_test_module_says_what_it_shows() -> None:
+    silent = [
+        file
+        for file, path in SOURCES.items()
+        if file.startswith("tests/")
+        and (tree := ast.parse(path.read_text(encoding="utf-8"))).body
+        and ast.get_docstring(tree) is None
+    ]
+    assert silent == []
+
+
+def test_no_module_is_named_after_nothing() -> None:
+    banned = [file for file, path in SOURCES.items() if path.stem in BANNED_MODULES]
+    assert banned == []
+
+
+@pytest.mark.parametrize(
+    ("check", "text"),
+    [
+        (long_lines, "x = '" + "y" * 100 + "'\n"),
+        (long_files, "x = 1\n" * 700),
+        (long_functions, "def f():\n" + "    x = 1\n" * 69),
+        (blind_excepts, "try:\n    f()\nexcept Exception:\n    pass\n"),
+        (blind_excepts, "try:\n    f()\nexcept (ValueError, BaseException):\n    pass\n"),
+        (blind_excepts, "try:\n    f()\nexcept:\n    pass\n"),
+        (banned_calls, "import time\ntime.sleep(1)\n"),
+        (banned_calls, "from time import sleep\n"),
+        (banned_calls, "from pickle import loads\n"),
+        (banned_calls, "eval('1')\n"),
+        (left_to_do, "x = 1  # TO" + "DO later\n"),
+        (bare_commits, "class A:\n    def commit(self):\n        pass\n"),
+        (missing_docstrings, "x = 1\n"),
+        (missing_docstrings, '"""M."""\ndef f():\n    pass\n'),
+        (missing_docstrings, '"""M."""\nclass A:\n    def f(self):\n        return 1\n'),
+        (
+            missing_docstrings,
+            '"""M."""\nclass A:\n    """A."""\n    def f(self):\n        x = 1\n        y = 2\n',
+        ),
+    ],
+)
+def test_a_broken_habit_is_noticed(check: Check, text: str) -> None:
+    assert list(check(text, ast.parse(text))) != []
+
+
+def test_the_longest_lawful_function_passes() -> None:
+    text = "def f():\n" + "    x = 1\n" * 68
+    assert list(long_functions(text, ast.parse(text))) == []
