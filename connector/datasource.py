@@ -1,0 +1,67 @@
+"""The data source `raftlog`: which option set, schema and reader or writer belong to which use.
+
+Spark pickles the class by reference and calls it in short-lived driver-side workers and in
+executors, so it holds nothing but the options and imports grpc and pyarrow only when it needs
+them. Everything that can be refused is refused on the driver, before any task.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from connector import connection
+from connector.options import Place, Subscription, source_options, subscription
+from connector.schema import check_projection, check_same, topic_struct
+
+if TYPE_CHECKING:
+    from connector.reader import RaftlogBatchReader, RaftlogStreamReader
+    from connector.writer import RaftlogBatchWriter, RaftlogStreamWriter
+    from raftlog.client import TopicInfo
+
+
+class RaftlogDataSource(DataSource):
+    """`spark.read`, `readStream`, `write` and `writeStream` with `.format("raftlog")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "raftlog"
+
+    def schema(self) -> StructType:
+        """The subscribed topics' columns, which must be equal. Not asked with `.schema(...)`."""
+        subscribed = subscription(self.options)
+        topics = _describe(subscribed)
+        return topic_struct(topics[0], include_metadata=subscribed.include_metadata)
+
+    def reader(self, schema: StructType) -> RaftlogBatchReader:
+        from connector.reader import RaftlogBatchReader
+
+        options = source_options(self.options, Place.BATCH_SOURCE)
+        check_projection(schema, _describe(options.subscription)[0])
+        return RaftlogBatchReader(options, schema)
+
+    def streamReader(self, schema: StructType) -> RaftlogStreamReader:
+        from connector.reader import RaftlogStreamReader
+
+        options = source_options(self.options, Place.STREAM_SOURCE)
+        check_projection(schema, _describe(options.subscription)[0])
+        return RaftlogStreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> RaftlogBatchWriter:
+        from connector.writer import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> RaftlogStreamWriter:
+        from connector.writer import stream_writer
+
+        return stream_writer(self.options, schema, overwrite)
+
+
+def _describe(subscribed: Subscription) -> list[TopicInfo]:
+    client = connection.client(subscribed.connection)
+    topics = [client.describe_topic(name) for name in subscribed.topics]
+    check_same(topics)
+    return topics

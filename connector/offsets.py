@@ -1,0 +1,290 @@
+"""A stream's position in its topics: Spark's offset, as JSON and as values. Pure logic.
+
+The JSON, whose text Spark stores and compares (keys sorted, nothing volatile in it):
+
+    {"topics": {"flights": {"end": 15, "from": 10, "incarnation": "..."}}, "v": 1}
+    {"topics": {"flights": {"start": "latest"}}, "v": 1}          the initial offset
+
+Spark asks for the initial offset more than once within batch 0 and gives a Python source no
+place to remember an answer. So the initial offset is symbolic (`start`: earliest, latest or a
+number), and the *end* of the first batch fixes it: `from` is where that topic's range starts. It
+is written, and read, only for topics whose `start` offset is symbolic, missing, or of another
+incarnation; every other range is [start.end, end.end). A query that starts again within batch 0
+finds that end in Spark's own log, and so the same range.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from raftlog.errors import DataLoss, InvalidOption, OffsetTrimmed, TopicRecreated
+
+EARLIEST = "earliest"
+LATEST = "latest"
+
+Position = str | int
+"""`EARLIEST`, `LATEST` or an offset from 0 up."""
+
+VERSION = 1
+
+log = logging.getLogger("raftlog.connector")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """A topic whose start is not resolved yet."""
+
+    start: Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """A topic read up to `end`, exclusive. `first` is the JSON's "from"."""
+
+    incarnation: str
+    end: int
+    first: int | None = None
+
+
+StreamOffset = Mapping[str, Pending | Reached]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicMark:
+    """A topic as a linearizable read found it: it holds [log_start, high_water_mark)."""
+
+    topic: str
+    incarnation: str
+    log_start: int
+    high_water_mark: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRange:
+    """Records [start, end) of one incarnation of a topic."""
+
+    topic: str
+    incarnation: str
+    start: int
+    end: int
+
+
+def initial(starting: Mapping[str, Position]) -> dict[str, Any]:
+    """The offset before batch 0. Depends on the options alone, so every call agrees."""
+    return render({topic: Pending(start=position) for topic, position in starting.items()})
+
+
+def render(offset: StreamOffset) -> dict[str, Any]:
+    """The offset as the JSON object that Spark stores, keys sorted."""
+    topics: dict[str, Any] = {}
+    for topic in sorted(offset):
+        entry = offset[topic]
+        if isinstance(entry, Pending):
+            topics[topic] = {"start": entry.start}
+            continue
+        topics[topic] = {"end": entry.end}
+        if entry.first is not None:
+            topics[topic]["from"] = entry.first
+        topics[topic]["incarnation"] = entry.incarnation
+    return {"topics": topics, "v": VERSION}
+
+
+def parse(json_object: Mapping[str, Any]) -> StreamOffset:
+    """The inverse of `render`. Raises `DataLoss` for what this version cannot read."""
+    if json_object.get("v") != VERSION or not isinstance(json_object.get("topics"), dict):
+        raise DataLoss(
+            what=f"The checkpoint's offset {dict(json_object)!r} is not of version {VERSION}.",
+            advice="Use the version of raftlog that wrote the checkpoint, or a new checkpoint.",
+        )
+    offset: dict[str, Pending | Reached] = {}
+    for topic, entry in json_object["topics"].items():
+        if "start" in entry:
+            offset[topic] = Pending(start=entry["start"])
+        else:
+            offset[topic] = Reached(
+                incarnation=entry["incarnation"], end=entry["end"], first=entry.get("from")
+            )
+    return offset
+
+
+def next_end(
+    start: dict[str, Any],
+    marks: Mapping[str, TopicMark],
+    *,
+    rows_max: int | None,
+    fail_on_data_loss: bool,
+) -> dict[str, Any]:
+    """The end of the batch that begins at `start`, given what the subscribed topics hold.
+
+    `start` itself is returned when there is nothing to do. A pending or missing topic is never
+    idle: its start becomes concrete, even with an empty range. A missing one (subscribed after
+    the query began) starts at its log start, as Kafka's new partitions do. A topic that is no
+    longer subscribed keeps its entry, so that subscribing again goes on where it stopped. A mark
+    below the stream's own position means wait. `rows_max` is exact and shared in proportion to
+    what each topic has waiting. Raises `OffsetTrimmed`, `TopicRecreated` or `InvalidOption`;
+    with `fail_on_data_loss` false the former two become a warning and a skip.
+    """
+    known = parse(start)
+    begins = {
+        topic: _resume(known.get(topic), mark, fail_on_data_loss) for topic, mark in marks.items()
+    }
+    waiting = {
+        topic: max(0, marks[topic].high_water_mark - begin) for topic, begin in begins.items()
+    }
+    takes = share(waiting, rows_max)
+    ends = dict(known)
+    for topic, begin in begins.items():
+        entry, mark = known.get(topic), marks[topic]
+        end = begin + takes[topic]
+        if _continues(entry, mark.incarnation):
+            assert end >= entry.end, f"{topic}: {end} would go back behind {entry.end}"
+            if end > entry.end:
+                ends[topic] = Reached(incarnation=mark.incarnation, end=end)
+        else:
+            ends[topic] = Reached(incarnation=mark.incarnation, end=end, first=begin)
+    return start if ends == known else render(ends)
+
+
+def ranges(start: Mapping[str, Any], end: Mapping[str, Any]) -> list[TopicRange]:
+    """What the batch (start, end] of Spark means: non-empty ranges, by topic name."""
+    before, after = parse(start), parse(end)
+    found = []
+    for topic in sorted(after):
+        reached = after[topic]
+        if isinstance(reached, Pending):
+            raise DataLoss(what=f"The batch's end is symbolic for topic {topic!r}: {dict(end)!r}.")
+        entry = before.get(topic)
+        first = entry.end if _continues(entry, reached.incarnation) else reached.first
+        if first is None or first > reached.end:
+            raise DataLoss(
+                what=f"The checkpoint's offsets of topic {topic!r} do not fit together: "
+                f"{dict(start)!r}, then {dict(end)!r}."
+            )
+        if first < reached.end:
+            found.append(
+                TopicRange(
+                    topic=topic, incarnation=reached.incarnation, start=first, end=reached.end
+                )
+            )
+    return found
+
+
+def clamp(
+    wanted: TopicRange, mark: TopicMark | None, *, fail_on_data_loss: bool
+) -> TopicRange | None:
+    """The part of a planned range that the topic still holds; None: nothing of it.
+
+    `mark` is a linearizable one; None: the topic does not exist. With `fail_on_data_loss` any
+    difference is an error that names the exact range lost.
+    """
+    if mark is None or mark.incarnation != wanted.incarnation:
+        error: Exception = TopicRecreated(
+            topic=wanted.topic,
+            wanted=wanted.incarnation,
+            found="" if mark is None else mark.incarnation,
+        )
+        return _lost(wanted, error, fail_on_data_loss, None)
+    start = max(wanted.start, mark.log_start)
+    end = min(wanted.end, mark.high_water_mark)
+    if start > wanted.start:
+        error = OffsetTrimmed(
+            topic=wanted.topic,
+            requested=wanted.start,
+            earliest=mark.log_start,
+            end=mark.high_water_mark,
+        )
+    elif end < wanted.end:
+        error = DataLoss(
+            what=f"Records [{max(end, wanted.start)}, {wanted.end}) of topic {wanted.topic!r} "
+            f"were read before and are gone: it ends at {mark.high_water_mark} now.",
+            advice="Was an older log restored? Set failOnDataLoss=false to go on without them.",
+        )
+    else:
+        return wanted
+    kept = None
+    if start < end:
+        kept = TopicRange(topic=wanted.topic, incarnation=wanted.incarnation, start=start, end=end)
+    return _lost(wanted, error, fail_on_data_loss, kept)
+
+
+def share(waiting: Mapping[str, int], rows_max: int | None) -> dict[str, int]:
+    """How many records each topic gives: all, or exactly `rows_max` in proportion."""
+    total = sum(waiting.values())
+    if rows_max is None or total <= rows_max:
+        return dict(waiting)
+    takes = {topic: count * rows_max // total for topic, count in waiting.items()}
+    missing = rows_max - sum(takes.values())
+    for topic in sorted(waiting, key=lambda name: (takes[name] - waiting[name], name)):
+        more = min(missing, waiting[topic] - takes[topic], 1)
+        takes[topic] += more
+        missing -= more
+    assert sum(takes.values()) == rows_max, f"{takes} is not {rows_max} in all"
+    return takes
+
+
+# ---------------------------------------------------------------- one topic
+
+
+def _continues(entry: Pending | Reached | None, incarnation: str) -> TypeGuard[Reached]:
+    return isinstance(entry, Reached) and entry.incarnation == incarnation
+
+
+def _resume(entry: Pending | Reached | None, mark: TopicMark, fail_on_data_loss: bool) -> int:
+    """Where reading this topic goes on. It may lie above the mark: then there is nothing yet."""
+    match entry:
+        case None:
+            return mark.log_start
+        case Pending(start=position) if position == EARLIEST:
+            return mark.log_start
+        case Pending(start=position) if position == LATEST:
+            return mark.high_water_mark
+        case Pending(start=position):
+            assert isinstance(position, int), position
+            check_start_exists(position, mark)
+            return _not_trimmed(position, mark, fail_on_data_loss)
+        case Reached(incarnation=incarnation, end=end) if incarnation == mark.incarnation:
+            return _not_trimmed(end, mark, fail_on_data_loss)
+        case Reached(incarnation=incarnation):
+            error = TopicRecreated(topic=mark.topic, wanted=incarnation, found=mark.incarnation)
+            if fail_on_data_loss:
+                raise error
+            log.warning("%s Going on at its offset %s.", error.cause, mark.log_start)
+            return mark.log_start
+
+
+def check_start_exists(position: int, mark: TopicMark, option: str = "startingOffsets") -> None:
+    """Raise `InvalidOption` where an option names an offset that is not written yet."""
+    if position > mark.high_water_mark:
+        raise InvalidOption(
+            option=option,
+            problem=f"is {position} for {mark.topic!r}, above its end {mark.high_water_mark}",
+            advice=f"Use an offset from {mark.log_start} to {mark.high_water_mark}.",
+        )
+
+
+def _not_trimmed(position: int, mark: TopicMark, fail_on_data_loss: bool) -> int:
+    if position >= mark.log_start:
+        return position
+    error = OffsetTrimmed(
+        topic=mark.topic,
+        requested=position,
+        earliest=mark.log_start,
+        end=mark.high_water_mark,
+    )
+    if fail_on_data_loss:
+        raise error
+    log.warning("%s Going on at offset %s.", error.cause, mark.log_start)
+    return mark.log_start
+
+
+def _lost(
+    wanted: TopicRange, error: Exception, fail_on_data_loss: bool, kept: TopicRange | None
+) -> TopicRange | None:
+    if fail_on_data_loss:
+        raise error
+    left = f"[{kept.start}, {kept.end})" if kept else "nothing"
+    log.warning("Of [%s, %s) %s is left: %s", wanted.start, wanted.end, left, error)
+    return kept

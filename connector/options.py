@@ -1,0 +1,508 @@
+"""Every option of the Spark source and sink, declared once: name, default, where it is valid.
+
+Names are Kafka's and Spark's own wherever the meaning is the same. Options arrive lower-cased and
+as text. Parsing happens on the driver, before any task: an unknown name, a bad value or two
+options that contradict each other are an `InvalidOption` that says what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from connector.offsets import EARLIEST, LATEST, Position
+from raftlog.errors import InvalidOption
+
+DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403"
+"""The addresses of `raftlog up` without options."""
+
+SPARKS_OWN = frozenset({"path", "queryname", "checkpointlocation", "schema", "outputmode"})
+"""Keys that Spark itself adds to a source's or sink's options; they mean nothing here."""
+
+POSITION_NUMBERS = {-2: EARLIEST, -1: LATEST}
+"""Kafka's numbers for the two symbolic positions, in the JSON form."""
+
+
+class Place(Enum):
+    """Where an option can stand; the value is the phrase that messages use."""
+
+    STREAM_SOURCE = "readStream"
+    BATCH_SOURCE = "read"
+    STREAM_SINK = "writeStream"
+    BATCH_SINK = "write"
+
+
+SOURCES = frozenset({Place.STREAM_SOURCE, Place.BATCH_SOURCE})
+SINKS = frozenset({Place.STREAM_SINK, Place.BATCH_SINK})
+
+
+class CreateTopic(Enum):
+    """`ALWAYS` also lets a running query go on into a topic that was recreated under it."""
+
+    TRUE = "true"
+    FALSE = "false"
+    ALWAYS = "always"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option. `default` is its text form; None: unset, or required where `doc` says so."""
+
+    name: str
+    places: frozenset[Place]
+    default: str | None
+    doc: str
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        name="raftlog.bootstrap.servers",
+        places=SOURCES | SINKS,
+        default=DEFAULT_BOOTSTRAP_SERVERS,
+        doc="host:port of some nodes, comma-separated; the client finds the others.",
+    ),
+    Option(
+        name="raftlog.request.timeout.ms",
+        places=SOURCES | SINKS,
+        default="30000",
+        doc="Total deadline of one request, retries included.",
+    ),
+    Option(
+        name="subscribe",
+        places=SOURCES,
+        default=None,
+        doc="Topics to read, comma-separated; required. Several must have equal schemas.",
+    ),
+    Option(
+        name="startingOffsets",
+        places=SOURCES,
+        default=None,
+        doc=(
+            "earliest, latest, or JSON per topic ({'flights': 5}; -2 earliest, -1 latest). "
+            "Default: latest for streams, earliest for batch. A resumed query ignores it."
+        ),
+    ),
+    Option(
+        name="endingOffsets",
+        places=frozenset({Place.BATCH_SOURCE}),
+        default=LATEST,
+        doc="Where a batch read stops, exclusive: latest, or JSON per topic (-1 latest).",
+    ),
+    Option(
+        name="maxOffsetsPerTrigger",
+        places=frozenset({Place.STREAM_SOURCE}),
+        default=None,
+        doc="Records of one micro-batch, at most, over all topics; exact.",
+    ),
+    Option(
+        name="minPartitions",
+        places=SOURCES,
+        default=None,
+        doc=(
+            "Tasks of one read, at least, as far as there are records. Default: at most one for "
+            "each core of the driver's machine, none smaller than about 1 MiB."
+        ),
+    ),
+    Option(
+        name="maxRecordsPerPartition",
+        places=SOURCES,
+        default=None,
+        doc="Records of one task, at most.",
+    ),
+    Option(
+        name="failOnDataLoss",
+        places=SOURCES,
+        default="true",
+        doc="false: what is trimmed or deleted is skipped with a warning instead of an error.",
+    ),
+    Option(
+        name="includeMetadata",
+        places=SOURCES,
+        default="false",
+        doc="true: adds _topic, _offset, _timestamp, _epoch, _writer and _term to the columns.",
+    ),
+    Option(
+        name="topic",
+        places=SINKS,
+        default=None,
+        doc="The topic to write; required.",
+    ),
+    Option(
+        name="createTopic",
+        places=SINKS,
+        default="true",
+        doc=(
+            "true: the first write creates the topic with its schema; false: the topic must "
+            "exist; always: a running query also goes on into a recreated topic."
+        ),
+    ),
+    Option(
+        name="txnAppId",
+        places=SINKS,
+        default=None,
+        doc="The writer's name instead of the query's id; with txnVersion for batch writes.",
+    ),
+    Option(
+        name="txnVersion",
+        places=frozenset({Place.BATCH_SINK}),
+        default=None,
+        doc="The batch write's number: a rerun with the same txnAppId and number is a no-op.",
+    ),
+    Option(
+        name="onReplayMismatch",
+        places=SINKS,
+        default="fail",
+        doc="A replayed batch of another size: fail, or keep (the first commit stands).",
+    ),
+    Option(
+        name="compression",
+        places=SINKS,
+        default="lz4",
+        doc="Of the column chunks: lz4, zstd or none.",
+    ),
+    Option(
+        name="batch.bytes",
+        places=SINKS,
+        default=str(1 << 20),
+        doc="Arrow bytes that a task gathers into one log entry, about.",
+    ),
+    Option(
+        name="maxInFlight",
+        places=SINKS,
+        default="4",
+        doc="Entries that a task has under way at once.",
+    ),
+)
+
+_BY_KEY = {option.name.lower(): option for option in OPTIONS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """How to reach the cluster. Hashable: it keys the per-process cache of clients."""
+
+    bootstrap_servers: str
+    request_timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """What is read, as far as stream and batch agree: enough to tell the schema."""
+
+    connection: ConnectionOptions
+    topics: tuple[str, ...]
+    """Sorted, at least one."""
+    include_metadata: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """A source's options, typed. `starting` and `ending` name every subscribed topic."""
+
+    subscription: Subscription
+    starting: Mapping[str, Position]
+    ending: Mapping[str, Position]
+    max_offsets_per_trigger: int | None
+    min_partitions: int | None
+    max_records_per_partition: int | None
+    fail_on_data_loss: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """A sink's options, typed. `txn_version` is set exactly for batch writes with an app id."""
+
+    connection: ConnectionOptions
+    topic: str
+    create_topic: CreateTopic
+    txn_app_id: str | None
+    txn_version: int | None
+    keep_on_mismatch: bool
+    compression: str
+    batch_bytes: int
+    max_in_flight: int
+
+
+def subscription(given: Mapping[str, str]) -> Subscription:
+    """What a source reads, before it is known whether as a stream or a batch.
+
+    Raises `InvalidOption`, also for names that belong to neither.
+    """
+    return _subscription(_Values(given, SOURCES))
+
+
+def source_options(given: Mapping[str, str], place: Place) -> SourceOptions:
+    """Parse a source's options. Raises `InvalidOption`; touches nothing but the text."""
+    assert place in SOURCES, place
+    values = _Values(given, frozenset({place}))
+    topics = _topics(values)
+    streaming = place is Place.STREAM_SOURCE
+    starting = _positions(values, "startingOffsets", topics, LATEST if streaming else EARLIEST)
+    ending = dict.fromkeys(topics, LATEST)
+    if not streaming:
+        ending = _positions(values, "endingOffsets", topics, LATEST)
+        _check_batch_range(starting, ending)
+    return SourceOptions(
+        subscription=_subscription(values),
+        starting=starting,
+        ending=ending,
+        max_offsets_per_trigger=(
+            values.optional_count("maxOffsetsPerTrigger") if streaming else None
+        ),
+        min_partitions=values.optional_count("minPartitions"),
+        max_records_per_partition=values.optional_count("maxRecordsPerPartition"),
+        fail_on_data_loss=values.truth("failOnDataLoss"),
+    )
+
+
+def sink_options(given: Mapping[str, str], place: Place) -> SinkOptions:
+    """Parse a sink's options. Raises `InvalidOption`; touches nothing but the text."""
+    assert place in SINKS, place
+    values = _Values(given, frozenset({place}))
+    topic = values.text("topic")
+    if not topic:
+        raise InvalidOption(
+            option="topic",
+            problem="is missing",
+            advice="Name the topic to write: .option('topic', 'flights').",
+        )
+    app_id, version = _transaction(values, place)
+    return SinkOptions(
+        connection=_connection(values),
+        topic=topic,
+        create_topic=CreateTopic(values.choice("createTopic", ("true", "false", "always"))),
+        txn_app_id=app_id,
+        txn_version=version,
+        keep_on_mismatch=values.choice("onReplayMismatch", ("fail", "keep")) == "keep",
+        compression=values.choice("compression", ("lz4", "zstd", "none")),
+        batch_bytes=values.count("batch.bytes"),
+        max_in_flight=values.count("maxInFlight"),
+    )
+
+
+# ---------------------------------------------------------------- single values
+
+
+class _Values:
+    """The given options: names checked against `places` at once, values when asked for."""
+
+    def __init__(self, given: Mapping[str, str], places: frozenset[Place]) -> None:
+        self._places = places
+        self._given: dict[str, str] = {}
+        for key, value in given.items():
+            lowered = key.lower()
+            if lowered in SPARKS_OWN:
+                continue
+            _check_name(key, places)
+            self._given[lowered] = value.strip()
+
+    def text(self, name: str) -> str | None:
+        """The option's text, its default, or None; "" is kept as given."""
+        option = _BY_KEY[name.lower()]
+        assert self._places & option.places, f"{name} is not an option of {self._places}"
+        return self._given.get(name.lower(), option.default)
+
+    def optional_count(self, name: str) -> int | None:
+        return None if self.text(name) is None else self.count(name)
+
+    def count(self, name: str, minimum: int = 1) -> int:
+        text = self.text(name)
+        assert text is not None, f"{name} has neither a value nor a default"
+        if not (text.isascii() and text.isdecimal() and int(text) >= minimum):
+            raise InvalidOption(
+                option=name,
+                problem=f"is {text!r}, which is no whole number from {minimum} up",
+                advice=_doc(name),
+            )
+        return int(text)
+
+    def truth(self, name: str) -> bool:
+        return self.choice(name, ("true", "false")) == "true"
+
+    def choice(self, name: str, allowed: tuple[str, ...]) -> str:
+        text = self.text(name)
+        assert text is not None, f"{name} has neither a value nor a default"
+        if text.lower() not in allowed:
+            raise InvalidOption(
+                option=name,
+                problem=f"is {text!r}; it can be {', '.join(allowed)}",
+                advice=_doc(name),
+            )
+        return text.lower()
+
+
+def _check_name(key: str, places: frozenset[Place]) -> None:
+    option = _BY_KEY.get(key.lower())
+    if option is not None and places & option.places:
+        return
+    if option is not None:
+        raise InvalidOption(
+            option=option.name,
+            problem=f"is not an option of {_phrase(places)}",
+            advice=f"It belongs to {_phrase(option.places)}: remove it here.",
+        )
+    known = {name: one.name for name, one in _BY_KEY.items() if places & one.places}
+    near = difflib.get_close_matches(key.lower(), known, n=1)
+    names = ", ".join(sorted(known.values()))
+    raise InvalidOption(
+        option=key,
+        problem=f"is not known to {_phrase(places)}",
+        advice=f"Did you mean {known[near[0]]!r}?" if near else f"Known are: {names}.",
+    )
+
+
+def _phrase(places: frozenset[Place]) -> str:
+    return " and ".join(sorted(place.value for place in places))
+
+
+def _doc(name: str) -> str:
+    return f"{name}: {_BY_KEY[name.lower()].doc}"
+
+
+def _connection(values: _Values) -> ConnectionOptions:
+    text = values.text("raftlog.bootstrap.servers")
+    assert text is not None, "raftlog.bootstrap.servers has a default"
+    servers = [server.strip() for server in text.split(",")]
+    for server in servers:
+        host, colon, port = server.rpartition(":")
+        if not (host and colon and port.isascii() and port.isdecimal() and int(port) < 65536):
+            raise InvalidOption(
+                option="raftlog.bootstrap.servers",
+                problem=f"holds {server!r}, which is no host:port",
+                advice=f"Give host:port pairs, comma-separated: {DEFAULT_BOOTSTRAP_SERVERS}.",
+            )
+    return ConnectionOptions(
+        bootstrap_servers=",".join(servers),
+        request_timeout_s=values.count("raftlog.request.timeout.ms") / 1000,
+    )
+
+
+def _subscription(values: _Values) -> Subscription:
+    return Subscription(
+        connection=_connection(values),
+        topics=_topics(values),
+        include_metadata=values.truth("includeMetadata"),
+    )
+
+
+def _topics(values: _Values) -> tuple[str, ...]:
+    text = values.text("subscribe") or ""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise InvalidOption(
+            option="subscribe",
+            problem="is missing",
+            advice="Name the topics to read: .option('subscribe', 'flights').",
+        )
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidOption(
+                option="subscribe",
+                problem=f"names {name!r} twice",
+                advice="Name each topic once; a topic is read once.",
+            )
+    return tuple(sorted(names))
+
+
+def _transaction(values: _Values, place: Place) -> tuple[str | None, int | None]:
+    """(txnAppId, txnVersion): both or neither in batch, the first alone at most in a stream."""
+    app_id = values.text("txnAppId")
+    if app_id == "":
+        raise InvalidOption(
+            option="txnAppId",
+            problem="is empty",
+            advice="Give the writer a name that it keeps over reruns, or leave the option out.",
+        )
+    if place is Place.STREAM_SINK:
+        return app_id, None
+    version = None if values.text("txnVersion") is None else values.count("txnVersion", 0)
+    if (app_id is None) != (version is None):
+        there, missing = ("txnAppId", "txnVersion") if app_id else ("txnVersion", "txnAppId")
+        raise InvalidOption(
+            option=there,
+            problem=f"stands without {missing!r}",
+            advice="A batch write needs both (a rerun is then a no-op) or neither.",
+        )
+    return app_id, version
+
+
+# ---------------------------------------------------------------- positions
+
+
+def _positions(
+    values: _Values, name: str, topics: tuple[str, ...], default: Position
+) -> dict[str, Position]:
+    """earliest, latest or JSON as a position for every subscribed topic."""
+    text = values.text(name)
+    if text is None:
+        return dict.fromkeys(topics, default)
+    if text.lower() in (EARLIEST, LATEST):
+        return dict.fromkeys(topics, text.lower())
+    given = _position_object(name, text)
+    unknown, missing = sorted(set(given) - set(topics)), sorted(set(topics) - set(given))
+    if unknown or missing:
+        parts = [f"names {', '.join(unknown)}, not in 'subscribe'"] if unknown else []
+        parts += [f"lacks {', '.join(missing)}, in 'subscribe'"] if missing else []
+        raise InvalidOption(
+            option=name,
+            problem=" and ".join(parts),
+            advice="Give a position for every subscribed topic and for no other.",
+        )
+    return {topic: POSITION_NUMBERS.get(number, number) for topic, number in given.items()}
+
+
+def _position_object(name: str, text: str) -> dict[str, int]:
+    try:
+        given = json.loads(text)
+    except json.JSONDecodeError:
+        given = None
+    if not isinstance(given, dict):
+        raise InvalidOption(
+            option=name,
+            problem=f"is {text!r}, which is neither earliest, latest nor a JSON object",
+            advice=_doc(name),
+        )
+    for topic, number in given.items():
+        if type(number) is not int or number < -2:
+            raise InvalidOption(
+                option=name,
+                problem=f"gives {topic!r} the position {number!r}",
+                advice="A position is an offset from 0 up, -1 (latest) or -2 (earliest).",
+            )
+    return given
+
+
+def _check_batch_range(starting: Mapping[str, Position], ending: Mapping[str, Position]) -> None:
+    for topic, start in starting.items():
+        end = ending[topic]
+        if start == LATEST:
+            raise InvalidOption(
+                option="startingOffsets",
+                problem=f"is latest for {topic!r} in a batch read, which would read nothing",
+                advice="Use earliest or an offset.",
+            )
+        if end == EARLIEST:
+            raise InvalidOption(
+                option="endingOffsets",
+                problem=f"is earliest for {topic!r}, which would read nothing",
+                advice="Use latest or an offset.",
+            )
+        if isinstance(start, int) and isinstance(end, int) and start > end:
+            raise InvalidOption(
+                option="startingOffsets",
+                problem=f"is {start} for {topic!r}, above its 'endingOffsets' {end}",
+                advice="The end is exclusive and never below the start.",
+            )
+
+
+def default_parallelism() -> int:
+    """Tasks of one read where `minPartitions` is unset.
+
+    Spark tells a planning worker nothing of the cluster's size, so this is the number of cores of
+    the driver's machine: what a local session runs at once. A cluster sets `minPartitions`.
+    """
+    return max(1, len(os.sched_getaffinity(0)))

@@ -1,0 +1,71 @@
+"""How ranges of offsets become tasks: by bytes, at extents, as many as asked for. Pure logic."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from itertools import pairwise
+
+BYTES_PER_TASK_MIN = 1 << 20
+"""Smaller tasks cost more to start than they gain, unless `minPartitions` asks for them."""
+
+
+def pieces_wanted(records: Sequence[int], pieces_min: int) -> list[int]:
+    """`pieces_min` shared among ranges in proportion to their records, at least one each."""
+    total = sum(records)
+    return [max(1, -(-pieces_min * count // total)) for count in records]
+
+
+def split(
+    offsets: Sequence[int],
+    body_bytes: Sequence[int],
+    *,
+    pieces_min: int | None,
+    records_max: int | None,
+) -> list[tuple[int, int]]:
+    """Ranges [start, end) that cover [offsets[0], offsets[-1]) in order, none empty.
+
+    `body_bytes[i]` lie between `offsets[i]` and `offsets[i + 1]`. Without `pieces_min`, pieces
+    below `BYTES_PER_TASK_MIN` are joined with their successors; with it, pieces are halved until
+    there are as many, or each is one record. Then none is left above `records_max`.
+    """
+    assert len(offsets) == len(body_bytes) + 1, (len(offsets), len(body_bytes))
+    pieces = [(start, end) for start, end in pairwise(offsets) if start < end]
+    if pieces_min is None:
+        pieces = _joined(offsets, body_bytes)
+    else:
+        pieces = _halved(pieces, pieces_min)
+    if records_max is not None:
+        pieces = [part for piece in pieces for part in _cut(piece, records_max)]
+    return pieces
+
+
+def _joined(offsets: Sequence[int], body_bytes: Sequence[int]) -> list[tuple[int, int]]:
+    pieces: list[tuple[int, int]] = []
+    begin, gathered = offsets[0], 0
+    for end, size in zip(offsets[1:], body_bytes, strict=True):
+        gathered += size
+        if gathered >= BYTES_PER_TASK_MIN and end > begin:
+            pieces.append((begin, end))
+            begin, gathered = end, 0
+    if begin < offsets[-1]:
+        pieces.append((begin, offsets[-1]))
+    return pieces
+
+
+def _halved(pieces: list[tuple[int, int]], pieces_min: int) -> list[tuple[int, int]]:
+    heap = [(start - end, start, end) for start, end in pieces]
+    heapq.heapify(heap)
+    while 0 < len(heap) < pieces_min and heap[0][0] < -1:
+        _, start, end = heapq.heappop(heap)
+        middle = (start + end) // 2
+        heapq.heappush(heap, (start - middle, start, middle))
+        heapq.heappush(heap, (middle - end, middle, end))
+    return sorted((start, end) for _, start, end in heap)
+
+
+def _cut(piece: tuple[int, int], records_max: int) -> list[tuple[int, int]]:
+    start, end = piece
+    count = -(-(end - start) // records_max)
+    bounds = [start + (end - start) * part // count for part in range(count + 1)]
+    return list(pairwise(bounds))

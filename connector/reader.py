@@ -1,0 +1,301 @@
+"""The source: from offsets to tasks on the driver, from a task's range to Arrow batches.
+
+Spark builds a stream's reader twice (for offsets, and for planning) and pickles the latter to the
+executors, so a reader holds options, schema and topic names, and asks `connection` for a client
+wherever it finds itself. Rows never become Python objects.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from connector import connection, offsets, partitions
+from connector.offsets import EARLIEST, LATEST, Position, TopicMark, TopicRange
+from connector.options import SourceOptions, default_parallelism
+from raftlog.errors import Internal, OffsetTrimmed, TopicNotFound, TopicRecreated
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from raftlog.client import TopicInfo
+
+log = logging.getLogger("raftlog.connector")
+
+
+class RaftlogPartition(InputPartition):
+    """One task's records: [start, end) of one incarnation, all of them below `mark`."""
+
+    def __init__(self, *, wanted: TopicRange, mark: int) -> None:
+        self.topic = wanted.topic
+        self.incarnation = wanted.incarnation
+        self.start = wanted.start
+        self.end = wanted.end
+        self.mark = mark
+
+    def __repr__(self) -> str:
+        return f"{self.topic}[{self.start}, {self.end})"
+
+
+class _RangeReader:
+    """What batch and stream share: tasks out of ranges, and a task's records."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._connection = options.subscription.connection
+        self._schema = schema
+
+    def plan(self, wanted: Sequence[TopicRange]) -> list[RaftlogPartition]:
+        """Tasks for ranges of records that exist, in order of topic and offset."""
+        if not wanted:
+            return []
+        pieces_min = self._options.min_partitions or default_parallelism()
+        counts = partitions.pieces_wanted([part.end - part.start for part in wanted], pieces_min)
+        return [
+            piece
+            for part, count in zip(wanted, counts, strict=True)
+            for piece in self._pieces(part, count)
+        ]
+
+    def _pieces(self, wanted: TopicRange, pieces_max: int) -> list[RaftlogPartition]:
+        boundaries: Sequence[int] = (wanted.start, wanted.end)
+        body_bytes: Sequence[int] = (0,)
+        if pieces_max > 1 and wanted.end - wanted.start > 1:
+            sizes = connection.client(self._connection).read_sizes(
+                connection.topic(self._connection, wanted.topic, wanted.incarnation),
+                wanted.start,
+                wanted.end,
+                mark=wanted.end,
+                pieces_max=pieces_max,
+            )
+            boundaries, body_bytes = sizes.offsets, sizes.body_bytes
+        pieces = partitions.split(
+            boundaries,
+            body_bytes,
+            pieces_min=None if self._options.min_partitions is None else pieces_max,
+            records_max=self._options.max_records_per_partition,
+        )
+        assert pieces[0][0] == wanted.start, f"{pieces} does not begin as {wanted}"
+        assert pieces[-1][1] == wanted.end, f"{pieces} does not end as {wanted}"
+        return [
+            RaftlogPartition(
+                wanted=TopicRange(
+                    topic=wanted.topic, incarnation=wanted.incarnation, start=start, end=end
+                ),
+                mark=wanted.end,
+            )
+            for start, end in pieces
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The task's records as Arrow batches of exactly the schema Spark planned with.
+
+        Spark hands `InputPartition(None)` to a batch read without tasks: it has no records.
+        """
+        if not isinstance(partition, RaftlogPartition):
+            assert partition.value is None, f"{partition!r} is not a partition of this source"
+            return
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        target = to_arrow_schema(self._schema, timezone="UTC")
+        for batch in self._existing(partition):
+            if batch.num_rows:
+                yield conform(batch, target)
+
+    def _existing(self, partition: RaftlogPartition) -> Iterator[pa.RecordBatch]:
+        """The records, or with failOnDataLoss=false those that retention left since planning."""
+        begin = partition.start
+        while begin < partition.end:
+            try:
+                for batch in self._records(partition, begin):
+                    begin += batch.num_rows
+                    yield batch
+            except (OffsetTrimmed, TopicRecreated) as error:
+                if self._options.fail_on_data_loss:
+                    raise
+                log.warning("%r is skipped from %s on: %s", partition, begin, error.cause)
+                if isinstance(error, TopicRecreated) or error.earliest <= begin:
+                    return
+                begin = error.earliest
+                continue
+            if begin != partition.end:
+                raise Internal(what=f"{partition!r} ended at offset {begin}")
+
+    def _records(self, partition: RaftlogPartition, begin: int) -> Iterator[pa.RecordBatch]:
+        return connection.client(self._connection).read(
+            connection.topic(self._connection, partition.topic, partition.incarnation),
+            begin,
+            partition.end,
+            mark=partition.mark,
+            columns=self._schema.names,
+        )
+
+    def mark(self, topic: TopicInfo) -> TopicMark:
+        """A linearizable mark of exactly this incarnation."""
+        found = connection.client(self._connection).read_mark(topic)
+        return TopicMark(
+            topic=topic.name,
+            incarnation=topic.incarnation,
+            log_start=found.log_start_offset,
+            high_water_mark=found.high_water_mark,
+        )
+
+    def describe(self, name: str) -> TopicInfo:
+        """Whichever incarnation has the name now."""
+        return connection.client(self._connection).describe_topic(name)
+
+
+def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    """The batch with exactly `target`'s columns, types and nullability.
+
+    Spark checks only a task's first batch against its schema, so every one is made to fit.
+    """
+    import pyarrow as pa
+
+    assert batch.schema.names == target.names, (
+        f"{batch.schema.names} read, {target.names} asked for"
+    )
+    columns = [
+        column if column.type.equals(field.type) else column.cast(field.type)
+        for column, field in zip(batch.columns, target, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=target)
+
+
+class RaftlogBatchReader(DataSourceReader):
+    """A batch read: the range is fixed once, when the read is planned."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._ranges = _RangeReader(options, schema)
+
+    def partitions(self) -> list[InputPartition]:
+        """Tasks for [startingOffsets, endingOffsets) as the topics stand now."""
+        topics = [self._ranges.describe(name) for name in self._options.subscription.topics]
+        wanted = [self._range(self._ranges.mark(topic)) for topic in topics]
+        return [*self._ranges.plan([one for one in wanted if one.start < one.end])]
+
+    def _range(self, mark: TopicMark) -> TopicRange:
+        start, end = self._options.starting[mark.topic], self._options.ending[mark.topic]
+        first, last = _concrete(start, mark), _concrete(end, mark)
+        offsets.check_start_exists(first, mark)
+        offsets.check_start_exists(last, mark, option="endingOffsets")
+        wanted = TopicRange(
+            topic=mark.topic, incarnation=mark.incarnation, start=first, end=max(first, last)
+        )
+        kept = offsets.clamp(wanted, mark, fail_on_data_loss=self._options.fail_on_data_loss)
+        return kept or TopicRange(
+            topic=mark.topic, incarnation=mark.incarnation, start=first, end=first
+        )
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        return self._ranges.read(partition)
+
+
+def _concrete(position: Position, mark: TopicMark) -> int:
+    if position == EARLIEST:
+        return mark.log_start
+    if position == LATEST:
+        return mark.high_water_mark
+    assert isinstance(position, int), position
+    return position
+
+
+class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream's reader. Offsets are explained in `connector.offsets`.
+
+    The process that asks for offsets lives as long as the query and keeps what it learned of the
+    topics (`_topics`) and the marks it saw last (`_marks`); the copy that is pickled to executors
+    was never asked and has neither.
+    """
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        self._options = options
+        self._ranges = _RangeReader(options, schema)
+        self._topics: dict[str, TopicInfo] = {}
+        self._marks: dict[str, TopicMark] = {}
+        self._available_now: dict[str, TopicMark] | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        return offsets.initial(self._options.starting)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        rows_max = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The end of the batch that begins at `start`; `start` itself when there is nothing."""
+        assert isinstance(limit, ReadAllAvailable | ReadMaxRows), f"{limit!r} was never offered"
+        marks = self._available_now or self._read_marks()
+        return offsets.next_end(
+            start,
+            marks,
+            rows_max=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Nothing written from now on is read by this start of the query."""
+        self._available_now = self._read_marks()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """The topics' ends as last seen, for the query's progress; None before that."""
+        if not self._marks:
+            return None
+        return offsets.render(
+            {
+                topic: offsets.Reached(incarnation=mark.incarnation, end=mark.high_water_mark)
+                for topic, mark in self._marks.items()
+            }
+        )
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Tasks for the batch, after asking once whether the topics still hold its records."""
+        wanted = [self._still_there(one) for one in offsets.ranges(start, end)]
+        return self._ranges.plan([one for one in wanted if one is not None])
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        return self._ranges.read(partition)
+
+    def _read_marks(self) -> dict[str, TopicMark]:
+        self._marks = {topic: self._mark(topic) for topic in self._options.subscription.topics}
+        return self._marks
+
+    def _mark(self, name: str) -> TopicMark:
+        """One round trip while the topic stays the same; a recreated one is found by name."""
+        known = self._topics.get(name)
+        if known is not None:
+            try:
+                return self._ranges.mark(known)
+            except (TopicRecreated, TopicNotFound):
+                del self._topics[name]
+        self._topics[name] = self._ranges.describe(name)
+        return self._ranges.mark(self._topics[name])
+
+    def _still_there(self, wanted: TopicRange) -> TopicRange | None:
+        mark = self._marks.get(wanted.topic)
+        covers = (
+            mark is not None
+            and mark.incarnation == wanted.incarnation
+            and mark.log_start <= wanted.start
+            and wanted.end <= mark.high_water_mark
+        )
+        if not covers:
+            mark = self._mark_or_none(wanted.topic)
+        return offsets.clamp(wanted, mark, fail_on_data_loss=self._options.fail_on_data_loss)
+
+    def _mark_or_none(self, name: str) -> TopicMark | None:
+        try:
+            return self._mark(name)
+        except TopicNotFound:
+            return None

@@ -1,0 +1,211 @@
+"""Spark's schemas and a topic's: conversion, projection, and differences field by field.
+
+A topic's field type is the JSON text of Spark's type, so a column keeps its exact type on the way
+through the log. Nullability: a read may ask for `nullable` where the topic says never null, not
+the other way round; a write is judged by its rows, because Spark calls almost every column
+nullable.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import (
+    DataType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from raftlog.errors import InvalidOption, SchemaMismatch
+
+if TYPE_CHECKING:
+    from raftlog.client import TopicInfo
+
+METADATA = StructType(
+    [
+        StructField("_topic", StringType()),
+        StructField("_offset", LongType()),
+        StructField("_timestamp", TimestampType()),
+        StructField("_epoch", LongType()),
+        StructField("_writer", StringType()),
+        StructField("_term", LongType()),
+    ]
+)
+"""Columns that a read can ask for and that a write strips; a topic never has them itself."""
+
+METADATA_NAMES = tuple(METADATA.names)
+
+
+def topic_struct(topic: TopicInfo, *, include_metadata: bool) -> StructType:
+    """The topic's columns as Spark's schema, the metadata columns after them if asked for."""
+    fields = [
+        StructField.fromJson(
+            {
+                "name": field.name,
+                "type": json.loads(field.type),
+                "nullable": field.nullable,
+                "metadata": {},
+            }
+        )
+        for field in topic.schema.fields
+    ]
+    return StructType(fields + (list(METADATA) if include_metadata else []))
+
+
+def check_same(topics: Sequence[TopicInfo]) -> None:
+    """Topics read together have equal columns. Raises `SchemaMismatch` with the difference."""
+    first, *others = topics
+    columns = topic_struct(first, include_metadata=False)
+    for other in others:
+        lines = _differences(
+            topic_struct(other, include_metadata=False),
+            columns,
+            _Words(given=f"in {other.name}", wanted=f"in {first.name}"),
+            compare=_equal_types,
+        )
+        if lines:
+            raise SchemaMismatch(topic=other.name, difference="\n".join(lines))
+
+
+def check_projection(wanted: StructType, topic: TopicInfo) -> None:
+    """`wanted` (from `.schema(...)`) names the topic's or metadata columns with their types.
+
+    Raises `SchemaMismatch`. Order is free; a column may be asked for once.
+    """
+    if not wanted.fields:
+        raise InvalidOption(
+            option="schema", problem="names no column", advice="Name one, _offset for instance."
+        )
+    known = {field.name: field for field in topic_struct(topic, include_metadata=True).fields}
+    lines = _repeated(wanted)
+    for field in wanted.fields:
+        have = known.get(field.name)
+        if have is None:
+            near = difflib.get_close_matches(field.name, known, n=1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            lines.append(f"  {field.name}: asked for, not in the topic{hint}")
+        elif not _readable(_tree(field.dataType), _tree(have.dataType)):
+            lines.append(f"  {field.name}: asked for as {_words(field)}, is {_words(have)}")
+        elif have.nullable and not field.nullable:
+            lines.append(f"  {field.name}: asked for as NOT NULL, may be null")
+    if lines:
+        raise SchemaMismatch(topic=topic.name, difference="\n".join(lines))
+
+
+def check_writable(given: StructType, topic: TopicInfo) -> None:
+    """A DataFrame's columns, in any order, are the topic's. Raises `SchemaMismatch`."""
+    lines = _repeated(given) + _differences(
+        without_metadata(given),
+        topic_struct(topic, include_metadata=False),
+        _Words(given="in the DataFrame", wanted="in the topic"),
+        compare=_writable_types,
+    )
+    if lines:
+        raise SchemaMismatch(topic=topic.name, difference="\n".join(lines))
+
+
+def without_metadata(given: StructType) -> StructType:
+    """The columns that are a topic's own: reserved names go, so a read-to-write copy works."""
+    return StructType([field for field in given.fields if field.name not in METADATA_NAMES])
+
+
+def creation_text(given: StructType) -> str:
+    """Spark's JSON text of the schema that a first write gives a topic.
+
+    Reserved names and column metadata go; every column may be null, because one DataFrame's
+    promise does not bind the next one's.
+    """
+    fields = without_metadata(given).fields
+    if not fields:
+        raise InvalidOption(
+            option="topic", problem="has no columns to write", advice="Select at least one."
+        )
+    return StructType([StructField(field.name, field.dataType) for field in fields]).json()
+
+
+# ---------------------------------------------------------------- differences
+
+
+class _Words:
+    """How the two sides of a difference are called."""
+
+    def __init__(self, *, given: str, wanted: str) -> None:
+        self.given = given
+        self.wanted = wanted
+
+
+def _differences(
+    given: StructType,
+    wanted: StructType,
+    words: _Words,
+    *,
+    compare: Callable[[StructField, StructField], bool],
+) -> list[str]:
+    """One line for each column that is only on one side, or differs."""
+    has = {field.name: field for field in given.fields}
+    needs = {field.name: field for field in wanted.fields}
+    lines = []
+    for name, need in needs.items():
+        field = has.get(name)
+        if field is None:
+            lines.append(f"  {name}: {_words(need)} {words.wanted}, missing {words.given}")
+        elif not compare(field, need):
+            lines.append(f"  {name}: {_words(need)} {words.wanted}, {_words(field)} {words.given}")
+    for name, field in has.items():
+        if name not in needs:
+            lines.append(f"  {name}: {_words(field)} {words.given}, missing {words.wanted}")
+    return lines
+
+
+def _repeated(schema: StructType) -> list[str]:
+    names = schema.names
+    return [f"  {name}: stands twice" for name in sorted(set(names)) if names.count(name) > 1]
+
+
+def _words(field: StructField) -> str:
+    return field.dataType.simpleString() + ("" if field.nullable else " NOT NULL")
+
+
+def _tree(data_type: DataType) -> Any:
+    """A type as plain JSON values, column metadata left out."""
+    return _plain(json.loads(data_type.json()), dropped=("metadata",))
+
+
+def _equal_types(one: StructField, other: StructField) -> bool:
+    return one.nullable == other.nullable and _tree(one.dataType) == _tree(other.dataType)
+
+
+def _writable_types(given: StructField, topic: StructField) -> bool:
+    dropped = ("metadata", "nullable", "containsNull", "valueContainsNull")
+    trees = [_plain(json.loads(f.dataType.json()), dropped=dropped) for f in (given, topic)]
+    return trees[0] == trees[1]
+
+
+def _plain(tree: Any, *, dropped: Iterable[str]) -> Any:
+    if isinstance(tree, dict):
+        return {
+            key: _plain(value, dropped=dropped) for key, value in tree.items() if key not in dropped
+        }
+    if isinstance(tree, list):
+        return [_plain(value, dropped=dropped) for value in tree]
+    return tree
+
+
+def _readable(wanted: Any, have: Any) -> bool:
+    """Equal types, save that `wanted` may allow nulls inside where `have` has none."""
+    if isinstance(wanted, dict) and isinstance(have, dict):
+        if wanted.keys() != have.keys():
+            return False
+        return all(
+            (value or not have[key]) if isinstance(value, bool) else _readable(value, have[key])
+            for key, value in wanted.items()
+        )
+    if isinstance(wanted, list) and isinstance(have, list):
+        return len(wanted) == len(have) and all(map(_readable, wanted, have))
+    return bool(wanted == have)

@@ -1,0 +1,42 @@
+"""How Spark finds the source: light to import, found by name, pickled by reference."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from pyspark.serializers import CPickleSerializer
+
+import pyspark_raftlog
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_doorbell_pulls_in_no_grpc_pyarrow_or_kazoo():
+    code = (
+        "import sys, pyspark_raftlog; heavy = {'grpc', 'pyarrow', 'kazoo', 'google.protobuf'}; "
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_spark_finds_it_among_top_level_modules_by_its_name():
+    code = (
+        "from pkgutil import iter_modules; "
+        "print([m.name for m in iter_modules() if m.name.startswith('pyspark_')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "pyspark_raftlog" in done.stdout
+    assert pyspark_raftlog.DefaultSource.name() == "raftlog"
+
+
+def test_it_is_pickled_by_reference():
+    """Executors load the installed class; nothing of it travels."""
+    source = pyspark_raftlog.DefaultSource(options={"subscribe": "t"})
+    pickled = CPickleSerializer().dumps(source)
+    assert b"connector.datasource" in pickled
+    assert len(pickled) < 300

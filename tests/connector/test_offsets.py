@@ -1,0 +1,218 @@
+"""A stream's offsets: fixed once, compared as text, never back, never past what was captured."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from connector.offsets import (
+    Pending,
+    Reached,
+    TopicMark,
+    TopicRange,
+    clamp,
+    initial,
+    next_end,
+    parse,
+    ranges,
+    render,
+    share,
+)
+from raftlog.errors import DataLoss, InvalidOption, OffsetTrimmed, TopicRecreated
+
+
+def mark(topic="a", end=15, start=0, incarnation="i1"):
+    return TopicMark(topic=topic, incarnation=incarnation, log_start=start, high_water_mark=end)
+
+
+def step(start, *marks, rows_max=None, fail=True):
+    return next_end(
+        start, {one.topic: one for one in marks}, rows_max=rows_max, fail_on_data_loss=fail
+    )
+
+
+def spans(start, end):
+    return [(one.topic, one.start, one.end) for one in ranges(start, end)]
+
+
+def text(offset):
+    return json.dumps(offset)
+
+
+def test_the_initial_offset_depends_on_options_alone():
+    assert initial({"b": 5, "a": "latest"}) == initial({"a": "latest", "b": 5})
+    assert text(initial({"b": 5, "a": "latest"})) == (
+        '{"topics": {"a": {"start": "latest"}, "b": {"start": 5}}, "v": 1}'
+    )
+
+
+def test_the_first_end_fixes_where_latest_began():
+    symbolic = initial({"a": "latest"})
+    first = step(symbolic, mark(end=15))
+    assert text(first) == '{"topics": {"a": {"end": 15, "from": 15, "incarnation": "i1"}}, "v": 1}'
+    assert spans(symbolic, first) == []
+    later = step(first, mark(end=18))
+    assert text(later) == '{"topics": {"a": {"end": 18, "incarnation": "i1"}}, "v": 1}'
+    assert spans(first, later) == [("a", 15, 18)]
+
+
+def test_a_crash_in_batch_0_replays_the_logged_range_whatever_was_written_since():
+    symbolic = initial({"a": "earliest"})
+    logged = step(symbolic, mark(end=15), rows_max=10)
+    assert spans(initial({"a": "earliest"}), json.loads(text(logged))) == [("a", 0, 10)]
+
+
+def test_a_symbolic_start_is_never_idle_and_a_concrete_one_is_returned_as_it_is():
+    symbolic = initial({"a": "earliest"})
+    first = step(symbolic, mark(end=0))
+    assert first != symbolic
+    assert step(first, mark(end=0)) is first
+
+
+def test_available_now_from_latest_comes_to_an_end_while_data_arrives():
+    captured = mark(end=15)
+    first = step(initial({"a": "latest"}), captured)
+    assert step(first, captured) is first
+
+
+def test_a_mark_below_the_streams_position_means_wait():
+    start = render({"a": Reached(incarnation="i1", end=20)})
+    assert step(start, mark(end=15)) is start
+
+
+def test_a_limit_is_exact_and_does_not_bind_when_all_is_asked_for():
+    start = render({"a": Reached(incarnation="i1", end=10)})
+    assert spans(start, step(start, mark(end=100), rows_max=7)) == [("a", 10, 17)]
+    assert spans(start, step(start, mark(end=100))) == [("a", 10, 100)]
+
+
+def test_a_topic_subscribed_later_enters_at_its_log_start_with_a_fixed_range():
+    start = render({"a": Reached(incarnation="i1", end=10)})
+    end = step(start, mark("a", 10), mark("b", 8, start=3))
+    assert spans(start, end) == [("b", 3, 8)]
+
+
+def test_a_topic_no_longer_subscribed_keeps_its_position():
+    both = render({"a": Reached(incarnation="i1", end=10), "b": Reached(incarnation="i1", end=4)})
+    end = step(both, mark("a", 12))
+    assert spans(both, end) == [("a", 10, 12)]
+    again = step(end, mark("a", 12), mark("b", 9))
+    assert spans(end, again) == [("b", 4, 9)]
+
+
+def test_a_recreated_topic_is_an_error_or_begins_anew():
+    start = render({"a": Reached(incarnation="i0", end=10)})
+    with pytest.raises(TopicRecreated):
+        step(start, mark(end=5))
+    end = step(start, mark(end=5), fail=False)
+    assert spans(start, end) == [("a", 0, 5)]
+    assert [one.incarnation for one in ranges(start, end)] == ["i1"]
+
+
+def test_a_trimmed_position_is_an_error_or_is_skipped_and_the_limit_counts_what_is_left():
+    start = render({"a": Reached(incarnation="i1", end=10)})
+    with pytest.raises(OffsetTrimmed) as raised:
+        step(start, mark(start=40, end=50))
+    assert (raised.value.requested, raised.value.earliest, raised.value.end) == (10, 40, 50)
+    end = step(start, mark(start=40, end=50), rows_max=5, fail=False)
+    assert spans(start, end) == [("a", 10, 45)]
+    [planned] = ranges(start, end)
+    kept = clamp(planned, mark(start=40, end=50), fail_on_data_loss=False)
+    assert (kept.start, kept.end) == (40, 45)
+
+
+def test_a_starting_offset_that_is_not_written_yet_is_refused():
+    with pytest.raises(InvalidOption, match="above its end 15"):
+        step(initial({"a": 16}), mark(end=15))
+    assert spans(initial({"a": 15}), step(initial({"a": 15}), mark(end=15))) == []
+
+
+def test_what_a_planned_range_lost_is_named_exactly():
+    wanted = TopicRange(topic="a", incarnation="i1", start=10, end=20)
+    assert clamp(wanted, mark(end=20), fail_on_data_loss=True) is wanted
+    with pytest.raises(DataLoss, match=r"\[15, 20\) of topic 'a'"):
+        clamp(wanted, mark(end=15), fail_on_data_loss=True)
+    kept = clamp(wanted, mark(end=15), fail_on_data_loss=False)
+    assert (kept.start, kept.end) == (10, 15)
+    with pytest.raises(OffsetTrimmed):
+        clamp(wanted, mark(start=12, end=30), fail_on_data_loss=True)
+    assert clamp(wanted, mark(start=25, end=30), fail_on_data_loss=False) is None
+    for gone in (None, mark(incarnation="i2")):
+        with pytest.raises(TopicRecreated):
+            clamp(wanted, gone, fail_on_data_loss=True)
+        assert clamp(wanted, gone, fail_on_data_loss=False) is None
+
+
+def test_offsets_of_another_version_are_not_guessed_at():
+    for foreign in ({"v": 2, "topics": {}}, {"topics": {}}, {"v": 1}):
+        with pytest.raises(DataLoss):
+            parse(foreign)
+
+
+def test_ends_that_do_not_fit_their_start_are_refused():
+    start = render({"a": Reached(incarnation="i1", end=10)})
+    for end in (
+        render({"a": Reached(incarnation="i1", end=9)}),
+        render({"a": Reached(incarnation="i2", end=12)}),
+        initial({"a": "latest"}),
+    ):
+        with pytest.raises(DataLoss):
+            ranges(start, end)
+
+
+entries = st.one_of(
+    st.builds(Pending, start=st.one_of(st.sampled_from(["earliest", "latest"]), st.integers(0, 9))),
+    st.builds(
+        Reached,
+        incarnation=st.sampled_from(["i1", "i2"]),
+        end=st.integers(0, 99),
+        first=st.none() | st.integers(0, 9),
+    ),
+)
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b", "c"]), entries))
+@settings(max_examples=100, deadline=None)
+def test_json_text_survives_sparks_log(offset):
+    rendered = render(offset)
+    assert parse(json.loads(text(rendered))) == offset
+    assert text(render(parse(json.loads(text(rendered))))) == text(rendered)
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 50), min_size=1),
+    st.none() | st.integers(1, 100),
+)
+@settings(max_examples=200, deadline=None)
+def test_a_shared_limit_is_exact_and_takes_no_more_than_there_is(waiting, rows_max):
+    takes = share(waiting, rows_max)
+    assert sum(takes.values()) == min(sum(waiting.values()), rows_max or 10**9)
+    assert all(0 <= takes[topic] <= waiting[topic] for topic in waiting)
+
+
+@given(st.data())
+@settings(max_examples=100, deadline=None)
+def test_batches_cover_every_record_once_and_in_order(data):
+    """Whatever the limits and however the topics grow, ranges join without gap or overlap."""
+    topics = data.draw(st.lists(st.sampled_from("abc"), min_size=1, unique=True))
+    ends = {topic: data.draw(st.integers(0, 5)) for topic in topics}
+    start = initial(dict.fromkeys(topics, "earliest"))
+    read = dict.fromkeys(topics, 0)
+    for _ in range(data.draw(st.integers(1, 8))):
+        for topic in topics:
+            ends[topic] += data.draw(st.integers(0, 5))
+        end = step(
+            start,
+            *(mark(topic, ends[topic]) for topic in topics),
+            rows_max=data.draw(st.none() | st.integers(1, 4)),
+        )
+        for topic, first, last in spans(start, json.loads(text(end))):
+            assert first == read[topic]
+            assert last <= ends[topic]
+            read[topic] = last
+        start = end
+    final = step(start, *(mark(topic, ends[topic]) for topic in topics))
+    for topic, _, last in spans(start, final):
+        read[topic] = last
+    assert read == ends

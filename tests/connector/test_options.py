@@ -1,0 +1,161 @@
+"""Options: unknown, contradictory and malformed ones are refused with what to do instead."""
+
+import pytest
+
+from connector.options import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    OPTIONS,
+    CreateTopic,
+    Place,
+    default_parallelism,
+    sink_options,
+    source_options,
+    subscription,
+)
+from raftlog.errors import InvalidOption
+
+SUBSCRIBE = {"subscribe": "flights"}
+TOPIC = {"topic": "flights"}
+
+
+def refused(given, place):
+    parse = sink_options if place in (Place.STREAM_SINK, Place.BATCH_SINK) else source_options
+    with pytest.raises(InvalidOption) as raised:
+        parse(given, place)
+    return raised.value
+
+
+def test_defaults_are_those_of_kafka_and_of_raftlog_up():
+    stream = source_options(SUBSCRIBE, Place.STREAM_SOURCE)
+    batch = source_options(SUBSCRIBE, Place.BATCH_SOURCE)
+    assert stream.subscription.connection.bootstrap_servers == DEFAULT_BOOTSTRAP_SERVERS
+    assert stream.subscription.connection.request_timeout_s == 30.0
+    assert stream.starting == {"flights": "latest"}
+    assert batch.starting == {"flights": "earliest"}
+    assert batch.ending == {"flights": "latest"}
+    assert stream.fail_on_data_loss
+    assert not stream.subscription.include_metadata
+    sink = sink_options(TOPIC, Place.STREAM_SINK)
+    assert sink.create_topic is CreateTopic.TRUE
+    assert (sink.compression, sink.batch_bytes, sink.max_in_flight) == ("lz4", 1 << 20, 4)
+    assert not sink.keep_on_mismatch
+    assert default_parallelism() >= 1
+
+
+def test_names_are_accepted_in_any_case_and_sparks_own_pass():
+    given = {
+        "SUBSCRIBE": "b, a",
+        "startingoffsets": "EARLIEST",
+        "path": "x",
+        "queryname": "q",
+        "checkpointlocation": "/tmp/c",
+    }
+    parsed = source_options(given, Place.STREAM_SOURCE)
+    assert parsed.subscription.topics == ("a", "b")
+    assert parsed.starting == {"a": "earliest", "b": "earliest"}
+
+
+@pytest.mark.parametrize(
+    ("typo", "meant"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("maxOffsetPerTrigger", "maxOffsetsPerTrigger"),
+        ("bootstrap.servers", "raftlog.bootstrap.servers"),
+    ],
+)
+def test_an_unknown_option_names_the_nearest_one(typo, meant):
+    error = refused(SUBSCRIBE | {typo.lower(): "1"}, Place.STREAM_SOURCE)
+    assert f"Did you mean '{meant}'?" in str(error)
+
+
+def test_an_option_of_another_place_says_where_it_belongs():
+    error = refused(SUBSCRIBE | {"endingoffsets": "latest"}, Place.STREAM_SOURCE)
+    assert "'endingOffsets' is not an option of readStream" in str(error)
+    assert "belongs to read:" in str(error)
+    error = refused(TOPIC | {"subscribe": "flights"}, Place.BATCH_SINK)
+    assert "belongs to read and readStream" in str(error)
+
+
+def test_a_subscription_is_told_before_stream_or_batch_is_known():
+    given = SUBSCRIBE | {"startingoffsets": "latest", "includemetadata": "true"}
+    assert subscription(given).include_metadata
+    with pytest.raises(InvalidOption, match="not known to read and readStream"):
+        subscription(SUBSCRIBE | {"nonsense": "1"})
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many", "", "1.5", "\u0661"])
+def test_a_count_is_a_whole_number_from_one_up(value):
+    error = refused(SUBSCRIBE | {"maxoffsetspertrigger": value}, Place.STREAM_SOURCE)
+    assert repr(value) in str(error)
+
+
+@pytest.mark.parametrize(
+    "servers", ["", "localhost", "localhost:x", ":7401", "a:1,,b:2", "a:70000"]
+)
+def test_bootstrap_servers_are_host_and_port(servers):
+    error = refused(SUBSCRIBE | {"raftlog.bootstrap.servers": servers}, Place.STREAM_SOURCE)
+    assert error.option == "raftlog.bootstrap.servers"
+
+
+def test_truth_and_choices_list_what_they_can_be():
+    error = refused(SUBSCRIBE | {"failondataloss": "yes"}, Place.STREAM_SOURCE)
+    assert "it can be true, false" in str(error)
+    error = refused(TOPIC | {"compression": "gzip"}, Place.STREAM_SINK)
+    assert "lz4, zstd, none" in str(error)
+
+
+def test_required_names_are_required():
+    assert refused({}, Place.STREAM_SOURCE).option == "subscribe"
+    assert refused({"subscribe": " , "}, Place.BATCH_SOURCE).option == "subscribe"
+    assert refused({}, Place.STREAM_SINK).option == "topic"
+    assert "twice" in str(refused({"subscribe": "a,a"}, Place.STREAM_SOURCE))
+
+
+def test_positions_by_topic_name_every_subscribed_topic_and_no_other():
+    given = {"subscribe": "a,b", "startingoffsets": '{"a": -2, "b": 7}'}
+    parsed = source_options(given, Place.STREAM_SOURCE)
+    assert parsed.starting == {"a": "earliest", "b": 7}
+    error = refused(given | {"subscribe": "a,c"}, Place.STREAM_SOURCE)
+    assert "names b, not in 'subscribe' and lacks c, in 'subscribe'" in str(error)
+
+
+@pytest.mark.parametrize("value", ["[1]", '{"flights": -3}', '{"flights": true}', "soon", "{"])
+def test_malformed_positions_are_refused(value):
+    error = refused(SUBSCRIBE | {"startingoffsets": value}, Place.STREAM_SOURCE)
+    assert error.option == "startingOffsets"
+
+
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [
+        ({"startingoffsets": "latest"}, "startingOffsets"),
+        ({"startingoffsets": '{"flights": -1}'}, "startingOffsets"),
+        ({"endingoffsets": "earliest"}, "endingOffsets"),
+        (
+            {"startingoffsets": '{"flights": 9}', "endingoffsets": '{"flights": 8}'},
+            "startingOffsets",
+        ),
+    ],
+)
+def test_a_batch_range_that_can_hold_nothing_is_refused(given, option):
+    assert refused(SUBSCRIBE | given, Place.BATCH_SOURCE).option == option
+
+
+def test_a_batch_transaction_needs_both_names_and_a_stream_only_the_first():
+    both = TOPIC | {"txnappid": "job", "txnversion": "0"}
+    parsed = sink_options(both, Place.BATCH_SINK)
+    assert (parsed.txn_app_id, parsed.txn_version) == ("job", 0)
+    error = refused(TOPIC | {"txnappid": "job"}, Place.BATCH_SINK)
+    assert "'txnAppId' stands without 'txnVersion'" in str(error)
+    error = refused(TOPIC | {"txnversion": "1"}, Place.BATCH_SINK)
+    assert "'txnVersion' stands without 'txnAppId'" in str(error)
+    assert sink_options(TOPIC | {"txnappid": "job"}, Place.STREAM_SINK).txn_app_id == "job"
+    error = refused(both, Place.STREAM_SINK)
+    assert "'txnVersion' is not an option of writeStream" in str(error)
+    assert refused(TOPIC | {"txnappid": ""}, Place.STREAM_SINK).option == "txnAppId"
+
+
+def test_every_option_is_declared_once_and_explained():
+    names = [option.name.lower() for option in OPTIONS]
+    assert len(names) == len(set(names))
+    assert all(option.doc.endswith(".") and option.places for option in OPTIONS)

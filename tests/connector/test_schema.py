@@ -1,0 +1,165 @@
+"""Schemas between Spark and a topic: projections, copies and differences field by field."""
+
+import json
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    DecimalType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from connector.reader import conform
+from connector.schema import (
+    METADATA_NAMES,
+    check_projection,
+    check_same,
+    check_writable,
+    creation_text,
+    topic_struct,
+)
+from raftlog.errors import InvalidOption, SchemaMismatch
+from raftlog.machines.commands import TopicInfo
+from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
+
+COLUMNS = StructType(
+    [
+        StructField("a", IntegerType(), False),
+        StructField("b", StringType()),
+        StructField("c", ArrayType(LongType(), False)),
+        StructField("d", MapType(StringType(), DecimalType(10, 2))),
+        StructField("e", StructType([StructField("x", TimestampType())])),
+    ]
+)
+
+
+def topic(columns=COLUMNS, name="t"):
+    fields = tuple(
+        Field(
+            id=number,
+            name=field.name,
+            type=json.dumps(json.loads(field.dataType.json()), sort_keys=True),
+            nullable=field.nullable,
+        )
+        for number, field in enumerate(columns.fields, 1)
+    )
+    return TopicInfo(
+        name=name,
+        incarnation="i",
+        group=1,
+        schema=Schema(version=1, fields=fields),
+        voters=(1,),
+        created_us=0,
+    )
+
+
+def difference(check, *given):
+    with pytest.raises(SchemaMismatch) as raised:
+        check(*given)
+    return raised.value.difference
+
+
+def test_a_topics_schema_is_sparks_schema_again():
+    assert topic_struct(topic(), include_metadata=False) == COLUMNS
+    names = topic_struct(topic(), include_metadata=True).names
+    assert names == [*COLUMNS.names, *METADATA_NAMES]
+
+
+def test_the_reserved_names_are_those_of_the_topic_machine():
+    assert METADATA_NAMES == RESERVED_NAMES
+
+
+def test_a_projection_takes_any_order_and_metadata_columns():
+    check_projection(StructType().add("_offset", "long").add("b", "string"), topic())
+    check_projection(StructType().add("c", ArrayType(LongType(), True)), topic())
+    check_projection(StructType([StructField("a", IntegerType(), False)]), topic())
+
+
+def test_a_projection_that_does_not_fit_is_explained_field_by_field():
+    wanted = StructType(
+        [
+            StructField("A", IntegerType()),
+            StructField("b", IntegerType()),
+            StructField("_ofset", LongType()),
+            StructField("d", MapType(StringType(), DecimalType(10, 2)), False),
+        ]
+    )
+    lines = difference(check_projection, wanted, topic()).splitlines()
+    assert lines[1:] == [
+        "  b: asked for as int, is string",
+        "  _ofset: asked for, not in the topic (did you mean _offset?)",
+        "  d: asked for as NOT NULL, may be null",
+    ]
+    assert lines[0].startswith("  A: asked for, not in the topic")
+    assert "b: stands twice" in difference(
+        check_projection, StructType().add("b", "string").add("b", "string"), topic()
+    )
+    with pytest.raises(InvalidOption):
+        check_projection(StructType(), topic())
+
+
+def test_an_array_with_nulls_is_not_read_as_one_without():
+    with_nulls = topic(StructType().add("c", ArrayType(LongType(), True)))
+    wanted = StructType().add("c", ArrayType(LongType(), False))
+    assert "c: asked for as" in difference(check_projection, wanted, with_nulls)
+
+
+def test_topics_read_together_have_equal_columns():
+    check_same([topic(), topic(name="u")])
+    other = topic(StructType().add("a", "integer").add("z", "integer"), name="u")
+    lines = difference(check_same, [topic(), other]).splitlines()
+    assert lines[0] == "  a: int NOT NULL in t, int in u"
+    assert lines[-1] == "  z: int in u, missing in t"
+
+
+def test_a_write_fits_by_name_whatever_its_order_nullability_and_metadata_columns():
+    given = StructType([*reversed(COLUMNS.fields), StructField("_offset", LongType())])
+    check_writable(given, topic())
+    loose = StructType([StructField(f.name, f.dataType, True) for f in COLUMNS.fields])
+    check_writable(loose, topic())
+
+
+def test_a_write_that_does_not_fit_is_explained_field_by_field():
+    given = StructType().add("a", "long").add("b", "string").add("n", "integer")
+    lines = difference(check_writable, given, topic()).splitlines()
+    assert "  a: int NOT NULL in the topic, bigint in the DataFrame" in lines
+    assert "  c: array<bigint> in the topic, missing in the DataFrame" in lines
+    assert "  n: int in the DataFrame, missing in the topic" in lines
+    assert not any(line.startswith("  b:") for line in lines)
+
+
+def test_a_first_write_makes_every_column_nullable_and_strips_reserved_names():
+    given = StructType([*COLUMNS.fields, StructField("_offset", LongType(), False)])
+    made = StructType.fromJson(json.loads(creation_text(given)))
+    assert made.names == COLUMNS.names
+    assert all(field.nullable for field in made.fields)
+    with pytest.raises(InvalidOption):
+        creation_text(StructType().add("_offset", "long"))
+
+
+def test_every_batch_is_made_to_fit_exactly_what_spark_planned():
+    target = pa.schema(
+        [
+            pa.field("a", pa.int32(), nullable=False),
+            pa.field("t", pa.timestamp("us", tz="UTC")),
+            pa.field("c", pa.list_(pa.field("element", pa.int64()))),
+        ]
+    )
+    batch = pa.record_batch(
+        {
+            "a": pa.array([1, 2], pa.int32()),
+            "t": pa.array([0, None], pa.timestamp("us", tz="Europe/Berlin")),
+            "c": pa.array([[1], None], pa.list_(pa.field("item", pa.int64()))),
+        }
+    )
+    fitted = conform(batch, target)
+    assert fitted.schema.equals(target)
+    assert fitted.column("a").buffers()[1].address == batch.column("a").buffers()[1].address
+    assert fitted.to_pydict()["c"] == [[1], None]
