@@ -3,6 +3,7 @@
     RaftlogError
     |-- Unavailable                 retriable: nobody can answer now
     |   |-- NotLeader               the asked node does not lead; carries a hint
+    |   |-- NodeUnreachable         no answer from that address
     |   |-- NoQuorum                a leader that lost its majority, or an election under way
     |   |-- NotYet                  this replica has not applied far enough; ask another
     |   |-- Overloaded              a bounded queue is full
@@ -29,7 +30,12 @@
     |   |-- UnknownWriter           the topic was recreated under a running query
     |   |-- StageGap                a stage arrived before its predecessor
     |   |-- UnknownProducer         expired, never a fresh start
+    |   |-- EpochReferencesMismatch the same run names other attempts than it committed
     |   |-- SequenceGap             a producer's append arrived before its predecessor
+    |   |-- SequenceReused          other records under a producer's earlier sequence
+    |   |-- UnknownSchemaVersion    the client describes the topic again
+    |   |-- TooManyProducers        the topic's limit
+    |   |-- TooManyWriters          the topic's limit
     |   `-- WriterBytesExceeded     too many staged bytes of one writer
     |-- NodeRefused                 this process must not serve
     |   |-- DataFolderLocked
@@ -160,6 +166,25 @@ class NotLeader(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
+class NodeUnreachable(Unavailable):
+    """No answer from `address`; what was asked of it may have been done all the same."""
+
+    address: str
+    problem: str
+
+    @property
+    def cause(self) -> str:
+        return f"The node at {self.address} gave no answer: {self.problem}."
+
+    @property
+    def remedy(self) -> str:
+        return (
+            "Start the cluster (`raftlog up`) or name its nodes: --servers, "
+            "client.bootstrap_servers, in Spark raftlog.bootstrap.servers."
+        )
+
+
+@dataclass(kw_only=True, eq=False)
 class NoQuorum(Unavailable):
     """The write or read was not confirmed by a majority; a write may still become visible."""
 
@@ -184,7 +209,9 @@ class NotYet(Unavailable):
 
     @property
     def cause(self) -> str:
-        return f"This replica of {self.topic!r} has applied up to offset {self.have} of {self.need}."
+        return (
+            f"This replica of {self.topic!r} has applied up to offset {self.have} of {self.need}."
+        )
 
     @property
     def remedy(self) -> str:
@@ -302,14 +329,17 @@ class SchemaMismatch(InvalidRequest):
 
 @dataclass(kw_only=True, eq=False)
 class TooLarge(InvalidRequest):
+    """`unit` is what `size` and `limit` count."""
+
     what: str
     size: int
     limit: int
     option: str
+    unit: str = "bytes"
 
     @property
     def cause(self) -> str:
-        return f"{self.what} has {self.size} bytes; the limit is {self.limit}."
+        return f"{self.what} has {self.size} {self.unit}; the limit is {self.limit}."
 
     @property
     def remedy(self) -> str:
@@ -467,8 +497,8 @@ class EpochTooOld(WriteRefused):
     @property
     def cause(self) -> str:
         return (
-            f"Epoch {self.epoch} of writer {self.writer!r} is so far below its last, "
-            f"{self.last_epoch}, that its record count is no longer known."
+            f"Epoch {self.epoch} of writer {self.writer!r} is below its last, "
+            f"{self.last_epoch}, and no record count is known of it (any more)."
         )
 
     @property
@@ -622,6 +652,39 @@ class SequenceGap(WriteRefused):
     @property
     def remedy(self) -> str:
         return "The client resends from the expected sequence."
+
+
+@dataclass(kw_only=True, eq=False)
+class SequenceReused(WriteRefused):
+    """Other bytes under a sequence that is taken: taking it for a resend would lose them."""
+
+    producer: str
+    sequence: int
+
+    @property
+    def cause(self) -> str:
+        return (
+            f"Producer {self.producer} sent sequence {self.sequence} again with other records: "
+            "two clients share one producer id, or a retry changed its batch."
+        )
+
+    @property
+    def remedy(self) -> str:
+        return "Look at the topic's end, then go on with a new producer."
+
+
+@dataclass(kw_only=True, eq=False)
+class TooManyProducers(WriteRefused):
+    topic: str
+    limit: int
+
+    @property
+    def cause(self) -> str:
+        return f"The topic already remembers its limit of {self.limit} producers."
+
+    @property
+    def remedy(self) -> str:
+        return "Reuse a producer for many appends; unused ones expire by themselves."
 
 
 @dataclass(kw_only=True, eq=False)

@@ -109,8 +109,9 @@ class AbortEpoch:
 class ExpireEpoch:
     """The leader's word that an open epoch's lease ran out.
 
-    `renewals` is what the leader saw; a Stage that came before this entry renewed the lease, so
-    the numbers differ and nothing expires: log order alone decides.
+    `renewals` is what the leader saw: the number that the machine's `open_epochs` gave. A Stage
+    that came before this entry renewed the lease, so the numbers differ and nothing expires: log
+    order alone decides.
     """
 
     writer: str

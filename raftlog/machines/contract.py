@@ -27,5 +27,5 @@ class StateMachine(Protocol[CommandT, OutcomeT]):
         ...
 
     def fingerprint(self) -> bytes:
-        """A digest of the whole state, equal on all nodes at the same index. For checks: O(state)."""
+        """A digest of the whole state: at one index equal on all nodes. O(state): for checks."""
         ...

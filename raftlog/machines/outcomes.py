@@ -15,7 +15,10 @@ from raftlog.machines.commands import TopicInfo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """Records lie at [start, end); `repeated`: an earlier entry put them there (a resend)."""
+    """Records lie at [start, end); `repeated`: an earlier entry put them there (a resend).
+
+    A resend so late that its offsets are no longer remembered has -1 for both.
+    """
 
     start: Offset
     end: Offset
@@ -34,8 +37,8 @@ class Staged:
 class EpochCommitted:
     """The epoch's records lie at [start, end).
 
-    `replayed`: an earlier commit put as many records there, this one changed nothing (then start
-    and end are -1 unless it was the writer's last epoch). `kept`: its size differs and
+    `replayed`: an earlier commit put as many records there, this one made nothing visible: a lost
+    reply or a replay (then start and end are -1 unless it was the writer's last epoch). `kept`: its size differs and
     onReplayMismatch=keep let the first commit stand.
     """
 

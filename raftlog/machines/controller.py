@@ -1,0 +1,266 @@
+"""The controller's state machine: the cluster's nodes, topics and groups, from one log.
+
+Replicas come into being, and end, only by applying this log. Group ids count from 1 and are
+never used again; an incarnation that was deleted is remembered for a while, so that a late
+resend of its creation does not bring it back and one of its deletion is answered as the first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Mapping
+from itertools import islice
+from types import MappingProxyType
+from typing import NamedTuple, assert_never
+
+from raftlog.core.types import GroupId, LogIndex, NodeId
+from raftlog.machines.commands import (
+    ControllerCommand,
+    CreateTopic,
+    DeleteTopic,
+    RegisterNode,
+    TopicInfo,
+)
+from raftlog.machines.digest import StateDigest
+from raftlog.machines.limits import (
+    DELETED_TOPICS_KEPT,
+    NAMES_COMPARED_MAX,
+    TEXT_CHARACTERS_MAX,
+    ControllerLimits,
+)
+from raftlog.machines.outcomes import (
+    ControllerOutcome,
+    NodeRegistered,
+    Refused,
+    TopicCreated,
+    TopicDeleted,
+    refused,
+)
+from raftlog.machines.schema import RESERVED_NAMES, Schema
+from raftlog.machines.validity import malformed, problem_of_node, problem_of_topic
+
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,248}")
+"""1 to 249 of A-Z a-z 0-9 . _ - without a leading dot."""
+
+_FIELD_TYPE_CHARACTERS_MAX = 65_536
+
+
+class KnownNode(NamedTuple):
+    """A node as the cluster knows it."""
+
+    store_uuid: str
+    address: str
+
+
+class ControllerMachine:
+    """The state of group 0. A refused command changes nothing."""
+
+    def __init__(self, limits: ControllerLimits | None = None) -> None:
+        self._limits = limits or ControllerLimits()
+        self._nodes: dict[NodeId, KnownNode] = {}
+        self._topics: dict[str, TopicInfo] = {}
+        self._groups: dict[GroupId, TopicInfo] = {}
+        self._deleted: dict[str, TopicInfo] = {}
+        """The last deleted topics by incarnation, oldest first."""
+        self._next_group_id = 1
+        self._last_index = LogIndex(0)
+        self._last_timestamp_us = 0
+
+    # ------------------------------------------------------------ commands
+
+    def apply(self, index: LogIndex, command: ControllerCommand) -> ControllerOutcome:
+        """Apply the command of entry `index`, which is above every one before it."""
+        assert index > self._last_index, f"entry {index} after entry {self._last_index}"
+        self._last_index = index
+        match command:
+            case RegisterNode():
+                return self._register_node(command)
+            case CreateTopic():
+                return self._create_topic(command)
+            case DeleteTopic():
+                return self._delete_topic(command)
+            case _:
+                assert_never(command)
+
+    def _register_node(self, command: RegisterNode) -> NodeRegistered | Refused:
+        problem = problem_of_node(command)
+        if problem is not None:
+            return malformed("RegisterNode", problem)
+        known = self._nodes.get(command.node)
+        if known is not None and known.store_uuid != command.store_uuid:
+            return refused(
+                "IdentityRefused",
+                node=command.node,
+                store_uuid=command.store_uuid,
+                known_store_uuid=known.store_uuid,
+            )
+        limit = self._limits.nodes_max
+        if known is None and len(self._nodes) >= limit:
+            return _too_many("The cluster", len(self._nodes) + 1, limit, "nodes")
+        self._nodes[command.node] = KnownNode(command.store_uuid, command.address)
+        return NodeRegistered(known_before=known is not None)
+
+    def _create_topic(self, command: CreateTopic) -> TopicCreated | Refused:
+        problem = problem_of_topic(command)
+        if problem is not None:
+            return malformed("CreateTopic", problem)
+        if _TOPIC_NAME.fullmatch(command.name) is None:
+            return refused("InvalidTopicName", topic=command.name[:TEXT_CHARACTERS_MAX])
+        existing = self._topics.get(command.name)
+        if existing is not None:
+            if existing.incarnation == command.incarnation:
+                return TopicCreated(topic=existing, existed=False)
+            if command.if_not_exists:
+                return TopicCreated(topic=existing, existed=True)
+            return refused("TopicExists", topic=command.name)
+        if command.incarnation in self._deleted:
+            return refused("TopicRecreated", topic=command.name, wanted=command.incarnation)
+        problem = _schema_problem(command.schema)
+        if problem is not None:
+            advice = "Give 1 or more columns with distinct names that are not reserved."
+            return refused("InvalidOption", option="schema", problem=problem, advice=advice)
+        limit = self._limits.fields_max
+        if len(command.schema.fields) > limit:
+            return _too_many("The schema", len(command.schema.fields), limit, "fields")
+        limit = self._limits.topics_max
+        if len(self._topics) >= limit:
+            return _too_many("The cluster", len(self._topics) + 1, limit, "topics")
+        return TopicCreated(topic=self._new_topic(command), existed=False)
+
+    def _new_topic(self, command: CreateTopic) -> TopicInfo:
+        group = GroupId(self._next_group_id)
+        assert group not in self._groups, "group ids are never used again"
+        self._next_group_id += 1
+        self._last_timestamp_us = max(self._last_timestamp_us, command.timestamp_us)
+        topic = TopicInfo(
+            name=command.name,
+            incarnation=command.incarnation,
+            group=group,
+            # A new topic starts its own history, whatever topic the schema was copied from.
+            schema=dataclasses.replace(command.schema, version=1),
+            voters=command.voters,
+            created_us=self._last_timestamp_us,
+        )
+        self._topics[topic.name] = topic
+        self._groups[group] = topic
+        return topic
+
+    def _delete_topic(self, command: DeleteTopic) -> TopicDeleted | Refused:
+        gone = self._deleted.get(command.incarnation)
+        if gone is not None and gone.name == command.name:
+            return TopicDeleted(topic=gone)
+        topic = self.topic(command.name)
+        if isinstance(topic, Refused):
+            return topic
+        if command.incarnation not in ("", topic.incarnation):
+            return refused(
+                "TopicRecreated",
+                topic=command.name,
+                wanted=command.incarnation[:TEXT_CHARACTERS_MAX],
+                found=topic.incarnation,
+            )
+        del self._topics[topic.name]
+        del self._groups[topic.group]
+        self._deleted[topic.incarnation] = topic
+        if len(self._deleted) > DELETED_TOPICS_KEPT:
+            del self._deleted[next(iter(self._deleted))]
+        return TopicDeleted(topic=topic)
+
+    # ------------------------------------------------------------ queries
+
+    @property
+    def nodes(self) -> Mapping[NodeId, KnownNode]:
+        """Every node that ever registered; a read-only view that follows the state."""
+        return MappingProxyType(self._nodes)
+
+    def topic(self, name: str) -> TopicInfo | Refused:
+        """The live topic, or the refusal that becomes `TopicNotFound` with the nearest names."""
+        found = self._topics.get(name)
+        if found is not None:
+            return found
+        return refused(
+            "TopicNotFound", topic=name[:TEXT_CHARACTERS_MAX], nearest=self._nearest(name)
+        )
+
+    def topics(self) -> list[TopicInfo]:
+        """The live topics by name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def group_info(self, group: GroupId) -> TopicInfo | None:
+        """The live topic whose group this is."""
+        return self._groups.get(group)
+
+    def is_deleted(self, group: GroupId) -> bool:
+        """Whether the group existed and is gone. False for one that this state has not met yet."""
+        return 0 < group < self._next_group_id and group not in self._groups
+
+    def fingerprint(self) -> bytes:
+        """A digest of the whole state; a refused command leaves it as it was. O(state)."""
+        digest = StateDigest()
+        digest.number(self._next_group_id)
+        digest.number(self._last_timestamp_us)
+        digest.number(len(self._nodes))
+        for node in sorted(self._nodes):
+            digest.number(node)
+            digest.text(self._nodes[node].store_uuid)
+            digest.text(self._nodes[node].address)
+        digest.number(len(self._topics))
+        for topic in self.topics():
+            _digest_topic(digest, topic)
+        for topic in self._deleted.values():
+            _digest_topic(digest, topic)
+        return digest.finish()
+
+    def _nearest(self, name: str) -> str:
+        """The closest live names, comma-separated, nearest first; searched within bounds."""
+        if len(name) > TEXT_CHARACTERS_MAX:
+            return ""
+        names = list(islice(sorted(self._topics), NAMES_COMPARED_MAX))
+        return ", ".join(difflib.get_close_matches(name, names))
+
+
+def _too_many(what: str, size: int, limit: int, unit: str) -> Refused:
+    option = f"controller.{unit}_max"
+    return refused("TooLarge", what=what, size=size, limit=limit, option=option, unit=unit)
+
+
+def _schema_problem(schema: Schema) -> str | None:
+    """Why no topic can have this schema; None: it can. Types are opaque here."""
+    if not schema.fields:
+        return "has no columns"
+    seen: set[str] = set()
+    ids: set[int] = set()
+    for field in schema.fields:
+        name = field.name.lower()
+        if not 0 < len(name) <= TEXT_CHARACTERS_MAX:
+            return f"has a column name of {len(name)} characters"
+        if name in RESERVED_NAMES:
+            return f"names a column {field.name!r}, which is reserved"
+        if name in seen:
+            return f"names column {field.name!r} twice (names are compared without case)"
+        if field.id < 1 or field.id in ids:
+            return f"gives column {field.name!r} the id {field.id}: ids count from 1, each once"
+        if not 0 < len(field.type) <= _FIELD_TYPE_CHARACTERS_MAX:
+            return f"gives column {field.name!r} a type of {len(field.type)} characters"
+        seen.add(name)
+        ids.add(field.id)
+    return None
+
+
+def _digest_topic(digest: StateDigest, topic: TopicInfo) -> None:
+    digest.text(topic.name)
+    digest.text(topic.incarnation)
+    digest.number(topic.group)
+    digest.number(topic.created_us)
+    digest.number(len(topic.voters))
+    for voter in topic.voters:
+        digest.number(voter)
+    digest.number(topic.schema.version)
+    digest.number(len(topic.schema.fields))
+    for field in topic.schema.fields:
+        digest.number(field.id)
+        digest.text(field.name)
+        digest.text(field.type)
+        digest.number(int(field.nullable))

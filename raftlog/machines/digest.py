@@ -1,0 +1,48 @@
+"""The canonical digest of a machine's state: the same state gives the same bytes on every node.
+
+Every value is written with its kind and length, so that no two states share an encoding; numbers
+are little-endian whatever the processor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from array import array
+
+DIGEST_BYTES = 16
+
+
+class StateDigest:
+    """Collects values in the caller's order, which must be canonical (sorted, or log order)."""
+
+    __slots__ = ("_hash",)
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=DIGEST_BYTES)
+
+    def number(self, value: int) -> None:
+        """A whole number of any size."""
+        self._write(b"n", str(value).encode())
+
+    def text(self, value: str) -> None:
+        self._write(b"t", value.encode())
+
+    def raw(self, value: bytes) -> None:
+        self._write(b"b", value)
+
+    def column(self, values: array[int]) -> None:
+        """A packed column of 8-byte numbers."""
+        assert values.itemsize == 8
+        if sys.byteorder == "big":
+            values = array(values.typecode, values)
+            values.byteswap()
+        self._write(b"c", values.tobytes())
+
+    def finish(self) -> bytes:
+        """`DIGEST_BYTES` bytes over everything written so far."""
+        return self._hash.digest()
+
+    def _write(self, kind: bytes, value: bytes) -> None:
+        self._hash.update(kind + len(value).to_bytes(8, "little"))
+        self._hash.update(value)

@@ -1,0 +1,271 @@
+"""The exactly-once rules of epochs (DESIGN section 6): verdicts, read-only, in one place.
+
+Each rule is asked in the order written here; the first that answers decides. A refusal changes
+nothing at all: not the current run, no lease, no row. `raftlog.machines.writers` does what a
+verdict says.
+
+`judge_commit`:
+ 1. the epoch is not above the writer's last (it is repeated or was passed):
+    another query id: CheckpointReset; the run and references that committed the last epoch: a
+    lost reply, answered from the table, even to a run displaced since (it is the truth, and
+    changes nothing); a displaced run: RunDisplaced; the same run with other references:
+    EpochReferencesMismatch; a count that is not remembered, or never was (a hole):
+    EpochTooOld; another count: EpochContentMismatch, or with onReplayMismatch=keep the first
+    commit stands; the same count: a replay.
+ 2. else a displaced run: RunDisplaced; a stream above epoch 0 that the topic does not know:
+    UnknownWriter; no room for its row: TooManyWriters; an attempt named twice, not open in this
+    run and epoch, or not exactly as named: EpochIncomplete; UnknownSchemaVersion. Another query
+    id *above* the last epoch is accepted (a txnAppId whose new checkpoint went on higher up) and
+    the row is its from then on.
+
+`judge_stage`:
+ 1. the epoch is not above the last: CheckpointReset and EpochTooOld as above, so that no bytes
+    are staged for a commit that cannot be. Otherwise it is taken: a replay stages before it
+    commits, and a zombie's late stage is never visible, because no commit at or below the last
+    epoch publishes; the next CommitEpoch, displacement or expiry forgets it.
+ 2. a displaced run: RunDisplaced; a known number: repeated (other bytes under it:
+    EpochIncomplete); UnknownWriter; a number ahead of the one due: StageGap;
+    UnknownSchemaVersion; TooManyWriters; too many attempts: TooLarge; WriterBytesExceeded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from raftlog.machines.commands import AttemptReference, CommitEpoch, EpochKey, Stage
+from raftlog.machines.limits import STAGED_ENTRY_CHARGE_BYTES, TopicLimits
+from raftlog.machines.outcomes import EpochCommitted, Refused, Staged, refused
+from raftlog.machines.writer_row import OpenAttempt, WriterRow, references_digest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What the rules need beside the command and the writer's row."""
+
+    topic: str
+    schema_version: int
+    """The latest; all from 1 are known."""
+    room_for_writer: bool
+    limits: TopicLimits
+
+
+@dataclass(frozen=True, slots=True)
+class TakeStage:
+    """The stage is the one due: store it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatStage:
+    """The stage is stored already: renew the lease, answer."""
+
+    outcome: Staged
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A lost reply: say again what the table says, change nothing."""
+
+    outcome: EpochCommitted
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The epoch stands as first committed: drop the stages up to it."""
+
+    outcome: EpochCommitted
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Make these attempts visible, in this order."""
+
+    attempts: tuple[OpenAttempt, ...]
+
+
+StageVerdict = TakeStage | RepeatStage | Refused
+CommitVerdict = Publish | Replay | Answer | Refused
+
+TAKE_STAGE = TakeStage()
+
+
+def judge_stage(row: WriterRow | None, command: Stage, facts: Circumstances) -> StageVerdict:
+    """What a Stage comes to; see the order of rules above."""
+    key, batch = command.key, command.batch
+    if row is not None:
+        if key.epoch <= row.last_epoch:
+            if key.query_id != row.query_id:
+                return _checkpoint_reset(row, key)
+            if row.count_of(key.epoch) is None:
+                return _too_old(row, key)
+        if row.is_displaced(key.run):
+            return _displaced(row, key)
+    attempt = row.attempt(key.run, key.epoch, command.attempt) if row is not None else None
+    due = attempt.entry_count if attempt is not None else 0
+    if command.number < due:
+        assert attempt is not None
+        if not attempt.holds(command.number, batch):
+            problem = f"staged other bytes as number {command.number} before"
+            return _incomplete(key, command.attempt, problem)
+        return RepeatStage(Staged(number=command.number, repeated=True))
+    if _is_unknown(row, key, command.create_writer):
+        return refused("UnknownWriter", writer=key.writer, epoch=key.epoch)
+    if command.number > due:
+        return refused("StageGap", attempt=command.attempt, number=command.number, expected=due)
+    if not 1 <= batch.schema_version <= facts.schema_version:
+        return _unknown_schema(batch.schema_version, facts)
+    return _judge_room(row, command, facts)
+
+
+def judge_commit(
+    row: WriterRow | None, command: CommitEpoch, facts: Circumstances
+) -> CommitVerdict:
+    """What a CommitEpoch comes to; see the order of rules above."""
+    key = command.key
+    if row is not None and key.epoch <= row.last_epoch:
+        return _judge_repeated(row, command)
+    if row is not None and row.is_displaced(key.run):
+        return _displaced(row, key)
+    if _is_unknown(row, key, command.create_writer):
+        return refused("UnknownWriter", writer=key.writer, epoch=key.epoch)
+    if row is None and not facts.room_for_writer:
+        return refused("TooManyWriters", topic=facts.topic, limit=facts.limits.writers_max)
+    found = _find_attempts(row, key, command.attempts)
+    if isinstance(found, Refused):
+        return found
+    if not 1 <= command.schema_version <= facts.schema_version:
+        return _unknown_schema(command.schema_version, facts)
+    return Publish(tuple(found))
+
+
+def _judge_repeated(row: WriterRow, command: CommitEpoch) -> Answer | Replay | Refused:
+    """The epoch was committed or passed: tell a lost reply, a replay and a mistake apart."""
+    key = command.key
+    if key.query_id != row.query_id:
+        return _checkpoint_reset(row, key)
+    own_last = key.epoch == row.last_epoch and key.run == row.last_run
+    if own_last and references_digest(command.attempts) == row.last_references:
+        return Answer(_as_committed(row, key.epoch, kept=False))
+    if row.is_displaced(key.run):
+        return _displaced(row, key)
+    if own_last:
+        return refused("EpochReferencesMismatch", writer=key.writer, epoch=key.epoch, run=key.run)
+    committed = row.count_of(key.epoch)
+    if committed is None:
+        return _too_old(row, key)
+    replayed = sum(reference.record_count for reference in command.attempts)
+    if replayed == committed:
+        return Replay(_as_committed(row, key.epoch, kept=False))
+    if command.keep_on_mismatch:
+        return Replay(_as_committed(row, key.epoch, kept=True))
+    return refused(
+        "EpochContentMismatch",
+        writer=key.writer,
+        epoch=key.epoch,
+        committed_records=committed,
+        replayed_records=replayed,
+    )
+
+
+def _as_committed(row: WriterRow, epoch: int, *, kept: bool) -> EpochCommitted:
+    """The epoch as it stands in the topic; where it lies is known of the last one alone."""
+    count = row.count_of(epoch)
+    assert count is not None
+    is_last = epoch == row.last_epoch
+    return EpochCommitted(
+        start=row.last_start if is_last else type(row.last_start)(-1),
+        end=row.last_end if is_last else type(row.last_end)(-1),
+        record_count=count,
+        replayed=True,
+        kept=kept,
+    )
+
+
+def _find_attempts(
+    row: WriterRow | None, key: EpochKey, references: Sequence[AttemptReference]
+) -> list[OpenAttempt] | Refused:
+    """The named attempts, each open and exactly as named; the first that is not refuses all."""
+    found: dict[str, OpenAttempt] = {}
+    for named in references:
+        if named.attempt in found:
+            return _incomplete(key, named.attempt, "is named twice")
+        opened = row.attempt(key.run, key.epoch, named.attempt) if row is not None else None
+        if opened is None:
+            return _incomplete(key, named.attempt, "has no open stages here")
+        staged = (opened.entry_count, opened.record_count, opened.chained_crc)
+        if staged != (named.entry_count, named.record_count, named.chained_crc):
+            problem = (
+                f"holds {opened.entry_count} entries, {opened.record_count} records, CRC "
+                f"{opened.chained_crc:08x}, where {named.entry_count}, {named.record_count}, "
+                f"{named.chained_crc:08x} are named"
+            )
+            return _incomplete(key, named.attempt, problem)
+        found[named.attempt] = opened
+    return list(found.values())
+
+
+def _judge_room(row: WriterRow | None, command: Stage, facts: Circumstances) -> TakeStage | Refused:
+    """Whether the bounds leave room for the stage. A new run's first one starts at nothing."""
+    key, limits = command.key, facts.limits
+    if row is None and not facts.room_for_writer:
+        return refused("TooManyWriters", topic=facts.topic, limit=limits.writers_max)
+    own = row is not None and row.run == key.run
+    opened = row.open_epochs.get(key.epoch) if row is not None and own else None
+    if (
+        opened is not None
+        and command.attempt not in opened.attempts
+        and len(opened.attempts) >= limits.attempts_per_epoch_max
+    ):
+        return refused(
+            "TooLarge",
+            what=f"Epoch {key.epoch} of writer {key.writer!r}",
+            size=len(opened.attempts) + 1,
+            limit=limits.attempts_per_epoch_max,
+            option="topic.attempts_per_epoch_max",
+            unit="open attempts",
+        )
+    staged = row.staged_bytes if row is not None and own else 0
+    staged += command.batch.body_bytes + STAGED_ENTRY_CHARGE_BYTES
+    if staged > limits.staged_bytes_per_writer_max:
+        return refused(
+            "WriterBytesExceeded",
+            writer=key.writer,
+            staged_bytes=staged,
+            limit=limits.staged_bytes_per_writer_max,
+        )
+    return TAKE_STAGE
+
+
+def _is_unknown(row: WriterRow | None, key: EpochKey, create_writer: bool) -> bool:
+    """A stream goes on here above epoch 0, and nobody knows it: the topic was recreated."""
+    known = row is not None and row.known
+    return key.streaming and key.epoch > 0 and not known and not create_writer
+
+
+def _displaced(row: WriterRow, key: EpochKey) -> Refused:
+    return refused("RunDisplaced", writer=key.writer, run=key.run, current_run=row.run)
+
+
+def _too_old(row: WriterRow, key: EpochKey) -> Refused:
+    return refused("EpochTooOld", writer=key.writer, epoch=key.epoch, last_epoch=row.last_epoch)
+
+
+def _checkpoint_reset(row: WriterRow, key: EpochKey) -> Refused:
+    return refused(
+        "CheckpointReset",
+        writer=key.writer,
+        epoch=key.epoch,
+        last_epoch=row.last_epoch,
+        query_id=key.query_id,
+        known_query_id=row.query_id,
+    )
+
+
+def _incomplete(key: EpochKey, attempt: str, problem: str) -> Refused:
+    return refused(
+        "EpochIncomplete", writer=key.writer, epoch=key.epoch, attempt=attempt, problem=problem
+    )
+
+
+def _unknown_schema(version: int, facts: Circumstances) -> Refused:
+    return refused("UnknownSchemaVersion", version=version, latest=facts.schema_version)

@@ -1,0 +1,76 @@
+"""The bounds of the two machines: what a refusal depends on, and so part of what is applied.
+
+! Two replicas with different numbers apply one log to different states, and so does one replica
+that replays its log after a number was changed. Every node of a cluster passes the same values,
+and they stay what they were when a group's first entry was applied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+INTEGER_MAX = 2**63 - 1
+"""The largest number a packed column of the state holds."""
+
+BATCH_RECORDS_MAX = 2**31 - 1
+"""Records of one batch, at most; an entry's bytes bound it long before."""
+
+BATCH_BYTES_MAX = 2**31 - 1
+"""Body bytes of one batch, at most; the server refuses far smaller ones before the log."""
+
+TEXT_CHARACTERS_MAX = 1024
+"""Length of a name that a client chooses (writer, run, producer, ...), at most."""
+
+STAGED_ENTRY_CHARGE_BYTES = 1024
+"""What a staged entry counts beside its body: its place in the log and in memory. Without it a
+writer could stage empty bodies without end."""
+
+PRODUCER_APPENDS_KEPT = 16
+"""Appends of one producer whose offsets are remembered: four times a client's default window."""
+
+DISPLACED_RUNS_KEPT = 16
+"""Displaced runs of one writer that stay refused (DESIGN section 6, point 5)."""
+
+EPOCH_COUNTS_KEPT = 1000
+"""Epochs of one writer whose record counts are remembered (DESIGN section 6, point 3)."""
+
+DELETED_TOPICS_KEPT = 1000
+"""Deleted incarnations that are remembered, so that a late resend revives none of them."""
+
+NAMES_COMPARED_MAX = 1000
+"""Names that are searched for the nearest one: a refusal must not hold up the apply loop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicLimits:
+    """Bounds of one topic's machine. All are 1 or more."""
+
+    staged_bytes_per_writer_max: int = 4 * 1024**3
+    """Body bytes of a writer's open epochs, plus `STAGED_ENTRY_CHARGE_BYTES` for each entry."""
+    writers_max: int = 10_000
+    """Rows of writers; they never expire by time."""
+    producers_max: int = 10_000
+    """Plain producers remembered at once."""
+    attempts_per_epoch_max: int = 20_000
+    """Open attempts of one epoch: its tasks, their retries and speculative twins."""
+
+    def __post_init__(self) -> None:
+        assert self.staged_bytes_per_writer_max > 0
+        assert self.writers_max > 0
+        assert self.producers_max > 0
+        assert self.attempts_per_epoch_max > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerLimits:
+    """Bounds of the controller. All are 1 or more."""
+
+    nodes_max: int = 1_000
+    topics_max: int = 10_000
+    fields_max: int = 1_000
+    """Columns of one topic."""
+
+    def __post_init__(self) -> None:
+        assert self.nodes_max > 0
+        assert self.topics_max > 0
+        assert self.fields_max > 0

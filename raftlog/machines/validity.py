@@ -1,0 +1,120 @@
+"""Whether a command's values are such as the rules can judge: ranges, lengths, non-empty names.
+
+A command in the log is applied by every replica, now and at each reopening, so a senseless one
+must become a refusal; an assertion there would stop all nodes for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from raftlog.machines.commands import (
+    AbortEpoch,
+    Append,
+    BatchSummary,
+    CommitEpoch,
+    CreateTopic,
+    EpochKey,
+    RegisterNode,
+    Stage,
+)
+from raftlog.machines.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_RECORDS_MAX,
+    INTEGER_MAX,
+    TEXT_CHARACTERS_MAX,
+)
+from raftlog.machines.outcomes import Refused, refused
+
+_CRC_END = 2**32
+
+
+def problem_of_append(command: Append) -> str | None:
+    """What is senseless about the command, or None."""
+    if not 0 <= command.sequence < INTEGER_MAX:
+        return f"sequence is {command.sequence}"
+    return (
+        _text_problem("producer", command.producer)
+        or _time_problem(command.timestamp_us)
+        or _batch_problem(command.batch)
+    )
+
+
+def problem_of_stage(command: Stage) -> str | None:
+    """What is senseless about the command, or None."""
+    if not 0 <= command.number < INTEGER_MAX:
+        return f"number is {command.number}"
+    return (
+        _key_problem(command.key)
+        or _text_problem("attempt", command.attempt)
+        or _time_problem(command.timestamp_us)
+        or _batch_problem(command.batch)
+    )
+
+
+def problem_of_commit(command: CommitEpoch) -> str | None:
+    """What is senseless about the command, or None. Attempts are compared, not stored."""
+    if command.transient_writer and command.key.streaming:
+        return "a stream's writer is never transient"
+    return _key_problem(command.key) or _time_problem(command.timestamp_us)
+
+
+def problem_of_abort(command: AbortEpoch) -> str | None:
+    """What is senseless about the command, or None."""
+    return _key_problem(command.key)
+
+
+def problem_of_node(command: RegisterNode) -> str | None:
+    """What is senseless about the command, or None."""
+    if not 0 < command.node <= INTEGER_MAX:
+        return f"node is {command.node}"
+    return _text_problem("store_uuid", command.store_uuid) or _text_problem(
+        "address", command.address
+    )
+
+
+def problem_of_topic(command: CreateTopic) -> str | None:
+    """What is senseless about the command beside its name and schema, or None."""
+    voters = list(command.voters)
+    if not voters or voters != sorted(set(voters)) or voters[0] < 1:
+        return f"voters are {voters}"
+    return _text_problem("incarnation", command.incarnation) or _time_problem(command.timestamp_us)
+
+
+def malformed(call: str, problem: str) -> Refused:
+    """The refusal of a senseless command."""
+    return refused("MalformedRequest", call=call, what=problem)
+
+
+def _key_problem(key: EpochKey) -> str | None:
+    if not 0 <= key.epoch < INTEGER_MAX:
+        return f"epoch is {key.epoch}"
+    return _texts_problem((("writer", key.writer), ("query_id", key.query_id), ("run", key.run)))
+
+
+def _texts_problem(named: Iterable[tuple[str, str]]) -> str | None:
+    for name, value in named:
+        problem = _text_problem(name, value)
+        if problem is not None:
+            return problem
+    return None
+
+
+def _text_problem(name: str, value: str) -> str | None:
+    if 0 < len(value) <= TEXT_CHARACTERS_MAX:
+        return None
+    return f"{name} has {len(value)} characters; 1 to {TEXT_CHARACTERS_MAX} are allowed"
+
+
+def _time_problem(timestamp_us: int) -> str | None:
+    return None if timestamp_us < INTEGER_MAX else f"timestamp_us is {timestamp_us}"
+
+
+def _batch_problem(batch: BatchSummary) -> str | None:
+    if not 1 <= batch.record_count <= BATCH_RECORDS_MAX:
+        return f"record_count is {batch.record_count}"
+    if not 0 <= batch.body_bytes <= BATCH_BYTES_MAX:
+        return f"body_bytes is {batch.body_bytes}"
+    if not 0 <= batch.crc < _CRC_END:
+        return f"crc is {batch.crc}"
+    return None

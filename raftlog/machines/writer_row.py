@@ -1,0 +1,231 @@
+"""What a topic remembers of one writer: its run, its open epoch's stages, its committed epochs."""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from raftlog.checksum import chain
+from raftlog.core.types import LogIndex, Offset
+from raftlog.machines.commands import AttemptReference, BatchSummary
+from raftlog.machines.digest import StateDigest
+from raftlog.machines.limits import (
+    DISPLACED_RUNS_KEPT,
+    EPOCH_COUNTS_KEPT,
+    STAGED_ENTRY_CHARGE_BYTES,
+)
+
+
+class StagedEntry(NamedTuple):
+    """One staged entry of the log."""
+
+    index: LogIndex
+    record_count: int
+    body_bytes: int
+
+
+class OpenAttempt:
+    """The stages 0 to entry_count - 1 of one attempt, in order, packed."""
+
+    __slots__ = ("_bytes", "_counts", "_crcs", "_indexes", "chained_crc", "record_count")
+
+    def __init__(self) -> None:
+        self.record_count = 0
+        self.chained_crc = 0
+        self._indexes = array("q")
+        self._counts = array("q")
+        self._bytes = array("q")
+        self._crcs = array("q")
+
+    @property
+    def entry_count(self) -> int:
+        """Stages so far, which is the number due next."""
+        return len(self._indexes)
+
+    @property
+    def charge(self) -> int:
+        """Bytes that the attempt counts against its writer's limit."""
+        return sum(self._bytes) + len(self._bytes) * STAGED_ENTRY_CHARGE_BYTES
+
+    def add(self, index: LogIndex, batch: BatchSummary) -> None:
+        """Take `batch` as the stage that is due."""
+        self.record_count += batch.record_count
+        self.chained_crc = chain(self.chained_crc, batch.crc)
+        self._indexes.append(index)
+        self._counts.append(batch.record_count)
+        self._bytes.append(batch.body_bytes)
+        self._crcs.append(batch.crc)
+
+    def holds(self, number: int, batch: BatchSummary) -> bool:
+        """Whether known stage `number` is this batch."""
+        return self._crcs[number] == batch.crc and self._counts[number] == batch.record_count
+
+    def entries(self) -> Iterator[StagedEntry]:
+        """The stages by number."""
+        columns = zip(self._indexes, self._counts, self._bytes, strict=True)
+        return (StagedEntry(LogIndex(index), count, size) for index, count, size in columns)
+
+    def digest_into(self, digest: StateDigest) -> None:
+        """Write all stages into `digest`; count and chain follow from them."""
+        for column in (self._indexes, self._counts, self._bytes, self._crcs):
+            digest.column(column)
+
+
+class OpenEpoch:
+    """The attempts of an epoch that is not committed (or staged again by a replay)."""
+
+    __slots__ = ("attempts", "renewed_at")
+
+    def __init__(self) -> None:
+        self.attempts: dict[str, OpenAttempt] = {}
+        self.renewed_at = LogIndex(0)
+        """The index of its newest Stage, repeated ones included: what the lease counts from."""
+
+
+def references_digest(attempts: Iterable[AttemptReference]) -> bytes:
+    """A digest of the references as a set: neither order nor repeats count."""
+    lines = sorted(
+        f"{len(each.attempt)}:{each.attempt} {each.entry_count} {each.record_count} "
+        f"{each.chained_crc}\n"
+        for each in frozenset(attempts)
+    )
+    return hashlib.blake2b("".join(lines).encode(), digest_size=16).digest()
+
+
+class WriterRow:
+    """One writer. `last_epoch` is -1 until it has committed one.
+
+    Only the current run has open epochs: a displaced run can never commit, so its stages are
+    forgotten with the displacement.
+    """
+
+    __slots__ = (
+        "_counts", "_epochs", "admitted", "displaced_runs", "last_end", "last_epoch",
+        "last_index", "last_references", "last_run", "last_start", "name", "open_epochs",
+        "query_id", "run", "staged_bytes", "transient",
+    )  # fmt: skip
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.run = ""
+        """The current run; empty until the row's first Stage or CommitEpoch took effect."""
+        self.displaced_runs: list[str] = []
+        """Earlier runs, the latest displaced last, at most `DISPLACED_RUNS_KEPT`."""
+        self.open_epochs: dict[int, OpenEpoch] = {}
+        self.staged_bytes = 0
+        """The charge of all open attempts."""
+        self.admitted = False
+        """A Stage was allowed to start the row above epoch 0 (createTopic=always)."""
+        self.transient = False
+        """A batch write without txnAppId: its row may expire."""
+        self.last_index = LogIndex(0)
+        """The entry of the last Stage or CommitEpoch that took effect."""
+        self.query_id = ""
+        """The query of the last committed epoch; a Stage does not change it."""
+        self.last_epoch = -1
+        self.last_run = ""
+        self.last_references = b""
+        self.last_start = Offset(-1)
+        self.last_end = Offset(-1)
+        self._epochs = array("q")
+        self._counts = array("q")
+
+    @property
+    def known(self) -> bool:
+        """Whether the topic knows the writer: it committed here, or was allowed to start late."""
+        return self.last_epoch >= 0 or self.admitted
+
+    @property
+    def expirable(self) -> bool:
+        """Nothing open, and nothing that a later replay would have to be compared with."""
+        return not self.open_epochs and (self.transient or self.last_epoch < 0)
+
+    def count_of(self, epoch: int) -> int | None:
+        """Records of a committed epoch, while remembered."""
+        row = bisect_left(self._epochs, epoch)
+        if row < len(self._epochs) and self._epochs[row] == epoch:
+            return self._counts[row]
+        return None
+
+    def is_displaced(self, run: str) -> bool:
+        """Whether another run took over from this one."""
+        return run != self.run and run in self.displaced_runs
+
+    def attempt(self, run: str, epoch: int, attempt: str) -> OpenAttempt | None:
+        """The open attempt, if it is this run's."""
+        opened = self.open_epochs.get(epoch) if run == self.run else None
+        return opened.attempts.get(attempt) if opened is not None else None
+
+    def take_over(self, run: str) -> None:
+        """Make `run` current; another one is displaced and its stages are forgotten."""
+        assert not self.is_displaced(run), "a displaced run never comes back"
+        if run == self.run:
+            return
+        if self.run:
+            self.displaced_runs.append(self.run)
+            del self.displaced_runs[:-DISPLACED_RUNS_KEPT]
+        self.run = run
+        self.open_epochs.clear()
+        self.staged_bytes = 0
+
+    def open_attempt(self, epoch: int, attempt: str) -> OpenAttempt:
+        """The current run's attempt, opened now if it is not."""
+        opened = self.open_epochs.get(epoch)
+        if opened is None:
+            opened = self.open_epochs[epoch] = OpenEpoch()
+        found = opened.attempts.get(attempt)
+        if found is None:
+            found = opened.attempts[attempt] = OpenAttempt()
+        return found
+
+    def drop_epoch(self, epoch: int) -> int:
+        """Forget one open epoch; how many attempts it had."""
+        opened = self.open_epochs.pop(epoch, None)
+        if opened is None:
+            return 0
+        self.staged_bytes -= sum(attempt.charge for attempt in opened.attempts.values())
+        assert self.staged_bytes >= 0
+        return len(opened.attempts)
+
+    def drop_epochs_to(self, epoch: int) -> None:
+        """Forget every open epoch up to and including `epoch`."""
+        for each in [each for each in self.open_epochs if each <= epoch]:
+            self.drop_epoch(each)
+
+    def remember_epoch(self, epoch: int, record_count: int) -> None:
+        """Note a committed epoch, above all before it."""
+        assert epoch > self.last_epoch, "an epoch is committed once, and epochs rise"
+        self.last_epoch = epoch
+        self._epochs.append(epoch)
+        self._counts.append(record_count)
+        if len(self._epochs) > EPOCH_COUNTS_KEPT:
+            del self._epochs[0]
+            del self._counts[0]
+
+    def digest_into(self, digest: StateDigest) -> None:
+        """Write the whole row into `digest`."""
+        for text in (self.name, self.run, self.query_id, self.last_run):
+            digest.text(text)
+        digest.number(len(self.displaced_runs))
+        for run in self.displaced_runs:
+            digest.text(run)
+        for number in (
+            self.staged_bytes, self.admitted, self.transient, self.last_index,
+            self.last_epoch, self.last_start, self.last_end,
+        ):  # fmt: skip
+            digest.number(int(number))
+        digest.raw(self.last_references)
+        digest.column(self._epochs)
+        digest.column(self._counts)
+        digest.number(len(self.open_epochs))
+        for epoch in sorted(self.open_epochs):
+            opened = self.open_epochs[epoch]
+            digest.number(epoch)
+            digest.number(opened.renewed_at)
+            digest.number(len(opened.attempts))
+            for name in sorted(opened.attempts):
+                digest.text(name)
+                opened.attempts[name].digest_into(digest)
