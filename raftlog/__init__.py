@@ -1,0 +1,40 @@
+"""raftlog: a replicated, typed commit log that Spark reads and writes, exactly once.
+
+    import raftlog
+
+    with raftlog.connect() as client:
+        client.create_topic("greetings", "id bigint, text string", if_not_exists=True)
+        client.append("greetings", [{"id": 1, "text": "hello"}])
+        for batch in client.read("greetings"):
+            print(batch.to_pylist())
+
+Importing the package alone loads neither grpc nor pyarrow: Spark imports it on every start.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "connect": "raftlog.client.log_client",
+    "LogClient": "raftlog.client.log_client",
+    "Producer": "raftlog.client.producer",
+    "Attempt": "raftlog.client.attempt",
+    "Watermark": "raftlog.client.watermark",
+    "TopicInfo": "raftlog.machines.commands",
+    "Schema": "raftlog.machines.schema",
+    "RaftlogError": "raftlog.errors",
+}
+
+__all__ = ["__version__", *_HOMES]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'raftlog' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(home), name)

@@ -1,0 +1,1 @@
+"""The synchronous client: what `import raftlog`, the command line and the connector use."""

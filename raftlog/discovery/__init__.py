@@ -1,0 +1,1 @@
+"""Finding the cluster: a phone book, never truth."""

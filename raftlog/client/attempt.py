@@ -1,0 +1,83 @@
+"""One task's attempt at its part of an epoch: staged entries that nobody sees yet."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from raftlog.checksum import chain
+from raftlog.client.buffer import BatchBuffer
+from raftlog.client.connection import Connection
+from raftlog.client.window import Window
+from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
+from raftlog.wire.batch import EncodedBatch
+from raftlog.wire.calls import StageCall
+
+
+class Attempt:
+    """Stages rows under (writer, run, epoch) and a random attempt id. One thread at a time.
+
+    What is staged is durable on a majority when `finish` returned, and becomes visible only when
+    the epoch's `CommitEpoch` names this attempt exactly as `finish` described it.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        topic: TopicInfo,
+        key: EpochKey,
+        *,
+        compression: str,
+        batch_bytes: int,
+        max_in_flight: int,
+        create_writer: bool,
+    ) -> None:
+        self._topic = topic
+        self._key = key
+        self._create_writer = create_writer
+        self._attempt = uuid.uuid4().hex
+        self._buffer = BatchBuffer(topic, compression=compression, batch_bytes=batch_bytes)
+        self._window = Window(connection, topic.group, "Stage", max_in_flight)
+        self._entries = 0
+        self._records = 0
+        self._chained_crc = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take rows; stages what fills an entry. Raises `SchemaMismatch` before bytes leave."""
+        self._stage(self._buffer.add(batch))
+
+    def finish(self) -> AttemptReference | None:
+        """Stage the rest, wait for all; None when there was no row, so no entry."""
+        self._stage(self._buffer.flush())
+        self._window.drain()
+        if self._entries == 0:
+            return None
+        return AttemptReference(
+            attempt=self._attempt,
+            entry_count=self._entries,
+            record_count=self._records,
+            chained_crc=self._chained_crc,
+        )
+
+    def close(self) -> None:
+        """Give up what is under way. After `finish` there is nothing to do."""
+        self._window.cancel()
+
+    def _stage(self, encoded: Iterator[EncodedBatch]) -> None:
+        for batch in encoded:
+            call = StageCall(
+                group=self._topic.group,
+                incarnation=self._topic.incarnation,
+                key=self._key,
+                attempt=self._attempt,
+                number=self._entries,
+                create_writer=self._create_writer,
+                batch=batch.header,
+                crc=batch.crc,
+            )
+            self._entries += 1
+            self._records += batch.header.record_count
+            self._chained_crc = chain(self._chained_crc, batch.crc)
+            self._window.push(call, batch.body)

@@ -1,0 +1,279 @@
+"""Calls to a cluster's nodes: channels, the leader cache, retries within one total deadline.
+
+Every call of the protocol may be sent twice without harm: reads change nothing, writes carry a
+producer's sequence, an attempt's stage number or an incarnation. So whatever is retriable is
+retried, also when it is not known whether the first try arrived.
+
+Channels are opened on first use and belong to one process: in a forked child they are opened
+anew, because Spark forks its workers. Thread-safe.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+import grpc
+import tenacity
+
+from raftlog.config import ClientSettings
+from raftlog.core.types import GroupId
+from raftlog.discovery.static import parse_servers
+from raftlog.errors import (
+    DeadlineExceeded,
+    Internal,
+    NodeUnreachable,
+    NotLeader,
+    RaftlogError,
+)
+from raftlog.wire.calls import SERVICE, ClusterDescription, DescribeCluster
+from raftlog.wire.codec import (
+    ERROR_METADATA_KEY,
+    decode_error,
+    decode_reply,
+    encode_request,
+)
+
+_CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    # Retries are ours: grpc's own would resend to the same node.
+    ("grpc.enable_retries", 0),
+)
+
+T = TypeVar("T")
+
+
+class Deadline:
+    """One request's total time, from when it is made. Monotonic."""
+
+    def __init__(self, what: str, seconds: float) -> None:
+        self.what = what
+        self.seconds = seconds
+        self._end_s = time.monotonic() + seconds
+
+    def remaining_s(self) -> float:
+        """Seconds left, 0 when it has passed."""
+        return max(0.0, self._end_s - time.monotonic())
+
+    def error(self, last: BaseException | None) -> DeadlineExceeded:
+        return DeadlineExceeded(
+            what=self.what, seconds=f"{self.seconds:g}", last=str(last) if last else ""
+        )
+
+
+class Sent(NamedTuple):
+    """A call under way: grpc's future and whom it went to."""
+
+    address: str
+    future: Any
+
+
+class Connection:
+    """What a `LogClient` and its producers and readers share."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self._bootstrap = parse_servers(settings.bootstrap_servers)
+        self._lock = threading.Lock()
+        self._channels: dict[str, grpc.Channel] = {}
+        self._owner_pid = os.getpid()
+        self._leaders: dict[GroupId, str] = {}
+        self._addresses: tuple[str, ...] = ()
+        self._turn = random.randrange(1 << 16)
+
+    def close(self) -> None:
+        """Close the channels of this process. The connection may be used again."""
+        with self._lock:
+            channels, self._channels = self._channels, {}
+            if self._owner_pid != os.getpid():
+                return
+        for channel in channels.values():
+            channel.close()
+
+    # ------------------------------------------------------------ calls
+
+    def deadline(self, what: str) -> Deadline:
+        return Deadline(what, self.settings.request_timeout_s)
+
+    def call_leader(
+        self,
+        group: GroupId,
+        method: str,
+        request: Any,
+        body: bytes = b"",
+        deadline: Deadline | None = None,
+    ) -> Any:
+        """The reply of the group's leader, found by hints, retried until the deadline."""
+        data = encode_request(method, request, body)
+        return self.retry(
+            lambda left_s: self.receive(
+                method, self._send(self.leader(group), method, data, left_s), group
+            ),
+            deadline or self.deadline(method),
+        )
+
+    def call_any(self, method: str, request: Any, deadline: Deadline | None = None) -> Any:
+        """The reply of whichever node answers first when asked one after another."""
+        data = encode_request(method, request)
+        return self.retry(
+            lambda left_s: self.receive(
+                method, self._send(self.next_address(), method, data, left_s)
+            ),
+            deadline or self.deadline(method),
+        )
+
+    def send_leader(
+        self, group: GroupId, method: str, request: Any, body: bytes, deadline: Deadline
+    ) -> Sent | None:
+        """Start a call to the known leader; None: none is known, use `call_leader`."""
+        address = self._leaders.get(group)
+        if address is None:
+            return None
+        return self._send(
+            address, method, encode_request(method, request, body), self._try_s(deadline)
+        )
+
+    def ask(self, address: str, method: str, request: Any, timeout_s: float) -> Any:
+        """One try at one node, for views of every node. Raises `NodeUnreachable` and the like."""
+        return self.receive(
+            method, self._send(address, method, encode_request(method, request), timeout_s)
+        )
+
+    def receive(self, method: str, sent: Sent, group: GroupId | None = None) -> Any:
+        """The reply of a call under way, or its typed error; keeps the leader cache true."""
+        try:
+            reply, _ = decode_reply(method, sent.future.result())
+        except grpc.RpcError as error:
+            typed = typed_error(sent.address, error)
+            if group is not None:
+                self._learn(group, sent.address, typed)
+            raise typed from None
+        if group is not None:
+            self._leaders[group] = sent.address
+        return reply
+
+    def stream(
+        self, address: str, method: str, request: Any, timeout_s: float
+    ) -> Iterator[tuple[Any, bytes]]:
+        """The streamed replies of one node with their bodies; raises typed errors."""
+        call = self._channel(address).unary_stream(f"/{SERVICE}/{method}")(
+            encode_request(method, request), timeout=timeout_s
+        )
+        try:
+            for data in call:
+                yield decode_reply(method, data)
+        except grpc.RpcError as error:
+            raise typed_error(address, error) from None
+        finally:
+            call.cancel()
+
+    def retry(self, once: Callable[[float], T], deadline: Deadline) -> T:
+        """`once(seconds for this try)` until it succeeds, fails for good, or time is over."""
+
+        def give_up(state: tenacity.RetryCallState) -> T:
+            assert state.outcome is not None
+            raise deadline.error(state.outcome.exception())
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(_is_retriable),
+            wait=self._pause,
+            stop=lambda _: deadline.remaining_s() <= 0,
+            retry_error_callback=give_up,
+        )
+        return retrying(lambda: once(self._try_s(deadline)))
+
+    # ------------------------------------------------------------ nodes
+
+    def leader(self, group: GroupId) -> str:
+        """The group's leader as last heard, else some node that may give a hint."""
+        return self._leaders.get(group) or self.next_address()
+
+    def next_address(self) -> str:
+        """The nodes in turn, starting anywhere, so that clients spread."""
+        addresses = self._addresses or self._bootstrap
+        with self._lock:
+            self._turn += 1
+            return addresses[self._turn % len(addresses)]
+
+    def addresses(self) -> tuple[str, ...]:
+        """Every node of the cluster, asked for once; the bootstrap servers while none answers."""
+        if not self._addresses:
+            try:
+                description: ClusterDescription = self.call_any(
+                    "DescribeCluster",
+                    DescribeCluster(),
+                    Deadline("DescribeCluster", self.settings.attempt_timeout_s),
+                )
+            except DeadlineExceeded:
+                return self._bootstrap
+            self._addresses = tuple(node.address for node in description.nodes)
+        return self._addresses
+
+    # ------------------------------------------------------------ parts
+
+    def _send(self, address: str, method: str, data: bytes, timeout_s: float) -> Sent:
+        call = self._channel(address).unary_unary(f"/{SERVICE}/{method}")
+        return Sent(address, call.future(data, timeout=timeout_s))
+
+    def _channel(self, address: str) -> grpc.Channel:
+        with self._lock:
+            if self._owner_pid != os.getpid():
+                # The parent's channels are its own: leave them, do not close them.
+                self._channels = {}
+                self._owner_pid = os.getpid()
+            channel = self._channels.get(address)
+            if channel is None:
+                channel = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
+                self._channels[address] = channel
+            return channel
+
+    def _try_s(self, deadline: Deadline) -> float:
+        return max(0.001, min(deadline.remaining_s(), self.settings.attempt_timeout_s))
+
+    def _learn(self, group: GroupId, asked: str, error: RaftlogError) -> None:
+        """A hint names the leader; any other trouble makes its present name doubtful."""
+        if isinstance(error, NotLeader) and error.address and error.address != asked:
+            self._leaders[group] = error.address
+        elif error.retriable and self._leaders.get(group) == asked:
+            self._leaders.pop(group, None)
+
+    def _pause(self, state: tenacity.RetryCallState) -> float:
+        """Exponential with jitter; a fresh hint of the leader is followed almost at once."""
+        assert state.outcome is not None
+        error = state.outcome.exception()
+        least = self.settings.retry_delay_min_s
+        if isinstance(error, NotLeader) and error.address and state.attempt_number <= 3:
+            return least
+        exponential = tenacity.wait_random_exponential(
+            multiplier=least, max=self.settings.retry_delay_max_s
+        )
+        return exponential(state)
+
+
+def _is_retriable(error: BaseException) -> bool:
+    return isinstance(error, RaftlogError) and error.retriable
+
+
+def typed_error(address: str, error: grpc.RpcError) -> RaftlogError:
+    """What a node answered, or what became of the way to it."""
+    for key, value in error.trailing_metadata() or ():
+        if key == ERROR_METADATA_KEY:
+            return decode_error(value)
+    code = error.code()
+    if code in (
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.CANCELLED,
+    ):
+        return NodeUnreachable(
+            address=address, problem=f"{code.name.lower()} ({error.details()})"
+        )
+    return Internal(what=f"{address} answered {code.name}: {error.details()}")

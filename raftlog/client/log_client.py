@@ -1,0 +1,345 @@
+"""`raftlog.connect` and the client it gives: topics, appends, reads, epochs, marks."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from raftlog.client import schema_text
+from raftlog.client.attempt import Attempt
+from raftlog.client.connection import Connection
+from raftlog.client.producer import Producer, Rows
+from raftlog.client.reader import ReadPreference, TopicReader
+from raftlog.client.watermark import Answer, Watermark, watermark_of
+from raftlog.config import ClientSettings, load
+from raftlog.core.types import CONTROLLER_GROUP, NodeId, Offset
+from raftlog.errors import DeadlineExceeded, RaftlogError, TopicNotFound
+from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
+from raftlog.machines.schema import Schema
+from raftlog.wire.calls import (
+    AbortEpochCall,
+    AppendedReply,
+    ClusterDescription,
+    CommitEpochCall,
+    CreateTopicCall,
+    DeleteTopicCall,
+    DescribeCluster,
+    DescribeTopic,
+    EpochCommittedReply,
+    GroupsReply,
+    ListTopics,
+    MarkReply,
+    SizesReply,
+    TopicReply,
+    TopicsReply,
+    WatchGroups,
+)
+
+SchemaLike = str | pa.Schema | Schema
+"""A schema as Spark DDL text, Spark JSON text, an Arrow schema, or as a topic tells it."""
+
+
+def connect(
+    servers: str | None = None,
+    *,
+    request_timeout_s: float | None = None,
+    settings: ClientSettings | None = None,
+) -> LogClient:
+    """A client of the cluster at `servers` (`host:port`, comma-separated).
+
+    Left out, they are those of the settings: `settings`, else RAFTLOG_CONFIG's file and the
+    environment, else the nodes of `raftlog up`. Nothing is contacted yet. `request_timeout_s` is
+    the one total deadline of each request. Raises `InvalidOption`.
+    """
+    chosen = settings or load().client
+    if servers is not None:
+        chosen = chosen.model_copy(update={"bootstrap_servers": servers})
+    if request_timeout_s is not None:
+        chosen = chosen.model_copy(update={"request_timeout_s": request_timeout_s})
+    return LogClient(Connection(chosen))
+
+
+class LogClient:
+    """A cluster's client: synchronous, thread-safe, usable again in a forked child.
+
+    Every request has one total deadline and is retried within it where that is safe; what fails
+    raises a `raftlog.errors.RaftlogError` that names cause and remedy.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._producers: dict[str, Producer] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> LogClient:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+    @property
+    def settings(self) -> ClientSettings:
+        return self._connection.settings
+
+    def close(self) -> None:
+        """Close the connections. Producers made by this client must be closed before."""
+        self._connection.close()
+
+    # ------------------------------------------------------------ topics
+
+    def create_topic(
+        self, name: str, schema: SchemaLike, *, if_not_exists: bool = False
+    ) -> TopicInfo:
+        """Create a topic; durable on return. With `if_not_exists` one that is there is returned,
+        whatever its schema. Raises `TopicExists`, `InvalidTopicName`, `InvalidOption`."""
+        call = CreateTopicCall(
+            name=name,
+            incarnation=uuid.uuid4().hex,
+            schema=schema_text.parse_schema(schema),
+            if_not_exists=if_not_exists,
+        )
+        reply: TopicReply = self._connection.call_leader(CONTROLLER_GROUP, "CreateTopic", call)
+        return reply.topic
+
+    def describe_topic(self, name: str) -> TopicInfo:
+        """The topic as it is now (linearizable). Raises `TopicNotFound` with the nearest names."""
+        reply: TopicReply = self._connection.call_leader(
+            CONTROLLER_GROUP, "DescribeTopic", DescribeTopic(name=name)
+        )
+        return reply.topic
+
+    def list_topics(self) -> list[TopicInfo]:
+        """All topics, by name (linearizable)."""
+        reply: TopicsReply = self._connection.call_leader(
+            CONTROLLER_GROUP, "ListTopics", ListTopics()
+        )
+        return sorted(reply.topics, key=lambda topic: topic.name)
+
+    def delete_topic(self, name: str) -> TopicInfo:
+        """Delete a topic and its records, for good; returns what it was."""
+        topic = self.describe_topic(name)
+        call = DeleteTopicCall(name=name, incarnation=topic.incarnation)
+        try:
+            self._connection.call_leader(CONTROLLER_GROUP, "DeleteTopic", call)
+        except TopicNotFound:
+            # It was there a moment ago: an earlier try of this call, or another client, did it.
+            pass
+        return topic
+
+    # ------------------------------------------------------------ appending
+
+    def append(self, topic: str, data: Rows) -> AppendedReply:
+        """Append rows and wait until they are durable on a majority and readable."""
+        producer = self._producer_of(topic)
+        try:
+            return producer.append_and_flush(data)
+        except RaftlogError:
+            # What became of its last sequence is not known: the next append starts a producer.
+            with self._lock:
+                if self._producers.get(topic) is producer:
+                    del self._producers[topic]
+            raise
+
+    def producer(
+        self,
+        topic: str,
+        *,
+        compression: str | None = None,
+        batch_bytes: int | None = None,
+        max_in_flight: int | None = None,
+    ) -> Producer:
+        """A producer of its own, for many appends; defaults are the client's settings."""
+        settings = self.settings
+        return Producer(
+            self._connection,
+            self.describe_topic(topic),
+            compression=compression or settings.compression,
+            batch_bytes=batch_bytes or settings.batch_bytes,
+            max_in_flight=max_in_flight or settings.max_in_flight,
+        )
+
+    def _producer_of(self, topic: str) -> Producer:
+        """One producer a topic serves all `append` calls, so that the log knows few of them."""
+        with self._lock:
+            producer = self._producers.get(topic)
+            if producer is None:
+                producer = self._producers[topic] = self.producer(topic)
+            return producer
+
+    # ------------------------------------------------------------ reading
+
+    def read(
+        self,
+        topic: TopicInfo | str,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        mark: int | None = None,
+        columns: Sequence[str] | None = None,
+        preference: ReadPreference = "nearest",
+    ) -> Iterator[pa.RecordBatch]:
+        """The records [start, end) as Arrow batches, in order, from any replica.
+
+        Without `mark`, `end` stops at the high-water mark of now (None: all up to there). A caller
+        who knows a mark passes it and saves the question; then `end` must not exceed it.
+        `columns` may name metadata columns: _topic, _offset, _timestamp, _epoch, _writer, _term.
+        """
+        reader = self._reader(topic, columns, preference)
+        if mark is None:
+            mark = reader.mark().high_water_mark
+            end = mark if end is None else min(end, mark)
+        end = mark if end is None else end
+        return reader.batches(Offset(start), Offset(end), mark=Offset(mark))
+
+    def follow(
+        self,
+        topic: TopicInfo | str,
+        start: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        idle_timeout_s: float | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Records from `start` (None: the end of now) as they come, until nothing came for
+        `idle_timeout_s` (None: for ever)."""
+        reader = self._reader(topic, columns, "nearest")
+        position = Offset(start) if start is not None else reader.mark().high_water_mark
+        patience_s = self.settings.request_timeout_s if idle_timeout_s is None else idle_timeout_s
+        while True:
+            if reader.wait(Offset(position + 1), patience_s):
+                mark = reader.mark().high_water_mark
+                yield from reader.batches(position, mark, mark=mark)
+                position = mark
+            elif idle_timeout_s is not None:
+                return
+
+    def read_mark(self, topic: TopicInfo) -> MarkReply:
+        """Log start, high-water mark and bytes by a linearizable read at the leader."""
+        return self._reader(topic, None, "leader").mark()
+
+    def read_sizes(
+        self, topic: TopicInfo, start: int, end: int, *, mark: int, pieces_max: int
+    ) -> SizesReply:
+        """How the bytes of [start, end) lie, to split a range into pieces of about equal bytes."""
+        return self._reader(topic, None, "nearest").sizes(
+            Offset(start), Offset(end), mark=Offset(mark), pieces_max=pieces_max
+        )
+
+    def _reader(
+        self, topic: TopicInfo | str, columns: Sequence[str] | None, preference: ReadPreference
+    ) -> TopicReader:
+        info = self.describe_topic(topic) if isinstance(topic, str) else topic
+        return TopicReader(self._connection, info, columns=columns, preference=preference)
+
+    # ------------------------------------------------------------ epochs
+
+    def attempt(
+        self,
+        topic: TopicInfo,
+        key: EpochKey,
+        *,
+        compression: str | None = None,
+        batch_bytes: int | None = None,
+        max_in_flight: int | None = None,
+        create_writer: bool = False,
+    ) -> Attempt:
+        """A task's attempt at its part of the epoch `key`; see `Attempt`."""
+        settings = self.settings
+        return Attempt(
+            self._connection,
+            topic,
+            key,
+            compression=compression or settings.compression,
+            batch_bytes=batch_bytes or settings.batch_bytes,
+            max_in_flight=max_in_flight or settings.max_in_flight,
+            create_writer=create_writer,
+        )
+
+    def commit_epoch(
+        self,
+        topic: TopicInfo,
+        key: EpochKey,
+        attempts: Sequence[AttemptReference],
+        *,
+        keep_on_mismatch: bool = False,
+        create_writer: bool = False,
+        transient_writer: bool = False,
+    ) -> EpochCommittedReply:
+        """Make the attempts visible, in order, all or nothing; a repeat changes nothing.
+
+        Raises what `raftlog.errors.WriteRefused` covers, each with its remedy.
+        """
+        call = CommitEpochCall(
+            group=topic.group,
+            incarnation=topic.incarnation,
+            key=key,
+            attempts=tuple(attempts),
+            schema_version=topic.schema.version,
+            keep_on_mismatch=keep_on_mismatch,
+            create_writer=create_writer,
+            transient_writer=transient_writer,
+        )
+        return self._connection.call_leader(topic.group, "CommitEpoch", call)
+
+    def abort_epoch(self, topic: TopicInfo, key: EpochKey) -> int:
+        """Drop the open attempts of exactly this (writer, run, epoch); how many there were."""
+        call = AbortEpochCall(group=topic.group, incarnation=topic.incarnation, key=key)
+        return self._connection.call_leader(topic.group, "AbortEpoch", call).attempts
+
+    # ------------------------------------------------------------ watching
+
+    def watermark(self, topic: TopicInfo | str) -> Watermark:
+        """The topic's marks and its replicas' lag, as all nodes that answer see them."""
+        info = self.describe_topic(topic) if isinstance(topic, str) else topic
+        return watermark_of(info, self.views(WatchGroups(groups=(info.group,))))
+
+    def views(self, call: WatchGroups | None = None) -> list[Answer]:
+        """Every node's view of its replicas, or the error why there is none; one short try."""
+        described = self.describe_cluster()
+        addresses: dict[NodeId, str] = {}
+        for _, answer in described:
+            if isinstance(answer, ClusterDescription):
+                addresses.update(answer.nodes)
+        answers: list[Answer] = []
+        for node, address in sorted(addresses.items()):
+            reply: GroupsReply | RaftlogError
+            try:
+                reply = self._connection.ask(
+                    address, "WatchGroups", call or WatchGroups(groups=()), self._view_timeout_s
+                )
+            except RaftlogError as error:
+                reply = error
+            answers.append((node, address, reply))
+        return answers
+
+    def describe_cluster(self) -> list[tuple[str, ClusterDescription | RaftlogError]]:
+        """Each known node's address with its own description of the cluster, or why it gave none.
+
+        Raises `DeadlineExceeded` when no node answers at all.
+        """
+        answers: list[tuple[str, ClusterDescription | RaftlogError]] = []
+        for address in self._connection.addresses():
+            try:
+                answers.append(
+                    (
+                        address,
+                        self._connection.ask(
+                            address, "DescribeCluster", DescribeCluster(), self._view_timeout_s
+                        ),
+                    )
+                )
+            except RaftlogError as error:
+                answers.append((address, error))
+        if all(isinstance(answer, RaftlogError) for _, answer in answers):
+            raise DeadlineExceeded(
+                what="DescribeCluster",
+                seconds=f"{self._view_timeout_s:g}",
+                last=str(answers[0][1]),
+            )
+        return answers
+
+    @property
+    def _view_timeout_s(self) -> float:
+        return min(2.0, self.settings.request_timeout_s)

@@ -1,0 +1,210 @@
+"""Reading a range of a topic, below its high-water mark, from any replica.
+
+A replica that has not applied far enough says so and another is asked; a stream that breaks goes
+on at the next offset elsewhere. Rows come as the extents were written: a batch is one extent, cut
+to the range asked for, and every chunk's CRC is checked before it is decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, TypeVar
+
+import pyarrow as pa
+
+from raftlog.client import arrow
+from raftlog.client.connection import Connection, Deadline
+from raftlog.core.types import Offset
+from raftlog.errors import DataLoss, DeadlineExceeded, Internal, InvalidOption, RaftlogError
+from raftlog.machines.commands import TopicInfo
+from raftlog.machines.schema import RESERVED_NAMES
+from raftlog.wire.calls import ExtentReply, MarkReply, ReadCall, ReadMark, ReadSizes, SizesReply
+
+ReadPreference = Literal["nearest", "leader", "follower"]
+"""`nearest`: any replica, each reader another; `leader`; `follower`: any other than the leader."""
+
+T = TypeVar("T")
+
+
+class TopicReader:
+    """Reads of one topic's one incarnation."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        topic: TopicInfo,
+        *,
+        columns: Sequence[str] | None = None,
+        preference: ReadPreference = "nearest",
+    ) -> None:
+        """`columns`: names of the topic's fields and metadata columns, in the order wanted; None:
+        all fields. Raises `InvalidOption` for a name that is neither."""
+        self._connection = connection
+        self._topic = topic
+        self._preference = preference
+        by_name = {field.name: field.id for field in topic.schema.fields}
+        self._columns = list(by_name) if columns is None else list(columns)
+        for name in self._columns:
+            if name not in by_name and name not in RESERVED_NAMES:
+                known = ", ".join([*by_name, *RESERVED_NAMES])
+                raise InvalidOption(
+                    option="columns",
+                    problem=f"names {name!r}, which topic {topic.name!r} does not have",
+                    advice=f"It has: {known}.",
+                )
+        if not self._columns:
+            raise InvalidOption(
+                option="columns", problem="is empty", advice="Name at least one, such as _offset."
+            )
+        self._data_names = [name for name in self._columns if name in by_name]
+        self._field_ids = tuple(by_name[name] for name in self._data_names)
+
+    def mark(self) -> MarkReply:
+        """The high-water mark by a linearizable read: no acknowledged record lies at or above."""
+        return self._connection.call_leader(
+            self._topic.group,
+            "ReadMark",
+            ReadMark(group=self._topic.group, incarnation=self._topic.incarnation),
+        )
+
+    def sizes(self, start: Offset, end: Offset, *, mark: Offset, pieces_max: int) -> SizesReply:
+        """How the bytes of [start, end) lie; see `raftlog.wire.calls.SizesReply`."""
+        call = ReadSizes(
+            group=self._topic.group,
+            incarnation=self._topic.incarnation,
+            start=start,
+            end=end,
+            mark=mark,
+            pieces_max=pieces_max,
+        )
+        deadline = self._deadline(start, end)
+        return self._checking_mark(
+            lambda: self._connection.retry(
+                lambda left_s: self._connection.ask(self._address(), "ReadSizes", call, left_s),
+                deadline,
+            ),
+            mark,
+        )
+
+    def batches(self, start: Offset, end: Offset, *, mark: Offset) -> Iterator[pa.RecordBatch]:
+        """The rows [start, end) in order, with the reader's columns; `end <= mark`.
+
+        The request's deadline counts from the last progress. Raises `OffsetTrimmed`,
+        `TopicRecreated`, `DataLoss` (a damaged chunk, or a mark that the cluster no longer knows),
+        `DeadlineExceeded`.
+        """
+        position = start
+        while position < end:
+            for extent, body in self._extents(position, end, mark):
+                batch = self._decode(extent, body)
+                first = max(position, extent.start)
+                last = min(end, extent.start + extent.batch.record_count)
+                assert extent.start <= position < last, "extents come in order, without a gap"
+                yield batch.slice(first - extent.start, last - first)
+                position = Offset(last)
+
+    def wait(self, mark: Offset, timeout_s: float) -> bool:
+        """Wait until the topic reaches `mark`; False when the time passed first."""
+        deadline = Deadline("waiting for records", timeout_s)
+        call = ReadSizes(
+            group=self._topic.group,
+            incarnation=self._topic.incarnation,
+            start=Offset(0),
+            end=Offset(0),
+            mark=mark,
+            pieces_max=1,
+        )
+        try:
+            # Replicas hold the question back while they wait, so this does not ask in a hurry.
+            self._connection.retry(
+                lambda left_s: self._connection.ask(self._address(), "ReadSizes", call, left_s),
+                deadline,
+            )
+        except DeadlineExceeded:
+            return False
+        return True
+
+    # ------------------------------------------------------------ parts
+
+    def _extents(
+        self, start: Offset, end: Offset, mark: Offset
+    ) -> Iterator[tuple[ExtentReply, bytes]]:
+        """Extents from one replica, until the range or its stream ends; at least one."""
+        call = ReadCall(
+            group=self._topic.group,
+            incarnation=self._topic.incarnation,
+            start=start,
+            end=end,
+            mark=mark,
+            field_ids=self._field_ids,
+            all_fields=False,
+        )
+        deadline = self._deadline(start, end)
+
+        def begin(_: float) -> tuple[Iterator[tuple[ExtentReply, bytes]], ExtentReply, bytes]:
+            # A long range takes longer than one try of a call; its own deadline is the bound.
+            stream = self._connection.stream(
+                self._address(), "Read", call, deadline.remaining_s() + 0.001
+            )
+            first = next(stream, None)
+            if first is None:
+                raise Internal(what=f"no extents at all in [{start}, {end}) below mark {mark}")
+            return stream, *first
+
+        stream, extent, body = self._checking_mark(
+            lambda: self._connection.retry(begin, deadline), mark
+        )
+        yield extent, body
+        try:
+            yield from stream
+        except RaftlogError as error:
+            if not error.retriable:
+                raise
+            # What was read stands; the caller goes on from there at another replica.
+
+    def _decode(self, extent: ExtentReply, body: bytes) -> pa.RecordBatch:
+        batch = arrow.decode_batch(extent.batch, body, self._topic.schema, self._data_names)
+        if len(self._data_names) == len(self._columns):
+            return batch
+        return arrow.with_metadata(
+            batch,
+            self._columns,
+            topic=self._topic.name,
+            start=extent.start,
+            record_count=extent.batch.record_count,
+            timestamp_us=extent.timestamp_us,
+            epoch=extent.epoch,
+            writer=extent.writer,
+            term=extent.term,
+        )
+
+    def _checking_mark(self, read: Callable[[], T], mark: Offset) -> T:
+        """When no replica reaches `mark` in time, find out whether the cluster ever will."""
+        try:
+            return read()
+        except DeadlineExceeded:
+            known = self.mark().high_water_mark
+            if known >= mark:
+                raise
+            raise DataLoss(
+                what=f"Topic {self._topic.name!r} ends at offset {known}, "
+                f"but offsets up to {mark} were readable before.",
+                advice="The log lost acknowledged records (was a backup restored?). Start with a "
+                "new checkpoint, or set failOnDataLoss=false to go on from the end.",
+            ) from None
+
+    def _deadline(self, start: Offset, end: Offset) -> Deadline:
+        return self._connection.deadline(
+            f"Reading [{start}, {end}) of topic {self._topic.name!r}"
+        )
+
+    def _address(self) -> str:
+        if self._preference == "leader":
+            return self._connection.leader(self._topic.group)
+        addresses = self._connection.addresses()
+        chosen = self._connection.next_address()
+        if self._preference == "follower" and len(addresses) > 1:
+            leader = self._connection.leader(self._topic.group)
+            while chosen == leader:
+                chosen = self._connection.next_address()
+        return chosen

@@ -1,0 +1,115 @@
+"""A topic's marks as its nodes see them: what `raftlog watermark` and dashboards show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from raftlog.core.types import LogIndex, NodeId, Offset, Term
+from raftlog.errors import RaftlogError
+from raftlog.machines.commands import TopicInfo
+from raftlog.wire.calls import GroupsReply, GroupView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaMark:
+    """One replica. Without an answer only `node`, `address` and `problem` mean something."""
+
+    node: NodeId
+    address: str
+    role: str = ""
+    match_index: LogIndex | None = None
+    """What the leader knows to be durable there; None while no leader answers."""
+    lag_entries: int | None = None
+    """Entries of the leader's log that are not known to be durable there."""
+    applied_index: LogIndex = LogIndex(0)
+    high_water_mark: Offset = Offset(0)
+    lag_records: int | None = None
+    """Readable records that this replica does not serve yet."""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watermark:
+    """A topic's marks. Readable are the records [log_start_offset, high_water_mark).
+
+    Gathered from all nodes at about one moment, not linearizable: ask `read_mark` for that.
+    `leader` is 0 while no node that answers leads; the marks are then the highest that anyone has.
+    """
+
+    topic: str
+    incarnation: str
+    log_start_offset: Offset
+    high_water_mark: Offset
+    commit_index: LogIndex
+    last_index: LogIndex
+    leader: NodeId
+    term: Term
+    open_epochs: int
+    staged_bytes: int
+    replicas: tuple[ReplicaMark, ...]
+
+
+Answer = tuple[NodeId, str, GroupsReply | RaftlogError]
+"""A node, its address, and what it answered or why it did not."""
+
+
+def watermark_of(topic: TopicInfo, answers: Sequence[Answer]) -> Watermark:
+    """Put the nodes' views of the topic together."""
+    views = {
+        node: view
+        for node, _, answer in answers
+        if isinstance(answer, GroupsReply)
+        for view in answer.groups
+        if view.group == topic.group
+    }
+    leading = [view for view in views.values() if view.role == "leader"]
+    leader = max(leading, key=lambda view: view.term, default=None)
+    best = leader or max(
+        views.values(), key=lambda view: (view.commit_index, view.high_water_mark), default=None
+    )
+    return Watermark(
+        topic=topic.name,
+        incarnation=topic.incarnation,
+        log_start_offset=best.log_start_offset if best else Offset(0),
+        high_water_mark=best.high_water_mark if best else Offset(0),
+        commit_index=best.commit_index if best else LogIndex(0),
+        last_index=best.last_index if best else LogIndex(0),
+        leader=leader.node if leader else NodeId(0),
+        term=max((view.term for view in views.values()), default=Term(0)),
+        open_epochs=best.open_epochs if best else 0,
+        staged_bytes=best.staged_bytes if best else 0,
+        replicas=tuple(
+            _replica(node, address, answer, views.get(node), leader)
+            for node, address, answer in answers
+            if node in topic.voters
+        ),
+    )
+
+
+def _replica(
+    node: NodeId,
+    address: str,
+    answer: GroupsReply | RaftlogError,
+    view: GroupView | None,
+    leader: GroupView | None,
+) -> ReplicaMark:
+    match = None
+    if leader is not None:
+        match = next((f.match_index for f in leader.followers if f.node == node), None)
+    lag = leader.last_index - match if leader is not None and match is not None else None
+    if view is None:
+        problem = answer.cause if isinstance(answer, RaftlogError) else "has no replica yet"
+        return ReplicaMark(
+            node=node, address=address, match_index=match, lag_entries=lag, problem=problem
+        )
+    return ReplicaMark(
+        node=node,
+        address=address,
+        role=view.role,
+        match_index=match,
+        lag_entries=lag,
+        applied_index=view.applied_index,
+        high_water_mark=view.high_water_mark,
+        lag_records=leader.high_water_mark - view.high_water_mark if leader else None,
+    )

@@ -1,0 +1,85 @@
+"""Several calls under way, answered in order: how one writer fills the wire and keeps its order.
+
+The calls of a window carry consecutive numbers. Should one be lost, or overtaken on its way, the
+server refuses its successors as gaps; they are sent again, one after another, once the lost one
+has been answered. A number that the log already holds is answered without effect, so resending is
+always safe.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+from raftlog.client.connection import Connection, Deadline, Sent
+from raftlog.core.types import GroupId
+from raftlog.errors import RaftlogError, SequenceGap, StageGap, UnknownProducer
+
+_RESENT = (StageGap, SequenceGap, UnknownProducer)
+"""Refusals that a predecessor's loss explains: a successor that came first. If they come again
+when all predecessors are answered, they are meant."""
+
+
+class _Pending(NamedTuple):
+    request: Any
+    body: bytes
+    deadline: Deadline
+    sent: Sent | None
+
+
+class Window:
+    """At most `max_in_flight` calls of `method` to the leader of `group`. One thread at a time."""
+
+    def __init__(
+        self, connection: Connection, group: GroupId, method: str, max_in_flight: int
+    ) -> None:
+        assert max_in_flight >= 1
+        self._connection = connection
+        self._group = group
+        self._method = method
+        self._max_in_flight = max_in_flight
+        self._pending: deque[_Pending] = deque()
+
+    def push(self, request: Any, body: bytes) -> list[Any]:
+        """Send a call; returns the replies that had to be awaited to make room, oldest first.
+
+        Raises the error of an earlier call that failed for good; the window is then unusable.
+        """
+        replies = []
+        while len(self._pending) >= self._max_in_flight:
+            replies.append(self._settle_oldest())
+        deadline = self._connection.deadline(self._method)
+        sent = self._connection.send_leader(
+            self._group, self._method, request, body, deadline
+        )
+        self._pending.append(_Pending(request, body, deadline, sent))
+        if sent is None:
+            # No leader is known: find it with this call, before more are sent at a venture.
+            replies.extend(self.drain())
+        return replies
+
+    def drain(self) -> list[Any]:
+        """Wait for all; the replies in order."""
+        replies = []
+        while self._pending:
+            replies.append(self._settle_oldest())
+        return replies
+
+    def cancel(self) -> None:
+        """Give up what is under way; it may be done all the same."""
+        while self._pending:
+            sent = self._pending.popleft().sent
+            if sent is not None:
+                sent.future.cancel()
+
+    def _settle_oldest(self) -> Any:
+        oldest = self._pending.popleft()
+        if oldest.sent is not None:
+            try:
+                return self._connection.receive(self._method, oldest.sent, self._group)
+            except RaftlogError as error:
+                if not (error.retriable or isinstance(error, _RESENT)):
+                    raise
+        return self._connection.call_leader(
+            self._group, self._method, oldest.request, oldest.body, oldest.deadline
+        )

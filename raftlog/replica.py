@@ -1,0 +1,287 @@
+"""One member of one group: core, log and state machine joined, synchronous and free of threads.
+
+A driver (the server's loop, or the simulator) feeds it messages, ticks, proposals and the news
+that a write is durable, then calls `advance()` and does what the output says. The rules that
+make consensus durable live here and nowhere else:
+
+- what the core wants persisted goes to the log and to the journal of hard states before any
+  message that depends on it is handed out (DESIGN section 7, first rule);
+- the node's own votes and acknowledgements take the same way as everybody else's;
+- entries are applied in order, once, and each one's outcome goes into the state hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, assert_never
+
+from raftlog.core.log_view import LogView
+from raftlog.core.messages import (
+    AppendReply,
+    AppendRequest,
+    Heartbeat,
+    HeartbeatReply,
+    OutMessage,
+    PeerMessage,
+    RaftMessage,
+    Replicate,
+    VoteReply,
+    VoteRequest,
+)
+from raftlog.core.raft import Raft, RandomSource
+from raftlog.core.ready import ReadState, SoftState
+from raftlog.core.types import (
+    NOBODY,
+    EntryKind,
+    GroupId,
+    HardState,
+    LogIndex,
+    Membership,
+    NodeId,
+    Payload,
+    RaftTiming,
+    Span,
+    Term,
+)
+from raftlog.machines.contract import StateMachine
+from raftlog.machines.outcomes import Outcome
+from raftlog.storage.hard_state import HardStateJournal
+from raftlog.storage.log import GroupLog, LogWrite
+from raftlog.wire.codec import decode_command
+
+_APPLY_ENTRIES_MAX = 512
+"""Entries applied in one `advance`, so that a long replay does not stop ticks and messages."""
+
+_STATE_HASH_BYTES = 8
+
+
+class Applied(NamedTuple):
+    """An entry that was applied just now; `outcome` is None for entries without a command."""
+
+    index: LogIndex
+    term: Term
+    outcome: Outcome | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Output:
+    """What one `advance` wants its driver to do."""
+
+    messages: list[PeerMessage] = field(default_factory=list)
+    applied: list[Applied] = field(default_factory=list)
+    reads: list[ReadState] = field(default_factory=list)
+    """Confirmed reads whose index is applied: they may be answered now."""
+    reads_dropped: list[int] = field(default_factory=list)
+    soft_state: SoftState | None = None
+    more: bool = False
+    """There is still something to apply: call `advance` again soon."""
+
+
+class _Held(NamedTuple):
+    """Messages that wait until the log and the journal are durable up to these tickets."""
+
+    log_ticket: int
+    journal_ticket: int
+    messages: tuple[OutMessage, ...]
+
+
+class Replica:
+    """A member of group `group` on node `node`. One thread at a time."""
+
+    def __init__(
+        self,
+        *,
+        node: NodeId,
+        group: GroupId,
+        membership: Membership,
+        timing: RaftTiming,
+        log: GroupLog,
+        journal: HardStateJournal,
+        machine: StateMachine[Any, Any],
+        random: RandomSource,
+    ) -> None:
+        self.node = node
+        self.group = group
+        self.machine = machine
+        self.log = log
+        self._journal = journal
+        self.raft = Raft(
+            node=node,
+            group=group,
+            membership=membership,
+            timing=timing,
+            hard_state=_recovered_hard_state(journal.get(group), log.last_term),
+            log=LogView.restore(terms=log.terms(), sizes=log.sizes),
+            random=random,
+        )
+        self.applied_index = LogIndex(0)
+        self.state_hash = bytes(_STATE_HASH_BYTES)
+        self._to_apply: deque[Span] = deque()
+        self._reads: deque[ReadState] = deque()
+        self._held: deque[_Held] = deque()
+        self._log_ticket = 0
+        self._log_ticket_writing = 0
+        self._log_ticket_durable = 0
+
+    # ------------------------------------------------------------ inputs
+
+    def step(self, message: RaftMessage) -> None:
+        """Take a message from another member. Anything a network may do to it is harmless."""
+        assert message.group == self.group, "a message of another group"
+        assert message.to == self.node, "a message for another node"
+        self.raft.step(message)
+
+    def propose(self, payloads: list[Payload]) -> tuple[Span, Term]:
+        """Put commands into the log, if this member leads.
+
+        Returns where they stand and the term; they are committed only if `advance` reports them
+        applied with that term. Raises `NotLeader` or `Overloaded`; then nothing was written.
+        """
+        span = self.raft.propose(payloads)
+        return span, self.raft.term
+
+    # ------------------------------------------------------------ disk
+
+    def take_write(self) -> LogWrite | None:
+        """What the log has to write, for the driver to `run()` anywhere; None: nothing to do now.
+
+        At most one is under way; hand it back through `written` once it ran.
+        """
+        write = self.log.take_write()
+        if write is not None:
+            self._log_ticket_writing = self._log_ticket
+        return write
+
+    def written(self, write: LogWrite) -> None:
+        """`write` ran: its bytes are durable."""
+        self.log.written(write)
+        self._log_ticket_durable = self._log_ticket_writing
+        durable = self.log.durable_index
+        if durable:
+            self.raft.persisted(index=durable, term=self.log.term_at(durable))
+
+    # ------------------------------------------------------------ output
+
+    def advance(self) -> Output:
+        """Do what the core decided since the last call and say what the driver must do."""
+        output = Output()
+        while True:
+            released = self._release_held(output)
+            ready = self.raft.ready()
+            if not ready and not released:
+                break
+            if ready.soft_state is not None:
+                output.soft_state = ready.soft_state
+            if ready.truncate_from is not None:
+                assert ready.truncate_from > self.applied_index, "an applied entry is never cut"
+                self.log.truncate_from(ready.truncate_from)
+                self._log_ticket += 1
+            if ready.entries:
+                self.log.append(ready.entries)
+                self._log_ticket += 1
+            if ready.hard_state is not None:
+                self._journal.put(self.group, ready.hard_state)
+            output.messages.extend(self._outgoing(message) for message in ready.messages)
+            if ready.messages_after_persist:
+                self._held.append(
+                    _Held(
+                        self._log_ticket, self._journal.ticket, ready.messages_after_persist
+                    )
+                )
+            if ready.committed is not None:
+                self._to_apply.append(ready.committed)
+            self._reads.extend(ready.reads)
+            output.reads_dropped.extend(ready.reads_dropped)
+            self._apply(output)
+        self._apply(output)
+        self._answer_reads(output)
+        output.more = bool(self._to_apply)
+        return output
+
+    def _release_held(self, output: Output) -> bool:
+        """Hand out messages whose ground is durable; True if the core got one of its own back."""
+        own = False
+        while self._held:
+            held = self._held[0]
+            if held.log_ticket > self._log_ticket_durable:
+                break
+            if held.journal_ticket > self._journal.durable_ticket:
+                break
+            self._held.popleft()
+            for message in held.messages:
+                if message.to == self.node:
+                    assert isinstance(message, VoteReply), "only votes are sent to oneself"
+                    self.raft.step(message)
+                    own = True
+                else:
+                    output.messages.append(self._outgoing(message))
+        return own
+
+    def _outgoing(self, message: OutMessage) -> PeerMessage:
+        match message:
+            case Replicate(span=None):
+                entries = ()
+            case Replicate(span=span):
+                assert span is not None
+                entries = tuple(self.log.entries(span.first, span.last, None))
+                assert entries[-1].index == span.last, "the whole span is sent"
+            case VoteRequest() | VoteReply() | AppendReply() | Heartbeat() | HeartbeatReply():
+                return message
+            case _:
+                assert_never(message)
+        return AppendRequest(
+            group=message.group,
+            sender=message.sender,
+            to=message.to,
+            term=message.term,
+            prev_index=message.prev_index,
+            prev_term=message.prev_term,
+            entries=entries,
+            commit_index=message.commit_index,
+        )
+
+    def _apply(self, output: Output) -> None:
+        room = _APPLY_ENTRIES_MAX - len(output.applied)
+        while self._to_apply and room > 0:
+            first, last = self._to_apply[0]
+            upto = LogIndex(min(last, first + room - 1))
+            for index in range(first, upto + 1):
+                output.applied.append(self._apply_entry(LogIndex(index)))
+            room -= upto - first + 1
+            if upto == last:
+                self._to_apply.popleft()
+            else:
+                self._to_apply[0] = Span(LogIndex(upto + 1), last)
+            self.raft.applied(upto)
+
+    def _apply_entry(self, index: LogIndex) -> Applied:
+        assert index == self.applied_index + 1, "entries are applied in order, once"
+        term, kind, command = self.log.command(index)
+        outcome = None
+        if kind is EntryKind.COMMAND:
+            outcome = self.machine.apply(index, decode_command(command))
+        self.applied_index = index
+        digest = hashlib.blake2b(self.state_hash, digest_size=_STATE_HASH_BYTES)
+        digest.update(struct.pack("<QQB", index, term, kind))
+        digest.update(command)
+        digest.update(repr(outcome).encode())
+        self.state_hash = digest.digest()
+        return Applied(index, term, outcome)
+
+    def _answer_reads(self, output: Output) -> None:
+        while self._reads and self._reads[0].index <= self.applied_index:
+            output.reads.append(self._reads.popleft())
+
+
+def _recovered_hard_state(recorded: HardState | None, last_term: Term) -> HardState:
+    """The term and vote to start with.
+
+    The log may hold an entry of a later term than the journal when a crash fell between their
+    writes. Nothing was answered in that term then, so taking it up without a vote is safe.
+    """
+    if recorded is None or recorded.term < last_term:
+        return HardState(last_term, NOBODY)
+    return recorded

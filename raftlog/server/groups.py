@@ -1,0 +1,148 @@
+"""The replicas of a data folder: opened, created and removed, with their files.
+
+A group's folder is `groups/<id>/`; its manifest tells the topic it belongs to, so that a restarted
+node serves its topics before it has caught up with the controller. A folder comes into being only
+when the controller's log says so, and goes only when the controller's log says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from raftlog.config import Settings
+from raftlog.core.raft import RandomSource
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, Membership, NodeId
+from raftlog.machines.commands import TopicInfo
+from raftlog.machines.contract import StateMachine
+from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.schema import Field, Schema
+from raftlog.machines.topic import TopicLimits, TopicMachine
+from raftlog.replica import Replica
+from raftlog.storage.folder import DataFolder
+from raftlog.storage.hard_state import HardStateJournal
+from raftlog.storage.log import GroupLog, LogLimits
+
+
+class GroupStore:
+    """Makes replicas from the files of one data folder. Its methods block on disk."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        folder: DataFolder,
+        voters: tuple[NodeId, ...],
+        random: RandomSource,
+    ) -> None:
+        self._folder = folder
+        self._node = NodeId(folder.identity.node)
+        self._controller_voters = voters
+        self._timing = settings.raft.timing()
+        self._log_limits = LogLimits(
+            segment_bytes_max=settings.storage.segment_bytes_max,
+            preallocate_bytes=settings.storage.preallocate_bytes,
+            cache_bytes_max=settings.storage.cache_bytes_max,
+        )
+        self._topic_limits = TopicLimits(
+            staged_bytes_per_writer_max=settings.topic.staged_bytes_per_writer_max,
+            writers_max=settings.topic.writers_max,
+            producers_max=settings.topic.producers_max,
+        )
+        self._random = random
+        self.journal = HardStateJournal.open(folder.fs, folder.journal_folder)
+
+    def open_all(self) -> list[tuple[Replica, TopicInfo | None]]:
+        """The controller's replica, made on the first start, and every group with a folder."""
+        found: list[tuple[Replica, TopicInfo | None]] = []
+        groups = self._folder.groups()
+        if CONTROLLER_GROUP not in groups:
+            found.append((self._create(CONTROLLER_GROUP, None), None))
+        for group in groups:
+            manifest = self._folder.manifest(group)
+            topic = None if group == CONTROLLER_GROUP else topic_from_manifest(manifest)
+            log = GroupLog.open(
+                self._folder.fs, self._folder.group_folder(group), group, self._log_limits
+            )
+            found.append((self._replica(group, topic, log), topic))
+        return found
+
+    def create(self, topic: TopicInfo) -> Replica:
+        """A replica of a new topic with an empty log; its folder is durable on return."""
+        return self._create(topic.group, topic)
+
+    def remove(self, replica: Replica) -> None:
+        """Drop a deleted group's files and its hard state."""
+        replica.log.close()
+        self._folder.remove_group(replica.group)
+        self.journal.forget(replica.group)
+
+    def close(self, replicas: Iterable[Replica]) -> None:
+        for replica in replicas:
+            replica.log.close()
+        self.journal.close()
+        self._folder.close()
+
+    def _create(self, group: GroupId, topic: TopicInfo | None) -> Replica:
+        self._folder.make_group(group, manifest_of(topic))
+        log = GroupLog.create(
+            self._folder.fs, self._folder.group_folder(group), group, self._log_limits
+        )
+        return self._replica(group, topic, log)
+
+    def _replica(self, group: GroupId, topic: TopicInfo | None, log: GroupLog) -> Replica:
+        machine: StateMachine[Any, Any]
+        if topic is None:
+            machine, voters = ControllerMachine(), self._controller_voters
+        else:
+            machine, voters = TopicMachine(topic, self._topic_limits), topic.voters
+        return Replica(
+            node=self._node,
+            group=group,
+            membership=Membership(voters),
+            timing=self._timing,
+            log=log,
+            journal=self.journal,
+            machine=machine,
+            random=self._random,
+        )
+
+
+def manifest_of(topic: TopicInfo | None) -> str:
+    """The manifest's text: JSON, `{}` for the controller's group."""
+    if topic is None:
+        return "{}"
+    return json.dumps(
+        {
+            "name": topic.name,
+            "incarnation": topic.incarnation,
+            "group": topic.group,
+            "voters": list(topic.voters),
+            "created_us": topic.created_us,
+            "schema": {
+                "version": topic.schema.version,
+                "fields": [
+                    {"id": f.id, "name": f.name, "type": f.type, "nullable": f.nullable}
+                    for f in topic.schema.fields
+                ],
+            },
+        },
+        sort_keys=True,
+    )
+
+
+def topic_from_manifest(text: str) -> TopicInfo:
+    """The topic that `manifest_of` described."""
+    table = json.loads(text)
+    return TopicInfo(
+        name=table["name"],
+        incarnation=table["incarnation"],
+        group=GroupId(table["group"]),
+        schema=Schema(
+            version=table["schema"]["version"],
+            fields=tuple(Field(**field) for field in table["schema"]["fields"]),
+        ),
+        voters=tuple(NodeId(voter) for voter in table["voters"]),
+        created_us=table["created_us"],
+    )

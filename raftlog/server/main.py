@@ -1,0 +1,199 @@
+"""A node's process from start to end: its data folder, its server, its signals, its last words."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import uuid
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import structlog
+import uvloop
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from raftlog.config import Settings
+from raftlog.core.ready import Role
+from raftlog.core.types import CONTROLLER_GROUP, NodeId, Payload
+from raftlog.errors import (
+    AddressInUse,
+    DiskFailed,
+    ExitCode,
+    NodeRefused,
+    Overloaded,
+    RaftlogError,
+)
+from raftlog.machines.topic import TopicMachine
+from raftlog.server.groups import GroupStore
+from raftlog.server.leases import LeaseWatch
+from raftlog.server.node import Node, new_random
+from raftlog.server.registration import register
+from raftlog.server.rpc import client_handlers
+from raftlog.server.services import Services
+from raftlog.storage.folder import DataFolder
+from raftlog.storage.posix import PosixFileSystem
+from raftlog.transport.inbound import peer_handlers
+from raftlog.wire.calls import SERVICE
+from raftlog.wire.codec import encode_command
+
+_FRAME_OVERHEAD_BYTES = 1024 * 1024
+"""What a frame may hold beside its largest entry: headers, and the other rows of a peer frame."""
+
+_LEASE_CHECK_S = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+def run_node(
+    *,
+    settings: Settings,
+    cluster_id: str,
+    node: int,
+    addresses: dict[int, str],
+    data: Path,
+) -> None:
+    """Serve until SIGTERM or SIGINT. Raises `RaftlogError` where this process must not serve.
+
+    `addresses` names every node of the cluster, this one included. A disk that fails, or a defect
+    of ours, ends the process at once with `ExitCode.NODE_REFUSED` or `FAILED` and says why.
+    """
+    assert __debug__, "raftlog serves with its assertions on: do not start it with python -O"
+    os.umask(0o077)
+    _log_to_stderr(settings.server.log_level)
+    data.mkdir(parents=True, exist_ok=True)
+    folder = DataFolder.open(
+        PosixFileSystem(data), cluster_id=cluster_id, node=node
+    )
+    peers = {NodeId(peer): address for peer, address in addresses.items()}
+    uvloop.run(_serve(settings, folder, NodeId(node), peers))
+
+
+async def _serve(
+    settings: Settings, folder: DataFolder, node_id: NodeId, addresses: dict[NodeId, str]
+) -> None:
+    stop = asyncio.Event()
+    failure: list[RaftlogError] = []
+
+    def fail(error: BaseException) -> None:
+        if isinstance(error, NodeRefused) and not isinstance(error, DiskFailed):
+            failure.append(error)
+            stop.set()
+            return
+        _die(error)
+
+    store = GroupStore(
+        settings=settings, folder=folder, voters=tuple(sorted(addresses)), random=new_random()
+    )
+    node = Node(
+        settings=settings,
+        identity=folder.identity,
+        addresses=addresses,
+        store=store,
+        boot_id=uuid.uuid4().hex,
+        fail=fail,
+    )
+    services = Services(node)
+    server = grpc.aio.server(options=_server_options(settings))
+    server.add_generic_rpc_handlers(
+        (client_handlers(services, settings.server), peer_handlers(node))
+    )
+    healths = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(healths, server)
+    _bind(server, addresses[node_id])
+    await node.start()
+    await server.start()
+    await healths.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
+    await healths.set("", health_pb2.HealthCheckResponse.SERVING)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    node.spawn(register(node, services))
+    node.spawn(_watch_leases(node))
+    log.info("serving", node=node_id, address=addresses[node_id], pid=os.getpid())
+    await stop.wait()
+    log.info("stopping", node=node_id)
+    await healths.enter_graceful_shutdown()
+    await server.stop(settings.server.shutdown_timeout_s)
+    await node.stop()
+    if failure:
+        raise failure[0]
+
+
+def _bind(server: grpc.aio.Server, address: str) -> None:
+    try:
+        bound = server.add_insecure_port(address)
+    except RuntimeError:
+        raise AddressInUse(address=address) from None
+    if bound == 0:
+        raise AddressInUse(address=address)
+
+
+def _server_options(settings: Settings) -> list[tuple[str, int]]:
+    frame_max = (
+        max(settings.server.entry_bytes_max, settings.raft.append_bytes_max) * 2
+        + _FRAME_OVERHEAD_BYTES
+    )
+    return [
+        ("grpc.max_receive_message_length", frame_max),
+        ("grpc.max_send_message_length", -1),
+        # Two nodes on one port would each answer half of the calls.
+        ("grpc.so_reuseport", 0),
+    ]
+
+
+async def _watch_leases(node: Node) -> None:
+    """Propose the expiry of what outlived its lease, in the groups that this node leads."""
+    watches: dict[int, LeaseWatch] = {}
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(_LEASE_CHECK_S)
+        for hosted in node.groups():
+            if hosted.group == CONTROLLER_GROUP:
+                continue
+            watch = watches.setdefault(hosted.group, LeaseWatch(node.settings.topic))
+            if hosted.replica.raft.role is not Role.LEADER:
+                watch.restart()
+                continue
+            assert isinstance(hosted.machine, TopicMachine)
+            for command in watch.due(hosted.machine, loop.time()):
+                try:
+                    hosted.propose(Payload(encode_command(command, None), b""))
+                except Overloaded:
+                    break  # writes go first; the next check finds it again
+            node.mark(hosted.group)
+        gone = watches.keys() - {hosted.group for hosted in node.groups()}
+        for group in gone:
+            del watches[group]
+
+
+def _die(error: BaseException) -> None:
+    """End now, without another write: the disk or our own state is not to be trusted.
+
+    `os._exit` and no clean-up, because a clean-up would sync, and a sync that failed must never be
+    tried again (DESIGN section 7).
+    """
+    code = ExitCode.NODE_REFUSED if isinstance(error, RaftlogError) else ExitCode.FAILED
+    if isinstance(error, RaftlogError):
+        log.critical("the node ends", cause=error.cause, remedy=error.remedy)
+    else:
+        log.critical("the node ends: a defect of raftlog", exc_info=error)
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _log_to_stderr(level: str) -> None:
+    """One JSON object a line on standard error."""
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+    )

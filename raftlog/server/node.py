@@ -1,0 +1,410 @@
+"""A node: many replicas, one event loop, a bounded pool of threads for writes and syncs.
+
+Everything that decides happens on the loop, in turns: inputs (peer messages, calls, ticks, writes
+that became durable) mark a group, and the next turn advances every marked group once, so what came
+in together is proposed, sent and synced together. A thread only ever runs a `LogWrite` or a
+journal write, which touch files and nothing else.
+
+A failed write or sync, or an assertion of ours that does not hold, ends the process through
+`fail`: going on would mean to acknowledge what may not be there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import structlog
+
+from raftlog.config import Settings
+from raftlog.core.messages import GroupDeleted, PeerMessage
+from raftlog.core.ready import Role
+from raftlog.core.types import CONTROLLER_GROUP, NOBODY, GroupId, NodeId, Payload
+from raftlog.errors import NotLeader, Overloaded, TopicRecreated
+from raftlog.machines.commands import TopicInfo
+from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.outcomes import Outcome
+from raftlog.replica import Output
+from raftlog.server.groups import GroupStore
+from raftlog.server.hosted import HostedReplica
+from raftlog.storage.folder import Identity
+from raftlog.transport.link import PeerLink
+from raftlog.wire.calls import NodeAddress, PeerHello, PeerWelcome
+
+_FIRST_CAMPAIGN_DELAY_S = 0.25
+"""The first voter of a new topic campaigns after this, when its peers have heard of the topic by
+a heartbeat, rather than after an election timeout: a topic is writable sooner."""
+
+_IDLE_MARKER_S = 1.0
+"""A log that was not written for so long gets its synced marker (DESIGN section 8)."""
+
+log = structlog.get_logger(__name__)
+
+
+class Node:
+    """The running node. All methods belong to the loop's thread."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        identity: Identity,
+        addresses: dict[NodeId, str],
+        store: GroupStore,
+        boot_id: str,
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self.settings = settings
+        self.identity = identity
+        self.node = NodeId(identity.node)
+        self.addresses = addresses
+        self.boot_id = boot_id
+        self._store = store
+        self._fail = fail
+        self._loop = asyncio.get_running_loop()
+        self._pool = ThreadPoolExecutor(
+            settings.server.sync_threads_max, thread_name_prefix="sync"
+        )
+        self._groups: dict[GroupId, HostedReplica] = {}
+        self._opening: set[GroupId] = set()
+        self._marked: dict[GroupId, None] = {}
+        self._turn_scheduled = False
+        self._journal_writing = False
+        self._tick_s = settings.raft.tick_interval_s
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._stopping = False
+        hello = PeerHello(
+            cluster_id=identity.cluster_id,
+            node=self.node,
+            store_uuid=identity.store_uuid,
+            boot_id=boot_id,
+            address=addresses[self.node],
+        )
+        self.links = {
+            peer: PeerLink(
+                peer=peer,
+                address=address,
+                hello=hello,
+                outbox_bytes_max=settings.server.peer_queue_bytes_max,
+                reconnect_wait_s=settings.server.peer_reconnect_delay_min_s,
+                on_lost=self.peer_closed,
+            )
+            for peer, address in addresses.items()
+            if peer != self.node
+        }
+
+    # ------------------------------------------------------------ life
+
+    async def start(self) -> None:
+        """Open the controller's replica and every group of the data folder, then run."""
+        for replica, topic in await self._in_pool(self._store.open_all):
+            self._groups[replica.group] = HostedReplica(replica, topic)
+            self.mark(replica.group)
+        assert CONTROLLER_GROUP in self._groups, "every node carries the controller's group"
+        for link in self.links.values():
+            self.spawn(link.run())
+        self._next_tick_s = self._loop.time() + self._tick_s
+        self._loop.call_at(self._next_tick_s, self._tick)
+
+    async def stop(self) -> None:
+        """End tasks, finish what is being written, close the files."""
+        self._stopping = True
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._in_pool(lambda: None)
+        for hosted in self._groups.values():
+            hosted.abandon_all(NotLeader(group=hosted.group))
+        self._pool.shutdown(wait=True)
+        self._store.close(hosted.replica for hosted in self._groups.values())
+
+    def spawn(self, work: Any) -> None:
+        """Run a coroutine as the node's own: its failure is the node's failure."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._fail(task.exception())
+
+    async def _in_pool(self, work: Callable[[], Any]) -> Any:
+        return await self._loop.run_in_executor(self._pool, work)
+
+    # ------------------------------------------------------------ turns
+
+    def mark(self, group: GroupId) -> None:
+        """Something happened to the group: advance it in the next turn."""
+        self._marked[group] = None
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_scheduled = False
+        marked, self._marked = self._marked, {}
+        try:
+            for group in marked:
+                hosted = self._groups.get(group)
+                if hosted is not None:
+                    self._advance(hosted)
+            self._write_journal()
+        except BaseException as error:  # whatever it is, the replicas' state is not to be trusted
+            self._fail(error)
+            raise
+
+    def _advance(self, hosted: HostedReplica) -> None:
+        output = hosted.replica.advance()
+        self._send(output.messages)
+        hosted.settle(output)
+        if output.soft_state is not None:
+            log.info(
+                "leadership",
+                group=hosted.group,
+                topic=hosted.topic.name if hosted.topic else "(controller)",
+                role=output.soft_state.role.value,
+                term=output.soft_state.term,
+                leader=output.soft_state.leader,
+            )
+        if hosted.group == CONTROLLER_GROUP and output.applied and not output.more:
+            self._follow_controller()
+        if output.more:
+            self.mark(hosted.group)
+        self._write_log(hosted, output)
+
+    def _send(self, messages: Sequence[PeerMessage]) -> None:
+        by_peer: dict[NodeId, list[PeerMessage]] = {}
+        for message in messages:
+            by_peer.setdefault(message.to, []).append(message)
+        for peer, batch in by_peer.items():
+            link = self.links.get(peer)
+            if link is not None:
+                link.send(batch)
+
+    def _write_log(self, hosted: HostedReplica, output: Output | None = None) -> None:
+        if hosted.writing:
+            return
+        write = hosted.replica.take_write()
+        if write is None:
+            return
+        hosted.writing = True
+        hosted.idle_ticks = 0
+        done = self._loop.run_in_executor(self._pool, write.run)
+
+        def written(ran: asyncio.Future[None]) -> None:
+            if ran.cancelled():
+                return
+            if (error := ran.exception()) is not None:
+                self._fail(error)
+                return
+            hosted.writing = False
+            hosted.replica.written(write)
+            if hosted.group in self._groups:
+                self.mark(hosted.group)
+
+        done.add_done_callback(written)
+
+    def _write_journal(self) -> None:
+        if self._journal_writing:
+            return
+        journal = self._store.journal
+        write = journal.take_write()
+        if write is None:
+            return
+        self._journal_writing = True
+        done = self._loop.run_in_executor(self._pool, write.run)
+
+        def written(ran: asyncio.Future[None]) -> None:
+            if ran.cancelled():
+                return
+            if (error := ran.exception()) is not None:
+                self._fail(error)
+                return
+            self._journal_writing = False
+            journal.written(write)
+            # Any group may have messages that waited for this.
+            for group in self._groups:
+                self.mark(group)
+
+        done.add_done_callback(written)
+
+    def _tick(self) -> None:
+        """One tick for all, also after a pause: time that was slept through is not made up for."""
+        if self._stopping:
+            return
+        idle_ticks_max = max(1, round(_IDLE_MARKER_S / self._tick_s))
+        for group, hosted in self._groups.items():
+            if not hosted.deleted_elsewhere:
+                hosted.replica.raft.tick()
+            hosted.idle_ticks += 1
+            if hosted.idle_ticks == idle_ticks_max:
+                hosted.replica.log.idle_marker()
+            self.mark(group)
+        self._next_tick_s = max(self._next_tick_s + self._tick_s, self._loop.time())
+        self._loop.call_at(self._next_tick_s, self._tick)
+
+    # ------------------------------------------------------------ peers
+
+    def cluster_id(self) -> str:
+        return self.identity.cluster_id
+
+    def welcome(self) -> PeerWelcome:
+        return PeerWelcome(
+            node=self.node, store_uuid=self.identity.store_uuid, boot_id=self.boot_id
+        )
+
+    def known_store(self, node: NodeId) -> str | None:
+        """The store bound to the node id by the controller, as far as this node has applied."""
+        known = self.controller.nodes.get(node)
+        return known.store_uuid if known is not None else None
+
+    def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
+        """Messages of one frame, in the order they were sent."""
+        for message in messages:
+            hosted = self._groups.get(message.group)
+            if isinstance(message, GroupDeleted):
+                self._group_deleted(message)
+            elif hosted is not None:
+                hosted.replica.step(message)
+                self.mark(message.group)
+            elif self.controller.is_deleted(message.group):
+                self._send(
+                    [GroupDeleted(group=message.group, sender=self.node, to=peer)]
+                )
+            # Otherwise the group is not here yet: the controller's log will bring it.
+
+    def _group_deleted(self, message: GroupDeleted) -> None:
+        hosted = self._groups.get(message.group)
+        if hosted is not None and not hosted.deleted_elsewhere:
+            hosted.deleted_elsewhere = True
+            log.info("group deleted elsewhere", group=message.group, peer=message.sender)
+
+    def peer_opened(self, hello: PeerHello) -> None:
+        log.info("peer connected", peer=hello.node, boot_id=hello.boot_id)
+
+    def peer_closed(self, peer: NodeId) -> None:
+        """The peer's process died or its connection was reset: its groups may elect at once."""
+        if self._stopping:
+            return
+        for group, hosted in self._groups.items():
+            raft = hosted.replica.raft
+            if raft.leader == peer:
+                raft.leader_lost(peer, raft.term)
+                self.mark(group)
+
+    # ------------------------------------------------------------ groups
+
+    @property
+    def controller(self) -> ControllerMachine:
+        machine = self._groups[CONTROLLER_GROUP].machine
+        assert isinstance(machine, ControllerMachine)
+        return machine
+
+    def groups(self) -> Sequence[HostedReplica]:
+        return list(self._groups.values())
+
+    def hosted(self, group: GroupId) -> HostedReplica | None:
+        return self._groups.get(group)
+
+    def topic_replica(self, group: GroupId, incarnation: str) -> HostedReplica | None:
+        """The replica of exactly this incarnation; None: not here (yet).
+
+        Raises `TopicRecreated` when the incarnation is known to be gone.
+        """
+        hosted = self._groups.get(group)
+        if hosted is not None and hosted.topic is not None:
+            if hosted.topic.incarnation != incarnation or hosted.deleted_elsewhere:
+                raise TopicRecreated(topic=hosted.topic.name, wanted=incarnation)
+            return hosted
+        if self.controller.is_deleted(group):
+            raise TopicRecreated(topic=f"group {group}", wanted=incarnation)
+        return None
+
+    def _follow_controller(self) -> None:
+        """Replicas come into being, and end, only by applying the controller's log."""
+        controller = self.controller
+        for topic in controller.topics():
+            here = topic.group in self._groups or topic.group in self._opening
+            if self.node in topic.voters and not here:
+                self._opening.add(topic.group)
+                self.spawn(self._open_group(topic))
+        for group in [group for group in self._groups if controller.is_deleted(group)]:
+            hosted = self._groups.pop(group)
+            assert hosted.topic is not None, "the controller's group is never deleted"
+            hosted.abandon_all(
+                TopicRecreated(topic=hosted.topic.name, wanted=hosted.topic.incarnation)
+            )
+            self.spawn(self._remove_group(hosted))
+
+    async def _open_group(self, topic: TopicInfo) -> None:
+        replica = await self._in_pool(lambda: self._store.create(topic))
+        self._opening.discard(topic.group)
+        self._groups[topic.group] = HostedReplica(replica, topic)
+        log.info("group opened", group=topic.group, topic=topic.name)
+        first = topic.voters[topic.group % len(topic.voters)]
+        if first == self.node:
+            self._loop.call_later(_FIRST_CAMPAIGN_DELAY_S, self._first_campaign, topic.group)
+        self._follow_controller()
+
+    def _first_campaign(self, group: GroupId) -> None:
+        hosted = self._groups.get(group)
+        if hosted is not None and hosted.replica.raft.leader == NOBODY:
+            hosted.replica.raft.leader_lost(NOBODY, hosted.replica.raft.term)
+            self.mark(group)
+
+    async def _remove_group(self, hosted: HostedReplica) -> None:
+        while hosted.writing:
+            await asyncio.sleep(self._tick_s)
+        await self._in_pool(lambda: self._store.remove(hosted.replica))
+        log.info("group removed", group=hosted.group, topic=hosted.topic.name)
+
+    # ------------------------------------------------------------ proposals and reads
+
+    def leader_hint(self, hosted: HostedReplica) -> NotLeader:
+        leader = hosted.replica.raft.leader
+        return NotLeader(
+            group=hosted.group, leader=leader, address=self.addresses.get(leader, "")
+        )
+
+    def require_leader(self, hosted: HostedReplica) -> None:
+        """Raises `NotLeader` with the hint unless this node leads the group."""
+        if hosted.replica.raft.role is not Role.LEADER:
+            raise self.leader_hint(hosted)
+
+    async def propose(self, hosted: HostedReplica, payload: Payload) -> Outcome:
+        """Replicate a command and return what applying it came to.
+
+        Raises `NotLeader`, `Overloaded` (nothing was written), or `NoQuorum` (it may have been).
+        """
+        self.require_leader(hosted)
+        limit = self.settings.server.request_bytes_max
+        waiting = sum(each.pending_bytes for each in self._groups.values())
+        if waiting and waiting + payload.size > limit:
+            raise Overloaded(queue="server.request_bytes_max", limit=limit)
+        done = hosted.propose(payload)
+        self.mark(hosted.group)
+        return await done
+
+    async def read_barrier(self, hosted: HostedReplica) -> None:
+        """Return when a read of the machine here is linearizable. Raises `NotLeader`, `NoQuorum`."""
+        self.require_leader(hosted)
+        done = hosted.read_barrier()
+        self.mark(hosted.group)
+        await done
+
+    def now_us(self) -> int:
+        """The wall clock that a leader writes into entries, microseconds since 1970 UTC."""
+        return time.time_ns() // 1000
+
+    def cluster_nodes(self) -> tuple[NodeAddress, ...]:
+        return tuple(NodeAddress(node, self.addresses[node]) for node in sorted(self.addresses))
+
+
+def new_random() -> random.Random:
+    """Chance for election timeouts, seeded by the operating system."""
+    return random.Random()

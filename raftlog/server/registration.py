@@ -1,0 +1,68 @@
+"""A starting node binds its id to its store with the controller, or learns that it must not serve."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import grpc.aio
+import structlog
+
+from raftlog.core.ready import Role
+from raftlog.core.types import CONTROLLER_GROUP
+from raftlog.errors import NotLeader, RaftlogError, Unavailable
+from raftlog.server.node import Node
+from raftlog.server.services import Services
+from raftlog.transport.link import CHANNEL_OPTIONS
+from raftlog.wire.calls import SERVICE, RegisterNodeCall
+from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_request
+
+_ATTEMPT_TIMEOUT_S = 5.0
+_PAUSE_S = 0.2
+
+log = structlog.get_logger(__name__)
+
+
+async def register(node: Node, services: Services) -> None:
+    """Return once the controller has bound this node's store; raises `IdentityRefused`."""
+    call = RegisterNodeCall(
+        node=node.node,
+        store_uuid=node.identity.store_uuid,
+        address=node.addresses[node.node],
+    )
+    while True:
+        try:
+            await _ask(node, services, call)
+        except Unavailable as error:
+            log.debug("registration waits", cause=error.cause)
+            await asyncio.sleep(_PAUSE_S)
+        else:
+            log.info("registered", node=node.node, store_uuid=node.identity.store_uuid)
+            return
+
+
+async def _ask(node: Node, services: Services, call: RegisterNodeCall) -> None:
+    controller = node.hosted(CONTROLLER_GROUP)
+    assert controller is not None
+    raft = controller.replica.raft
+    if raft.role is Role.LEADER:
+        await services.register_node(call)
+        return
+    hint = node.leader_hint(controller)
+    if not hint.address:
+        raise hint
+    try:
+        async with grpc.aio.insecure_channel(hint.address, options=CHANNEL_OPTIONS) as channel:
+            await channel.unary_unary(f"/{SERVICE}/RegisterNode")(
+                encode_request("RegisterNode", call), timeout=_ATTEMPT_TIMEOUT_S
+            )
+    except grpc.aio.AioRpcError as error:
+        raise _typed_error(error) from None
+
+
+def _typed_error(error: grpc.aio.AioRpcError) -> RaftlogError:
+    """The typed error that a node sent, or `NotLeader` where the connection itself failed."""
+    for key, value in error.trailing_metadata() or ():
+        if key == ERROR_METADATA_KEY:
+            return decode_error(value)
+    return NotLeader(group=CONTROLLER_GROUP)

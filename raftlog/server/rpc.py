@@ -1,0 +1,123 @@
+"""The calls as grpc handlers: bytes in, bytes out, every refusal typed, every call bounded.
+
+Handlers are generic (bytes serializers), because `raftlog.wire` knows the frames and a megabyte of
+records must not pass through a protobuf field.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from raftlog.config import ServerSettings
+from raftlog.errors import DeadlineExceeded, Overloaded, RaftlogError
+from raftlog.server.services import Services
+from raftlog.transport.inbound import refuse
+from raftlog.wire.calls import METHODS, SERVICE
+from raftlog.wire.codec import decode_request, encode_reply
+
+_WITH_BODY = ("Append", "Stage")
+_STREAMED = "Read"
+
+METHOD_NAMES: dict[str, str] = {
+    "DescribeCluster": "describe_cluster",
+    "RegisterNode": "register_node",
+    "CreateTopic": "create_topic",
+    "DeleteTopic": "delete_topic",
+    "DescribeTopic": "describe_topic",
+    "ListTopics": "list_topics",
+    "Append": "append",
+    "Stage": "stage",
+    "CommitEpoch": "commit_epoch",
+    "AbortEpoch": "abort_epoch",
+    "ReadMark": "read_mark",
+    "Read": "read",
+    "ReadSizes": "read_sizes",
+    "WatchGroups": "watch_groups",
+}
+"""The method of `Services` for each call."""
+
+assert METHOD_NAMES.keys() == METHODS.keys(), "every call of the wire is served, and no other"
+
+
+class CallGate:
+    """Counts calls under way, so that their number has a bound."""
+
+    def __init__(self, limits: ServerSettings) -> None:
+        self._limits = limits
+        self.under_way = 0
+
+    @asynccontextmanager
+    async def call(
+        self, method: str, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[None]:
+        """One call's time: over the bound it is `Overloaded`; past its deadline it ends."""
+        limit = self._limits.requests_max
+        if self.under_way >= limit:
+            raise Overloaded(queue="server.requests_max", limit=limit)
+        longest = self._limits.request_timeout_max_s
+        remaining = context.time_remaining()
+        seconds = longest if remaining is None else min(remaining, longest)
+        self.under_way += 1
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError:
+            raise DeadlineExceeded(what=method, seconds=f"{seconds:.3g}") from None
+        finally:
+            self.under_way -= 1
+
+
+def client_handlers(services: Services, limits: ServerSettings) -> grpc.GenericRpcHandler:
+    """The handler of `SERVICE` to register with a node's grpc server."""
+    gate = CallGate(limits)
+    handlers = {
+        method: grpc.unary_unary_rpc_method_handler(
+            _unary(method, getattr(services, name), gate)
+        )
+        for method, name in METHOD_NAMES.items()
+        if method != _STREAMED
+    }
+    handlers[_STREAMED] = grpc.unary_stream_rpc_method_handler(_read(services, gate))
+    return grpc.method_handlers_generic_handler(SERVICE, handlers)
+
+
+def _unary(
+    method: str, serve: Callable[..., Awaitable[Any]], gate: CallGate
+) -> Callable[[bytes, grpc.aio.ServicerContext], Awaitable[bytes]]:
+    async def handle(data: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        try:
+            async with gate.call(method, context):
+                request, body = decode_request(method, data)
+                if method in _WITH_BODY:
+                    reply = await serve(request, body)
+                else:
+                    reply = await serve(request)
+                return encode_reply(method, reply)
+        except RaftlogError as error:
+            await refuse(context, error)
+            raise AssertionError("refuse never returns") from error
+
+    return handle
+
+
+def _read(
+    services: Services, gate: CallGate
+) -> Callable[[bytes, grpc.aio.ServicerContext], AsyncIterator[bytes]]:
+    async def handle(
+        data: bytes, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[bytes]:
+        try:
+            async with gate.call(_STREAMED, context):
+                request, _ = decode_request(_STREAMED, data)
+                async for reply, body in services.read(request):
+                    yield encode_reply(_STREAMED, reply, body)
+        except RaftlogError as error:
+            await refuse(context, error)
+
+    return handle

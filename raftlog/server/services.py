@@ -1,0 +1,394 @@
+"""What a node does for each call of `raftlog.wire.calls`: one method a call.
+
+A write is judged twice: here, where a malformed batch or a wrong schema is refused before it costs
+a log entry, and at apply, where the exactly-once rules decide on every replica alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from importlib.metadata import version
+from typing import NoReturn
+
+from raftlog import errors
+from raftlog.checksum import chain, crc32c
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, Offset, Payload
+from raftlog.errors import (
+    MalformedRequest,
+    NotYet,
+    RaftlogError,
+    SchemaMismatch,
+    TooLarge,
+)
+from raftlog.machines.commands import (
+    AbortEpoch,
+    Append,
+    BatchSummary,
+    Command,
+    CommitEpoch,
+    CreateTopic,
+    DeleteTopic,
+    RegisterNode,
+    Stage,
+    TopicInfo,
+)
+from raftlog.machines.outcomes import (
+    Appended,
+    EpochAborted,
+    EpochCommitted,
+    NodeRegistered,
+    Outcome,
+    Refused,
+    Staged,
+    TopicCreated,
+    TopicDeleted,
+)
+from raftlog.machines.topic import TopicMachine
+from raftlog.server import views
+from raftlog.server.hosted import HostedReplica
+from raftlog.server.node import Node
+from raftlog.wire import calls
+from raftlog.wire.batch import BatchHeader
+from raftlog.wire.codec import decode_batch_header, encode_command
+
+
+class Services:
+    """The calls of one node. Every method may raise any `RaftlogError`."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._limits = node.settings.server
+
+    # ------------------------------------------------------------ the cluster
+
+    async def describe_cluster(self, _: calls.DescribeCluster) -> calls.ClusterDescription:
+        node = self._node
+        raft = self._controller.replica.raft
+        return calls.ClusterDescription(
+            cluster_id=node.identity.cluster_id,
+            node=node.node,
+            store_uuid=node.identity.store_uuid,
+            leader=raft.leader,
+            term=raft.term,
+            nodes=node.cluster_nodes(),
+            version=version("raftlog"),
+        )
+
+    async def register_node(self, call: calls.RegisterNodeCall) -> calls.NodeRegisteredReply:
+        outcome = await self._propose(
+            self._controller,
+            RegisterNode(node=call.node, store_uuid=call.store_uuid, address=call.address),
+        )
+        if not isinstance(outcome, NodeRegistered):
+            _refuse(outcome)
+        return calls.NodeRegisteredReply(known_before=outcome.known_before)
+
+    async def create_topic(self, call: calls.CreateTopicCall) -> calls.TopicReply:
+        outcome = await self._propose(
+            self._controller,
+            CreateTopic(
+                name=call.name,
+                incarnation=call.incarnation,
+                schema=call.schema,
+                voters=tuple(sorted(self._node.addresses)),
+                if_not_exists=call.if_not_exists,
+                timestamp_us=self._node.now_us(),
+            ),
+        )
+        if not isinstance(outcome, TopicCreated):
+            _refuse(outcome)
+        return calls.TopicReply(topic=outcome.topic, existed=outcome.existed)
+
+    async def delete_topic(self, call: calls.DeleteTopicCall) -> calls.TopicReply:
+        outcome = await self._propose(
+            self._controller, DeleteTopic(name=call.name, incarnation=call.incarnation)
+        )
+        if not isinstance(outcome, TopicDeleted):
+            _refuse(outcome)
+        return calls.TopicReply(topic=outcome.topic)
+
+    async def describe_topic(self, call: calls.DescribeTopic) -> calls.TopicReply:
+        await self._node.read_barrier(self._controller)
+        found = self._node.controller.topic(call.name)
+        if isinstance(found, Refused):
+            _refuse(found)
+        return calls.TopicReply(topic=found, existed=True)
+
+    async def list_topics(self, _: calls.ListTopics) -> calls.TopicsReply:
+        await self._node.read_barrier(self._controller)
+        return calls.TopicsReply(topics=tuple(self._node.controller.topics()))
+
+    async def watch_groups(self, call: calls.WatchGroups) -> calls.GroupsReply:
+        wanted = set(call.groups)
+        shown = [
+            views.group_view(self._node, hosted)
+            for hosted in self._node.groups()
+            if not wanted or hosted.group in wanted
+        ]
+        return calls.GroupsReply(node=self._node.node, groups=tuple(shown))
+
+    # ------------------------------------------------------------ writing
+
+    async def append(self, call: calls.AppendCall, body: bytes) -> calls.AppendedReply:
+        hosted = await self._leading(call.group, call.incarnation)
+        command = Append(
+            producer=call.producer,
+            sequence=call.sequence,
+            timestamp_us=self._node.now_us(),
+            batch=self._judged(hosted, call.batch, call.crc, body),
+        )
+        outcome = await self._propose(hosted, command, call.batch, body)
+        if not isinstance(outcome, Appended):
+            _refuse(outcome)
+        return calls.AppendedReply(
+            start=outcome.start, end=outcome.end, repeated=outcome.repeated
+        )
+
+    async def stage(self, call: calls.StageCall, body: bytes) -> calls.StagedReply:
+        hosted = await self._leading(call.group, call.incarnation)
+        command = Stage(
+            key=call.key,
+            attempt=call.attempt,
+            number=call.number,
+            timestamp_us=self._node.now_us(),
+            batch=self._judged(hosted, call.batch, call.crc, body),
+            create_writer=call.create_writer,
+        )
+        outcome = await self._propose(hosted, command, call.batch, body)
+        if not isinstance(outcome, Staged):
+            _refuse(outcome)
+        return calls.StagedReply(number=outcome.number, repeated=outcome.repeated)
+
+    async def commit_epoch(self, call: calls.CommitEpochCall) -> calls.EpochCommittedReply:
+        hosted = await self._leading(call.group, call.incarnation)
+        command = CommitEpoch(
+            key=call.key,
+            attempts=call.attempts,
+            schema_version=call.schema_version,
+            timestamp_us=self._node.now_us(),
+            keep_on_mismatch=call.keep_on_mismatch,
+            create_writer=call.create_writer,
+            transient_writer=call.transient_writer,
+        )
+        outcome = await self._propose(hosted, command)
+        if not isinstance(outcome, EpochCommitted):
+            _refuse(outcome)
+        return calls.EpochCommittedReply(
+            start=outcome.start,
+            end=outcome.end,
+            record_count=outcome.record_count,
+            replayed=outcome.replayed,
+            kept=outcome.kept,
+        )
+
+    async def abort_epoch(self, call: calls.AbortEpochCall) -> calls.EpochAbortedReply:
+        hosted = await self._leading(call.group, call.incarnation)
+        outcome = await self._propose(hosted, AbortEpoch(key=call.key))
+        if not isinstance(outcome, EpochAborted):
+            _refuse(outcome)
+        return calls.EpochAbortedReply(attempts=outcome.attempts)
+
+    # ------------------------------------------------------------ reading
+
+    async def read_mark(self, call: calls.ReadMark) -> calls.MarkReply:
+        hosted = await self._leading(call.group, call.incarnation)
+        await self._node.read_barrier(hosted)
+        machine = _topic_machine(hosted)
+        return calls.MarkReply(
+            log_start_offset=machine.log_start_offset,
+            high_water_mark=machine.high_water_mark,
+            record_bytes=machine.record_bytes,
+        )
+
+    async def read_sizes(self, call: calls.ReadSizes) -> calls.SizesReply:
+        _check_range("ReadSizes", call.start, call.end, call.mark)
+        hosted = await self._reached(call.group, call.incarnation, call.mark)
+        if call.pieces_max < 1:
+            raise MalformedRequest(call="ReadSizes", what=f"pieces_max is {call.pieces_max}")
+        offsets, sizes = _topic_machine(hosted).split(call.start, call.end, call.pieces_max)
+        return calls.SizesReply(offsets=tuple(offsets), body_bytes=tuple(sizes))
+
+    async def read(self, call: calls.ReadCall) -> AsyncIterator[tuple[calls.ExtentReply, bytes]]:
+        """The extents that meet [start, end), each with the wanted chunks as its body."""
+        _check_range("Read", call.start, call.end, call.mark)
+        hosted = await self._reached(call.group, call.incarnation, call.mark)
+        machine = _topic_machine(hosted)
+        if call.start < machine.log_start_offset:
+            raise errors.OffsetTrimmed(
+                topic=machine.info.name,
+                requested=call.start,
+                earliest=machine.log_start_offset,
+                end=machine.high_water_mark,
+            )
+        assert call.end <= machine.high_water_mark, "nothing at or above the mark is ever read"
+        wanted = None if call.all_fields else frozenset(call.field_ids)
+        budget = self._limits.read_bytes_per_turn_max
+        for extent in machine.extents_between(call.start, call.end):
+            term, _, command = hosted.replica.log.command(extent.index)
+            header, ranges = _sliced(decode_batch_header(command), wanted)
+            body = b"".join(hosted.replica.log.body_slices(extent.index, ranges))
+            yield (
+                calls.ExtentReply(
+                    start=extent.start,
+                    batch=header,
+                    timestamp_us=extent.timestamp_us,
+                    term=term,
+                    writer=extent.writer,
+                    epoch=extent.epoch,
+                ),
+                body,
+            )
+            budget -= len(body)
+            if budget <= 0:
+                budget = self._limits.read_bytes_per_turn_max
+                await asyncio.sleep(0)
+
+    # ------------------------------------------------------------ parts
+
+    @property
+    def _controller(self) -> HostedReplica:
+        hosted = self._node.hosted(CONTROLLER_GROUP)
+        assert hosted is not None
+        return hosted
+
+    async def _leading(self, group: GroupId, incarnation: str) -> HostedReplica:
+        """The topic's replica here, which leads; else `NotLeader`, `TopicRecreated`."""
+        hosted = self._node.topic_replica(group, incarnation)
+        if hosted is None:
+            raise errors.NotLeader(group=group)
+        self._node.require_leader(hosted)
+        return hosted
+
+    async def _reached(self, group: GroupId, incarnation: str, mark: Offset) -> HostedReplica:
+        """The topic's replica here once it has applied `mark`; waits briefly, then `NotYet`."""
+        hosted = self._node.topic_replica(group, incarnation)
+        if hosted is None:
+            raise NotYet(topic=f"group {group}", have=0, need=mark)
+        try:
+            async with asyncio.timeout(self._limits.not_yet_wait_max_s):
+                await hosted.mark_reached(mark)
+        except TimeoutError:
+            machine = _topic_machine(hosted)
+            raise NotYet(
+                topic=machine.info.name, have=machine.high_water_mark, need=mark
+            ) from None
+        return hosted
+
+    async def _propose(
+        self,
+        hosted: HostedReplica,
+        command: Command,
+        batch: BatchHeader | None = None,
+        body: bytes = b"",
+    ) -> Outcome:
+        self._node.require_leader(hosted)
+        payload = Payload(encode_command(command, batch), body)
+        limit = self._limits.entry_bytes_max
+        if payload.size > limit:
+            raise TooLarge(
+                what="An entry", size=payload.size, limit=limit, option="server.entry_bytes_max"
+            )
+        return await self._node.propose(hosted, payload)
+
+    def _judged(
+        self, hosted: HostedReplica, batch: BatchHeader, crc: int, body: bytes
+    ) -> BatchSummary:
+        """What the machine will know of the batch, once its bytes are found to be as described."""
+        assert hosted.topic is not None
+        _check_batch(hosted.topic, batch, crc, body)
+        return BatchSummary(
+            record_count=batch.record_count,
+            schema_version=batch.schema_version,
+            body_bytes=len(body),
+            crc=crc,
+        )
+
+
+def _topic_machine(hosted: HostedReplica) -> TopicMachine:
+    machine = hosted.machine
+    assert isinstance(machine, TopicMachine)
+    return machine
+
+
+def _refuse(outcome: Outcome) -> NoReturn:
+    """Raise the error that a refused command names."""
+    assert isinstance(outcome, Refused), f"an outcome of another command: {outcome}"
+    kind = getattr(errors, outcome.code)
+    assert issubclass(kind, RaftlogError)
+    raise kind(**dict(outcome.values))
+
+
+def _check_range(call: str, start: Offset, end: Offset, mark: Offset) -> None:
+    if not 0 <= start <= end <= mark:
+        raise MalformedRequest(
+            call=call, what=f"not 0 <= start {start} <= end {end} <= mark {mark}"
+        )
+
+
+def _check_batch(topic: TopicInfo, batch: BatchHeader, crc: int, body: bytes) -> None:
+    """Refuse a batch that readers could not read: it would be in the log for ever."""
+    if batch.record_count < 1:
+        raise _invalid_batch(f"{batch.record_count} records")
+    if batch.schema_version != topic.schema.version:
+        raise errors.UnknownSchemaVersion(
+            version=batch.schema_version, latest=topic.schema.version
+        )
+    given = [column.field_id for column in batch.columns]
+    fields = [field.id for field in topic.schema.fields]
+    if given != fields:
+        raise SchemaMismatch(
+            topic=topic.name, difference=f"columns have field ids {given}, the topic {fields}"
+        )
+    position, chained = 0, 0
+    view = memoryview(body)
+    for column in batch.columns:
+        if column.position != position or column.length < 0:
+            raise _invalid_batch(f"column {column.field_id} at byte {column.position}")
+        position += column.length
+        if crc32c(bytes(view[column.position : position])) != column.crc:
+            raise _invalid_batch(f"column {column.field_id} whose CRC-32C does not fit")
+        chained = chain(chained, column.crc)
+    if position != len(body):
+        raise _invalid_batch(f"{len(body)} body bytes where the columns have {position}")
+    if chained != crc:
+        raise _invalid_batch("a CRC that does not fit its columns")
+
+
+def _invalid_batch(what: str) -> MalformedRequest:
+    return MalformedRequest(call="Append or Stage", what=f"a record batch with {what}")
+
+
+def _sliced(
+    header: BatchHeader, wanted: frozenset[int] | None
+) -> tuple[BatchHeader, list[tuple[int, int]]]:
+    """The header of the wanted columns alone, positions counted anew, and where they lie."""
+    kept = []
+    ranges: list[tuple[int, int]] = []
+    position = 0
+    for column in header.columns:
+        if wanted is not None and column.field_id not in wanted:
+            continue
+        begin = column.position
+        if ranges and sum(ranges[-1]) == begin:
+            ranges[-1] = (ranges[-1][0], ranges[-1][1] + column.length)
+        else:
+            ranges.append((begin, column.length))
+        kept.append(
+            type(column)(
+                field_id=column.field_id,
+                position=position,
+                length=column.length,
+                crc=column.crc,
+                null_count=column.null_count,
+                minimum=column.minimum,
+                maximum=column.maximum,
+            )
+        )
+        position += column.length
+    sliced = BatchHeader(
+        record_count=header.record_count,
+        schema_version=header.schema_version,
+        columns=tuple(kept),
+    )
+    return sliced, ranges

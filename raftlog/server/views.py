@@ -1,0 +1,53 @@
+"""What a node shows of its replicas: plain values, taken at one moment, of this node alone."""
+
+from __future__ import annotations
+
+from raftlog.core.ready import Role
+from raftlog.machines.topic import TopicMachine
+from raftlog.server.hosted import HostedReplica
+from raftlog.server.node import Node
+from raftlog.wire.calls import FollowerView, GroupView
+
+
+def group_view(node: Node, hosted: HostedReplica) -> GroupView:
+    """The replica as it stands. Nothing here is linearizable; it is for people and charts."""
+    raft = hosted.replica.raft
+    machine = hosted.machine
+    topic = machine if isinstance(machine, TopicMachine) else None
+    return GroupView(
+        group=hosted.group,
+        topic=topic.info.name if topic else "",
+        incarnation=topic.info.incarnation if topic else "",
+        node=node.node,
+        role=raft.role.value,
+        leader=raft.leader,
+        term=raft.term,
+        last_index=raft.last_index,
+        commit_index=raft.commit_index,
+        applied_index=hosted.replica.applied_index,
+        log_start_offset=topic.log_start_offset if topic else 0,
+        high_water_mark=topic.high_water_mark if topic else 0,
+        open_epochs=len(topic.open_epochs()) if topic else 0,
+        staged_bytes=topic.staged_bytes if topic else 0,
+        state_hash=hosted.replica.state_hash.hex(),
+        followers=_followers(node, hosted),
+    )
+
+
+def _followers(node: Node, hosted: HostedReplica) -> tuple[FollowerView, ...]:
+    raft = hosted.replica.raft
+    if raft.role is not Role.LEADER:
+        return ()
+    tick_ms = round(node.settings.raft.tick_interval_s * 1000)
+    views = []
+    for follower in raft.followers():
+        own = follower.node == node.node
+        ago = 0 if own else -1 if follower.ticks_since_contact is None else (
+            follower.ticks_since_contact * tick_ms
+        )
+        views.append(
+            FollowerView(
+                node=follower.node, match_index=follower.match_index, contact_ms_ago=ago
+            )
+        )
+    return tuple(views)

@@ -1,0 +1,171 @@
+"""The outgoing half of a node pair: one stream that carries all groups' messages to one peer.
+
+Messages are gathered while a write is under way and leave together in one frame, so that the
+heartbeats of all groups share it. The outbox is bounded in bytes; what does not fit is dropped and
+counted, because Raft sends anew whatever is missing and a stalled peer must not eat the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+
+import grpc
+import grpc.aio
+import structlog
+
+from raftlog.core.messages import AppendRequest, PeerMessage
+from raftlog.core.types import NodeId
+from raftlog.wire.calls import PEER_SERVICE, PeerHello, PeerWelcome
+from raftlog.wire.codec import decode_welcome, encode_hello, encode_peer_messages
+
+_FRAME_BYTES_MAX = 4 * 1024 * 1024
+"""A frame closes once it carries this many bytes of entries, so that a bulk transfer does not
+hold up the heartbeats behind it for long."""
+
+_MESSAGE_BYTES = 64
+"""What a message without entries counts for in the outbox's bound."""
+
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.enable_retries", 0),
+)
+"""A node that comes back is found within half a second; frames are bounded by their makers."""
+
+STREAM_METHOD = f"/{PEER_SERVICE}/Stream"
+
+log = structlog.get_logger(__name__)
+
+
+class PeerLink:
+    """Sends messages to `peer`, reconnecting for as long as it runs. One event loop's own."""
+
+    def __init__(
+        self,
+        *,
+        peer: NodeId,
+        address: str,
+        hello: PeerHello,
+        outbox_bytes_max: int,
+        reconnect_wait_s: float,
+        on_lost: Callable[[NodeId], None],
+    ) -> None:
+        self.peer = peer
+        self.address = address
+        self.connected = False
+        self.dropped_messages = 0
+        self._hello = hello
+        self._outbox: deque[PeerMessage] = deque()
+        self._outbox_bytes = 0
+        self._outbox_bytes_max = outbox_bytes_max
+        self._reconnect_wait_s = reconnect_wait_s
+        self._on_lost = on_lost
+        self._wake = asyncio.Event()
+
+    def send(self, messages: Sequence[PeerMessage]) -> None:
+        """Queue messages; while there is no stream they are dropped, as a cut wire would."""
+        if not self.connected:
+            self.dropped_messages += len(messages)
+            return
+        for message in messages:
+            size = _size(message)
+            if self._outbox and self._outbox_bytes + size > self._outbox_bytes_max:
+                self.dropped_messages += 1
+                continue
+            self._outbox.append(message)
+            self._outbox_bytes += size
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Keep a stream to the peer until cancelled."""
+        async with grpc.aio.insecure_channel(self.address, options=CHANNEL_OPTIONS) as channel:
+            while True:
+                await channel.channel_ready()
+                try:
+                    await self._stream(channel)
+                except grpc.aio.AioRpcError as error:
+                    log.info(
+                        "peer stream ended",
+                        peer=self.peer,
+                        address=self.address,
+                        status=error.code().name,
+                        details=error.details(),
+                    )
+                finally:
+                    was_connected = self.connected
+                    self.connected = False
+                    self._outbox.clear()
+                    self._outbox_bytes = 0
+                if was_connected:
+                    self._on_lost(self.peer)
+                await asyncio.sleep(self._reconnect_wait_s)
+
+    async def _stream(self, channel: grpc.aio.Channel) -> None:
+        call = channel.stream_stream(STREAM_METHOD)()
+        await call.write(encode_hello(self._hello))
+        answer = await call.read()
+        if answer is grpc.aio.EOF:
+            # A peer that refuses says so in the call's status, which this raises.
+            raise await _status_error(call)
+        welcome = decode_welcome(answer)
+        self._check(welcome)
+        self.connected = True
+        log.info("peer stream open", peer=self.peer, address=self.address)
+        # The peer sends nothing more: a read that returns tells that the stream has ended, also
+        # while there is nothing to write.
+        ended = asyncio.ensure_future(call.read())
+        try:
+            while not ended.done():
+                await self._write_frames(call, ended)
+        finally:
+            ended.cancel()
+            call.cancel()
+
+    async def _write_frames(
+        self, call: grpc.aio.StreamStreamCall, ended: asyncio.Future[bytes]
+    ) -> None:
+        waiting = asyncio.ensure_future(self._wake.wait())
+        await asyncio.wait({waiting, ended}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        self._wake.clear()
+        while self._outbox:
+            await call.write(encode_peer_messages(self._take_frame()))
+
+    def _take_frame(self) -> list[PeerMessage]:
+        frame: list[PeerMessage] = []
+        size = 0
+        while self._outbox and size < _FRAME_BYTES_MAX:
+            message = self._outbox.popleft()
+            size += _size(message)
+            frame.append(message)
+        self._outbox_bytes -= size
+        return frame
+
+    def _check(self, welcome: PeerWelcome) -> None:
+        if welcome.node != self.peer:
+            raise grpc.aio.AioRpcError(
+                grpc.StatusCode.FAILED_PRECONDITION,
+                grpc.aio.Metadata(),
+                grpc.aio.Metadata(),
+                details=f"{self.address} is node {welcome.node}, not {self.peer}",
+            )
+
+
+async def _status_error(call: grpc.aio.StreamStreamCall) -> grpc.aio.AioRpcError:
+    return grpc.aio.AioRpcError(
+        await call.code(),
+        await call.initial_metadata(),
+        await call.trailing_metadata(),
+        details=await call.details(),
+    )
+
+
+def _size(message: PeerMessage) -> int:
+    if isinstance(message, AppendRequest):
+        return _MESSAGE_BYTES + sum(entry.payload.size for entry in message.entries)
+    return _MESSAGE_BYTES
