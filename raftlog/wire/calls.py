@@ -272,7 +272,7 @@ class FollowerView:
     node: NodeId
     match_index: LogIndex
     contact_ms_ago: int
-    """Since the voter's last answer; 0 for the leader itself, -1: none in this term."""
+    """Since the voter's last answer, or since the leader's election; 0 for the leader itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,11 +48,12 @@ def decode_peer_messages(data: bytes) -> list[PeerMessage]:
     try:
         header, body = split(data)
         found: list[PeerMessage] = []
-        position = 0
+        # Slicing `data` makes each entry's bytes at once; a view of it would cost an object more.
+        position = len(data) - len(body)
         for message in pb.PeerMessages.FromString(header).messages:
             name = message.WhichOneof("message")
             if name == "append_request":
-                request, position = _get_append(message.append_request, body, position)
+                request, position = _get_append(message.append_request, data, position)
                 found.append(request)
             elif name == "heartbeat":
                 found.append(_get_heartbeat(message.heartbeat))
@@ -60,8 +61,8 @@ def decode_peer_messages(data: bytes) -> list[PeerMessage]:
                 raise Unreadable("a message of an unknown kind")
             else:
                 found.append(_DECODERS[name](getattr(message, name)))
-        if position != len(body):
-            raise Unreadable(f"the body has {len(body)} bytes, its entries {position}")
+        if position != len(data):
+            raise Unreadable(f"{len(data) - position} bytes follow the last entry")
         return found
     except UNREADABLE as error:
         raise malformed(_CALL, error) from error
@@ -118,7 +119,7 @@ def _put_append(message: Any, request: AppendRequest, body: list[bytes]) -> None
         body.extend(entry.payload)
 
 
-def _get_append(message: Any, body: memoryview, position: int) -> tuple[AppendRequest, int]:
+def _get_append(message: Any, frame: bytes, position: int) -> tuple[AppendRequest, int]:
     count = len(message.entry_terms)
     columns = (message.entry_kinds, message.command_lengths, message.body_lengths)
     if any(len(column) != count for column in columns):
@@ -131,9 +132,9 @@ def _get_append(message: Any, body: memoryview, position: int) -> tuple[AppendRe
         index += 1
         middle = position + command_length
         end = middle + body_length
-        if end > len(body):
-            raise Unreadable(f"entry {index} ends beyond the body of {len(body)} bytes")
-        payload = Payload(bytes(body[position:middle]), bytes(body[middle:end]))
+        if end > len(frame):
+            raise Unreadable(f"entry {index} ends beyond the frame's {len(frame)} bytes")
+        payload = Payload(frame[position:middle], frame[middle:end])
         entries.append(Entry(LogIndex(index), Term(term), _KINDS[kind], payload))
         position = end
     request = AppendRequest(

@@ -1,0 +1,96 @@
+"""Private to `raftlog.client`: Spark DDL read by sqlglot, as a type of Spark's JSON.
+
+sqlglot is lenient and knows the types of many systems; so its errors are raised, and what it
+found is taken only if it is in the tables below.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+
+from raftlog.client.schema_text import DECIMAL_DEFAULT, JsonType, refusal
+
+_Type = exp.DataType.Type
+_PLAIN = {
+    _Type.BOOLEAN: "boolean",
+    _Type.TINYINT: "byte",
+    _Type.SMALLINT: "short",
+    _Type.INT: "integer",
+    _Type.BIGINT: "long",
+    _Type.FLOAT: "float",
+    _Type.DOUBLE: "double",
+    _Type.DATE: "date",
+    _Type.TIMESTAMPTZ: "timestamp",
+    _Type.TIMESTAMPLTZ: "timestamp",
+    _Type.TIMESTAMPNTZ: "timestamp_ntz",
+    _Type.TEXT: "string",
+    _Type.BINARY: "binary",
+}
+_MARKUP = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def read_ddl(text: str) -> JsonType:
+    """The struct that the DDL describes. Raises `InvalidOption`."""
+    if not text.strip():
+        raise refusal("is empty")
+    inner = text.strip().rstrip(";")
+    if not re.match(r"struct\s*<", inner, re.IGNORECASE):
+        # Within STRUCT<...> Spark's grammar allows both `a INT` and `a: INT`.
+        inner = f"STRUCT<{inner}\n>"
+    try:
+        found = sqlglot.parse_one(
+            inner, dialect="spark", into=exp.DataType, error_level=sqlglot.ErrorLevel.RAISE
+        )
+    except (sqlglot.errors.SqlglotError, RecursionError) as error:
+        raise refusal(f"cannot be read as DDL: {_first_problem(error)}") from error
+    if not isinstance(found, exp.DataType) or found.this != _Type.STRUCT:
+        raise refusal(f"cannot be read as DDL: {text!r}")
+    return _read_type(found)
+
+
+def _first_problem(error: Exception) -> str:
+    if isinstance(error, sqlglot.errors.ParseError) and error.errors:
+        first = error.errors[0]
+        return f"near {first['highlight']!r}"
+    return _MARKUP.sub("", str(error)).splitlines()[0]
+
+
+def _read_type(node: exp.Expression) -> JsonType:
+    if not isinstance(node, exp.DataType) or not isinstance(node.this, _Type):
+        raise refusal(f"has the type {node.sql('spark')}, which a topic cannot hold")
+    name = node.this.value
+    arguments = node.expressions
+    match node.this:
+        case _Type.STRUCT:
+            return {"type": "struct", "fields": [_read_field(member) for member in arguments]}
+        case _Type.ARRAY if len(arguments) == 1:
+            return {"type": "array", "elementType": _read_type(arguments[0])}
+        case _Type.MAP if len(arguments) == 2:
+            key, value = (_read_type(argument) for argument in arguments)
+            return {"type": "map", "keyType": key, "valueType": value}
+        case _Type.DECIMAL if len(arguments) <= 2:
+            digits = [argument.name for argument in arguments]
+            return f"decimal({','.join([*digits, '0'][:2])})" if digits else DECIMAL_DEFAULT
+        case plain if plain in _PLAIN and not arguments:
+            return _PLAIN[plain]
+        case _:
+            raise refusal(f"has the type {name}, which a topic cannot hold in this form")
+
+
+def _read_field(node: exp.Expression) -> dict[str, Any]:
+    if not isinstance(node, exp.ColumnDef) or node.kind is None:
+        raise refusal(f"has {node.sql('spark')!r} where a column should stand")
+    nullable = True
+    for constraint in node.constraints:
+        match constraint.kind:
+            case exp.NotNullColumnConstraint() if not constraint.kind.args.get("allow_null"):
+                nullable = False
+            case exp.CommentColumnConstraint():
+                pass  # for people; a topic keeps none
+            case _:
+                raise refusal(f"gives column {node.name!r} a constraint other than NOT NULL")
+    return {"name": node.name, "type": _read_type(node.kind), "nullable": nullable}

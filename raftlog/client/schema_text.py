@@ -1,0 +1,261 @@
+"""Schemas as text: Spark's DDL and Spark's JSON, checked and brought into canonical form.
+
+The canonical form of a type is what PySpark's `DataType.json()` gives (sorted keys, no spaces),
+without metadata. Types: string, binary, boolean, byte, short, integer, long, float, double,
+date, timestamp, timestamp_ntz, decimal(p,s), and struct, array and map of these. Whatever else
+Spark knows (char, varchar, intervals, variant) is refused: nothing changes its meaning unseen.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from raftlog.errors import InvalidOption
+from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
+
+PRIMITIVES = {
+    "boolean": "BOOLEAN",
+    "byte": "TINYINT",
+    "short": "SMALLINT",
+    "integer": "INT",
+    "long": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "timestamp_ntz": "TIMESTAMP_NTZ",
+    "string": "STRING",
+    "binary": "BINARY",
+}
+"""Spark's JSON name of each plain type, and its DDL name."""
+
+DECIMAL_PRECISION_MAX = 38
+DECIMAL_DEFAULT = "decimal(10,0)"
+NESTING_MAX = 32
+"""Types may be nested this deep: far beyond use, well below Python's stack."""
+
+_KEYWORDS = ("not", "select")
+"""What `parse_ddl` reads as a column's name only in backquotes."""
+
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+_ADVICE = (
+    "Give Spark DDL such as 'id BIGINT NOT NULL, at TIMESTAMP, tags ARRAY<STRING>' "
+    "(a name that is a keyword in backquotes), or the JSON of a Spark schema."
+)
+
+JsonType = str | dict[str, Any]
+"""A type as `json.loads` of its canonical text gives it."""
+
+
+def refusal(problem: str) -> InvalidOption:
+    """The error for a schema that no topic can have; `problem` is a sentence part."""
+    return InvalidOption(option="schema", problem=problem, advice=_ADVICE)
+
+
+def parse_schema(text: str) -> Schema:
+    """The schema that Spark DDL or Spark JSON text describes, as version 1 with ids from 1.
+
+    Raises `InvalidOption`. Reserved metadata columns are refused in DDL, which a person wrote,
+    and left out of JSON, which comes from a DataFrame that may have been read from a topic.
+    """
+    return parse_json(text) if text.lstrip().startswith("{") else parse_ddl(text)
+
+
+def parse_json(text: str) -> Schema:
+    """The schema of a Spark StructType's JSON; metadata is dropped. Raises `InvalidOption`."""
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise refusal(f"is no JSON: {error}") from error
+    value = canonical(given)
+    if not isinstance(value, dict) or value["type"] != "struct":
+        raise refusal("is the JSON of a type that is no struct")
+    fields = [field for field in value["fields"] if field["name"] not in RESERVED_NAMES]
+    return _schema(fields)
+
+
+def parse_ddl(text: str) -> Schema:
+    """The schema of Spark DDL, with or without `STRUCT<...>` around. Raises `InvalidOption`."""
+    # sqlglot takes a while to import, and only who creates a topic from DDL needs it.
+    from raftlog.client.schema_ddl import read_ddl
+
+    value = canonical(read_ddl(text))
+    assert isinstance(value, dict), "DDL gives a struct"
+    for field in value["fields"]:
+        if field["name"] in RESERVED_NAMES:
+            raise refusal(f"names the column {field['name']!r}, which is reserved for metadata")
+    return _schema(value["fields"])
+
+
+def make_schema(fields: list[tuple[str, JsonType, bool]]) -> Schema:
+    """Version 1 of a schema of (name, type, nullable), ids from 1. Raises `InvalidOption`."""
+    return _schema(
+        [
+            {"name": name, "type": canonical(value), "nullable": nullable}
+            for name, value, nullable in fields
+        ]
+    )
+
+
+def _schema(fields: list[dict[str, Any]]) -> Schema:
+    if not fields:
+        raise refusal("has no columns")
+    return Schema(
+        version=1,
+        fields=tuple(
+            Field(
+                id=number,
+                name=field["name"],
+                type=type_text(field["type"]),
+                nullable=field["nullable"],
+            )
+            for number, field in enumerate(fields, start=1)
+        ),
+    )
+
+
+def canonical(value: object, depth: int = 0) -> JsonType:
+    """A type of Spark's JSON with all it must have and nothing else. Raises `InvalidOption`."""
+    if depth > NESTING_MAX:
+        raise refusal(f"is nested more than {NESTING_MAX} deep")
+    if isinstance(value, str):
+        return _canonical_name(value)
+    if not isinstance(value, dict):
+        raise refusal(f"has {value!r} where a type should stand")
+    match value.get("type"):
+        case "struct":
+            return _canonical_struct(value, depth)
+        case "array":
+            return {
+                "type": "array",
+                "elementType": canonical(value.get("elementType"), depth + 1),
+                "containsNull": _flag(value, "containsNull"),
+            }
+        case "map":
+            return {
+                "type": "map",
+                "keyType": canonical(value.get("keyType"), depth + 1),
+                "valueType": canonical(value.get("valueType"), depth + 1),
+                "valueContainsNull": _flag(value, "valueContainsNull"),
+            }
+        case other:
+            raise refusal(f"has the type {other!r}, which a topic cannot hold")
+
+
+def _canonical_name(name: str) -> str:
+    if name in PRIMITIVES:
+        return name
+    plain = DECIMAL_DEFAULT if name == "decimal" else name.replace(" ", "")
+    match = _DECIMAL.fullmatch(plain)
+    if match is None:
+        raise refusal(f"has the type {name!r}, which a topic cannot hold")
+    precision, scale = (int(digits[:4]) for digits in match.groups())
+    if not (1 <= precision <= DECIMAL_PRECISION_MAX and scale <= precision):
+        raise refusal(
+            f"has {name}: a precision is 1 to {DECIMAL_PRECISION_MAX}, a scale at most that"
+        )
+    return f"decimal({precision},{scale})"
+
+
+def _canonical_struct(value: dict[str, Any], depth: int) -> JsonType:
+    given = value.get("fields")
+    if not isinstance(given, list) or not given:
+        raise refusal("has a struct without fields")
+    fields = []
+    for field in given:
+        if not isinstance(field, dict):
+            raise refusal(f"has {field!r} where a field should stand")
+        name = field.get("name")
+        if not isinstance(name, str) or not name:
+            raise refusal("has a field without a name")
+        if not _is_text(name):
+            raise refusal(f"has the field name {name!r}, which is no valid Unicode")
+        fields.append(
+            {
+                "name": name,
+                "type": canonical(field.get("type"), depth + 1),
+                "nullable": _flag(field, "nullable"),
+                "metadata": {},
+            }
+        )
+    names = [field["name"] for field in fields]
+    for name in names:
+        if names.count(name) > 1:
+            raise refusal(f"names the field {name!r} twice")
+    return {"type": "struct", "fields": fields}
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _flag(value: dict[str, Any], name: str) -> bool:
+    flag = value.get(name, True)
+    if not isinstance(flag, bool):
+        raise refusal(f"has {name}={flag!r}, which is neither true nor false")
+    return flag
+
+
+def type_text(value: JsonType) -> str:
+    """The canonical text of a canonical type."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def struct_json(schema: Schema) -> str:
+    """The JSON that Spark's `StructType.fromJson` and this module's `parse_json` read."""
+    fields = [
+        {
+            "name": field.name,
+            "type": json.loads(field.type),
+            "nullable": field.nullable,
+            "metadata": {},
+        }
+        for field in schema.fields
+    ]
+    return type_text({"type": "struct", "fields": fields})
+
+
+def schema_ddl(schema: Schema) -> str:
+    """Spark DDL of the schema, for people.
+
+    DDL cannot say that an array's elements or a map's values are never null; all else round-trips.
+    """
+    return ", ".join(
+        field_ddl(field.name, json.loads(field.type), field.nullable) for field in schema.fields
+    )
+
+
+def field_ddl(name: str, value: JsonType, nullable: bool) -> str:
+    """One column's DDL: `name TYPE`, and NOT NULL where it says so."""
+    return f"{_quoted(name)} {type_ddl(value)}{'' if nullable else ' NOT NULL'}"
+
+
+def type_ddl(value: JsonType) -> str:
+    """The DDL of a canonical type."""
+    if isinstance(value, str):
+        return PRIMITIVES.get(value, value.upper())
+    match value["type"]:
+        case "array":
+            return f"ARRAY<{type_ddl(value['elementType'])}>"
+        case "map":
+            return f"MAP<{type_ddl(value['keyType'])}, {type_ddl(value['valueType'])}>"
+        case _:
+            members = (
+                f"{_quoted(field['name'])}: {type_ddl(field['type'])}"
+                f"{'' if field['nullable'] else ' NOT NULL'}"
+                for field in value["fields"]
+            )
+            return f"STRUCT<{', '.join(members)}>"
+
+
+def _quoted(name: str) -> str:
+    if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.lower() not in _KEYWORDS:
+        return name
+    return "`" + name.replace("`", "``") + "`"
