@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+ROOT = ""
+"""The path of a file system's root folder."""
+
 
 class File(Protocol):
     """An open file. Positions and lengths in bytes. Not for two threads at once, save `read_at`."""
@@ -46,11 +49,32 @@ class File(Protocol):
     def close(self) -> None: ...
 
 
+class Lock(Protocol):
+    """A lock that is held until `release`, or until its process ends however it ends."""
+
+    def release(self) -> None: ...
+
+
 class FileSystem(Protocol):
     """Folders and files by relative path with `/` between parts, below one root."""
 
+    def location(self, path: str) -> str:
+        """How an error names the path: absolute where there is a disk."""
+        ...
+
+    def new_id(self) -> int:
+        """64 random bits that no file here had before, to tell one file's bytes from another's."""
+        ...
+
+    def lock(self, path: str) -> Lock:
+        """Lock the whole file system by this file, or raise `DataFolderLocked` with the holder."""
+        ...
+
     def open(self, path: str, *, create: bool) -> File:
-        """Open for reading and writing; `create` makes a new one and fails if it is there."""
+        """Open for reading and writing; `create` makes a new one and fails if it is there.
+
+        Raises FileNotFoundError or FileExistsError; those are facts, not failures.
+        """
         ...
 
     def exists(self, path: str) -> bool: ...
@@ -60,11 +84,11 @@ class FileSystem(Protocol):
         ...
 
     def make_folder(self, path: str) -> None:
-        """Make the folder unless it is there; its parent must exist."""
+        """Make the folder unless it is there; its parent must exist, save for the root's."""
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically replace `target` by `source`."""
+        """Atomically replace `target` by `source`, a file or folder of the same folder."""
         ...
 
     def remove(self, path: str) -> None:

@@ -1,0 +1,221 @@
+"""The bytes of a segment: its header, and the headers of the frames that follow it.
+
+A segment is a 64-byte header and then frames without gaps; after the last frame stand zeros
+(space reserved ahead) or what a crash left there. A frame is a 56-byte header, its command and
+its body. All integers are little-endian.
+
+What makes a frame valid (DESIGN section 8):
+
+- its own CRC over its fields, seeded by the random id of the segment, so that a header can be
+  told from payload bytes and from any other segment's header without its predecessor;
+- its chain, the CRC over the fields of all frames before it and itself, starting from the
+  segment's header, so that it stands where it was written and nothing before it is missing;
+- CRCs of command and body in the header, apart, so that commands are read and checked without
+  their bodies, and the chain holds payloads too without reading any.
+
+The own CRC stays out of the chain: the CRC of bytes followed by their own CRC is a constant.
+
+`synced_to` is the position in the same segment below which everything was durable before the
+frame was written. It needs no segment number: a segment's file gets its name only when its
+predecessor and its own header are durable, so everything in earlier segments always was.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from raftlog.checksum import crc32c
+
+FORMAT_VERSION = 1
+SEGMENT_MAGIC = b"RAFTLOG\n"
+FRAME_MAGIC = b"\xd7RL\x1e"
+MARKER = 0x80
+"""The kind of a frame that only carries `synced_to`; it takes no index and has no payload."""
+HARD_STATES = 0x81
+"""The kind of a journal's frame; entries of a log have the numbers of `EntryKind`."""
+
+_SEGMENT = struct.Struct("<8sIIQQQQI8x")
+_CRC = struct.Struct("<I")
+_FIELDS = struct.Struct("<4sB3xIIQQQII")
+_CRCS = struct.Struct("<II")
+
+SEGMENT_HEADER_BYTES = _SEGMENT.size + _CRC.size
+FRAME_HEADER_BYTES = _FIELDS.size + _CRCS.size
+_PAYLOAD_LIMIT = 1 << 32
+
+assert SEGMENT_HEADER_BYTES == 64
+assert FRAME_HEADER_BYTES == 56
+
+
+class Purpose(IntEnum):
+    """What a segment's frames are. On disk: never reuse a number."""
+
+    LOG = 1
+    HARD_STATES = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentHeader:
+    """Who a segment is. `previous_end` and `previous_chain` say where its predecessor stops.
+
+    A segment without a predecessor has 0 in both.
+    """
+
+    purpose: Purpose
+    segment_id: int
+    group: int
+    first_index: int
+    previous_end: int
+    previous_chain: int
+
+    @property
+    def seed(self) -> int:
+        """What the own CRCs of its frames start from."""
+        return crc32c(self.segment_id.to_bytes(8, "little"))
+
+    @property
+    def chain(self) -> int:
+        """What the chain of its frames starts from."""
+        return crc32c(self._fields())
+
+    def encode(self) -> bytes:
+        fields = self._fields()
+        return fields + _CRC.pack(crc32c(fields))
+
+    def _fields(self) -> bytes:
+        return _SEGMENT.pack(
+            SEGMENT_MAGIC,
+            FORMAT_VERSION,
+            self.purpose,
+            self.segment_id,
+            self.group,
+            self.first_index,
+            self.previous_end,
+            self.previous_chain,
+        )
+
+
+class UnreadableHeader(NamedTuple):
+    """Why bytes are no segment header; `version` is set when only the format is unknown."""
+
+    problem: str
+    version: int | None = None
+
+
+def decode_segment_header(data: bytes) -> SegmentHeader | UnreadableHeader:
+    """Read the first 64 bytes of a file. Every format keeps magic, version and CRC in place."""
+    if len(data) < SEGMENT_HEADER_BYTES:
+        return UnreadableHeader(f"its header has {len(data)} of {SEGMENT_HEADER_BYTES} bytes")
+    magic, version, purpose, segment_id, group, first_index, end, chain = _SEGMENT.unpack_from(data)
+    if magic != SEGMENT_MAGIC:
+        return UnreadableHeader("it does not begin as a segment")
+    (crc,) = _CRC.unpack_from(data, _SEGMENT.size)
+    if crc != crc32c(data[: _SEGMENT.size]):
+        return UnreadableHeader("the checksum of its header differs")
+    if version != FORMAT_VERSION:
+        return UnreadableHeader(f"its format is {version}", version)
+    if purpose not in (Purpose.LOG, Purpose.HARD_STATES):
+        return UnreadableHeader(f"its purpose {purpose} is unknown")
+    header = SegmentHeader(
+        purpose=Purpose(purpose),
+        segment_id=segment_id,
+        group=group,
+        first_index=first_index,
+        previous_end=end,
+        previous_chain=chain,
+    )
+    # Reserved bytes are zero, so that what was read is exactly what `encode` would write.
+    if header.encode() != data[:SEGMENT_HEADER_BYTES]:
+        return UnreadableHeader("its reserved bytes are not zero")
+    return header
+
+
+class FrameHeader(NamedTuple):
+    """One frame. `index` counts entries in a log and frames in a journal; 0 in a marker."""
+
+    kind: int
+    index: int
+    term: int
+    synced_to: int
+    command_length: int
+    body_length: int
+    command_crc: int
+    body_crc: int
+    chain: int
+    """The chain including this frame."""
+    fields_chained: bytes
+    """The bytes that the chain covers, for `chains_from`."""
+
+    @property
+    def payload_bytes(self) -> int:
+        return self.command_length + self.body_length
+
+    @property
+    def frame_bytes(self) -> int:
+        return FRAME_HEADER_BYTES + self.command_length + self.body_length
+
+    def chains_from(self, chain: int) -> bool:
+        """Whether the frame stands directly after a frame with this chain."""
+        return self.chain == crc32c(self.fields_chained, chain)
+
+
+def encode_frame_header(
+    *,
+    kind: int,
+    index: int,
+    term: int,
+    synced_to: int,
+    command: bytes,
+    body: bytes,
+    seed: int,
+    chain: int,
+) -> tuple[bytes, int]:
+    """The header of a frame after one with `chain`, and the chain that includes it."""
+    assert len(command) < _PAYLOAD_LIMIT, "a command's length is kept in 32 bits"
+    assert len(body) < _PAYLOAD_LIMIT, "a body's length is kept in 32 bits"
+    fields = _FIELDS.pack(
+        FRAME_MAGIC,
+        kind,
+        len(command),
+        len(body),
+        index,
+        term,
+        synced_to,
+        crc32c(command),
+        crc32c(body),
+    )
+    chain = crc32c(fields, chain)
+    return fields + _CRCS.pack(crc32c(fields, seed), chain), chain
+
+
+def decode_frame_header(data: bytes, at: int, seed: int) -> FrameHeader | None:
+    """The header at data[at:] if it is valid by itself in the segment with `seed`, else None.
+
+    Its chain is not looked at: see `FrameHeader.chains_from`.
+    """
+    if len(data) - at < FRAME_HEADER_BYTES:
+        return None
+    fields = data[at : at + _FIELDS.size]
+    own_crc, chain = _CRCS.unpack_from(data, at + _FIELDS.size)
+    if own_crc != crc32c(fields, seed):
+        return None
+    magic, kind, command_length, body_length, index, term, synced_to, command_crc, body_crc = (
+        _FIELDS.unpack(fields)
+    )
+    if magic != FRAME_MAGIC:
+        return None
+    return FrameHeader(
+        kind,
+        index,
+        term,
+        synced_to,
+        command_length,
+        body_length,
+        command_crc,
+        body_crc,
+        chain,
+        fields,
+    )

@@ -1,0 +1,284 @@
+"""The node-wide journal of hard states: each group's term and vote, synced before they are told.
+
+One file for all groups, so that one sync serves many. Frames and the rule for torn or damaged
+bytes are those of the log (`frames`, `recovery`); a frame's command holds the states that changed
+since the last one. The file is written anew, whole, when it is opened and when it has grown: under
+another name, synced, renamed over the old one, the folder synced. So it stays bounded by a few
+times what it holds, and at every moment one complete journal has the name.
+
+CHECKLIST rows 31 and 77: one durable vote per term, repeatable; term and vote always durable. They
+are written in one record, never apart.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from raftlog.core.types import NOBODY, GroupId, HardState, NodeId, Term
+from raftlog.errors import CorruptFile
+from raftlog.storage.contract import File, FileSystem
+from raftlog.storage.frames import (
+    FRAME_HEADER_BYTES,
+    HARD_STATES,
+    MARKER,
+    Purpose,
+    SegmentHeader,
+)
+from raftlog.storage.recovery import (
+    PlacedFrame,
+    payload_is_whole,
+    read_segment_header,
+    read_tail,
+)
+from raftlog.storage.write import LogWrite, Piece, Segment, remove_unfinished
+
+JOURNAL_NAME = "hard-state.journal"
+_ENDING = ".journal"
+_ALL_GROUPS = (1 << 64) - 1
+"""Stands where a log's segment names its group."""
+
+_RECORD = struct.Struct("<BQQQ")
+_PUT = 1
+_FORGET = 0
+_RESERVE_BYTES = 64 * 1024
+_COMPACT_BYTES_MIN = 256 * 1024
+_COMPACT_FACTOR = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalReport:
+    """What opening found. `torn_bytes` above 0: a write that a crash interrupted was cut."""
+
+    groups: int
+    torn_position: int = 0
+    torn_bytes: int = 0
+
+
+class HardStateJournal:
+    """Terms and votes of all groups of a node. One owner thread, writes as in `GroupLog`."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        folder: str,
+        states: dict[GroupId, HardState],
+        report: JournalReport,
+    ) -> None:
+        self._fs = fs
+        self._folder = folder
+        self._path = _path(folder)
+        self._states = states
+        self._changed: set[GroupId] = set()
+        self._outstanding: LogWrite | None = None
+        self._marker_wanted = False
+        self._frames = 0
+        self._replaced: Segment | None = None
+        self._segment: Segment | None = None
+        self.report = report
+
+    @classmethod
+    def open(cls, fs: FileSystem, folder: str, *, must_exist: bool = False) -> HardStateJournal:
+        """Open the folder's journal, or begin one unless it `must_exist` (see `DataFolder`).
+
+        All states found are durable when it returns. Raises `CorruptFile` (nothing is changed
+        then; a lost vote is never taken for none), `FormatUnsupported`, `DiskFailed`.
+        """
+        path = _path(folder)
+        if fs.exists(path):
+            states, report = read_states(fs, folder)
+        elif must_exist:
+            raise CorruptFile(file=fs.location(path), position=0, problem="it is missing")
+        else:
+            states, report = {}, JournalReport(groups=0)
+        remove_unfinished(fs, folder, _ENDING)
+        journal = cls(fs, folder, states, report)
+        journal._write_all()
+        return journal
+
+    def get(self, group: GroupId) -> HardState | None:
+        """The last state that was put, durable or not; None for a group not known."""
+        return self._states.get(group)
+
+    def put(self, group: GroupId, state: HardState) -> None:
+        """Set a group's state: its term never falls, a vote of a term never changes."""
+        known = self._states.get(group)
+        if known == state:
+            return
+        if known is not None:
+            assert state.term >= known.term, f"group {group}: a term never falls"
+            assert state.term > known.term or known.vote == NOBODY, (
+                f"group {group} voted for {known.vote} in term {known.term}, not for {state.vote}"
+            )
+        self._states[group] = state
+        self._changed.add(group)
+
+    def forget(self, group: GroupId) -> None:
+        """Drop a group that was removed; its id is never used again. Unknown is no error."""
+        if self._states.pop(group, None) is not None:
+            self._changed.add(group)
+
+    def idle_marker(self) -> bool:
+        """As `GroupLog.idle_marker`: whether a marker is now to be written."""
+        segment = self._active
+        at_rest = self._outstanding is None and not self._changed
+        self._marker_wanted = at_rest and segment.witnessed < segment.data_end
+        return self._marker_wanted
+
+    def take_write(self) -> LogWrite | None:
+        """All changes since the last write as one, or None. The one before must be `written`."""
+        assert self._outstanding is None, "one write at a time"
+        if self._changed:
+            records = self._encode(sorted(self._changed))
+            self._changed.clear()
+            grown = self._active.end + FRAME_HEADER_BYTES + len(records)
+            if grown > self._compact_bytes():
+                self._outstanding = self._plan_anew()
+            else:
+                self._outstanding = self._plan_frame(records)
+        elif self._marker_wanted:
+            self._outstanding = self._plan_marker()
+        self._marker_wanted = False
+        return self._outstanding
+
+    def written(self, write: LogWrite) -> None:
+        """Take note that `write.run()` returned: what it wrote is durable."""
+        assert write is self._outstanding, "it is not the write that is out"
+        assert write.done, "it has not been run"
+        self._outstanding = None
+        self._active.synced = self._active.end
+        if self._replaced is not None:
+            self._replaced.close()
+            self._replaced = None
+
+    def close(self) -> None:
+        """Write what is pending and a marker, then close the file. No write may be out."""
+        self.idle_marker()
+        while (write := self.take_write()) is not None:
+            write.run()
+            self.written(write)
+            self.idle_marker()
+        self._active.close()
+
+    @property
+    def _active(self) -> Segment:
+        assert self._segment is not None
+        return self._segment
+
+    def _write_all(self) -> None:
+        self._outstanding = self._plan_anew()
+        self._outstanding.run()
+        self.written(self._outstanding)
+
+    def _compact_bytes(self) -> int:
+        """The size at which the file is written anew: a few times what it then holds."""
+        live = len(self._states) * _RECORD.size
+        return max(_COMPACT_BYTES_MIN, _COMPACT_FACTOR * live)
+
+    def _plan_anew(self) -> LogWrite:
+        """A new file with every state, which takes the old one's name once it is durable."""
+        header = SegmentHeader(
+            purpose=Purpose.HARD_STATES,
+            segment_id=self._fs.new_id(),
+            group=_ALL_GROUPS,
+            first_index=1,
+            previous_end=0,
+            previous_chain=0,
+        )
+        self._replaced = self._segment
+        self._segment = Segment(self._path, header)
+        self._frames = 0
+        piece = Piece(self._segment, create=True)
+        self._add_frame(piece, self._encode(sorted(self._states)))
+        # The file has its name only when all of this is durable: the marker's word is true.
+        self._segment.synced = self._segment.end
+        self._add_marker(piece)
+        return self._planned(piece)
+
+    def _plan_frame(self, records: bytes) -> LogWrite:
+        piece = Piece(self._active, create=False)
+        self._add_frame(piece, records)
+        return self._planned(piece)
+
+    def _plan_marker(self) -> LogWrite:
+        piece = Piece(self._active, create=False)
+        self._add_marker(piece)
+        return self._planned(piece)
+
+    def _planned(self, piece: Piece) -> LogWrite:
+        piece.reserve = piece.segment.reserve_for_end(_RESERVE_BYTES, self._compact_bytes())
+        return LogWrite(self._fs, self._folder, [piece])
+
+    def _add_frame(self, piece: Piece, records: bytes) -> None:
+        self._frames += 1
+        piece.segment.add_frame(
+            piece.buffers, kind=HARD_STATES, index=self._frames, term=0, command=records, body=b""
+        )
+
+    def _add_marker(self, piece: Piece) -> None:
+        piece.segment.add_frame(piece.buffers, kind=MARKER, index=0, term=0, command=b"", body=b"")
+
+    def _encode(self, groups: list[GroupId]) -> bytes:
+        records = []
+        for group in groups:
+            state = self._states.get(group)
+            if state is None:
+                records.append(_RECORD.pack(_FORGET, group, 0, 0))
+            else:
+                records.append(_RECORD.pack(_PUT, group, state.term, state.vote))
+        return b"".join(records)
+
+
+def _path(folder: str) -> str:
+    return f"{folder}/{JOURNAL_NAME}" if folder else JOURNAL_NAME
+
+
+def read_states(fs: FileSystem, folder: str) -> tuple[dict[GroupId, HardState], JournalReport]:
+    """The states in the journal that a process left, by the rule in `recovery`; changes nothing."""
+    file = fs.open(_path(folder), create=False)
+    try:
+        header = read_segment_header(file, purpose=Purpose.HARD_STATES, group=_ALL_GROUPS)
+        frames: list[PlacedFrame] = []
+        tail = read_tail(file, header, frames.append)
+        states: dict[GroupId, HardState] = {}
+        count = 0
+        for frame in frames:
+            if frame.position >= tail.end or frame.header.kind == MARKER:
+                continue
+            count += 1
+            _check(file, frame, count)
+            _replay(file, frame, states)
+    finally:
+        file.close()
+    torn = tail.end if tail.torn_bytes else 0
+    return states, JournalReport(groups=len(states), torn_position=torn, torn_bytes=tail.torn_bytes)
+
+
+def _check(file: File, frame: PlacedFrame, count: int) -> None:
+    header = frame.header
+    problem = ""
+    if header.kind != HARD_STATES:
+        problem = f"the kind of its frame is {header.kind}"
+    elif header.index != count:
+        problem = f"frame {header.index} follows frame {count - 1}"
+    elif header.command_length % _RECORD.size or header.body_length:
+        problem = f"a frame of {header.payload_bytes} bytes holds no records"
+    elif not payload_is_whole(file, frame):
+        problem = "the checksum of its records differs"
+    if problem:
+        raise CorruptFile(file=file.path, position=frame.position, problem=problem)
+
+
+def _replay(file: File, frame: PlacedFrame, states: dict[GroupId, HardState]) -> None:
+    records = file.read_at(frame.position + FRAME_HEADER_BYTES, frame.header.command_length)
+    for kind, group, term, vote in _RECORD.iter_unpack(records):
+        if kind == _PUT:
+            states[GroupId(group)] = HardState(Term(term), NodeId(vote))
+        elif kind == _FORGET:
+            states.pop(GroupId(group), None)
+        else:
+            raise CorruptFile(
+                file=file.path,
+                position=frame.position,
+                problem=f"the kind of its record is {kind}",
+            )

@@ -1,0 +1,27 @@
+"""The numbers of storage, in one place; `raftlog.config` sets them from conf/raftlog.toml."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_POSITION_LIMIT = 1 << 32
+"""Positions of frames in a segment are kept in 32 bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogLimits:
+    """What bounds one group's log on disk and in memory."""
+
+    segment_bytes_max: int = 64 * 1024 * 1024
+    """A segment that would grow beyond this is sealed, a new one begun; one entry always fits."""
+    preallocate_bytes: int = 1024 * 1024
+    """Disk space is reserved in steps of this, so that few syncs have a new file size to write."""
+    cache_bytes_max: int = 8 * 1024 * 1024
+    """Payloads of the newest entries kept in memory; those not yet written are kept regardless."""
+
+    def __post_init__(self) -> None:
+        assert 0 < self.segment_bytes_max < _POSITION_LIMIT, (
+            f"segment_bytes_max {self.segment_bytes_max} is not below {_POSITION_LIMIT}"
+        )
+        assert self.preallocate_bytes >= 0, "preallocate_bytes is a size; 0 reserves nothing"
+        assert self.cache_bytes_max >= 0, "cache_bytes_max is a size; 0 keeps nothing"

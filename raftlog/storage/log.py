@@ -1,0 +1,403 @@
+"""One group's replicated log on disk: entries in order, in segments, durable when said so.
+
+`GroupLog` belongs to one thread. Work is planned there (`append`, `truncate_from`), handed out as
+a `LogWrite` (`take_write`), done on any thread (`LogWrite.run`), and taken note of on the owning
+thread again (`written`): only then are the entries durable. At most one write is out at a time;
+what gathers meanwhile goes into the next, so one sync covers it all (group commit).
+
+CHECKLIST rows: 1 (contiguous indexes, terms that never fall, before and after reopening), 21
+(recovery from a crash: `recovery`), 22 (`truncate_from`), 31 and 77 (`hard_state`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from raftlog.checksum import crc32c
+from raftlog.core.types import Entry, EntryKind, LogIndex, Payload, Term
+from raftlog.errors import CorruptFile
+from raftlog.storage.contract import FileSystem
+from raftlog.storage.frames import (
+    FRAME_HEADER_BYTES,
+    MARKER,
+    SEGMENT_HEADER_BYTES,
+    FrameHeader,
+    Purpose,
+    SegmentHeader,
+    decode_frame_header,
+)
+from raftlog.storage.limits import LogLimits
+from raftlog.storage.reopen import (
+    SEGMENT_ENDING,
+    RecoveryReport,
+    Reopened,
+    reopen,
+    segment_names,
+    segment_path,
+)
+from raftlog.storage.write import Cut, LogWrite, Piece, Segment, remove_unfinished
+
+_WHOLE_FRAME_BYTES = 64 * 1024
+"""A frame up to this size is read at once; the body of a larger one apart, to spare a copy."""
+
+
+class GroupLog:
+    """The log of one group. Indexes count from 1; ranges here are inclusive, as Raft's are."""
+
+    def __init__(
+        self, fs: FileSystem, folder: str, group: int, limits: LogLimits, found: Reopened
+    ) -> None:
+        assert found.report is not None
+        self._fs = fs
+        self._folder = folder
+        self._group = group
+        self._limits = limits
+        self._segments = found.segments
+        self._table = found.table
+        self._recent: OrderedDict[int, Payload] = OrderedDict()
+        self._recent_bytes = 0
+        self._durable = found.table.last_index
+        self._cut: Cut | None = None
+        self._outstanding: LogWrite | None = None
+        self._marker_wanted = False
+        self.report: RecoveryReport = found.report
+        """What opening found; a created log reports one empty segment."""
+
+    # ------------------------------------------------------------ making and opening
+
+    @classmethod
+    def create(cls, fs: FileSystem, folder: str, group: int, limits: LogLimits) -> GroupLog:
+        """Make an empty log in a folder that is there and has none; durable when it returns."""
+        assert not cls.exists(fs, folder), f"{folder} holds a log"
+        header = SegmentHeader(
+            purpose=Purpose.LOG,
+            segment_id=fs.new_id(),
+            group=group,
+            first_index=1,
+            previous_end=0,
+            previous_chain=0,
+        )
+        piece = Piece(Segment(segment_path(folder, 1), header), create=True)
+        remove_unfinished(fs, folder, SEGMENT_ENDING)
+        LogWrite(fs, folder, [piece]).run()
+        report = RecoveryReport(segments=1, last_index=LogIndex(0))
+        return cls(fs, folder, group, limits, Reopened(segments=[piece.segment], report=report))
+
+    @classmethod
+    def open(cls, fs: FileSystem, folder: str, group: int, limits: LogLimits) -> GroupLog:
+        """Open what a process left, however it ended; see `recovery` for the rule.
+
+        All entries found are durable when it returns. Raises `CorruptFile` (nothing is changed
+        then), `FormatUnsupported`, `DiskFailed`.
+        """
+        return cls(fs, folder, group, limits, reopen(fs, folder, group))
+
+    @staticmethod
+    def exists(fs: FileSystem, folder: str) -> bool:
+        """Whether a log was made in the folder."""
+        return bool(segment_names(fs, folder))
+
+    def close(self) -> None:
+        """Write what is pending and a marker, then close the files. No write may be out."""
+        self.idle_marker()
+        while (write := self.take_write()) is not None:
+            write.run()
+            self.written(write)
+            self.idle_marker()
+        for segment in self._segments:
+            segment.close()
+
+    # ------------------------------------------------------------ what is in it
+
+    @property
+    def last_index(self) -> LogIndex:
+        """Of the last entry, durable or not; 0 when there is none."""
+        return self._table.last_index
+
+    @property
+    def last_term(self) -> Term:
+        return self._table.last_term
+
+    @property
+    def durable_index(self) -> LogIndex:
+        """All entries up to here are on disk, synced."""
+        return self._durable
+
+    def term_at(self, index: int) -> Term:
+        """The term of an entry in [0, last_index]; index 0 has term 0."""
+        return self._table.term_at(index)
+
+    def terms(self) -> list[tuple[LogIndex, Term]]:
+        """Each term with its first index, ascending."""
+        return self._table.terms()
+
+    def sizes(self) -> list[int]:
+        """Payload bytes of every entry, from entry 1 on."""
+        return self._table.sizes()
+
+    # ------------------------------------------------------------ changing it
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Add entries at the end: the first follows `last_index`, terms never fall.
+
+        They are readable at once and durable after `take_write`, `run` and `written`.
+        """
+        for entry in entries:
+            self._table.add_entry(entry)
+            self._recent[entry.index] = entry.payload
+            self._recent_bytes += entry.payload.size
+        self._trim_recent()
+
+    def truncate_from(self, index: int) -> None:
+        """Drop the entries at and after `index`, because a leader's entries conflict with them.
+
+        They are no longer readable; that they are gone is durable with the next write, which
+        syncs the cut before it writes anything else (CHECKLIST row 22). `index` must be in
+        [1, last_index]. Until then a crash may bring them back.
+        """
+        assert 1 <= index <= self.last_index, f"entry {index} is not in [1, {self.last_index}]"
+        for gone in range(self.last_index, index - 1, -1):
+            payload = self._recent.pop(gone, None)
+            if payload is None:
+                break
+            self._recent_bytes -= payload.size
+        if index <= self._table.placed:
+            self._plan_cut(index)
+        self._table.cut(index)
+        self._durable = min(self._durable, LogIndex(index - 1))
+
+    def idle_marker(self) -> bool:
+        """Plan a marker that bears witness to the last entries, if none does yet.
+
+        For a log that falls idle: then damage to its last entries is not mistaken for a torn
+        write. Returns whether `take_write` now has one. Nothing while anything is pending or
+        out: such a log is not idle, and what is not durable cannot be witnessed.
+        """
+        active = self._segments[-1]
+        at_rest = self._outstanding is None and self._cut is None
+        at_rest = at_rest and self._durable == self.last_index
+        self._marker_wanted = at_rest and active.witnessed < active.data_end
+        return self._marker_wanted
+
+    def take_write(self) -> LogWrite | None:
+        """All that is pending as one write, or None. The one before must be `written`."""
+        assert self._outstanding is None, "one write at a time"
+        pieces = self._lay_out()
+        if not pieces and self._cut is None:
+            return None
+        if self._cut is not None:
+            self._cut.segment.opened(self._fs)  # here, where reading may open it as well
+        self._outstanding = LogWrite(self._fs, self._folder, pieces, self._cut)
+        self._cut = None
+        return self._outstanding
+
+    def written(self, write: LogWrite) -> None:
+        """Take note that `write.run()` returned: what it wrote, and is not cut since, is durable.
+
+        A write that raised is never reported here: the process ends.
+        """
+        assert write is self._outstanding, "it is not the write that is out"
+        assert write.done, "it has not been run"
+        self._outstanding = None
+        for segment in write.segments:
+            segment.synced = segment.end
+        self._durable = self._table.placed
+        self._trim_recent()
+
+    # ------------------------------------------------------------ reading
+
+    def entries(self, first: int, last: int, bytes_max: int) -> list[Entry]:
+        """Entries from `first` to at most `last`, of at most `bytes_max` payload bytes together.
+
+        At least one, however large. CRCs of command and body are checked wherever they come from
+        the disk; bytes that differ raise `CorruptFile` and are never returned.
+        """
+        assert 1 <= first <= last <= self.last_index, f"[{first}, {last}] of {self.last_index}"
+        found: list[Entry] = []
+        for index in range(first, last + 1):
+            bytes_max -= self._table.size_at(index)
+            if found and bytes_max < 0:
+                break
+            payload = self._recent.get(index)
+            if payload is None:
+                payload = self._read_payload(index)
+            term, kind = self._table.term_at(index), self._table.kind_at(index)
+            found.append(Entry(LogIndex(index), term, kind, payload))
+        return found
+
+    def command(self, index: int) -> tuple[Term, EntryKind, bytes]:
+        """The entry without its body, which is not read. The command's CRC is checked."""
+        assert 1 <= index <= self.last_index, f"entry {index} is not in [1, {self.last_index}]"
+        payload = self._recent.get(index)
+        if payload is not None:
+            command = payload.command
+        else:
+            length, _ = self._table.lengths_at(index)
+            _, data = self._read_frame(index, length)
+            command = data[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + length]
+        return self._table.term_at(index), self._table.kind_at(index), command
+
+    def body_slices(self, index: int, slices: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Raw bytes [position, position + length) of the entry's body, for each slice.
+
+        They are not checked here: the chunks of a body carry their own CRCs in the command, and
+        the reader checks them end to end (DESIGN section 4).
+        """
+        assert 1 <= index <= self.last_index, f"entry {index} is not in [1, {self.last_index}]"
+        command_length, body_length = self._table.lengths_at(index)
+        payload = self._recent.get(index)
+        found = []
+        for position, length in slices:
+            assert 0 <= position <= position + length <= body_length, "a slice leaves the body"
+            if payload is not None:
+                found.append(payload.body[position : position + length])
+            else:
+                start = FRAME_HEADER_BYTES + command_length + position
+                found.append(self._read_in_frame(index, start, length))
+        return found
+
+    # ------------------------------------------------------------ planning
+
+    def _lay_out(self) -> list[Piece]:
+        """Frames for every entry without a place, or else for a wanted marker."""
+        pieces: list[Piece] = []
+        first, last = self._table.placed + 1, self.last_index
+        if first <= last:
+            piece = self._piece_for_active(pieces)
+            for index in range(first, last + 1):
+                if self._is_full(piece.segment, FRAME_HEADER_BYTES + self._table.size_at(index)):
+                    piece = self._begin_segment(pieces, index)
+                self._place(piece, index)
+        elif self._marker_wanted and self._cut is None:
+            piece = self._piece_for_active(pieces)
+            piece.segment.add_frame(
+                piece.buffers, kind=MARKER, index=0, term=0, command=b"", body=b""
+            )
+        self._marker_wanted = False
+        for piece in pieces:
+            if not piece.seal:
+                limits = self._limits
+                piece.reserve = piece.segment.reserve_for_end(
+                    limits.preallocate_bytes, limits.segment_bytes_max
+                )
+        return pieces
+
+    def _piece_for_active(self, pieces: list[Piece]) -> Piece:
+        pieces.append(Piece(self._segments[-1], create=False))
+        return pieces[-1]
+
+    def _is_full(self, segment: Segment, frame_bytes: int) -> bool:
+        """Whether the frame must go to a new segment; an empty one takes any."""
+        if segment.end == SEGMENT_HEADER_BYTES:
+            return False
+        return segment.end + frame_bytes > self._limits.segment_bytes_max
+
+    def _begin_segment(self, pieces: list[Piece], first_index: int) -> Piece:
+        """Seal the active segment, which is synced whole before its successor has a name."""
+        sealed = pieces[-1].segment
+        pieces[-1].seal = True
+        header = SegmentHeader(
+            purpose=Purpose.LOG,
+            segment_id=self._fs.new_id(),
+            group=self._group,
+            first_index=first_index,
+            previous_end=sealed.end,
+            previous_chain=sealed.chain,
+        )
+        segment = Segment(segment_path(self._folder, first_index), header)
+        self._segments.append(segment)
+        pieces.append(Piece(segment, create=True))
+        return pieces[-1]
+
+    def _place(self, piece: Piece, index: int) -> None:
+        payload = self._recent[index]
+        position = piece.segment.add_frame(
+            piece.buffers,
+            kind=self._table.kind_at(index),
+            index=index,
+            term=self._table.term_at(index),
+            command=payload.command,
+            body=payload.body,
+        )
+        self._table.place(position, piece.segment.chain)
+
+    def _plan_cut(self, index: int) -> None:
+        """Cut the plan at a placed entry; the files follow with the next write."""
+        at = self._segment_of(index)
+        if at > 0 and self._segments[at].first_index == index:
+            at -= 1
+        removed = self._segments[at + 1 :]
+        del self._segments[at + 1 :]
+        segment = self._segments[at]
+        if segment.first_index < index:
+            segment.cut(self._table.end_at(index - 1), self._table.chain_at(index - 1))
+        else:
+            segment.cut(SEGMENT_HEADER_BYTES, segment.header.chain)
+        earlier = self._cut.removed if self._cut is not None else ()
+        self._cut = Cut(removed=(*earlier, *reversed(removed)), segment=segment, size=segment.end)
+
+    def _trim_recent(self) -> None:
+        """Let the oldest payloads go that are over the bound, but none that is not written."""
+        while self._recent_bytes > self._limits.cache_bytes_max:
+            index = next(iter(self._recent))
+            if index > self._durable:
+                return
+            self._recent_bytes -= self._recent.pop(index).size
+
+    # ------------------------------------------------------------ bytes from disk
+
+    def _segment_of(self, index: int) -> int:
+        return bisect_right(self._segments, index, key=lambda segment: segment.first_index) - 1
+
+    def _read_in_frame(self, index: int, start: int, length: int) -> bytes:
+        """Bytes of the entry's frame, counted from its start. All of them, or `CorruptFile`."""
+        assert index <= self._durable, "what is not written is in memory"
+        file = self._segments[self._segment_of(index)].opened(self._fs)
+        position = self._table.position_at(index) + start
+        data = file.read_at(position, length)
+        if len(data) < length:
+            raise CorruptFile(
+                file=file.path,
+                position=position,
+                problem=f"entry {index} ends after {len(data)} of {length} bytes",
+            )
+        return data
+
+    def _read_frame(self, index: int, payload_bytes: int) -> tuple[FrameHeader, bytes]:
+        """The frame's header, checked, and its bytes up to `payload_bytes` of its payload.
+
+        The command's CRC is checked when the command is among them.
+        """
+        data = self._read_in_frame(index, 0, FRAME_HEADER_BYTES + payload_bytes)
+        segment = self._segments[self._segment_of(index)]
+        header = decode_frame_header(data, 0, segment.seed)
+        if header is None or header.index != index or header.chain != self._table.chain_at(index):
+            raise self._damage(index, "its header is not what was written")
+        length = header.command_length
+        command = data[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + length]
+        if payload_bytes >= length and crc32c(command) != header.command_crc:
+            raise self._damage(index, "the checksum of its command differs")
+        return header, data
+
+    def _read_payload(self, index: int) -> Payload:
+        command_length, body_length = self._table.lengths_at(index)
+        body_at = FRAME_HEADER_BYTES + command_length
+        if body_at + body_length <= _WHOLE_FRAME_BYTES:
+            header, data = self._read_frame(index, command_length + body_length)
+            body = data[body_at:]
+        else:
+            header, data = self._read_frame(index, command_length)
+            body = self._read_in_frame(index, body_at, body_length)
+        if crc32c(body) != header.body_crc:
+            raise self._damage(index, "the checksum of its body differs")
+        return Payload(data[FRAME_HEADER_BYTES:body_at], body)
+
+    def _damage(self, index: int, problem: str) -> CorruptFile:
+        file = self._segments[self._segment_of(index)].opened(self._fs)
+        return CorruptFile(
+            file=file.path,
+            position=self._table.position_at(index),
+            problem=f"entry {index}: {problem}",
+        )

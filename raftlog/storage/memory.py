@@ -1,0 +1,293 @@
+"""A file system in memory that loses on `crash` what was not synced, as a disk may.
+
+For simulation and tests. Every file keeps two images: what a reader sees, and what is durable;
+between them lie the changes since the last sync, in order. `crash` lets each unsynced change come
+through wholly, torn at a byte, as zeros where it had grown the file, or not at all; and of the
+unsynced names of each folder a prefix, because file systems keep those in order. All of it is
+drawn from the generator passed in, so one seed gives one disk.
+
+A process that merely dies loses nothing: drop the open files and open anew without `crash`. A
+sync that failed leaves its changes readable but never makes them durable, whatever is synced
+later: that is what kernels do, and why a failed sync is never tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import NamedTuple
+
+from raftlog.errors import DataFolderLocked, DiskFailed
+
+Interrupt = Callable[[str, str], None]
+"""Called with the operation's name and path before each change; it may raise `DiskFailed`,
+which then fails the operation, or anything else, which stands for the death of the process."""
+
+
+class _Write(NamedTuple):
+    position: int
+    data: bytes
+
+
+class _Resize(NamedTuple):
+    size: int
+
+
+class _Inode:
+    __slots__ = ("changes", "durable", "failed", "image")
+
+    def __init__(self) -> None:
+        self.image = bytearray()
+        self.durable = bytearray()
+        self.changes: list[_Write | _Resize] = []
+        self.failed = False
+
+    def change(self, change: _Write | _Resize) -> None:
+        _apply(self.image, change)
+        self.changes.append(change)
+
+    def sync(self) -> None:
+        for change in self.changes:
+            _apply(self.durable, change)
+        self.changes.clear()
+
+    def crash(self, random: Random) -> None:
+        for change in self.changes:
+            for part in _surviving(change, len(self.durable), random):
+                _apply(self.durable, part)
+        self.changes.clear()
+        self.image = bytearray(self.durable)
+        self.failed = False
+
+
+def _apply(image: bytearray, change: _Write | _Resize) -> None:
+    match change:
+        case _Write(position, data):
+            if position > len(image):
+                image.extend(bytes(position - len(image)))
+            image[position : position + len(data)] = data
+        case _Resize(size):
+            if size < len(image):
+                del image[size:]
+            else:
+                image.extend(bytes(size - len(image)))
+
+
+def _surviving(change: _Write | _Resize, size: int, random: Random) -> list[_Write | _Resize]:
+    """What of one unsynced change a disk of `size` bytes may show after the power came back."""
+    fate = random.randrange(4)
+    if fate == 0:
+        return []
+    if fate == 1 or isinstance(change, _Resize):
+        return [change]
+    grown = _Resize(max(size, change.position + len(change.data)))
+    if fate == 2:
+        return [grown]
+    kept = random.randrange(len(change.data) + 1)
+    torn = _Write(change.position, change.data[:kept])
+    return [grown, torn] if random.randrange(2) else [torn]
+
+
+class _Folder:
+    __slots__ = ("changes", "durable", "names")
+
+    def __init__(self) -> None:
+        self.names: dict[str, _Inode | _Folder] = {}
+        self.durable: dict[str, _Inode | _Folder] = {}
+        self.changes: list[dict[str, _Inode | _Folder]] = []
+
+    def changed(self) -> None:
+        """Note the folder as it is now, after one change."""
+        self.changes.append(dict(self.names))
+
+    def sync(self) -> None:
+        self.durable = dict(self.names)
+        self.changes.clear()
+
+    def crash(self, random: Random) -> None:
+        states = [self.durable, *self.changes]
+        self.durable = states[random.randrange(len(states))]
+        self.names = dict(self.durable)
+        self.changes.clear()
+        for _, node in sorted(self.names.items()):
+            node.crash(random)
+
+
+class MemoryFile:
+    """See `contract.File`. Unusable after its file system crashed."""
+
+    __slots__ = ("_fs", "_generation", "_inode", "_path")
+
+    def __init__(self, fs: MemoryFileSystem, path: str, inode: _Inode) -> None:
+        self._fs = fs
+        self._generation = fs.generation
+        self._path = path
+        self._inode = inode
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def size(self) -> int:
+        return len(self._live().image)
+
+    def read_at(self, position: int, length: int) -> bytes:
+        assert position >= 0
+        assert length >= 0
+        return bytes(self._live().image[position : position + length])
+
+    def write_at(self, position: int, buffers: Sequence[bytes]) -> None:
+        inode = self._may_change("write")
+        data = b"".join(buffers)
+        if data:
+            inode.change(_Write(position, data))
+
+    def sync(self) -> None:
+        self._may_change("sync").sync()
+
+    def truncate(self, size: int) -> None:
+        self._may_change("truncate").change(_Resize(size))
+
+    def reserve(self, size: int) -> None:
+        inode = self._may_change("reserve")
+        if size > len(inode.image):
+            inode.change(_Resize(size))
+
+    def close(self) -> None:
+        self._live()
+
+    def _live(self) -> _Inode:
+        assert self._generation == self._fs.generation, f"{self._path} was open when power failed"
+        return self._inode
+
+    def _may_change(self, operation: str) -> _Inode:
+        inode = self._live()
+        if inode.failed:
+            raise DiskFailed(file=self._path, problem="an earlier write or sync of it failed")
+        try:
+            self._fs.interrupted(operation, self._path)
+        except DiskFailed:
+            inode.failed = True
+            inode.changes.clear()  # the pages are marked clean and never reach the disk
+            raise
+        return inode
+
+
+class MemoryLock:
+    """See `contract.Lock`."""
+
+    __slots__ = ("_fs",)
+
+    def __init__(self, fs: MemoryFileSystem) -> None:
+        self._fs = fs
+
+    def release(self) -> None:
+        self._fs.unlock()
+
+
+class MemoryFileSystem:
+    """See `contract.FileSystem`. For one thread."""
+
+    def __init__(self, random: Random, *, interrupt: Interrupt | None = None) -> None:
+        self._random = random
+        self._root = _Folder()
+        self._locked = False
+        self.generation = 0
+        self.interrupt = interrupt
+
+    def crash(self) -> None:
+        """Cut the power: keep what was synced and, by chance, parts of what was not.
+
+        Open files and locks are gone; the interrupt, if any, stays.
+        """
+        self.generation += 1
+        self._locked = False
+        self._root.crash(self._random)
+
+    def interrupted(self, operation: str, path: str) -> None:
+        """Tell the interrupt, if there is one, what is about to be done."""
+        if self.interrupt is not None:
+            self.interrupt(operation, path)
+
+    def location(self, path: str) -> str:
+        return path
+
+    def new_id(self) -> int:
+        return self._random.getrandbits(64)
+
+    def lock(self, path: str) -> MemoryLock:
+        if self._locked:
+            raise DataFolderLocked(folder=path)
+        self._locked = True
+        return MemoryLock(self)
+
+    def unlock(self) -> None:
+        self._locked = False
+
+    def open(self, path: str, *, create: bool) -> MemoryFile:
+        folder, name = self._parent(path)
+        if create:
+            if name in folder.names:
+                raise FileExistsError(path)
+            self.interrupted("create", path)
+            folder.names[name] = _Inode()
+            folder.changed()
+        node = folder.names.get(name)
+        if node is None:
+            raise FileNotFoundError(path)
+        assert isinstance(node, _Inode), f"{path} is a folder"
+        return MemoryFile(self, path, node)
+
+    def exists(self, path: str) -> bool:
+        node: _Inode | _Folder | None = self._root
+        for part in path.split("/") if path else ():
+            node = node.names.get(part) if isinstance(node, _Folder) else None
+        return node is not None
+
+    def list(self, folder: str) -> list[str]:
+        return sorted(self._folder(folder).names)
+
+    def make_folder(self, path: str) -> None:
+        if self.exists(path):
+            return
+        folder, name = self._parent(path)
+        self.interrupted("make_folder", path)
+        folder.names[name] = _Folder()
+        folder.changed()
+
+    def rename(self, source: str, target: str) -> None:
+        folder, name = self._parent(source)
+        beside, new_name = self._parent(target)
+        assert folder is beside, "one folder's sync covers both"
+        self.interrupted("rename", target)
+        folder.names[new_name] = folder.names.pop(name)
+        folder.changed()
+
+    def remove(self, path: str) -> None:
+        folder, name = self._parent(path)
+        node = folder.names[name]
+        if isinstance(node, _Folder):
+            for child in sorted(node.names):
+                self.remove(f"{path}/{child}")
+        self.interrupted("remove", path)
+        del folder.names[name]
+        folder.changed()
+
+    def sync_folder(self, path: str) -> None:
+        folder = self._folder(path)
+        self.interrupted("sync_folder", path)
+        folder.sync()
+
+    def _parent(self, path: str) -> tuple[_Folder, str]:
+        folder, _, name = path.rpartition("/")
+        assert name, "the root has no parent"
+        return self._folder(folder), name
+
+    def _folder(self, path: str) -> _Folder:
+        folder = self._root
+        for part in path.split("/") if path else ():
+            node = folder.names.get(part)
+            if not isinstance(node, _Folder):
+                raise FileNotFoundError(path)
+            folder = node
+        return folder

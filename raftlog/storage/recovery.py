@@ -1,0 +1,248 @@
+"""Reading a segment after a restart: its valid frames, and what the bytes after them mean.
+
+The rule (DESIGN section 8, "Torn or damaged?"): frames are followed from the segment's header as
+long as each is valid by itself, chains from its predecessor and lies within the file. Every frame
+says up to where everything was durable before it was written (`synced_to`); so do valid headers
+found by searching the bytes after the first bad one. Bad bytes at or above the highest such
+position are the tail of a write that a crash interrupted and that nobody was told of: they are
+cut and reported. Bad bytes below it were durable once: that is damage, `CorruptFile`, and nothing
+is changed.
+
+Frames at or above that position may have a good header and a torn payload, so there payloads are
+checked too. Below it they are not read here: commands are checked when they are replayed, bodies
+when they are read (`GroupLog.command`, `.entries`).
+
+What no log can tell from its own bytes: a file cut short, or zeroed, from a point on to its end
+looks like one that was never longer. A marker written when a log falls idle (`idle_marker`) makes
+the last frames witnessed too; the marker itself holds nothing that could be lost.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from raftlog.checksum import crc32c
+from raftlog.errors import CorruptFile, FormatUnsupported
+from raftlog.storage.contract import File
+from raftlog.storage.frames import (
+    FORMAT_VERSION,
+    FRAME_HEADER_BYTES,
+    FRAME_MAGIC,
+    SEGMENT_HEADER_BYTES,
+    FrameHeader,
+    Purpose,
+    SegmentHeader,
+    UnreadableHeader,
+    decode_frame_header,
+    decode_segment_header,
+)
+
+_WINDOW_BYTES_MIN = 4 * 1024
+_WINDOW_BYTES_MAX = 256 * 1024
+_SEARCH_BYTES = 1024 * 1024
+_ZEROS = bytes(_SEARCH_BYTES)
+
+
+class PlacedFrame(NamedTuple):
+    """A valid frame and where it stands."""
+
+    position: int
+    header: FrameHeader
+    chain_before: int
+    witness_before: int
+    """The highest `synced_to` of the frames before it."""
+
+    @property
+    def end(self) -> int:
+        return self.position + self.header.frame_bytes
+
+
+def read_segment_header(file: File, *, purpose: Purpose, group: int) -> SegmentHeader:
+    """The header of a file that must be a segment of this purpose and group.
+
+    Raises `CorruptFile`, or `FormatUnsupported` when only the format is unknown. A file has its
+    name only once its header was durable, so an unreadable header is never a crash's leftover.
+    """
+    header = decode_segment_header(file.read_at(0, SEGMENT_HEADER_BYTES))
+    if isinstance(header, UnreadableHeader):
+        if header.version is not None:
+            raise FormatUnsupported(
+                folder=file.path, found=header.version, supported=FORMAT_VERSION
+            )
+        raise CorruptFile(file=file.path, position=0, problem=header.problem)
+    if header.purpose is not purpose:
+        found = header.purpose.name
+        raise CorruptFile(
+            file=file.path, position=0, problem=f"it holds {found}, not {purpose.name}"
+        )
+    if header.group != group:
+        raise CorruptFile(
+            file=file.path,
+            position=0,
+            problem=f"it belongs to group {header.group}, not to group {group}",
+        )
+    return header
+
+
+class FrameWalk:
+    """Iterates over a segment's valid frames by their headers, skipping payloads.
+
+    It stops at `stop`, or at the first bytes that are no valid frame. Then `end` and `chain` are
+    those of the last valid frame, and `witness` is the highest `synced_to` met.
+    """
+
+    def __init__(self, file: File, header: SegmentHeader, *, stop: int | None = None) -> None:
+        self._file = file
+        self._seed = header.seed
+        self._stop = file.size() if stop is None else min(stop, file.size())
+        self._data = b""
+        self._data_position = 0
+        self._window_bytes = _WINDOW_BYTES_MIN
+        self.end = SEGMENT_HEADER_BYTES
+        self.chain = header.chain
+        self.witness = SEGMENT_HEADER_BYTES
+
+    def __iter__(self) -> Iterator[PlacedFrame]:
+        while (header := self._next_header()) is not None:
+            frame = PlacedFrame(self.end, header, self.chain, self.witness)
+            self.end = frame.end
+            self.chain = header.chain
+            self.witness = max(self.witness, header.synced_to)
+            yield frame
+
+    def _next_header(self) -> FrameHeader | None:
+        at = self.end - self._data_position
+        if at + FRAME_HEADER_BYTES > len(self._data):
+            self._read_window(skipped=at > len(self._data))
+            at = 0
+        header = decode_frame_header(self._data, at, self._seed)
+        if header is None or not header.chains_from(self.chain):
+            return None
+        if header.synced_to > self.end or self.end + header.frame_bytes > self._stop:
+            return None
+        return header
+
+    def _read_window(self, *, skipped: bool) -> None:
+        """Read on from `end`: little after a skipped payload, more and more while none is."""
+        grown = min(self._window_bytes * 4, _WINDOW_BYTES_MAX)
+        self._window_bytes = _WINDOW_BYTES_MIN if skipped else grown
+        length = max(0, min(self._window_bytes, self._stop - self.end))
+        self._data = self._file.read_at(self.end, length)
+        self._data_position = self.end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tail:
+    """Where the valid frames of a log's last segment end, and what stood behind them."""
+
+    end: int
+    chain: int
+    witness: int
+    """The highest `synced_to` among the frames that stay."""
+    cut_index: int | None
+    """The first index that was cut although its header could be read; None: no such."""
+    torn_bytes: int
+    """Bytes that a crash left behind `end`, zeros at the end of the file not counted."""
+
+
+def read_tail(file: File, header: SegmentHeader, accept: Callable[[PlacedFrame], None]) -> Tail:
+    """Follow the frames of a last segment, telling `accept` each, and apply the module's rule.
+
+    Frames from `cut_index` on, if it is set, were accepted and are not valid. Nothing is changed
+    on disk. Raises `CorruptFile` on damage.
+    """
+    walk = FrameWalk(file, header)
+    unwitnessed: deque[PlacedFrame] = deque()
+    for frame in walk:
+        accept(frame)
+        unwitnessed.append(frame)
+        while unwitnessed[0].end <= walk.witness:
+            unwitnessed.popleft()
+    behind = _search(file, header.seed, walk.end)
+    if behind.witness > walk.end:
+        raise CorruptFile(
+            file=file.path,
+            position=walk.end,
+            problem=f"no valid frame stands there, but all below {behind.witness} was durable",
+        )
+    witness = max(walk.witness, behind.witness)
+    for frame in unwitnessed:
+        if frame.end > witness and not payload_is_whole(file, frame):
+            return Tail(
+                end=frame.position,
+                chain=frame.chain_before,
+                witness=frame.witness_before,
+                cut_index=_first_index_from(unwitnessed, frame),
+                torn_bytes=max(walk.end, behind.nonzero_end) - frame.position,
+            )
+    return Tail(
+        end=walk.end,
+        chain=walk.chain,
+        witness=walk.witness,
+        cut_index=None,
+        torn_bytes=max(0, behind.nonzero_end - walk.end),
+    )
+
+
+def payload_is_whole(file: File, frame: PlacedFrame) -> bool:
+    """Read the frame's command and body and check both CRCs."""
+    header = frame.header
+    payload = file.read_at(frame.position + FRAME_HEADER_BYTES, header.payload_bytes)
+    if len(payload) < header.payload_bytes:
+        return False
+    command, body = payload[: header.command_length], payload[header.command_length :]
+    return crc32c(command) == header.command_crc and crc32c(body) == header.body_crc
+
+
+def write_again(file: File, start: int, end: int) -> None:
+    """Write [start, end) once more, as it is; the caller syncs.
+
+    What a process left in the page cache without a successful sync can be read back, but a sync
+    that failed may have left its pages clean: then a later sync would succeed without writing
+    them. Bytes written again are dirty again.
+    """
+    while start < end:
+        data = file.read_at(start, min(_SEARCH_BYTES, end - start))
+        assert data, "the range lies within the file"
+        file.write_at(start, [data])
+        start += len(data)
+
+
+def _first_index_from(frames: deque[PlacedFrame], bad: PlacedFrame) -> int | None:
+    """The first index (markers have none) at or after the bad frame."""
+    return next(
+        (f.header.index for f in frames if f.position >= bad.position and f.header.index), None
+    )
+
+
+class _Behind(NamedTuple):
+    witness: int
+    nonzero_end: int
+    """The position after the last byte that is not zero; 0 when there is none."""
+
+
+def _search(file: File, seed: int, start: int) -> _Behind:
+    """Look from `start` to the file's end for headers that are valid by themselves."""
+    witness = 0
+    nonzero_end = 0
+    kept = b""
+    while data := file.read_at(start, _SEARCH_BYTES):
+        start += len(data)
+        if data == _ZEROS[: len(data)]:
+            # A header's last bytes may be zeros: look at those once more, then drop them.
+            data = kept + data[:FRAME_HEADER_BYTES]
+            kept = b""
+        else:
+            nonzero_end = start - (len(data) - len(data.rstrip(b"\0")))
+            data = kept + data
+            kept = data[-FRAME_HEADER_BYTES + 1 :]
+        at = data.find(FRAME_MAGIC)
+        while at >= 0:
+            header = decode_frame_header(data, at, seed)
+            if header is not None:
+                witness = max(witness, header.synced_to)
+            at = data.find(FRAME_MAGIC, at + 1)
+    return _Behind(witness, nonzero_end)

@@ -1,0 +1,174 @@
+"""Opening a log that a process left behind, however it ended.
+
+Sealed segments are followed by their headers to the end that their successor names; the last
+segment by the rule in `recovery`. What is cut is cut durably before anything is appended, and
+what stays is durable before anybody is told of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from raftlog.core.types import EntryKind, LogIndex
+from raftlog.errors import CorruptFile
+from raftlog.storage.contract import FileSystem
+from raftlog.storage.frames import MARKER, SEGMENT_HEADER_BYTES, Purpose
+from raftlog.storage.index import EntryTable
+from raftlog.storage.recovery import (
+    FrameWalk,
+    PlacedFrame,
+    Tail,
+    read_segment_header,
+    read_tail,
+    write_again,
+)
+from raftlog.storage.write import Segment, remove_unfinished
+
+SEGMENT_ENDING = ".log"
+_SEGMENT_NAME = re.compile(r"\d{20}\.log")
+_KINDS = frozenset(EntryKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryReport:
+    """What opening found. `torn_bytes` above 0: a write that a crash interrupted was cut."""
+
+    segments: int
+    last_index: LogIndex
+    torn_file: str = ""
+    torn_position: int = 0
+    torn_bytes: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Reopened:
+    """The parts of a log, filled while its files are read."""
+
+    segments: list[Segment] = field(default_factory=list)
+    table: EntryTable = field(default_factory=EntryTable)
+    report: RecoveryReport | None = None
+
+
+def segment_path(folder: str, first_index: int) -> str:
+    return f"{folder}/{first_index:020d}{SEGMENT_ENDING}"
+
+
+def segment_names(fs: FileSystem, folder: str) -> list[str]:
+    """The segments' file names, by first index. Other files of the folder are not ours."""
+    return [name for name in fs.list(folder) if _SEGMENT_NAME.fullmatch(name)]
+
+
+def reopen(fs: FileSystem, folder: str, group: int) -> Reopened:
+    """Read and, where the rule allows, mend a log. Raises `CorruptFile`, `FormatUnsupported`."""
+    remove_unfinished(fs, folder, SEGMENT_ENDING)
+    found = Reopened()
+    for name in segment_names(fs, folder):
+        found.segments.append(_open_segment(fs, f"{folder}/{name}", group))
+    if not found.segments:
+        raise CorruptFile(
+            file=fs.location(folder), position=0, problem="it holds no segment of a log"
+        )
+    if found.segments[0].first_index != 1:
+        raise _corrupt(found.segments[0], 0, "it begins the log, but not with entry 1")
+    for segment, successor in zip(found.segments, found.segments[1:], strict=False):
+        _read_sealed(found.table, segment, successor)
+    tail = _read_last(found.table, found.segments[-1])
+    _mend(fs, folder, found.segments[-1], tail)
+    torn = tail.torn_bytes > 0
+    found.report = RecoveryReport(
+        segments=len(found.segments),
+        last_index=found.table.last_index,
+        torn_file=found.segments[-1].opened(fs).path if torn else "",
+        torn_position=tail.end if torn else 0,
+        torn_bytes=tail.torn_bytes,
+    )
+    return found
+
+
+def _open_segment(fs: FileSystem, path: str, group: int) -> Segment:
+    file = fs.open(path, create=False)
+    header = read_segment_header(file, purpose=Purpose.LOG, group=group)
+    segment = Segment(path, header)
+    segment.file = file
+    if segment_path(path.rpartition("/")[0], header.first_index) != path:
+        raise _corrupt(segment, 0, f"its header says that it begins with {header.first_index}")
+    return segment
+
+
+def _read_sealed(table: EntryTable, segment: Segment, successor: Segment) -> None:
+    """Follow the frames up to the end that the successor names; anything else is damage."""
+    assert segment.file is not None
+    stop = successor.header.previous_end
+    walk = FrameWalk(segment.file, segment.header, stop=stop)
+    for frame in walk:
+        _accept(table, segment, frame)
+    if walk.end != stop:
+        raise _corrupt(segment, walk.end, f"no valid frame stands there, below the end at {stop}")
+    if walk.chain != successor.header.previous_chain:
+        raise _corrupt(
+            segment, walk.end, "its frames are not those its successor was written after"
+        )
+    if table.last_index + 1 != successor.first_index:
+        raise _corrupt(
+            segment,
+            walk.end,
+            f"it ends with entry {table.last_index}, but {successor.first_index} comes next",
+        )
+    _settle(table, segment, walk.end, walk.chain)
+    segment.close()  # opened again when it is read
+
+
+def _read_last(table: EntryTable, segment: Segment) -> Tail:
+    assert segment.file is not None
+    if table.last_index + 1 != segment.first_index:
+        raise _corrupt(segment, 0, f"it follows entry {table.last_index}")
+    tail = read_tail(segment.file, segment.header, lambda frame: _accept(table, segment, frame))
+    if tail.cut_index is not None:
+        table.cut(tail.cut_index)
+    _settle(table, segment, tail.end, tail.chain)
+    segment.witnessed = tail.witness
+    return tail
+
+
+def _accept(table: EntryTable, segment: Segment, frame: PlacedFrame) -> None:
+    """Enter a valid frame into the table. One out of order was written so: never a torn tail."""
+    header = frame.header
+    if header.kind == MARKER:
+        return
+    if header.kind not in _KINDS:
+        raise _corrupt(segment, frame.position, f"the kind of its frame is {header.kind}")
+    if header.index != table.last_index + 1:
+        raise _corrupt(
+            segment, frame.position, f"entry {header.index} follows entry {table.last_index}"
+        )
+    if header.term < table.last_term:
+        raise _corrupt(
+            segment, frame.position, f"term {header.term} follows term {table.last_term}"
+        )
+    table.add(header.index, header.term, header.kind, header.command_length, header.body_length)
+    table.place(frame.position, header.chain)
+
+
+def _settle(table: EntryTable, segment: Segment, end: int, chain: int) -> None:
+    segment.end = end
+    segment.chain = chain
+    segment.synced = end
+    has_entries = table.last_index >= segment.first_index
+    segment.data_end = table.end_at(table.last_index) if has_entries else SEGMENT_HEADER_BYTES
+
+
+def _mend(fs: FileSystem, folder: str, segment: Segment, tail: Tail) -> None:
+    """Cut a torn tail; make durable what stays. Frames of the tail would vouch for old places."""
+    file = segment.opened(fs)
+    if tail.torn_bytes:
+        file.truncate(tail.end)
+    write_again(file, tail.witness, tail.end)
+    file.sync()
+    fs.sync_folder(folder)
+    segment.reserved = file.size()
+
+
+def _corrupt(segment: Segment, position: int, problem: str) -> CorruptFile:
+    path = segment.path if segment.file is None else segment.file.path
+    return CorruptFile(file=path, position=position, problem=problem)

@@ -1,0 +1,211 @@
+"""What a log or journal wants on disk, planned on one thread and done on any.
+
+A `Segment` is the plan's side of one file: where the next frame goes, what its chain is, what of
+it is durable. A `LogWrite` is one batch of work: a cut, then frames into one or more segments,
+each file synced once. Planning is arithmetic and checksums; `LogWrite.run` is I/O alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from raftlog.storage.contract import File, FileSystem
+from raftlog.storage.frames import (
+    MARKER,
+    SEGMENT_HEADER_BYTES,
+    SegmentHeader,
+    encode_frame_header,
+)
+
+NEW_FILE_ENDING = ".new"
+"""A file under construction; one found when opening was never finished and is removed."""
+
+
+class Segment:
+    """One file of frames as it will be once everything planned is written.
+
+    `synced` is the position below which all is durable, `witnessed` the highest `synced_to`
+    that a frame carries: above it a crash's leftovers and damage cannot be told apart.
+    """
+
+    __slots__ = (
+        "chain", "data_end", "end", "file", "header", "path", "reserved", "seed", "synced",
+        "witnessed",
+    )  # fmt: skip
+
+    def __init__(self, path: str, header: SegmentHeader) -> None:
+        self.path = path
+        self.header = header
+        self.seed = header.seed
+        self.file: File | None = None
+        self.chain = header.chain
+        self.end = SEGMENT_HEADER_BYTES
+        self.data_end = SEGMENT_HEADER_BYTES
+        """Where the last frame that is no marker ends."""
+        self.reserved = 0
+        """The size that the file has, or will have, including space reserved ahead."""
+        # True before anything is written: the file gets its name once its header is durable.
+        self.synced = SEGMENT_HEADER_BYTES
+        self.witnessed = SEGMENT_HEADER_BYTES
+
+    @property
+    def first_index(self) -> int:
+        return self.header.first_index
+
+    def add_frame(
+        self, buffers: list[bytes], *, kind: int, index: int, term: int, command: bytes, body: bytes
+    ) -> int:
+        """Plan a frame at the segment's end; its buffers are appended, its position returned."""
+        position = self.end
+        assert self.synced <= position, "what is not written cannot be durable"
+        header, self.chain = encode_frame_header(
+            kind=kind,
+            index=index,
+            term=term,
+            synced_to=self.synced,
+            command=command,
+            body=body,
+            seed=self.seed,
+            chain=self.chain,
+        )
+        buffers.append(header)
+        if command:
+            buffers.append(command)
+        if body:
+            buffers.append(body)
+        self.end += len(header) + len(command) + len(body)
+        self.witnessed = self.synced
+        if kind != MARKER:
+            self.data_end = self.end
+        return position
+
+    def reserve_for_end(self, step: int, size_max: int) -> int:
+        """The size to reserve before writing up to `end`, in steps; 0 when there is room."""
+        if self.end <= self.reserved:
+            return 0
+        if step == 0:
+            self.reserved = self.end
+            return 0
+        self.reserved = max(self.end, min(-(-self.end // step) * step, size_max))
+        return self.reserved
+
+    def cut(self, end: int, chain: int) -> None:
+        """Plan to cut everything at and after `end`, a frame's boundary with that chain."""
+        assert SEGMENT_HEADER_BYTES <= end <= self.end
+        self.end = end
+        self.chain = chain
+        self.data_end = min(self.data_end, end)
+        self.synced = min(self.synced, end)
+        self.reserved = end
+        # The frame with the highest claim may be among those cut: take it that none is left.
+        self.witnessed = SEGMENT_HEADER_BYTES
+
+    def opened(self, fs: FileSystem) -> File:
+        """The segment's file, opened at its first use."""
+        if self.file is None:
+            self.file = fs.open(self.path, create=False)
+        return self.file
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+
+class Piece:
+    """Frames for one segment. `create` makes its file; `seal` gives back space reserved ahead."""
+
+    __slots__ = ("buffers", "create", "position", "reserve", "seal", "segment")
+
+    def __init__(self, segment: Segment, *, create: bool) -> None:
+        self.segment = segment
+        self.create = create
+        self.position = 0 if create else segment.end
+        self.buffers: list[bytes] = [segment.header.encode()] if create else []
+        self.reserve = 0
+        self.seal = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Remove the segments, last first, then cut `segment` at its `size`."""
+
+    removed: tuple[Segment, ...]
+    segment: Segment
+    size: int
+
+
+class LogWrite:
+    """One batch of I/O. `run` may be called once, from any thread; then `written` on the owner.
+
+    If `run` raises (`DiskFailed`), nothing of the batch may be taken for durable and the process
+    must end: the owner hands out no further write.
+    """
+
+    __slots__ = ("_cut", "_folder", "_fs", "_pieces", "_started", "byte_count", "done")
+
+    def __init__(
+        self, fs: FileSystem, folder: str, pieces: Sequence[Piece], cut: Cut | None = None
+    ) -> None:
+        self._fs = fs
+        self._folder = folder
+        self._cut = cut
+        self._pieces = pieces
+        self._started = False
+        self.done = False
+        self.byte_count = sum(len(buffer) for piece in pieces for buffer in piece.buffers)
+        """Bytes that will be written, headers included."""
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The segments that get frames."""
+        return [piece.segment for piece in self._pieces]
+
+    def run(self) -> None:
+        """Do it all, in order, with one sync per touched file. Raises `DiskFailed`."""
+        assert not self._started, "a write is never tried again"
+        self._started = True
+        if self._cut is not None:
+            self._run_cut(self._cut)
+        for piece in self._pieces:
+            self._run_piece(piece)
+        self.done = True
+
+    def _run_cut(self, cut: Cut) -> None:
+        # Each removal is durable before the next: a crash leaves a log without holes.
+        for segment in cut.removed:
+            segment.close()
+            self._fs.remove(segment.path)
+            self._fs.sync_folder(self._folder)
+        file = cut.segment.opened(self._fs)
+        file.truncate(cut.size)
+        # Before anything is appended: headers of what was cut would vouch for their old places.
+        file.sync()
+
+    def _run_piece(self, piece: Piece) -> None:
+        segment = piece.segment
+        path = segment.path
+        if piece.create:
+            file = self._fs.open(path + NEW_FILE_ENDING, create=True)
+        else:
+            file = segment.opened(self._fs)
+        if piece.reserve:
+            file.reserve(piece.reserve)
+        file.write_at(piece.position, piece.buffers)
+        if piece.seal:
+            file.truncate(segment.end)
+        file.sync()
+        if piece.create:
+            # Only now a name: whoever finds the file finds its header, and what came with it.
+            file.close()
+            self._fs.rename(path + NEW_FILE_ENDING, path)
+            self._fs.sync_folder(self._folder)
+            segment.file = self._fs.open(path, create=False)
+
+
+def remove_unfinished(fs: FileSystem, folder: str, ending: str) -> None:
+    """Remove files of `ending` whose construction a crash interrupted; nothing refers to them."""
+    for name in fs.list(folder):
+        if name.endswith(ending + NEW_FILE_ENDING):
+            fs.remove(f"{folder}/{name}" if folder else name)
