@@ -15,7 +15,7 @@ from connector.options import ConnectionOptions
 from raftlog.errors import TopicRecreated
 
 if TYPE_CHECKING:
-    from raftlog.client import LogClient, TopicInfo
+    from raftlog import LogClient, TopicInfo
 
 _lock = threading.Lock()
 _clients: dict[tuple[int, ConnectionOptions], LogClient] = {}

@@ -19,7 +19,7 @@ from connector.schema import check_projection, check_same, topic_struct
 if TYPE_CHECKING:
     from connector.reader import RaftlogBatchReader, RaftlogStreamReader
     from connector.writer import RaftlogBatchWriter, RaftlogStreamWriter
-    from raftlog.client import TopicInfo
+    from raftlog import TopicInfo
 
 
 class RaftlogDataSource(DataSource):

@@ -13,12 +13,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from connector.offsets import EARLIEST, LATEST, Position
 from raftlog.errors import InvalidOption
 
-DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403"
-"""The addresses of `raftlog up` without options."""
+if TYPE_CHECKING:
+    from raftlog.config import ClientSettings
 
 SPARKS_OWN = frozenset({"path", "queryname", "checkpointlocation", "schema", "outputmode"})
 """Keys that Spark itself adds to a source's or sink's options; they mean nothing here."""
@@ -50,37 +51,37 @@ class CreateTopic(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option. `default` is its text form; None: unset, or required where `doc` says so."""
+    """One option. `default` is its text form, None: unset, unless `doc` says otherwise."""
 
     name: str
     places: frozenset[Place]
-    default: str | None
     doc: str
+    default: str | None = None
+    setting: str | None = None
+    """The key of `raftlog.config.ClientSettings` that gives the default, read on the driver."""
 
 
 OPTIONS: tuple[Option, ...] = (
     Option(
         name="raftlog.bootstrap.servers",
         places=SOURCES | SINKS,
-        default=DEFAULT_BOOTSTRAP_SERVERS,
-        doc="host:port of some nodes, comma-separated; the client finds the others.",
+        setting="bootstrap_servers",
+        doc="host:port of some nodes, comma-separated. Default: those of `raftlog up`.",
     ),
     Option(
         name="raftlog.request.timeout.ms",
         places=SOURCES | SINKS,
-        default="30000",
-        doc="Total deadline of one request, retries included.",
+        setting="request_timeout_s",
+        doc="Total deadline of one request, retries included. Default: 30000.",
     ),
     Option(
         name="subscribe",
         places=SOURCES,
-        default=None,
         doc="Topics to read, comma-separated; required. Several must have equal schemas.",
     ),
     Option(
         name="startingOffsets",
         places=SOURCES,
-        default=None,
         doc=(
             "earliest, latest, or JSON per topic ({'flights': 5}; -2 earliest, -1 latest). "
             "Default: latest for streams, earliest for batch. A resumed query ignores it."
@@ -95,13 +96,11 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="maxOffsetsPerTrigger",
         places=frozenset({Place.STREAM_SOURCE}),
-        default=None,
         doc="Records of one micro-batch, at most, over all topics; exact.",
     ),
     Option(
         name="minPartitions",
         places=SOURCES,
-        default=None,
         doc=(
             "Tasks of one read, at least, as far as there are records. Default: at most one for "
             "each core of the driver's machine, none smaller than about 1 MiB."
@@ -110,7 +109,6 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="maxRecordsPerPartition",
         places=SOURCES,
-        default=None,
         doc="Records of one task, at most.",
     ),
     Option(
@@ -128,7 +126,6 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="topic",
         places=SINKS,
-        default=None,
         doc="The topic to write; required.",
     ),
     Option(
@@ -143,13 +140,11 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="txnAppId",
         places=SINKS,
-        default=None,
         doc="The writer's name instead of the query's id; with txnVersion for batch writes.",
     ),
     Option(
         name="txnVersion",
         places=frozenset({Place.BATCH_SINK}),
-        default=None,
         doc="The batch write's number: a rerun with the same txnAppId and number is a no-op.",
     ),
     Option(
@@ -161,20 +156,20 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="compression",
         places=SINKS,
-        default="lz4",
-        doc="Of the column chunks: lz4, zstd or none.",
+        setting="compression",
+        doc="Of the column chunks: lz4 (the default), zstd or none.",
     ),
     Option(
         name="batch.bytes",
         places=SINKS,
-        default=str(1 << 20),
-        doc="Arrow bytes that a task gathers into one log entry, about.",
+        setting="batch_bytes",
+        doc="Arrow bytes that a task gathers into one log entry, about. Default: 1048576.",
     ),
     Option(
         name="maxInFlight",
         places=SINKS,
-        default="4",
-        doc="Entries that a task has under way at once.",
+        setting="max_in_flight",
+        doc="Entries that a task has under way at once. Default: 4.",
     ),
 )
 
@@ -292,6 +287,7 @@ class _Values:
 
     def __init__(self, given: Mapping[str, str], places: frozenset[Place]) -> None:
         self._places = places
+        self._settings: ClientSettings | None = None
         self._given: dict[str, str] = {}
         for key, value in given.items():
             lowered = key.lower()
@@ -304,7 +300,19 @@ class _Values:
         """The option's text, its default, or None; "" is kept as given."""
         option = _BY_KEY[name.lower()]
         assert self._places & option.places, f"{name} is not an option of {self._places}"
-        return self._given.get(name.lower(), option.default)
+        given = self._given.get(name.lower())
+        if given is None and option.setting is not None:
+            return self._setting(option.setting)
+        return option.default if given is None else given
+
+    def _setting(self, key: str) -> str:
+        """A client setting as an option's text: seconds become the option's milliseconds."""
+        from raftlog.config import load
+
+        if self._settings is None:
+            self._settings = load().client
+        value = getattr(self._settings, key)
+        return str(round(value * 1000)) if key.endswith("_s") else str(value)
 
     def optional_count(self, name: str) -> int | None:
         return None if self.text(name) is None else self.count(name)
@@ -373,7 +381,7 @@ def _connection(values: _Values) -> ConnectionOptions:
             raise InvalidOption(
                 option="raftlog.bootstrap.servers",
                 problem=f"holds {server!r}, which is no host:port",
-                advice=f"Give host:port pairs, comma-separated: {DEFAULT_BOOTSTRAP_SERVERS}.",
+                advice="Give host:port pairs, comma-separated: 127.0.0.1:7401,127.0.0.1:7402.",
             )
     return ConnectionOptions(
         bootstrap_servers=",".join(servers),

@@ -28,7 +28,7 @@ from raftlog.errors import Internal, OffsetTrimmed, TopicNotFound, TopicRecreate
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from raftlog.client import TopicInfo
+    from raftlog import TopicInfo
 
 log = logging.getLogger("raftlog.connector")
 

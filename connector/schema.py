@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 from raftlog.errors import InvalidOption, SchemaMismatch
 
 if TYPE_CHECKING:
-    from raftlog.client import TopicInfo
+    from raftlog import TopicInfo
 
 METADATA = StructType(
     [

@@ -32,7 +32,7 @@ from raftlog.errors import InvalidOption
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from raftlog.client import AttemptReference, EpochKey, TopicInfo
+    from raftlog import AttemptReference, EpochKey, TopicInfo
 
 log = logging.getLogger("raftlog.connector")
 
@@ -155,12 +155,12 @@ class RaftlogBatchWriter(DataSourceArrowWriter):
     """One batch write: `txnAppId` and `txnVersion`, or a writer of its own that expires."""
 
     def __init__(self, options: SinkOptions, topic: TopicInfo, *, run: str) -> None:
-        from raftlog.client import EpochKey
+        import raftlog
 
         writer = options.txn_app_id or run
         self._transient = options.txn_app_id is None
         self._sink = _Sink(options, topic)
-        self._key = EpochKey(
+        self._key = raftlog.EpochKey(
             writer=writer,
             query_id=writer,
             run=run,
@@ -212,12 +212,12 @@ def _known_key(messages: Sequence[WriterCommitMessage | None]) -> EpochKey | Non
 
 
 def _streaming_key(txn_app_id: str | None) -> EpochKey:
-    from raftlog.client import EpochKey
+    import raftlog
 
     context = TaskContext.get()
     assert context is not None, "a sink writes in a task"
     query_id = _local_property(context, QUERY_ID)
-    return EpochKey(
+    return raftlog.EpochKey(
         writer=txn_app_id or query_id,
         query_id=query_id,
         run=_local_property(context, RUN_ID),

@@ -24,6 +24,8 @@ _HOMES = {
     "Attempt": "raftlog.client.attempt",
     "Watermark": "raftlog.client.watermark",
     "TopicInfo": "raftlog.machines.commands",
+    "EpochKey": "raftlog.machines.commands",
+    "AttemptReference": "raftlog.machines.commands",
     "Schema": "raftlog.machines.schema",
     "RaftlogError": "raftlog.errors",
 }

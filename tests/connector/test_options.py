@@ -3,7 +3,6 @@
 import pytest
 
 from connector.options import (
-    DEFAULT_BOOTSTRAP_SERVERS,
     OPTIONS,
     CreateTopic,
     Place,
@@ -28,7 +27,9 @@ def refused(given, place):
 def test_defaults_are_those_of_kafka_and_of_raftlog_up():
     stream = source_options(SUBSCRIBE, Place.STREAM_SOURCE)
     batch = source_options(SUBSCRIBE, Place.BATCH_SOURCE)
-    assert stream.subscription.connection.bootstrap_servers == DEFAULT_BOOTSTRAP_SERVERS
+    assert stream.subscription.connection.bootstrap_servers == (
+        "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403"
+    )
     assert stream.subscription.connection.request_timeout_s == 30.0
     assert stream.starting == {"flights": "latest"}
     assert batch.starting == {"flights": "earliest"}
@@ -40,6 +41,16 @@ def test_defaults_are_those_of_kafka_and_of_raftlog_up():
     assert (sink.compression, sink.batch_bytes, sink.max_in_flight) == ("lz4", 1 << 20, 4)
     assert not sink.keep_on_mismatch
     assert default_parallelism() >= 1
+
+
+def test_unset_options_take_the_drivers_client_settings(monkeypatch):
+    monkeypatch.setenv("RAFTLOG_CLIENT__BOOTSTRAP_SERVERS", "far:1")
+    monkeypatch.setenv("RAFTLOG_CLIENT__REQUEST_TIMEOUT_S", "2.5")
+    connection = source_options(SUBSCRIBE, Place.STREAM_SOURCE).subscription.connection
+    assert (connection.bootstrap_servers, connection.request_timeout_s) == ("far:1", 2.5)
+    given = SUBSCRIBE | {"raftlog.request.timeout.ms": "1500"}
+    connection = source_options(given, Place.STREAM_SOURCE).subscription.connection
+    assert connection.request_timeout_s == 1.5
 
 
 def test_names_are_accepted_in_any_case_and_sparks_own_pass():
