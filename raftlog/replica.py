@@ -31,7 +31,7 @@ from raftlog.core.messages import (
     VoteReply,
     VoteRequest,
 )
-from raftlog.core.raft import Raft, RandomSource
+from raftlog.core.raft import Raft, Random
 from raftlog.core.ready import ReadState, SoftState
 from raftlog.core.types import (
     NOBODY,
@@ -56,6 +56,9 @@ _APPLY_ENTRIES_MAX = 512
 """Entries applied in one `advance`, so that a long replay does not stop ticks and messages."""
 
 _STATE_HASH_BYTES = 8
+
+_WHOLE_SPAN_BYTES = 1 << 62
+"""The core has cut the span to `RaftTiming.append_bytes_max` already."""
 
 
 class Applied(NamedTuple):
@@ -101,7 +104,7 @@ class Replica:
         log: GroupLog,
         journal: HardStateJournal,
         machine: StateMachine[Any, Any],
-        random: RandomSource,
+        random: Random,
     ) -> None:
         self.node = node
         self.group = group
@@ -114,7 +117,7 @@ class Replica:
             membership=membership,
             timing=timing,
             hard_state=_recovered_hard_state(journal.get(group), log.last_term),
-            log=LogView.restore(terms=log.terms(), sizes=log.sizes),
+            log=LogView.restore(terms=log.terms(), sizes=log.sizes()),
             random=random,
         )
         self.applied_index = LogIndex(0)
@@ -226,7 +229,7 @@ class Replica:
                 entries = ()
             case Replicate(span=span):
                 assert span is not None
-                entries = tuple(self.log.entries(span.first, span.last, None))
+                entries = tuple(self.log.entries(span.first, span.last, _WHOLE_SPAN_BYTES))
                 assert entries[-1].index == span.last, "the whole span is sent"
             case VoteRequest() | VoteReply() | AppendReply() | Heartbeat() | HeartbeatReply():
                 return message

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from raftlog.client import schema_text
+from raftlog.client.arrow_types import schema_of
 from raftlog.client.attempt import Attempt
 from raftlog.client.connection import Connection
 from raftlog.client.producer import Producer, Rows
@@ -98,7 +98,7 @@ class LogClient:
         call = CreateTopicCall(
             name=name,
             incarnation=uuid.uuid4().hex,
-            schema=schema_text.parse_schema(schema),
+            schema=schema_of(schema),
             if_not_exists=if_not_exists,
         )
         reply: TopicReply = self._connection.call_leader(CONTROLLER_GROUP, "CreateTopic", call)

@@ -127,4 +127,4 @@ def record_batches(data: Rows, topic: TopicInfo) -> Iterator[pa.RecordBatch]:
     elif isinstance(data, pa.Table):
         yield from data.to_batches()
     else:
-        yield arrow.batch_from_rows(data, topic.schema, topic=topic.name)
+        yield arrow.batch_from_rows(list(data), topic.schema, topic.name)

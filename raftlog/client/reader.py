@@ -171,7 +171,6 @@ class TopicReader:
             self._columns,
             topic=self._topic.name,
             start=extent.start,
-            record_count=extent.batch.record_count,
             timestamp_us=extent.timestamp_us,
             epoch=extent.epoch,
             writer=extent.writer,

@@ -12,17 +12,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from raftlog.config import Settings
-from raftlog.core.raft import RandomSource
+from raftlog.core.raft import Random
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, Membership, NodeId
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.contract import StateMachine
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.schema import Field, Schema
-from raftlog.machines.topic import TopicLimits, TopicMachine
+from raftlog.machines.topic import TopicMachine
 from raftlog.replica import Replica
 from raftlog.storage.folder import DataFolder
-from raftlog.storage.hard_state import HardStateJournal
-from raftlog.storage.log import GroupLog, LogLimits
+from raftlog.storage.limits import LogLimits
+from raftlog.storage.log import GroupLog
 
 
 class GroupStore:
@@ -34,7 +34,7 @@ class GroupStore:
         settings: Settings,
         folder: DataFolder,
         voters: tuple[NodeId, ...],
-        random: RandomSource,
+        random: Random,
     ) -> None:
         self._folder = folder
         self._node = NodeId(folder.identity.node)
@@ -45,13 +45,8 @@ class GroupStore:
             preallocate_bytes=settings.storage.preallocate_bytes,
             cache_bytes_max=settings.storage.cache_bytes_max,
         )
-        self._topic_limits = TopicLimits(
-            staged_bytes_per_writer_max=settings.topic.staged_bytes_per_writer_max,
-            writers_max=settings.topic.writers_max,
-            producers_max=settings.topic.producers_max,
-        )
         self._random = random
-        self.journal = HardStateJournal.open(folder.fs, folder.journal_folder)
+        self.journal = folder.open_journal()
 
     def open_all(self) -> list[tuple[Replica, TopicInfo | None]]:
         """The controller's replica, made on the first start, and every group with a folder."""
@@ -62,10 +57,7 @@ class GroupStore:
         for group in groups:
             manifest = self._folder.manifest(group)
             topic = None if group == CONTROLLER_GROUP else topic_from_manifest(manifest)
-            log = GroupLog.open(
-                self._folder.fs, self._folder.group_folder(group), group, self._log_limits
-            )
-            found.append((self._replica(group, topic, log), topic))
+            found.append((self._replica(group, topic, self._open_log(group)), topic))
         return found
 
     def create(self, topic: TopicInfo) -> Replica:
@@ -85,18 +77,21 @@ class GroupStore:
         self._folder.close()
 
     def _create(self, group: GroupId, topic: TopicInfo | None) -> Replica:
-        self._folder.make_group(group, manifest_of(topic))
-        log = GroupLog.create(
-            self._folder.fs, self._folder.group_folder(group), group, self._log_limits
-        )
-        return self._replica(group, topic, log)
+        self._folder.create_group(group, manifest_of(topic))
+        return self._replica(group, topic, self._open_log(group))
+
+    def _open_log(self, group: GroupId) -> GroupLog:
+        fs, folder = self._folder.fs, self._folder.group_folder(group)
+        if GroupLog.exists(fs, folder):
+            return GroupLog.open(fs, folder, group, self._log_limits)
+        return GroupLog.create(fs, folder, group, self._log_limits)
 
     def _replica(self, group: GroupId, topic: TopicInfo | None, log: GroupLog) -> Replica:
         machine: StateMachine[Any, Any]
         if topic is None:
             machine, voters = ControllerMachine(), self._controller_voters
         else:
-            machine, voters = TopicMachine(topic, self._topic_limits), topic.voters
+            machine, voters = TopicMachine(topic), topic.voters
         return Replica(
             node=self._node,
             group=group,

@@ -66,7 +66,10 @@ def run_node(
     _log_to_stderr(settings.server.log_level)
     data.mkdir(parents=True, exist_ok=True)
     folder = DataFolder.open(
-        PosixFileSystem(data), cluster_id=cluster_id, node=node
+        PosixFileSystem(data),
+        cluster_id=cluster_id,
+        node=NodeId(node),
+        new_store_uuid=uuid.uuid4().hex,
     )
     peers = {NodeId(peer): address for peer, address in addresses.items()}
     uvloop.run(_serve(settings, folder, NodeId(node), peers))

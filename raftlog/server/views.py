@@ -39,15 +39,11 @@ def _followers(node: Node, hosted: HostedReplica) -> tuple[FollowerView, ...]:
     if raft.role is not Role.LEADER:
         return ()
     tick_ms = round(node.settings.raft.tick_interval_s * 1000)
-    views = []
-    for follower in raft.followers():
-        own = follower.node == node.node
-        ago = 0 if own else -1 if follower.ticks_since_contact is None else (
-            follower.ticks_since_contact * tick_ms
+    return tuple(
+        FollowerView(
+            node=follower.node,
+            match_index=follower.match_index,
+            contact_ms_ago=follower.contact_ticks * tick_ms,
         )
-        views.append(
-            FollowerView(
-                node=follower.node, match_index=follower.match_index, contact_ms_ago=ago
-            )
-        )
-    return tuple(views)
+        for follower in raft.followers()
+    )

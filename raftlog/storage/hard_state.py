@@ -72,6 +72,11 @@ class HardStateJournal:
         self._changed: set[GroupId] = set()
         self._outstanding: LogWrite | None = None
         self._marker_wanted = False
+        self.ticket = 0
+        """Counts the changes; what was put up to a ticket is durable once `durable_ticket` is
+        as high."""
+        self.durable_ticket = 0
+        self._written_ticket = 0
         self._frames = 0
         self._replaced: Segment | None = None
         self._segment: Segment | None = None
@@ -112,11 +117,13 @@ class HardStateJournal:
             )
         self._states[group] = state
         self._changed.add(group)
+        self.ticket += 1
 
     def forget(self, group: GroupId) -> None:
         """Drop a group that was removed; its id is never used again. Unknown is no error."""
         if self._states.pop(group, None) is not None:
             self._changed.add(group)
+            self.ticket += 1
 
     def idle_marker(self) -> bool:
         """As `GroupLog.idle_marker`: whether a marker is now to be written."""
@@ -131,6 +138,7 @@ class HardStateJournal:
         if self._changed:
             records = self._encode(sorted(self._changed))
             self._changed.clear()
+            self._written_ticket = self.ticket
             grown = self._active.end + FRAME_HEADER_BYTES + len(records)
             if grown > self._compact_bytes():
                 self._outstanding = self._plan_anew()
@@ -146,6 +154,7 @@ class HardStateJournal:
         assert write is self._outstanding, "it is not the write that is out"
         assert write.done, "it has not been run"
         self._outstanding = None
+        self.durable_ticket = self._written_ticket
         self._active.synced = self._active.end
         if self._replaced is not None:
             self._replaced.close()
@@ -206,7 +215,7 @@ class HardStateJournal:
         return self._planned(piece)
 
     def _planned(self, piece: Piece) -> LogWrite:
-        piece.reserve = piece.segment.reserve_for_end(_RESERVE_BYTES, self._compact_bytes())
+        piece.reserve = piece.segment.reserve_ahead(_RESERVE_BYTES, self._compact_bytes())
         return LogWrite(self._fs, self._folder, [piece])
 
     def _add_frame(self, piece: Piece, records: bytes) -> None:
