@@ -6,7 +6,6 @@ of this module's names. Nothing here is done row by row; nothing is ever unpickl
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
@@ -154,16 +153,10 @@ def _bounds(column: pa.Array) -> tuple[Bound, Bound]:
     kind = column.type
     if not _is_ordered(kind):
         return None, None
-    if pa.types.is_floating(kind) and _has_nan(column):
+    if pa.types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py():
         return None, None
     both = pc.min_max(column)
     return _bound(both["min"]), _bound(both["max"])
-
-
-def _has_nan(column: pa.Array) -> bool:
-    # A sum is fifteen times faster than looking at each value, and NaN whenever one of them is.
-    total = pc.sum(column).as_py()
-    return total is not None and math.isnan(total) and pc.any(pc.is_nan(column)).as_py()
 
 
 @lru_cache(maxsize=256)

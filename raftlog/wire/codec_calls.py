@@ -70,9 +70,11 @@ def encode_error(error: RaftlogError) -> bytes:
         readable = text.encode(errors="replace").decode()
         message.values.add(name=name, text=readable)
     while (excess := message.ByteSize() - ERROR_BYTES_MAX) > 0:
-        longest = max(message.values, key=lambda value: len(value.text))
-        assert longest.text, "an error's code and names are short"
-        longest.text = longest.text[: max(0, len(longest.text) - excess - 4)] + "..."
+        longest = max(message.values, key=lambda value: len(value.text.encode()))
+        raw = longest.text.encode()
+        assert len(raw) > len("..."), "an error has few values, and short names"
+        kept = max(0, len(raw) - excess - len("..."))
+        longest.text = raw[:kept].decode(errors="ignore") + "..."
     return message.SerializeToString()
 
 

@@ -1,0 +1,122 @@
+"""Hypothesis strategies for every value of the wire, made from the values' own type hints.
+
+Integers span the range of the protobuf field that carries them, so that a field too narrow for
+its value shows.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from typing import Any, get_args, get_origin, get_type_hints
+
+from google.protobuf.descriptor import FieldDescriptor
+from hypothesis import strategies as st
+
+from raftlog.core.messages import AppendRequest
+from raftlog.core.types import Entry, EntryKind, Payload
+from raftlog.machines.commands import (
+    AbortEpoch,
+    Append,
+    CommitEpoch,
+    CreateTopic,
+    DeleteTopic,
+    ExpireEpoch,
+    ExpireProducer,
+    ExpireWriter,
+    RegisterNode,
+    Stage,
+)
+from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.batch import ColumnChunk
+
+COMMAND_TYPES = (
+    Append,
+    Stage,
+    CommitEpoch,
+    AbortEpoch,
+    ExpireEpoch,
+    ExpireProducer,
+    ExpireWriter,
+    RegisterNode,
+    CreateTopic,
+    DeleteTopic,
+)
+
+_INT64 = (-(2**63), 2**63 - 1)
+_RANGES = {
+    FieldDescriptor.TYPE_INT64: _INT64,
+    FieldDescriptor.TYPE_SINT64: _INT64,
+    FieldDescriptor.TYPE_UINT64: (0, 2**64 - 1),
+    FieldDescriptor.TYPE_UINT32: (0, 2**32 - 1),
+    FieldDescriptor.TYPE_FIXED32: (0, 2**32 - 1),
+}
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
+
+BOUNDS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(*_INT64),
+    st.floats(allow_nan=False),
+    TEXTS,
+    st.binary(max_size=12),
+)
+
+
+@cache
+def values_of(kind: type) -> st.SearchStrategy[Any]:
+    """Any value of a dataclass or NamedTuple that has a message of its name."""
+    if kind is AppendRequest:
+        return _append_requests()
+    hints = get_type_hints(kind)
+    names = (
+        [field.name for field in dataclasses.fields(kind)]
+        if dataclasses.is_dataclass(kind)
+        else kind._fields
+    )
+    fields = getattr(pb, kind.__name__).DESCRIPTOR.fields_by_name
+    parts = {name: _values(hints[name], fields[name]) for name in names}
+    if kind is ColumnChunk:
+        parts |= {"minimum": BOUNDS, "maximum": BOUNDS}
+    return st.builds(kind, **parts)
+
+
+def _values(hint: Any, field: FieldDescriptor) -> st.SearchStrategy[Any]:
+    if get_origin(hint) is tuple:
+        return st.lists(_values(get_args(hint)[0], field), max_size=3).map(tuple)
+    plain = getattr(hint, "__supertype__", hint)
+    if plain is bool:
+        return st.booleans()
+    if plain is str:
+        return TEXTS
+    if plain is int:
+        return st.integers(*_RANGES[field.type])
+    if hint == ColumnChunk.__annotations__["minimum"] or not isinstance(plain, type):
+        return BOUNDS
+    return values_of(plain)
+
+
+def _append_requests() -> st.SearchStrategy[AppendRequest]:
+    ids = st.integers(0, 2**64 - 1)
+    indexes = st.integers(0, 2**63)
+    parts = st.tuples(ids, st.sampled_from(EntryKind), st.builds(Payload, st.binary(), st.binary()))
+
+    def build(prev_index: int, rest: list[Any], **plain: int) -> AppendRequest:
+        entries = tuple(
+            Entry(index, term, kind, payload)
+            for index, (term, kind, payload) in enumerate(rest, start=prev_index + 1)
+        )
+        return AppendRequest(prev_index=prev_index, entries=entries, **plain)
+
+    return st.builds(
+        build,
+        prev_index=indexes,
+        rest=st.lists(parts, max_size=4),
+        group=ids,
+        sender=ids,
+        to=ids,
+        term=ids,
+        prev_term=ids,
+        commit_index=ids,
+    )

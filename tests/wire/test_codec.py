@@ -1,0 +1,252 @@
+"""Every value of the wire survives its way to bytes and back."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog import errors
+from raftlog.core.messages import (
+    AppendReply,
+    AppendRequest,
+    GroupDeleted,
+    Heartbeat,
+    HeartbeatReply,
+    VoteReply,
+    VoteRequest,
+)
+from raftlog.core.types import Entry, EntryKind, Payload
+from raftlog.machines.commands import Append, BatchSummary, Command, Stage
+from raftlog.wire.batch import BatchHeader, ColumnChunk
+from raftlog.wire.calls import METHODS, ExtentReply, PeerHello, PeerWelcome
+from raftlog.wire.codec import (
+    ERROR_BYTES_MAX,
+    decode_batch_header,
+    decode_command,
+    decode_error,
+    decode_hello,
+    decode_peer_messages,
+    decode_reply,
+    decode_request,
+    decode_welcome,
+    encode_command,
+    encode_error,
+    encode_hello,
+    encode_peer_messages,
+    encode_reply,
+    encode_request,
+    encode_welcome,
+)
+from tests.wire.strategies import BOUNDS, COMMAND_TYPES, values_of
+
+PEER_TYPES = (
+    VoteRequest,
+    VoteReply,
+    AppendRequest,
+    AppendReply,
+    Heartbeat,
+    HeartbeatReply,
+    GroupDeleted,
+)
+HEADERS = values_of(BatchHeader)
+
+
+# ---------------------------------------------------------------- commands
+
+
+def test_the_commands_tested_here_are_all_commands():
+    assert set(COMMAND_TYPES) == set(Command.__args__)
+
+
+@pytest.mark.parametrize("kind", COMMAND_TYPES, ids=lambda kind: kind.__name__)
+def test_a_command_survives_the_log(kind: type):
+    @settings(max_examples=25)
+    @given(values_of(kind), HEADERS)
+    def check(command: Command, header: BatchHeader):
+        has_batch = isinstance(command, (Append, Stage))
+        data = encode_command(command, header if has_batch else None)
+        assert decode_command(data) == command
+        if has_batch:
+            assert decode_batch_header(data) == header
+
+    check()
+
+
+@given(BOUNDS)
+def test_a_bound_keeps_its_type_and_its_value(bound: object):
+    chunk = ColumnChunk(
+        field_id=1, position=0, length=0, crc=0, null_count=0, minimum=bound, maximum=None
+    )
+    header = BatchHeader(record_count=1, schema_version=1, columns=(chunk,))
+    found = decode_batch_header(encode_command(_append(), header)).columns[0].minimum
+    assert found == bound
+    assert type(found) is type(bound)
+
+
+def test_a_zero_bound_is_not_taken_for_an_unknown_one():
+    for bound in (0, 0.0, False, "", b""):
+        chunk = ColumnChunk(field_id=1, position=0, length=0, crc=0, null_count=0, minimum=bound)
+        header = BatchHeader(record_count=1, schema_version=1, columns=(chunk,))
+        assert decode_batch_header(encode_command(_append(), header)) == header
+
+
+def test_decoding_a_command_leaves_its_batch_header_unread():
+    data = encode_command(_append(), BatchHeader(record_count=1, schema_version=1, columns=()))
+    broken = data[:-1] + b"\xff"  # the header's bytes stand last
+    assert decode_command(broken) == _append()
+    with pytest.raises(errors.MalformedRequest):
+        decode_batch_header(broken)
+
+
+def test_a_command_without_a_batch_has_no_batch_header():
+    command = next(kind for kind in COMMAND_TYPES if kind.__name__ == "DeleteTopic")
+    data = encode_command(command(name="flights", incarnation="1f"), None)
+    with pytest.raises(errors.MalformedRequest, match="has no batch"):
+        decode_batch_header(data)
+
+
+def test_a_command_of_another_version_is_refused():
+    data = encode_command(_append(), BatchHeader(record_count=1, schema_version=1, columns=()))
+    with pytest.raises(errors.MalformedRequest, match="begins with 02"):
+        decode_command(b"\x02" + data[1:])
+
+
+def _append() -> Append:
+    summary = BatchSummary(record_count=1, schema_version=1, body_bytes=1, crc=1)
+    return Append(producer="p", sequence=0, timestamp_us=1, batch=summary)
+
+
+# ---------------------------------------------------------------- calls
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_request_survives_the_wire(method: str):
+    bodies = st.binary(max_size=20) if method in ("Append", "Stage") else st.just(b"")
+
+    @settings(max_examples=25)
+    @given(values_of(METHODS[method][0]), bodies)
+    def check(request, body: bytes):
+        found, found_body = decode_request(method, encode_request(method, request, body))
+        assert found == request
+        assert found_body == body
+        assert type(found_body) is bytes
+
+    check()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_reply_survives_the_wire(method: str):
+    bodies = st.lists(st.binary(max_size=20), max_size=3) if method == "Read" else st.just(b"")
+
+    @settings(max_examples=25)
+    @given(values_of(METHODS[method][1]), bodies)
+    def check(reply, body):
+        found, found_body = decode_reply(method, encode_reply(method, reply, body))
+        assert found == reply
+        assert found_body == b"".join(body) if body else not found_body
+
+    check()
+
+
+def test_a_plain_extent_keeps_its_missing_epoch():
+    header = BatchHeader(record_count=1, schema_version=1, columns=())
+    reply = ExtentReply(start=0, batch=header, timestamp_us=0, term=1, writer="", epoch=-1)
+    assert decode_reply("Read", encode_reply("Read", reply, b""))[0] == reply
+
+
+def test_a_body_where_none_belongs_is_malformed():
+    frame = encode_request("ListTopics", METHODS["ListTopics"][0]())
+    with pytest.raises(errors.MalformedRequest, match="ListTopics"):
+        decode_request("ListTopics", frame + b"\0")
+
+
+def test_a_request_without_a_part_it_needs_is_malformed():
+    empty = struct.pack("<II", 1, 0)
+    with pytest.raises(errors.MalformedRequest, match="AppendCall lacks batch"):
+        decode_request("Append", empty)
+
+
+# ---------------------------------------------------------------- refusals
+
+
+def _some_errors() -> list[errors.RaftlogError]:
+    return [
+        errors.NotLeader(group=3, leader=2, address="127.0.0.1:7402"),
+        errors.OffsetTrimmed(topic="flights", requested=10, earliest=500, end=900),
+        errors.SchemaMismatch(topic="flüge", difference="  missing: a INT\n  extra:   b"),
+        errors.CorruptFile(file="x.log", position=12, problem="its CRC differs"),
+        errors.Internal(what="a defect"),
+    ]
+
+
+@pytest.mark.parametrize("error", _some_errors(), ids=lambda error: type(error).__name__)
+def test_an_error_is_the_same_on_the_other_side(error: errors.RaftlogError):
+    found = decode_error(encode_error(error))
+    assert type(found) is type(error)
+    assert str(found) == str(error)
+
+
+@pytest.mark.parametrize("text", ["x" * 50_000, "ü" * 50_000, "🦊" * 50_000])
+def test_an_error_never_outgrows_grpc_metadata(text: str):
+    error = errors.SchemaMismatch(topic="flights", difference=text)
+    data = encode_error(error)
+    assert len(data) <= ERROR_BYTES_MAX
+    found = decode_error(data)
+    assert found.topic == "flights"
+    assert found.difference.endswith("...")
+    assert len(found.difference) > 1000
+
+
+def test_an_error_with_several_long_texts_is_cut_where_it_is_longest():
+    error = errors.InvalidOption(option="o" * 9_000, problem="p" * 7_000, advice="short")
+    data = encode_error(error)
+    assert len(data) <= ERROR_BYTES_MAX
+    assert decode_error(data).advice == "short"
+
+
+def test_an_error_with_text_that_is_no_unicode_still_arrives():
+    error = errors.InvalidTopicName(topic="a\ud800")
+    assert decode_error(encode_error(error)).topic == "a?"
+
+
+def test_an_unknown_error_arrives_as_internal():
+    class OfTomorrow(errors.WriteRefused):
+        def to_wire(self):
+            return "OfTomorrow2", {"writer": "w"}
+
+    assert "OfTomorrow2" in str(decode_error(encode_error(OfTomorrow())))
+
+
+def test_a_family_of_errors_is_no_error():
+    class Family(errors.RaftlogError):
+        def to_wire(self):
+            return "Unavailable", {}
+
+    with pytest.raises(errors.MalformedRequest, match="family"):
+        decode_error(encode_error(Family()))
+
+
+# ---------------------------------------------------------------- peers
+
+
+@given(st.lists(st.one_of([values_of(kind) for kind in PEER_TYPES]), max_size=6))
+def test_peer_messages_arrive_as_they_left_and_in_order(messages: list):
+    assert decode_peer_messages(encode_peer_messages(messages)) == messages
+
+
+@given(values_of(PeerHello), values_of(PeerWelcome))
+def test_greetings_survive_the_wire(hello: PeerHello, welcome: PeerWelcome):
+    assert decode_hello(encode_hello(hello)) == hello
+    assert decode_welcome(encode_welcome(welcome)) == welcome
+
+
+def test_entries_with_a_gap_are_never_sent():
+    entries = tuple(Entry(i, 1, EntryKind.COMMAND, Payload(b"c", b"")) for i in (5, 7))
+    request = AppendRequest(
+        group=1, sender=1, to=2, term=1, prev_index=4, prev_term=1, entries=entries, commit_index=4
+    )
+    with pytest.raises(AssertionError, match="gap"):
+        encode_peer_messages([request])
