@@ -1,0 +1,1 @@
+"""The replicated log, hard states and identity of a node on disk, and a disk in memory."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from raftlog.checksum import crc32c
 from raftlog.core.types import GroupId, NodeId
-from raftlog.errors import CorruptFile, DataFolderForeign, FormatUnsupported
+from raftlog.errors import CorruptFile, DataFolderForeign, FormatUnsupported, RaftlogError
 from raftlog.storage.contract import ROOT, FileSystem, Lock
 from raftlog.storage.frames import FORMAT_VERSION
 from raftlog.storage.hard_state import JOURNAL_NAME, HardStateJournal, read_states
@@ -90,8 +90,11 @@ class DataFolder:
                 identity = Identity(cluster_id=cluster_id, node=node, store_uuid=new_store_uuid)
                 _make(fs, identity)
             _check_owner(fs, identity, cluster_id, node)
+            if not fs.exists(GROUPS_FOLDER):
+                place = fs.location(GROUPS_FOLDER)
+                raise CorruptFile(file=place, position=0, problem="it is missing")
             _finish_removals(fs)
-        except BaseException:
+        except RaftlogError:
             lock.release()
             raise
         return cls(fs, lock, identity)

