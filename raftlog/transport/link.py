@@ -122,7 +122,12 @@ class PeerLink:
         try:
             while not ended.done():
                 await self._write_frames(call, ended)
+        except asyncio.InvalidStateError:
+            # What grpc raises when the stream ended between two writes; its status says why.
+            raise await _status_error(call) from None
         finally:
+            if ended.done() and not ended.cancelled():
+                ended.exception()  # looked at: the stream's status is reported in its stead
             ended.cancel()
             call.cancel()
 
