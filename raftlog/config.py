@@ -256,21 +256,8 @@ class StorageSettings(Section):
 
 
 class TopicSettings(Section):
-    """Bounds of a topic. They decide what is applied: keep them equal on all nodes."""
+    """How long a topic keeps what nobody finished; its other bounds are fixed on all nodes."""
 
-    staged_bytes_per_writer_max: int = _key(
-        4 * GIB,
-        "Bytes of one writer's open epochs. A query that stages and never finishes must not fill "
-        "the disk.",
-        ge=MIB,
-    )
-    writers_max: int = _key(
-        10_000,
-        "Writers (streaming queries, txnAppIds) a topic remembers. Their rows never expire by "
-        "time: a replay a year later is still recognised.",
-        ge=1,
-    )
-    producers_max: int = _key(10_000, "Plain producers a topic remembers at once.", ge=1)
     epoch_lease_s: float = _key(
         86_400.0,
         "An open epoch that has staged nothing for so long is dropped, by the leader's monotonic "
@@ -281,7 +268,7 @@ class TopicSettings(Section):
         86_400.0, "So long the row of a batch write without txnAppId is kept.", ge=1
     )
     producer_lease_s: float = _key(
-        604_800.0,
+        86_400.0,
         "A producer silent for so long is forgotten, and told so if it returns: never a fresh "
         "start.",
         ge=1,

@@ -704,7 +704,7 @@ class WriterBytesExceeded(WriteRefused):
     def remedy(self) -> str:
         return (
             "Commit smaller batches (maxOffsetsPerTrigger, maxFilesPerTrigger), "
-            "or raise topic.staged_bytes_per_writer_max."
+            "or write through more than one txnAppId."
         )
 
 
@@ -719,7 +719,7 @@ class TooManyWriters(WriteRefused):
 
     @property
     def remedy(self) -> str:
-        return "Reuse a txnAppId, or raise topic.writers_max."
+        return "Reuse a txnAppId; the number of writers is bounded because their rows never expire."
 
 
 @dataclass(kw_only=True, eq=False)

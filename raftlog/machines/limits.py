@@ -49,7 +49,7 @@ class TopicLimits:
     """Body bytes of a writer's open epochs, plus `STAGED_ENTRY_CHARGE_BYTES` for each entry."""
     writers_max: int = 10_000
     """Rows of writers; they never expire by time."""
-    producers_max: int = 10_000
+    producers_max: int = 50_000
     """Plain producers remembered at once."""
     attempts_per_epoch_max: int = 20_000
     """Open attempts of one epoch: its tasks, their retries and speculative twins."""
