@@ -128,7 +128,13 @@ class GroupDeleted:
 
 
 PeerMessage = (
-    VoteRequest | VoteReply | AppendRequest | AppendReply | Heartbeat | HeartbeatReply | GroupDeleted
+    VoteRequest
+    | VoteReply
+    | AppendRequest
+    | AppendReply
+    | Heartbeat
+    | HeartbeatReply
+    | GroupDeleted
 )
 """What travels between nodes."""
 

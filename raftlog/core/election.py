@@ -1,0 +1,80 @@
+"""Who deserves a vote: read-only verdicts and the count of a ballot.
+
+Nothing here changes a member's state; `raftlog.core.raft` asks, then acts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from raftlog.core.log_view import LogView
+from raftlog.core.messages import VoteRequest
+from raftlog.core.quorum import Outcome, outcome
+from raftlog.core.types import NOBODY, NodeId, Term
+
+
+def log_is_up_to_date(request: VoteRequest, log: LogView) -> bool:
+    """Is the candidate's log at least as complete as `log`? (Raft section 5.4.1)
+
+    The order is lexicographic: the last term decides, the index only between equal terms.
+    """
+    return (request.last_term, request.last_index) >= (log.last_term, log.last_index)
+
+
+def deserves_vote(
+    request: VoteRequest, *, term: Term, vote: NodeId, leader: NodeId, log: LogView
+) -> bool:
+    """The verdict on a real vote in our own term (Raft section 5.2), repeatable for its holder."""
+    if request.term != term:
+        return False
+    if vote == request.sender:
+        return True
+    return vote == NOBODY and leader == NOBODY and log_is_up_to_date(request, log)
+
+
+def deserves_trial(
+    request: VoteRequest, *, term: Term, vote: NodeId, hears_leader: bool, log: LogView
+) -> bool:
+    """Would we vote for it in its term? (pre-vote, Raft dissertation section 9.6)
+
+    Never while a leader is heard: a node that was cut off comes back without an election.
+    """
+    if hears_leader or not log_is_up_to_date(request, log):
+        return False
+    return request.term > term or (request.term == term and vote in (NOBODY, request.sender))
+
+
+def outranks(request: VoteRequest, *, node: NodeId, log: LogView) -> bool:
+    """Of two trials that cross, does the other's go first? Exactly one of the two does.
+
+    The better log wins, then the lower id. Only speed depends on it: two survivors of a leader
+    that both hear of its death at once need not split the vote and wait for another timeout.
+    """
+    theirs = (request.last_term, request.last_index, -request.sender)
+    return theirs > (log.last_term, log.last_index, -node)
+
+
+class Ballot:
+    """The answers to one election or trial, each voter counted once however often it answers."""
+
+    __slots__ = ("_voters", "_votes")
+
+    def __init__(self, voters: Sequence[NodeId]) -> None:
+        self._voters = tuple(voters)
+        self._votes: dict[NodeId, bool] = {}
+
+    def record(self, voter: NodeId, *, granted: bool) -> None:
+        """Count an answer. A vote given is never taken back by a late refusal."""
+        self._votes[voter] = granted or self._votes.get(voter, False)
+
+    def outcome(self) -> Outcome:
+        return outcome(self._voters, self._votes)
+
+    def clone(self) -> Ballot:
+        other = Ballot(self._voters)
+        other._votes = self._votes.copy()
+        return other
+
+    def state(self) -> object:
+        """All that is in it as plain values, in the order of the voters."""
+        return [(voter, self._votes.get(voter)) for voter in self._voters]

@@ -1,0 +1,119 @@
+"""What was decided and not handed out yet: it fills step by step and is drained by `ready()`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from raftlog.core.messages import OutMessage
+from raftlog.core.ready import ReadState, Ready, SoftState
+from raftlog.core.types import Entry, HardState, LogIndex, Span
+
+
+class Outbox:
+    """Mutable. Remembers what was handed out last, so that a `Ready` carries only what is new."""
+
+    __slots__ = (
+        "_committed_to",
+        "_entries",
+        "_hard_state",
+        "_soft_state",
+        "_stored_to",
+        "_truncate_from",
+        "after_persist",
+        "messages",
+        "reads",
+        "reads_dropped",
+    )
+
+    def __init__(
+        self,
+        *,
+        soft_state: SoftState,
+        hard_state: HardState,
+        commit_index: LogIndex,
+        last_index: LogIndex,
+    ) -> None:
+        """Everything given is known outside already: `last_index` ends the log in storage."""
+        self.messages: list[OutMessage] = []
+        self.after_persist: list[OutMessage] = []
+        self.reads: list[ReadState] = []
+        self.reads_dropped: list[int] = []
+        self._soft_state = soft_state
+        self._hard_state = hard_state
+        self._committed_to = commit_index
+        self._stored_to: int = last_index
+        self._truncate_from: int | None = None
+        self._entries: list[Entry] = []
+
+    @property
+    def committed_to(self) -> LogIndex:
+        """The last index that was handed out as committed."""
+        return self._committed_to
+
+    def cut(self, index: LogIndex) -> None:
+        """The log lost `index` and all after it; storage hears of it if it has any of that."""
+        self._entries = [entry for entry in self._entries if entry.index < index]
+        if index <= self._stored_to:
+            self._truncate_from = index
+            self._stored_to = index - 1
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """The log gained entries at its end."""
+        self._entries.extend(entries)
+
+    def drain(
+        self, *, soft_state: SoftState, hard_state: HardState, commit_index: LogIndex
+    ) -> Ready:
+        """Everything new, once."""
+        committed = None
+        if commit_index > self._committed_to:
+            committed = Span(LogIndex(self._committed_to + 1), commit_index)
+        cut = self._truncate_from
+        ready = Ready(
+            soft_state=soft_state if soft_state != self._soft_state else None,
+            hard_state=hard_state if hard_state != self._hard_state else None,
+            truncate_from=LogIndex(cut) if cut is not None else None,
+            entries=tuple(self._entries),
+            committed=committed,
+            reads=tuple(self.reads),
+            reads_dropped=tuple(self.reads_dropped),
+            messages=tuple(self.messages),
+            messages_after_persist=tuple(self.after_persist),
+        )
+        self._soft_state = soft_state
+        self._hard_state = hard_state
+        self._committed_to = commit_index
+        self._truncate_from = None
+        if self._entries:
+            self._stored_to = self._entries[-1].index
+            self._entries = []
+        self.messages.clear()
+        self.after_persist.clear()
+        self.reads.clear()
+        self.reads_dropped.clear()
+        return ready
+
+    def clone(self) -> Outbox:
+        other = Outbox(
+            soft_state=self._soft_state,
+            hard_state=self._hard_state,
+            commit_index=self._committed_to,
+            last_index=LogIndex(self._stored_to),
+        )
+        other.messages = self.messages[:]
+        other.after_persist = self.after_persist[:]
+        other.reads = self.reads[:]
+        other.reads_dropped = self.reads_dropped[:]
+        other._truncate_from = self._truncate_from
+        other._entries = self._entries[:]
+        return other
+
+    def state(self) -> object:
+        """All that is in it as plain values."""
+        return (
+            (self._soft_state.role.value, *self._soft_state[1:]),
+            self._hard_state,
+            (self._committed_to, self._stored_to, self._truncate_from),
+            (self._entries, self.messages, self.after_persist),
+            (self.reads, self.reads_dropped),
+        )

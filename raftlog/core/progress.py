@@ -1,0 +1,138 @@
+"""A leader's view of one follower: what it holds for certain, what is under way, when to ask.
+
+Two states. *Replicating*: requests leave one after another without waiting, `next_index` moves
+when they are sent, `match_index` when they are confirmed. *Searching*: after a rejection, one
+check of the previous entry at a time and no entries, until the logs are found to agree. What was
+lost is found by a check, too: it is small, it says what the follower holds, and it is sent for
+ever, so a follower that was gone for hours is picked up where it is (Raft section 5.3).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from raftlog.core.types import LogIndex
+
+
+class Progress:
+    """Mutable; one per follower and leadership. Ticks count up, requests are last indexes."""
+
+    __slots__ = (
+        "_inflight",
+        "check_due",
+        "contact_ticks",
+        "match_index",
+        "next_index",
+        "quiet_ticks",
+        "read_round",
+        "searching",
+    )
+
+    def __init__(self, next_index: int) -> None:
+        self.match_index = 0
+        """The follower's log equals ours up to here, durably. Never falls."""
+        self.next_index = next_index
+        """The first entry not sent yet. Above `match_index`."""
+        self.searching = False
+        self.check_due = False
+        """The next output must carry a check of the entry before `next_index`."""
+        self.quiet_ticks = 0
+        """Ticks since an answer moved us on, while something is unanswered."""
+        self.contact_ticks = 0
+        """Ticks since the follower's last answer of any kind."""
+        self.read_round = 0
+        """The latest read round it answered."""
+        self._inflight: deque[int] = deque()
+
+    @property
+    def requests_under_way(self) -> int:
+        return len(self._inflight)
+
+    def tick(self, resend_ticks: int) -> None:
+        """One tick of the clock; after `resend_ticks` without an answer, ask."""
+        self.contact_ticks += 1
+        if self.searching or self._inflight:
+            self.quiet_ticks += 1
+            if self.quiet_ticks >= resend_ticks:
+                self.check_due = True
+
+    def sent(self, last: int) -> None:
+        """Entries `next_index` to `last` were sent."""
+        assert not self.searching, "no entries leave before the logs are known to agree"
+        assert last >= self.next_index, "a request moves on"
+        if not self._inflight:
+            self.quiet_ticks = 0
+        self._inflight.append(last)
+        self.next_index = last + 1
+
+    def checked(self) -> None:
+        """A check of the entry before `next_index` was sent."""
+        self.check_due = False
+        self.quiet_ticks = 0
+
+    def heard(self, *, last_index: LogIndex, patience_ticks: int) -> None:
+        """A heartbeat was answered by a follower whose log ends at `last_index`.
+
+        If it lacks the oldest request under way, or did not answer a check, for longer than
+        `patience_ticks`, that was lost. If it has the entries, its disk may be slow: no repeat.
+        """
+        if self.quiet_ticks >= patience_ticks and (
+            self.searching or (self._inflight and last_index < self._inflight[0])
+        ):
+            self.check_due = True
+
+    def accepted(self, match_index: int) -> bool:
+        """The follower confirmed everything up to `match_index`; is that news?
+
+        Confirmations may come twice or out of order: each stands for all before it, and an old
+        one changes nothing.
+        """
+        news = match_index > self.match_index
+        if news:
+            self.match_index = match_index
+            self.quiet_ticks = 0
+            while self._inflight and self._inflight[0] <= match_index:
+                self._inflight.popleft()
+        if self.searching and match_index >= self.next_index - 1:
+            self.searching = False
+            self.check_due = False
+        self.next_index = max(self.next_index, match_index + 1)
+        return news
+
+    def is_stale_rejection(self, prev_index: int) -> bool:
+        """Does a rejection answer anything that we still ask?"""
+        if prev_index <= self.match_index or prev_index >= self.next_index:
+            return True
+        return self.searching and prev_index != self.next_index - 1
+
+    def rejected(self, next_index: int) -> None:
+        """The logs differ before the old `next_index`; search from this one."""
+        assert self.match_index < next_index < self.next_index, "a search goes back, to the match"
+        self.next_index = next_index
+        self.searching = True
+        self.check_due = True
+        self._inflight.clear()
+
+    def clone(self) -> Progress:
+        other = Progress(self.next_index)
+        other.match_index = self.match_index
+        other.searching = self.searching
+        other.check_due = self.check_due
+        other.quiet_ticks = self.quiet_ticks
+        other.contact_ticks = self.contact_ticks
+        other.read_round = self.read_round
+        other._inflight = self._inflight.copy()
+        return other
+
+    def state(self) -> object:
+        """All that is in it as plain values."""
+        return (
+            self.match_index,
+            self.next_index,
+            self.searching,
+            self.check_due,
+            self.quiet_ticks,
+            self.contact_ticks,
+            self.read_round,
+            tuple(self._inflight),
+        )

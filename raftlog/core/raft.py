@@ -1,0 +1,625 @@
+"""Raft for one group at one member: plain values in, one `Ready` out. Deterministic, no I/O.
+
+The rules of Raft sections 5.1 to 5.4 and 8, with pre-vote (dissertation section 9.6), check-quorum
+(6.2) and ReadIndex (6.4). Time is `tick()`, chance is the generator that is passed in. What is
+decided here is done by someone else, by the rules in `raftlog.core.ready`. Not for two threads.
+
+Roles and what moves between them (`raftlog.core.invariants` checks it):
+
+    follower ------ no leader heard for a timeout, or its process died ------> pre-candidate
+    pre-candidate - a majority would vote for it ----------------------------> candidate
+    candidate ----- a majority voted for it ---------------------------------> leader
+    any ----------- a higher term, or a leader of its own -------------------> follower
+    leader -------- a majority not heard for a timeout ----------------------> follower
+
+A member's own vote and its own entries count like anybody's, only once they are durable: the vote
+is a message to itself that waits for persistence, the entries count through `persisted`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Protocol, assert_never
+
+from raftlog.core import election, replication
+from raftlog.core.leadership import FollowerView, Leadership
+from raftlog.core.letters import Letters
+from raftlog.core.log_view import LogView
+from raftlog.core.messages import (
+    AppendReply,
+    AppendRequest,
+    Heartbeat,
+    HeartbeatReply,
+    RaftMessage,
+    VoteReply,
+    VoteRequest,
+)
+from raftlog.core.outbox import Outbox
+from raftlog.core.quorum import Outcome
+from raftlog.core.ready import Ready, Role, SoftState
+from raftlog.core.types import (
+    EMPTY_PAYLOAD,
+    NOBODY,
+    Entry,
+    EntryKind,
+    GroupId,
+    HardState,
+    LogIndex,
+    Membership,
+    NodeId,
+    Payload,
+    RaftTiming,
+    Span,
+    Term,
+)
+from raftlog.errors import NotLeader, Overloaded
+
+
+class Random(Protocol):
+    """Where chance comes from; `Raft.clone` copies it with `copy.copy`."""
+
+    def randrange(self, start: int, stop: int, /) -> int:
+        """A number in [start, stop)."""
+        ...
+
+
+class Raft:
+    """One member of one group. Every method decides; nothing happens before `ready()`."""
+
+    __slots__ = (
+        "_ballot",
+        "_commit_index",
+        "_durable_index",
+        "_elapsed_ticks",
+        "_last_applied",
+        "_leader",
+        "_leadership",
+        "_letters",
+        "_log",
+        "_membership",
+        "_outbox",
+        "_random",
+        "_role",
+        "_term",
+        "_timeout_ticks",
+        "_timing",
+        "_vote",
+    )
+
+    def __init__(
+        self,
+        *,
+        node: NodeId,
+        group: GroupId,
+        membership: Membership,
+        timing: RaftTiming,
+        hard_state: HardState,
+        log: LogView,
+        random: Random,
+    ) -> None:
+        """A member as it stands after reading its disk: a follower that knows no leader.
+
+        `hard_state` and everything in `log` are durable. Nothing counts as committed beyond the
+        log's base; the leader's word, or its own election, brings `commit_index` back.
+        """
+        assert node in membership.voters, "only a voter runs the core"
+        self._letters = Letters(group, node)
+        self._membership = membership
+        self._timing = timing
+        self._random = random
+        self._log = log
+        self._term, self._vote = hard_state
+        if log.last_term > hard_state.term:
+            # The entries became durable and the term they came with did not. No vote of that
+            # term can have left this member, because votes wait for the hard state.
+            self._term, self._vote = log.last_term, NOBODY
+        self._role = Role.FOLLOWER
+        self._leader = NOBODY
+        self._commit_index = self._last_applied = log.base_index
+        self._durable_index = log.last_index
+        self._ballot: election.Ballot | None = None
+        self._leadership: Leadership | None = None
+        self._outbox = Outbox(
+            soft_state=SoftState(self._role, self._term, self._leader),
+            hard_state=hard_state,
+            commit_index=self._commit_index,
+            last_index=log.last_index,
+        )
+        self._reset_timer()
+
+    # ------------------------------------------------------------ what it is
+
+    @property
+    def node(self) -> NodeId:
+        return self._letters.node
+
+    @property
+    def group(self) -> GroupId:
+        return self._letters.group
+
+    @property
+    def membership(self) -> Membership:
+        return self._membership
+
+    @property
+    def role(self) -> Role:
+        return self._role
+
+    @property
+    def term(self) -> Term:
+        return self._term
+
+    @property
+    def vote(self) -> NodeId:
+        """Whom this member voted for in its term; NOBODY: it still may."""
+        return self._vote
+
+    @property
+    def leader(self) -> NodeId:
+        """Who leads this term, as far as this member knows; NOBODY: unknown or lost."""
+        return self._leader
+
+    @property
+    def commit_index(self) -> LogIndex:
+        """The highest index known committed. Never falls while the member runs."""
+        return self._commit_index
+
+    @property
+    def last_index(self) -> LogIndex:
+        """The last entry's index, durable or not."""
+        return self._log.last_index
+
+    @property
+    def durable_index(self) -> LogIndex:
+        """The log is durable up to here at least, as `persisted` said."""
+        return self._durable_index
+
+    @property
+    def last_applied(self) -> LogIndex:
+        return self._last_applied
+
+    def term_at(self, index: LogIndex) -> Term:
+        """The term of the entry at `index`, from the log's base to `last_index`."""
+        return self._log.term_at(index)
+
+    def followers(self) -> tuple[FollowerView, ...]:
+        """Every voter as this leader sees it, itself included, by id; () at any other member."""
+        if self._leadership is None:
+            return ()
+        own = FollowerView(self.node, self._durable_index, 0)
+        return tuple(sorted([own, *self._leadership.views()]))
+
+    # ------------------------------------------------------------ what may happen to it
+
+    def tick(self) -> None:
+        """One tick of the clock has passed."""
+        leadership = self._leadership
+        if leadership is not None:
+            leadership.tick()
+            if not leadership.hears_quorum():
+                # Cut off from the majority: another may lead by now, so promise nothing more.
+                self._become_follower()
+                self._reset_timer()
+            return
+        self._elapsed_ticks += 1
+        if self._elapsed_ticks >= self._timeout_ticks:
+            self._start_trial()
+
+    def step(self, message: RaftMessage) -> None:
+        """A message to this member has arrived: lost, repeated, late or early ones do no harm."""
+        assert message.group == self.group, "a message for another group"
+        assert message.to == self.node, "a message for another member"
+        if message.term > self._term:
+            self._meet_higher_term(message)
+        match message:
+            case AppendRequest():
+                self._on_append_request(message)
+            case AppendReply():
+                self._on_append_reply(message)
+            case Heartbeat():
+                self._on_heartbeat(message)
+            case HeartbeatReply():
+                self._on_heartbeat_reply(message)
+            case VoteRequest(pre=True):
+                self._on_trial(message)
+            case VoteRequest():
+                self._on_vote_request(message)
+            case VoteReply():
+                self._on_vote_reply(message)
+            case _:
+                assert_never(message)
+
+    def propose(self, payloads: Sequence[Payload], kind: EntryKind = EntryKind.COMMAND) -> Span:
+        """Append one entry per payload (at least one), all or none, and say where.
+
+        Raises `NotLeader` with a hint, or `Overloaded` when more than `unapplied_entries_max`
+        would await commit and apply. Acceptance promises nothing: the entries are safe once
+        committed, and may be gone if the term changes first.
+        """
+        assert payloads, "a proposal proposes something"
+        if self._leadership is None:
+            raise NotLeader(group=self.group, leader=self._leader)
+        limit = self._timing.unapplied_entries_max
+        if self._log.last_index - self._last_applied + len(payloads) > limit:
+            raise Overloaded(queue="raft.unapplied_entries_max", limit=limit)
+        return self._append_own(payloads, kind)
+
+    def read_index(self, request_id: int) -> None:
+        """Ask for a linearizable read; `Ready.reads` or `Ready.reads_dropped` answers.
+
+        Before the term's first entry is committed a leader may not know all that is, so the read
+        waits for it (Raft section 8). Raises `NotLeader`, or `Overloaded` beyond
+        `pending_reads_max`.
+        """
+        if self._leadership is None:
+            raise NotLeader(group=self.group, leader=self._leader)
+        limit = self._timing.pending_reads_max
+        if self._leadership.reads.pending >= limit:
+            raise Overloaded(queue="raft.pending_reads_max", limit=limit)
+        self._leadership.reads.gather(request_id)
+
+    def persisted(self, *, index: LogIndex, term: Term) -> None:
+        """The log is durable up to the entry (`index`, `term`).
+
+        A notice about an entry that was cut since is stale and changes nothing.
+        """
+        if not self._durable_index < index <= self._log.last_index:
+            return
+        if self._log.term_at(index) != term:
+            return
+        self._durable_index = index
+        self._advance_commit_index()
+
+    def applied(self, index: LogIndex) -> None:
+        """The state machine has applied everything up to `index`."""
+        assert self._last_applied <= index, "applying goes forward"
+        assert index <= self._outbox.committed_to, "only what was handed out can be applied"
+        self._last_applied = index
+
+    def leader_lost(self, leader: NodeId, term: Term) -> None:
+        """The process of `leader`, which led `term`, is gone (its connection was reset).
+
+        At once this member hears no leader, so it grants votes and trials; at one of the next
+        `leader_lost_jitter_ticks` ticks, by chance, it tries to lead. Old news changes nothing.
+        """
+        known = self._role is Role.FOLLOWER and self._leader != NOBODY
+        if not known or leader != self._leader or term != self._term:
+            return
+        jitter = max(1, self._timing.leader_lost_jitter_ticks)
+        self._leader = NOBODY
+        self._elapsed_ticks = 0
+        self._timeout_ticks = self._random.randrange(1, jitter + 1)
+
+    def ready(self) -> Ready:
+        """Everything decided since the last call, once; false as a condition if nothing is."""
+        if self._leadership is not None:
+            self._speak_as_leader(self._leadership)
+        return self._outbox.drain(
+            soft_state=SoftState(self._role, self._term, self._leader),
+            hard_state=HardState(self._term, self._vote),
+            commit_index=self._commit_index,
+        )
+
+    def clone(self) -> Raft:
+        """An independent copy that decides the same on the same inputs."""
+        other = object.__new__(Raft)
+        for name in self.__slots__:
+            setattr(other, name, getattr(self, name))
+        other._random = copy.copy(self._random)
+        other._log = self._log.clone()
+        other._outbox = self._outbox.clone()
+        other._ballot = self._ballot.clone() if self._ballot is not None else None
+        other._leadership = self._leadership.clone() if self._leadership is not None else None
+        return other
+
+    def fingerprint(self) -> bytes:
+        """16 bytes over the whole state but the random generator: equal states, equal bytes."""
+        state = (
+            (self._letters, self._membership, self._timing),
+            (self._role.value, self._term, self._vote, self._leader),
+            (self._commit_index, self._last_applied, self._durable_index),
+            (self._elapsed_ticks, self._timeout_ticks),
+            self._ballot.state() if self._ballot is not None else None,
+            self._leadership.state() if self._leadership is not None else None,
+            self._outbox.state(),
+        )
+        digest = blake2b(repr(state).encode(), digest_size=16)
+        digest.update(self._log.fingerprint())
+        return digest.digest()
+
+    # ------------------------------------------------------------ roles
+
+    def _meet_higher_term(self, message: RaftMessage) -> None:
+        """Enter a later term, unless the message is only about one that might be."""
+        match message:
+            case VoteRequest(pre=True) | VoteReply(pre=True, granted=True):
+                return
+            case VoteRequest() if self._hears_leader():
+                # Who still hears a leader needs no other (dissertation section 4.2.3).
+                return
+            case _:
+                self._enter_term(message.term)
+
+    def _enter_term(self, term: Term, vote: NodeId = NOBODY) -> None:
+        assert term > self._term, "terms only rise"
+        led = self._leadership is not None
+        self._become_follower()
+        self._term = term
+        self._vote = vote
+        # Promises of an older term that have not left yet are void.
+        self._outbox.after_persist.clear()
+        if led:
+            self._reset_timer()
+
+    def _become_follower(self) -> None:
+        """Follow nobody yet, in the present term; a leader gives up its reads."""
+        if self._leadership is not None:
+            self._outbox.reads_dropped.extend(self._leadership.reads.drop())
+        self._leadership = None
+        self._ballot = None
+        self._role = Role.FOLLOWER
+        self._leader = NOBODY
+
+    def _follow(self, leader: NodeId) -> None:
+        """A message of this term's leader has come: yield to it, and wait anew."""
+        assert self._role is not Role.LEADER, "two leaders in one term"
+        assert self._leader in (NOBODY, leader), "two leaders in one term"
+        if self._role is Role.FOLLOWER and self._leader == leader:
+            self._elapsed_ticks = 0
+            return
+        self._become_follower()
+        self._leader = leader
+        self._reset_timer()
+
+    def _start_trial(self) -> None:
+        """Ask whether an election could be won, without disturbing anybody's term."""
+        self._become_follower()
+        self._role = Role.PRE_CANDIDATE
+        self._reset_timer()
+        self._ballot = election.Ballot(self._membership.voters)
+        voters, letters, term = self._membership.voters, self._letters, Term(self._term + 1)
+        self._outbox.messages.extend(letters.vote_requests(voters, term, self._log, pre=True))
+        own = letters.vote_reply(self.node, term, granted=True, pre=True)
+        self._outbox.after_persist.append(own)
+
+    def _start_election(self) -> None:
+        """Raft section 5.2. Requests wait for the new term to be durable, like the own vote.
+
+        A candidate that forgot its term in a crash could otherwise be elected by the answers to
+        what it asked before, with a shorter log than it had then.
+        """
+        assert self._role is Role.PRE_CANDIDATE, "an election follows a trial"
+        self._enter_term(Term(self._term + 1), vote=self.node)
+        self._role = Role.CANDIDATE
+        self._reset_timer()
+        self._ballot = election.Ballot(self._membership.voters)
+        voters, letters, term = self._membership.voters, self._letters, self._term
+        waiting = self._outbox.after_persist
+        waiting.extend(letters.vote_requests(voters, term, self._log, pre=False))
+        waiting.append(letters.vote_reply(self.node, term, granted=True, pre=False))
+
+    def _become_leader(self) -> None:
+        """Begin a term with an entry of it: only such can be committed by counting."""
+        assert self._role is Role.CANDIDATE, "an election was won"
+        assert self._vote == self.node, "a leader voted for itself"
+        self._role = Role.LEADER
+        self._leader = self.node
+        self._ballot = None
+        self._leadership = Leadership(
+            followers=[voter for voter in self._membership.voters if voter != self.node],
+            last_index=self._log.last_index,
+            timing=self._timing,
+        )
+        self._append_own((EMPTY_PAYLOAD,), EntryKind.NOOP)
+
+    def _hears_leader(self) -> bool:
+        """Does this member lead, or did its leader speak within the shortest timeout?"""
+        if self._role is Role.LEADER:
+            return True
+        return self._leader != NOBODY and self._elapsed_ticks < self._timing.election_ticks_min
+
+    def _reset_timer(self) -> None:
+        """Wait anew for a leader, for another random time.
+
+        Before the first election of a group nobody can be disturbed, and a group of one has
+        nobody to wait for: they start sooner.
+        """
+        least = self._timing.election_ticks_min
+        self._elapsed_ticks = 0
+        if len(self._membership.voters) == 1:
+            self._timeout_ticks = 1
+        elif self._term == 0:
+            self._timeout_ticks = self._random.randrange(1, least + 1)
+        else:
+            self._timeout_ticks = self._random.randrange(least, 2 * least + 1)
+
+    # ------------------------------------------------------------ elections
+
+    def _on_vote_request(self, request: VoteRequest) -> None:
+        granted = election.deserves_vote(
+            request, term=self._term, vote=self._vote, leader=self._leader, log=self._log
+        )
+        if granted and self._vote == NOBODY:
+            self._vote = request.sender
+            self._reset_timer()
+        answer = self._letters.vote_reply(request.sender, self._term, granted=granted, pre=False)
+        self._outbox.after_persist.append(answer)
+
+    def _on_trial(self, request: VoteRequest) -> None:
+        granted = election.deserves_trial(
+            request,
+            term=self._term,
+            vote=self._vote,
+            hears_leader=self._hears_leader(),
+            log=self._log,
+        )
+        just_tried = self._elapsed_ticks <= self._timing.heartbeat_ticks
+        if granted and self._role is Role.PRE_CANDIDATE and just_tried:
+            granted = election.outranks(request, node=self.node, log=self._log)
+            if granted:
+                self._become_follower()
+                self._reset_timer()
+        term = request.term if granted else self._term
+        answer = self._letters.vote_reply(request.sender, term, granted=granted, pre=True)
+        self._outbox.after_persist.append(answer)
+
+    def _on_vote_reply(self, reply: VoteReply) -> None:
+        if reply.sender not in self._membership.voters or self._ballot is None:
+            return
+        if reply.pre:
+            asked = Term(self._term + 1)
+            answers = self._role is Role.PRE_CANDIDATE and (
+                reply.term == asked if reply.granted else reply.term <= self._term
+            )
+        else:
+            answers = self._role is Role.CANDIDATE and reply.term == self._term
+        if not answers:
+            return
+        self._ballot.record(reply.sender, granted=reply.granted)
+        match self._ballot.outcome():
+            case Outcome.WON if self._role is Role.PRE_CANDIDATE:
+                self._start_election()
+            case Outcome.WON:
+                self._become_leader()
+            case Outcome.LOST:
+                self._become_follower()
+            case Outcome.OPEN:
+                pass
+            case unknown:
+                assert_never(unknown)
+
+    # ------------------------------------------------------------ a follower's side
+
+    def _on_append_request(self, request: AppendRequest) -> None:
+        """Raft figure 2, AppendEntries, receiver: verify first, then write, then acknowledge."""
+        log, letters = self._log, self._letters
+        if request.term < self._term:
+            self._outbox.after_persist.append(letters.reject(request, self._term, log))
+            return
+        self._follow(request.sender)
+        if not replication.previous_entry_matches(
+            log, prev_index=request.prev_index, prev_term=request.prev_term
+        ):
+            hint = replication.conflict_hint(log, prev_index=request.prev_index)
+            refusal = letters.reject(request, self._term, log, conflict=hint)
+            self._outbox.after_persist.append(refusal)
+            return
+        held = replication.first_difference(log, request.entries)
+        if held < len(request.entries):
+            self._write(request.entries[held:])
+        verified = LogIndex(request.prev_index + len(request.entries))
+        self._learn_commit_index(LogIndex(min(request.commit_index, verified)))
+        acceptance = letters.accept(request, self._term, log, match_index=verified)
+        self._outbox.after_persist.append(acceptance)
+
+    def _write(self, entries: Sequence[Entry]) -> None:
+        """Make the log end with `entries`, cutting what conflicts with the first of them."""
+        first = entries[0].index
+        if first <= self._log.last_index:
+            assert first > self._commit_index, "what is committed never conflicts"
+            self._log.truncate_from(first)
+            self._durable_index = LogIndex(min(self._durable_index, first - 1))
+            self._outbox.cut(first)
+        self._log.append(entries)
+        self._outbox.append(entries)
+
+    def _on_heartbeat(self, heartbeat: Heartbeat) -> None:
+        read_round = 0
+        if heartbeat.term == self._term:
+            self._follow(heartbeat.sender)
+            self._learn_commit_index(heartbeat.commit_index)
+            read_round = heartbeat.read_round
+        answer = self._letters.heartbeat_reply(
+            heartbeat.sender, self._term, self._log, read_round=read_round
+        )
+        self._outbox.messages.append(answer)
+
+    def _learn_commit_index(self, commit_index: LogIndex) -> None:
+        """The leader vouches that our log is its own up to here, and that this is committed."""
+        assert commit_index <= self._log.last_index, "an acknowledged entry is gone from this log"
+        if commit_index > self._commit_index:
+            self._commit_index = commit_index
+
+    # ------------------------------------------------------------ a leader's side
+
+    def _append_own(self, payloads: Sequence[Payload], kind: EntryKind) -> Span:
+        """Extend the log at its end: the only thing a leader ever does to its own log."""
+        first = self._log.last_index + 1
+        entries = [
+            Entry(LogIndex(index), self._term, kind, payload)
+            for index, payload in enumerate(payloads, first)
+        ]
+        self._log.append(entries)
+        self._outbox.append(entries)
+        return Span(LogIndex(first), self._log.last_index)
+
+    def _on_append_reply(self, reply: AppendReply) -> None:
+        if self._leadership is None or reply.term != self._term:
+            return
+        progress = self._leadership.followers.get(reply.sender)
+        if progress is None:
+            return
+        progress.contact_ticks = 0
+        if reply.accepted:
+            assert reply.match_index <= self._log.last_index, "it confirms what was never sent"
+            if progress.accepted(reply.match_index):
+                self._advance_commit_index()
+        elif not progress.is_stale_rejection(reply.prev_index):
+            next_index = replication.next_index_after(
+                self._log, reply, match_index=progress.match_index
+            )
+            progress.rejected(next_index)
+
+    def _on_heartbeat_reply(self, reply: HeartbeatReply) -> None:
+        leadership = self._leadership
+        if leadership is None or reply.term != self._term:
+            return
+        progress = leadership.followers.get(reply.sender)
+        if progress is None:
+            return
+        progress.contact_ticks = 0
+        progress.heard(last_index=reply.last_index, patience_ticks=2 * self._timing.heartbeat_ticks)
+        if reply.read_round > progress.read_round:
+            progress.read_round = reply.read_round
+            self._outbox.reads.extend(leadership.reads.confirm(leadership.agreed_round()))
+
+    def _advance_commit_index(self) -> None:
+        """Raft section 5.4.2: count copies of entries of this term only.
+
+        Those of earlier terms become committed with the first of this one, never by themselves.
+        """
+        if self._leadership is None:
+            return
+        index = self._leadership.agreed_index(self._durable_index)
+        if index > self._commit_index and self._log.term_at(index) == self._term:
+            self._commit_index = index
+
+    def _speak_as_leader(self, leadership: Leadership) -> None:
+        """Send what has gathered: read rounds, heartbeats, entries."""
+        messages, letters, log = self._outbox.messages, self._letters, self._log
+        leadership.start_reads(self._commit_index)
+        if not leadership.followers:
+            self._outbox.reads.extend(leadership.reads.confirm(leadership.agreed_round()))
+        if leadership.heartbeat_due:
+            read_round = leadership.reads.latest
+            for view in leadership.views():
+                commit_index = LogIndex(min(self._commit_index, view.match_index))
+                messages.append(
+                    letters.heartbeat(
+                        view.node, self._term, commit_index=commit_index, read_round=read_round
+                    )
+                )
+            leadership.heartbeats_sent()
+        for request in leadership.requests(log):
+            messages.append(
+                letters.replicate(
+                    request.to,
+                    self._term,
+                    log,
+                    prev_index=request.prev_index,
+                    span=request.span,
+                    commit_index=self._commit_index,
+                )
+            )

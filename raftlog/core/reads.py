@@ -1,0 +1,81 @@
+"""Linearizable reads without the log: rounds of heartbeats (Raft dissertation section 6.4).
+
+A read notes the commit index at the start of its round and is correct at that index once a
+majority has answered a heartbeat of that round or a later one: nobody else can have led meanwhile.
+All reads that gather while a round is under way share the next one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from raftlog.core.ready import ReadState
+from raftlog.core.types import LogIndex
+
+
+class ReadRounds:
+    """The reads of one leadership, in the order in which they came."""
+
+    __slots__ = ("_gathered", "_pending", "_under_way", "latest")
+
+    def __init__(self) -> None:
+        self.latest = 0
+        """The number of the latest round started; 0: none."""
+        self._gathered: list[int] = []
+        self._under_way: deque[tuple[int, LogIndex, tuple[int, ...]]] = deque()
+        self._pending = 0
+
+    @property
+    def pending(self) -> int:
+        """Reads that wait, gathered or under way."""
+        return self._pending
+
+    @property
+    def wants_round(self) -> bool:
+        """Reads wait and no round is under way that they would have to wait for."""
+        return bool(self._gathered) and not self._under_way
+
+    @property
+    def has_gathered(self) -> bool:
+        return bool(self._gathered)
+
+    def gather(self, request_id: int) -> None:
+        self._gathered.append(request_id)
+        self._pending += 1
+
+    def start(self, commit_index: LogIndex) -> None:
+        """Begin a round for all gathered reads, correct at `commit_index`."""
+        assert self._gathered, "a round serves somebody"
+        self.latest += 1
+        self._under_way.append((self.latest, commit_index, tuple(self._gathered)))
+        self._gathered.clear()
+
+    def confirm(self, read_round: int) -> list[ReadState]:
+        """The reads that a majority's answers up to `read_round` have confirmed."""
+        confirmed: list[ReadState] = []
+        while self._under_way and self._under_way[0][0] <= read_round:
+            _, index, requests = self._under_way.popleft()
+            confirmed.extend(ReadState(request, index) for request in requests)
+        self._pending -= len(confirmed)
+        return confirmed
+
+    def drop(self) -> tuple[int, ...]:
+        """Give up all reads, in their order: this member leads no more."""
+        dropped = [request for _, _, requests in self._under_way for request in requests]
+        dropped.extend(self._gathered)
+        self._under_way.clear()
+        self._gathered.clear()
+        self._pending = 0
+        return tuple(dropped)
+
+    def clone(self) -> ReadRounds:
+        other = ReadRounds()
+        other.latest = self.latest
+        other._gathered = self._gathered[:]
+        other._under_way = self._under_way.copy()
+        other._pending = self._pending
+        return other
+
+    def state(self) -> object:
+        """All that is in it as plain values."""
+        return (self.latest, tuple(self._gathered), tuple(self._under_way))

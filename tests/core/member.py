@@ -1,0 +1,364 @@
+"""One member under test: its core, a disk that syncs when told, a state machine that notes.
+
+A `Member` does what `raftlog.core.ready` asks of a driver, and checks the invariants around every
+event. What it wants to send is gathered in `outgoing`; a test or a `Network` carries it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from random import Random
+
+from raftlog.core import invariants
+from raftlog.core.log_view import LogView
+from raftlog.core.messages import (
+    AppendReply,
+    AppendRequest,
+    Heartbeat,
+    HeartbeatReply,
+    RaftMessage,
+    Replicate,
+    VoteReply,
+    VoteRequest,
+)
+from raftlog.core.raft import Raft
+from raftlog.core.ready import ReadState, Ready
+from raftlog.core.types import (
+    NOBODY,
+    Entry,
+    EntryKind,
+    GroupId,
+    HardState,
+    LogIndex,
+    Membership,
+    NodeId,
+    Payload,
+    RaftTiming,
+    Span,
+    Term,
+)
+
+GROUP = GroupId(7)
+TIMING = RaftTiming(election_ticks_min=10, heartbeat_ticks=2, resend_ticks=6)
+
+
+class Shortest:
+    """A generator whose every choice is the smallest."""
+
+    def randrange(self, start: int, stop: int) -> int:
+        assert start < stop
+        return start
+
+
+def payload(text: str) -> Payload:
+    return Payload(text.encode(), b"")
+
+
+def entries_of(terms: Sequence[int], *, first: int = 1) -> list[Entry]:
+    """One entry per term, whose content says term and index, as one leader would write it."""
+    return [
+        Entry(LogIndex(index), Term(term), EntryKind.COMMAND, payload(f"{term}.{index}"))
+        for index, term in enumerate(terms, first)
+    ]
+
+
+def log_of(entries: Sequence[Entry]) -> LogView:
+    runs = [next(run) for _, run in groupby(entries, key=lambda entry: entry.term)]
+    return LogView.restore(
+        terms=[(entry.index, entry.term) for entry in runs],
+        sizes=[entry.payload.size for entry in entries],
+    )
+
+
+class Member:
+    """Drives one `Raft`. With `sync` false its disk waits for `persist()`."""
+
+    def __init__(
+        self,
+        node: int,
+        *,
+        voters: int = 3,
+        terms: Sequence[int] = (),
+        term: int | None = None,
+        vote: int = NOBODY,
+        timing: RaftTiming = TIMING,
+        random: object | None = None,
+        sync: bool = True,
+    ) -> None:
+        self.node = NodeId(node)
+        self.membership = Membership(tuple(NodeId(each) for each in range(1, voters + 1)))
+        self.timing = timing
+        self.random = random if random is not None else Shortest()
+        self.sync = sync
+        self.disk_log = entries_of(terms)
+        present = term if term is not None else max([0, *terms])
+        self.disk_hard_state = HardState(Term(present), NodeId(vote))
+        self.start()
+
+    def start(self) -> None:
+        """(Re)start from the disk: everything else is forgotten."""
+        self.log = list(self.disk_log)
+        self.applied: list[Entry] = []
+        self.reads: list[ReadState] = []
+        self.reads_dropped: list[int] = []
+        self.outgoing: list[RaftMessage] = []
+        self.unsynced: list[Ready] = []
+        self.outputs: list[Ready] = []
+        self.raft = Raft(
+            node=self.node,
+            group=GROUP,
+            membership=self.membership,
+            timing=self.timing,
+            hard_state=self.disk_hard_state,
+            log=log_of(self.log),
+            random=self.random,
+        )
+        self.observed = invariants.observe(self.raft)
+
+    # ------------------------------------------------------------ events
+
+    def tick(self, count: int = 1) -> None:
+        for _ in range(count):
+            self._event(self.raft.tick)
+
+    def step(self, *messages: RaftMessage) -> None:
+        for message in messages:
+            self._event(lambda message=message: self.raft.step(message))
+
+    def propose(self, *texts: str) -> Span:
+        spans: list[Span] = []
+        payloads = [payload(text) for text in texts]
+        self._event(lambda: spans.append(self.raft.propose(payloads)))
+        return spans[0]
+
+    def read_index(self, request: int) -> None:
+        self._event(lambda: self.raft.read_index(request))
+
+    def leader_lost(self, leader: int, term: int) -> None:
+        self._event(lambda: self.raft.leader_lost(NodeId(leader), Term(term)))
+
+    def _event(self, event: Callable[[], None]) -> None:
+        event()
+        self._check()
+        self.settle()
+
+    def settle(self) -> None:
+        """Carry out outputs until there are none; syncs too if `sync`."""
+        while ready := self.raft.ready():
+            self._carry_out(ready)
+            if self.sync:
+                self.persist()
+
+    def persist(self) -> None:
+        """Everything asked for so far becomes durable, then what waited for it leaves."""
+        unsynced, self.unsynced = self.unsynced, []
+        if not unsynced:
+            return
+        for ready in unsynced:
+            if ready.hard_state is not None:
+                self.disk_hard_state = ready.hard_state
+            if ready.truncate_from is not None:
+                del self.disk_log[ready.truncate_from - 1 :]
+            self.disk_log.extend(ready.entries)
+        if self.disk_log:
+            last = self.disk_log[-1]
+            self.raft.persisted(index=last.index, term=last.term)
+            self._check()
+        for ready in unsynced:
+            for message in ready.messages_after_persist:
+                if message.to == self.node:
+                    assert isinstance(message, VoteReply)
+                    self.raft.step(message)
+                    self._check()
+                else:
+                    self._send(message)
+        self.settle()
+
+    def _check(self) -> None:
+        self.observed = invariants.check(self.observed, self.raft)
+
+    def _carry_out(self, ready: Ready) -> None:
+        self.outputs.append(ready)
+        if ready.truncate_from is not None:
+            assert ready.truncate_from <= len(self.log), "nothing there to cut"
+            del self.log[ready.truncate_from - 1 :]
+        self.log.extend(ready.entries)
+        assert [entry.index for entry in self.log] == list(range(1, len(self.log) + 1))
+        for message in ready.messages:
+            self._send(message)
+        self.unsynced.append(ready)
+        if ready.committed is not None:
+            first, last = ready.committed
+            assert first == len(self.applied) + 1, "applied in order, each once"
+            self.applied.extend(self.log[first - 1 : last])
+            self.raft.applied(last)
+        self.reads.extend(ready.reads)
+        self.reads_dropped.extend(ready.reads_dropped)
+        self._check()
+
+    def _send(self, message: object) -> None:
+        if isinstance(message, Replicate):
+            span = message.span
+            entries = tuple(self.log[span.first - 1 : span.last]) if span is not None else ()
+            message = AppendRequest(
+                group=message.group,
+                sender=message.sender,
+                to=message.to,
+                term=message.term,
+                prev_index=message.prev_index,
+                prev_term=message.prev_term,
+                entries=entries,
+                commit_index=message.commit_index,
+            )
+        self.outgoing.append(message)
+
+    # ------------------------------------------------------------ what a test asks
+
+    def take(self, kind: type | None = None, to: int | None = None) -> list[RaftMessage]:
+        """What it sent since the last `take`, of one kind and to one member only if given."""
+        sent, self.outgoing = self.outgoing, []
+        return [
+            message
+            for message in sent
+            if (kind is None or isinstance(message, kind)) and (to is None or message.to == to)
+        ]
+
+    @property
+    def terms(self) -> list[int]:
+        return [entry.term for entry in self.log]
+
+    @property
+    def next_index(self) -> dict[int, int]:
+        """A leader's next_index of each follower."""
+        assert self.raft._leadership is not None
+        return {
+            node: progress.next_index for node, progress in self.raft._leadership.followers.items()
+        }
+
+    @property
+    def match_index(self) -> dict[int, int]:
+        return {view.node: view.match_index for view in self.raft.followers()}
+
+    # ------------------------------------------------------------ a leader by itself
+
+    def lead(self, *, votes: Iterable[int] | None = None) -> Member:
+        """Bring it to lead the next term by the votes of `votes` (all others), and commit nothing.
+
+        What it sent on the way is thrown away, what it sent as a leader is in `outgoing`.
+        """
+        others = [voter for voter in self.membership.voters if voter != self.node]
+        voters = list(votes) if votes is not None else others
+        self.tick(2 * self.timing.election_ticks_min)
+        for pre in (True, False):
+            term = Term(self.raft.term + 1) if pre else self.raft.term
+            self.take()
+            self.step(*[vote_reply(self, voter, term=term, pre=pre) for voter in voters])
+        return self
+
+
+# ------------------------------------------------------------ messages to a member
+
+
+def vote_request(to: Member, sender: int, *, term: int, last: tuple[int, int], pre: bool = False):
+    """`last` is the candidate's (last term, last index)."""
+    return VoteRequest(
+        group=GROUP,
+        sender=NodeId(sender),
+        to=to.node,
+        term=Term(term),
+        last_term=Term(last[0]),
+        last_index=LogIndex(last[1]),
+        pre=pre,
+    )
+
+
+def vote_reply(
+    to: Member, sender: int, *, term: int, granted: bool = True, pre: bool = False
+) -> VoteReply:
+    return VoteReply(
+        group=GROUP, sender=NodeId(sender), to=to.node, term=Term(term), granted=granted, pre=pre
+    )
+
+
+def append_request(
+    to: Member,
+    sender: int,
+    *,
+    term: int,
+    prev: tuple[int, int] = (0, 0),
+    terms: Sequence[int] = (),
+    commit_index: int = 0,
+) -> AppendRequest:
+    """`prev` is (term, index); `terms` those of the entries that follow on it."""
+    return AppendRequest(
+        group=GROUP,
+        sender=NodeId(sender),
+        to=to.node,
+        term=Term(term),
+        prev_term=Term(prev[0]),
+        prev_index=LogIndex(prev[1]),
+        entries=tuple(entries_of(terms, first=prev[1] + 1)),
+        commit_index=LogIndex(commit_index),
+    )
+
+
+def acceptance(to: Member, sender: int, match_index: int, *, term: int | None = None):
+    return AppendReply(
+        group=GROUP,
+        sender=NodeId(sender),
+        to=to.node,
+        term=Term(term if term is not None else to.raft.term),
+        accepted=True,
+        prev_index=LogIndex(0),
+        match_index=LogIndex(match_index),
+        conflict_term=Term(0),
+        conflict_index=LogIndex(0),
+        last_index=LogIndex(match_index),
+    )
+
+
+def rejection(
+    to: Member, sender: int, prev_index: int, *, conflict: tuple[int, int], term: int | None = None
+):
+    """`conflict` is (term, first index of it)."""
+    return AppendReply(
+        group=GROUP,
+        sender=NodeId(sender),
+        to=to.node,
+        term=Term(term if term is not None else to.raft.term),
+        accepted=False,
+        prev_index=LogIndex(prev_index),
+        match_index=LogIndex(0),
+        conflict_term=Term(conflict[0]),
+        conflict_index=LogIndex(conflict[1]),
+        last_index=LogIndex(conflict[1]),
+    )
+
+
+def heartbeat(to: Member, sender: int, *, term: int, commit_index: int = 0, read_round: int = 0):
+    return Heartbeat(
+        group=GROUP,
+        sender=NodeId(sender),
+        to=to.node,
+        term=Term(term),
+        commit_index=LogIndex(commit_index),
+        read_round=read_round,
+    )
+
+
+def heartbeat_reply(
+    to: Member, sender: int, *, read_round: int = 0, last_index: int = 0, term: int | None = None
+):
+    return HeartbeatReply(
+        group=GROUP,
+        sender=NodeId(sender),
+        to=to.node,
+        term=Term(term if term is not None else to.raft.term),
+        read_round=read_round,
+        last_index=LogIndex(last_index),
+    )
+
+
+def seeded(seed: int) -> Random:
+    return Random(seed)
