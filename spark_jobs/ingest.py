@@ -1,0 +1,65 @@
+"""Files into the log: a file stream of the flights, one file for each micro-batch.
+
+    spark-submit spark_jobs/ingest.py
+
+The first write creates the topic with the files' schema. The job ends when all files are in; run
+again with the same --work it finds nothing to do, and killed at any moment it goes on where the
+log stands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+from spark_jobs import nycflights
+from spark_jobs.session import job_parser, open_session
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the job; returns when every file is in the topic."""
+    options = parser().parse_args(arguments)
+    folder = options.work / "input"
+    nycflights.split_flights(folder, options.files)
+    spark = open_session("raftlog ingest")
+    flights = (
+        spark.readStream.schema(nycflights.FLIGHTS)
+        .options(**nycflights.CSV)
+        .option("maxFilesPerTrigger", 1)
+        .csv(str(folder))
+    )
+    query = (
+        flights.writeStream.format("raftlog")
+        .queryName("ingest")
+        .option("raftlog.bootstrap.servers", options.servers)
+        .option("topic", options.topic)
+        .option("checkpointLocation", str(options.work / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    batches = [batch for batch in query.recentProgress if batch.numInputRows]
+    print(
+        json.dumps(
+            {
+                "job": "ingest",
+                "topic": options.topic,
+                "batches": len(batches),
+                "rows": sum(batch.numInputRows for batch in batches),
+                "seconds": sum(batch.batchDuration for batch in batches) / 1000,
+            }
+        )
+    )
+    spark.stop()
+
+
+def parser() -> argparse.ArgumentParser:
+    made = job_parser(__doc__.splitlines()[0], "ingest")
+    made.add_argument("--topic", default="flights", help="topic to write")
+    made.add_argument("--files", type=int, default=24, help="files, and so micro-batches")
+    return made
+
+
+if __name__ == "__main__":
+    main()

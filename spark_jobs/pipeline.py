@@ -1,0 +1,94 @@
+"""Log to log: each flight with its weather and a class of delay, from one topic into another.
+
+    spark-submit spark_jobs/pipeline.py
+
+Runs until it is interrupted (Ctrl-C or SIGTERM), or with --available-now until it has done what
+was there when it started. Killed at any moment, it goes on where the log stands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import threading
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from spark_jobs import nycflights
+from spark_jobs.session import job_parser, open_session
+
+LATE_MINUTES = 15
+VERY_LATE_MINUTES = 60
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the job; returns when it was stopped, or with --available-now when it is done."""
+    options = parser().parse_args(arguments)
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    spark = open_session("raftlog pipeline")
+    flights = (
+        spark.readStream.format("raftlog")
+        .option("raftlog.bootstrap.servers", options.servers)
+        .option("subscribe", options.source)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", options.max_offsets)
+        .load()
+    )
+    writer = (
+        with_delays(flights, nycflights.read_weather(spark).cache())
+        .writeStream.format("raftlog")
+        .queryName("pipeline")
+        .option("raftlog.bootstrap.servers", options.servers)
+        .option("topic", options.sink)
+        .option("checkpointLocation", str(options.work / "checkpoint"))
+    )
+    query = (writer.trigger(availableNow=True) if options.available_now else writer).start()
+    print(json.dumps({"job": "pipeline", "started": str(query.id)}), flush=True)
+    while not query.awaitTermination(1):
+        if stopped.is_set():
+            query.stop()
+    spark.stop()
+
+
+def with_delays(flights: DataFrame, weather: DataFrame) -> DataFrame:
+    """Each flight once: what the weather was when it was to leave, and how late it was."""
+    sky = weather.select("origin", "time_hour", "temp", "wind_speed", "precip", "visib")
+    return flights.join(F.broadcast(sky), ["origin", "time_hour"], "left").select(
+        "carrier",
+        "flight",
+        "tailnum",
+        "origin",
+        "dest",
+        "time_hour",
+        "sched_dep_time",
+        "dep_delay",
+        "arr_delay",
+        (F.col("dep_delay") - F.col("arr_delay")).alias("minutes_made_up"),
+        "temp",
+        "wind_speed",
+        "precip",
+        "visib",
+        F.when(F.col("dep_time").isNull(), "cancelled")
+        .when(F.col("arr_delay").isNull(), "diverted")
+        .when(F.col("arr_delay") < LATE_MINUTES, "on time")
+        .when(F.col("arr_delay") < VERY_LATE_MINUTES, "late")
+        .otherwise("very late")
+        .alias("delay_class"),
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    made = job_parser(__doc__.splitlines()[0], "pipeline")
+    made.add_argument("--source", default="flights", help="topic to read")
+    made.add_argument("--sink", default="delays", help="topic to write")
+    made.add_argument("--max-offsets", type=int, default=50_000, help="records per micro-batch")
+    made.add_argument("--available-now", action="store_true", help="stop when done")
+    return made
+
+
+if __name__ == "__main__":
+    main()

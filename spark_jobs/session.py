@@ -1,0 +1,65 @@
+"""The Spark session of the jobs, and the command-line flags they share."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+DEFAULT_SERVERS = "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403"
+"""The addresses of `raftlog up` without options."""
+
+DEFAULT_WORK = Path("demo-data")
+
+SETTINGS = {
+    # Any other value makes Spark size its Arrow batch after every row: see conf/.
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+}
+
+
+def job_parser(description: str, work: str) -> argparse.ArgumentParser:
+    """A parser with what every job takes: `--servers` and `--work`."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    parser.add_argument("--servers", default=DEFAULT_SERVERS, help="host:port of the nodes")
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=DEFAULT_WORK / work,
+        help="folder for unpacked input and the checkpoint; deleting it means a new start",
+    )
+    return parser
+
+
+def open_session(name: str) -> SparkSession:
+    """The session, its size as spark-submit gives it. Ends the job if the Python is the wrong one.
+
+    Driver and executors must run the Python that has raftlog, and spark-submit takes `python3`
+    from the PATH unless told otherwise.
+    """
+    if importlib.util.find_spec("pyspark_raftlog") is None:
+        sys.exit(f"error: {sys.executable} has no raftlog; {_advice()}")
+    tasks_python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if shutil.which(tasks_python) != shutil.which(sys.executable):
+        sys.exit(
+            f"error: tasks would run on {tasks_python}, this job runs on {sys.executable}; "
+            + _advice()
+        )
+    builder = SparkSession.builder.appName(name)
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("WARN")
+    return session
+
+
+def _advice() -> str:
+    return "set PYSPARK_PYTHON to the Python of raftlog's environment (.venv/bin/python)."
