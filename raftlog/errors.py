@@ -81,13 +81,20 @@ class RaftlogError(Exception):
     grpc_status: ClassVar[str] = "UNKNOWN"
     """The name of the grpc status code it travels under."""
 
+    cause_text: ClassVar[str]
+    """What is wrong, a format of the error's own values; a subclass has it or overrides `cause`."""
+    remedy_text: ClassVar[str]
+    """What to do about it, in the same way."""
+
     @property
     def cause(self) -> str:
-        raise AssertionError(f"{type(self).__name__} states no cause")
+        """What is wrong, in one or two sentences."""
+        return self.cause_text.format_map(vars(self))
 
     @property
     def remedy(self) -> str:
-        raise AssertionError(f"{type(self).__name__} states no remedy")
+        """What to do about it, naming the option that matters."""
+        return self.remedy_text.format_map(vars(self))
 
     def __str__(self) -> str:
         return f"{self.cause} {self.remedy}"
@@ -154,9 +161,7 @@ class NotLeader(Unavailable):
     leader: int = 0
     address: str = ""
 
-    @property
-    def cause(self) -> str:
-        return f"This node does not lead group {self.group}."
+    cause_text = "This node does not lead group {group}."
 
     @property
     def remedy(self) -> str:
@@ -172,16 +177,11 @@ class NodeUnreachable(Unavailable):
     address: str
     problem: str
 
-    @property
-    def cause(self) -> str:
-        return f"The node at {self.address} gave no answer: {self.problem}."
-
-    @property
-    def remedy(self) -> str:
-        return (
-            "Start the cluster (`raftlog up`) or name its nodes: --servers, "
-            "client.bootstrap_servers, in Spark raftlog.bootstrap.servers."
-        )
+    cause_text = "The node at {address} gave no answer: {problem}."
+    remedy_text = (
+        "Start the cluster (`raftlog up`) or name its nodes: --servers, client.bootstrap_servers, "
+        "in Spark raftlog.bootstrap.servers."
+    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -190,13 +190,8 @@ class NoQuorum(Unavailable):
 
     what: str
 
-    @property
-    def cause(self) -> str:
-        return f"No majority of voters confirmed {self.what}."
-
-    @property
-    def remedy(self) -> str:
-        return "See `raftlog status`: a majority of the nodes must run and reach one another."
+    cause_text = "No majority of voters confirmed {what}."
+    remedy_text = "See `raftlog status`: a majority of the nodes must run and reach one another."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -207,15 +202,8 @@ class NotYet(Unavailable):
     have: int
     need: int
 
-    @property
-    def cause(self) -> str:
-        return (
-            f"This replica of {self.topic!r} has applied up to offset {self.have} of {self.need}."
-        )
-
-    @property
-    def remedy(self) -> str:
-        return "Another replica may have it; the client asks there."
+    cause_text = "This replica of {topic!r} has applied up to offset {have} of {need}."
+    remedy_text = "Another replica may have it; the client asks there."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -225,13 +213,8 @@ class Overloaded(Unavailable):
     queue: str
     limit: int
 
-    @property
-    def cause(self) -> str:
-        return f"The queue {self.queue} holds its limit of {self.limit}."
-
-    @property
-    def remedy(self) -> str:
-        return f"Send less at once, or raise {self.queue} in conf/raftlog.toml."
+    cause_text = "The queue {queue} holds its limit of {limit}."
+    remedy_text = "Send less at once, or raise {queue} in conf/raftlog.toml."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -249,12 +232,10 @@ class DeadlineExceeded(Unavailable):
         because = f" The last answer was: {self.last}" if self.last else ""
         return f"{self.what} was not done within {self.seconds} s.{because}"
 
-    @property
-    def remedy(self) -> str:
-        return (
-            "See `raftlog status`; a slow cluster needs a higher client.request_timeout_s "
-            "(option raftlog.request.timeout.ms in Spark)."
-        )
+    remedy_text = (
+        "See `raftlog status`; a slow cluster needs a higher client.request_timeout_s (option "
+        "raftlog.request.timeout.ms in Spark)."
+    )
 
 
 # ---------------------------------------------------------------- invalid: never as it is
@@ -272,13 +253,8 @@ class MalformedRequest(InvalidRequest):
     call: str
     what: str
 
-    @property
-    def cause(self) -> str:
-        return f"{self.call} got a request that it cannot read: {self.what}."
-
-    @property
-    def remedy(self) -> str:
-        return "Use a client of the same major version as the server."
+    cause_text = "{call} got a request that it cannot read: {what}."
+    remedy_text = "Use a client of the same major version as the server."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -289,26 +265,17 @@ class InvalidOption(InvalidRequest):
     problem: str
     advice: str
 
-    @property
-    def cause(self) -> str:
-        return f"Option {self.option!r} {self.problem}."
+    cause_text = "Option {option!r} {problem}."
 
-    @property
-    def remedy(self) -> str:
-        return self.advice
+    remedy_text = "{advice}"
 
 
 @dataclass(kw_only=True, eq=False)
 class InvalidTopicName(InvalidRequest):
     topic: str
 
-    @property
-    def cause(self) -> str:
-        return f"{self.topic!r} is no topic name."
-
-    @property
-    def remedy(self) -> str:
-        return "Use 1 to 249 of A-Z a-z 0-9 . _ - without a leading dot."
+    cause_text = "{topic!r} is no topic name."
+    remedy_text = "Use 1 to 249 of A-Z a-z 0-9 . _ - without a leading dot."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -318,13 +285,8 @@ class SchemaMismatch(InvalidRequest):
     topic: str
     difference: str
 
-    @property
-    def cause(self) -> str:
-        return f"The schema does not fit topic {self.topic!r}:\n{self.difference}\n"
-
-    @property
-    def remedy(self) -> str:
-        return "Select and cast the columns to the topic's schema (`raftlog topic describe`)."
+    cause_text = "The schema does not fit topic {topic!r}:\n{difference}\n"
+    remedy_text = "Select and cast the columns to the topic's schema (`raftlog topic describe`)."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -337,13 +299,8 @@ class TooLarge(InvalidRequest):
     option: str
     unit: str = "bytes"
 
-    @property
-    def cause(self) -> str:
-        return f"{self.what} has {self.size} {self.unit}; the limit is {self.limit}."
-
-    @property
-    def remedy(self) -> str:
-        return f"Split it, or raise {self.option}."
+    cause_text = "{what} has {size} {unit}; the limit is {limit}."
+    remedy_text = "Split it, or raise {option}."
 
 
 # ---------------------------------------------------------------- what is there and what is not
@@ -366,9 +323,7 @@ class TopicNotFound(NotFound):
         hint = f" Did you mean {self.nearest}?" if self.nearest else ""
         return f"There is no topic {self.topic!r}.{hint}"
 
-    @property
-    def remedy(self) -> str:
-        return f"Create it: raftlog topic create {self.topic} --schema '...'"
+    remedy_text = "Create it: raftlog topic create {topic} --schema '...'"
 
 
 class AlreadyExists(RaftlogError):
@@ -380,13 +335,8 @@ class AlreadyExists(RaftlogError):
 class TopicExists(AlreadyExists):
     topic: str
 
-    @property
-    def cause(self) -> str:
-        return f"Topic {self.topic!r} exists."
-
-    @property
-    def remedy(self) -> str:
-        return "Write to it, choose another name, or pass --if-not-exists."
+    cause_text = "Topic {topic!r} exists."
+    remedy_text = "Write to it, choose another name, or pass --if-not-exists."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -404,9 +354,7 @@ class TopicRecreated(RaftlogError):
         now = f"it is now {self.found}" if self.found else "it does not exist now"
         return f"Topic {self.topic!r} was incarnation {self.wanted}; {now}: it was deleted."
 
-    @property
-    def remedy(self) -> str:
-        return "Start the query with a new checkpoint, or set failOnDataLoss=false to go on."
+    remedy_text = "Start the query with a new checkpoint, or set failOnDataLoss=false to go on."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -420,16 +368,10 @@ class OffsetTrimmed(RaftlogError):
     exit_code = ExitCode.DATA_LOSS
     grpc_status = "OUT_OF_RANGE"
 
-    @property
-    def cause(self) -> str:
-        return (
-            f"Offset {self.requested} of topic {self.topic!r} is trimmed: "
-            f"the log holds [{self.earliest}, {self.end})."
-        )
-
-    @property
-    def remedy(self) -> str:
-        return "Read from the earliest offset, or set failOnDataLoss=false to skip what is gone."
+    cause_text = (
+        "Offset {requested} of topic {topic!r} is trimmed: the log holds [{earliest}, {end})."
+    )
+    remedy_text = "Read from the earliest offset, or set failOnDataLoss=false to skip what is gone."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -439,13 +381,8 @@ class DataLoss(RaftlogError):
     exit_code = ExitCode.DATA_LOSS
     grpc_status = "DATA_LOSS"
 
-    @property
-    def cause(self) -> str:
-        return self.what
-
-    @property
-    def remedy(self) -> str:
-        return self.advice
+    cause_text = "{what}"
+    remedy_text = "{advice}"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -457,9 +394,7 @@ class CorruptFile(DataLoss):
     position: int
     problem: str
 
-    @property
-    def cause(self) -> str:
-        return f"{self.file} is damaged at byte {self.position}: {self.problem}."
+    cause_text = "{file} is damaged at byte {position}: {problem}."
 
 
 # ---------------------------------------------------------------- the exactly-once rules said no
@@ -476,16 +411,11 @@ class RunDisplaced(WriteRefused):
     run: str
     current_run: str
 
-    @property
-    def cause(self) -> str:
-        return (
-            f"Run {self.run} of writer {self.writer!r} was displaced by run {self.current_run}: "
-            "two drivers write with one checkpoint or txnAppId."
-        )
-
-    @property
-    def remedy(self) -> str:
-        return "Stop one of the two; a restarted query goes on where the log stands."
+    cause_text = (
+        "Run {run} of writer {writer!r} was displaced by run {current_run}: two drivers write "
+        "with one checkpoint or txnAppId."
+    )
+    remedy_text = "Stop one of the two; a restarted query goes on where the log stands."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -494,16 +424,13 @@ class EpochTooOld(WriteRefused):
     epoch: int
     last_epoch: int
 
-    @property
-    def cause(self) -> str:
-        return (
-            f"Epoch {self.epoch} of writer {self.writer!r} is below its last, "
-            f"{self.last_epoch}, and no record count is known of it (any more)."
-        )
-
-    @property
-    def remedy(self) -> str:
-        return "Do not roll a checkpoint back that far; write under a new txnAppId if you mean to."
+    cause_text = (
+        "Epoch {epoch} of writer {writer!r} is below its last, {last_epoch}, and no record count "
+        "is known of it (any more)."
+    )
+    remedy_text = (
+        "Do not roll a checkpoint back that far; write under a new txnAppId if you mean to."
+    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -513,19 +440,14 @@ class EpochContentMismatch(WriteRefused):
     committed_records: int
     replayed_records: int
 
-    @property
-    def cause(self) -> str:
-        return (
-            f"Epoch {self.epoch} of writer {self.writer!r} was committed with "
-            f"{self.committed_records} records and is replayed with {self.replayed_records}."
-        )
-
-    @property
-    def remedy(self) -> str:
-        return (
-            "The source is not replayable or the query changed. "
-            "Set onReplayMismatch=keep to let the first commit stand."
-        )
+    cause_text = (
+        "Epoch {epoch} of writer {writer!r} was committed with {committed_records} records and is "
+        "replayed with {replayed_records}."
+    )
+    remedy_text = (
+        "The source is not replayable or the query changed. Set onReplayMismatch=keep to let the "
+        "first commit stand."
+    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -536,16 +458,10 @@ class EpochReferencesMismatch(WriteRefused):
     epoch: int
     run: str
 
-    @property
-    def cause(self) -> str:
-        return (
-            f"Run {self.run} of writer {self.writer!r} committed epoch {self.epoch} "
-            "before, naming other attempts."
-        )
-
-    @property
-    def remedy(self) -> str:
-        return "Restart the query; report this if it comes again."
+    cause_text = (
+        "Run {run} of writer {writer!r} committed epoch {epoch} before, naming other attempts."
+    )
+    remedy_text = "Restart the query; report this if it comes again."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -556,17 +472,11 @@ class CheckpointReset(WriteRefused):
     query_id: str
     known_query_id: str
 
-    @property
-    def cause(self) -> str:
-        return (
-            f"Query {self.query_id} writes epoch {self.epoch} as writer {self.writer!r}, whose "
-            f"last epoch {self.last_epoch} came from query {self.known_query_id}: "
-            "the checkpoint was deleted or replaced."
-        )
-
-    @property
-    def remedy(self) -> str:
-        return "Restore the checkpoint, or write under another txnAppId."
+    cause_text = (
+        "Query {query_id} writes epoch {epoch} as writer {writer!r}, whose last epoch "
+        "{last_epoch} came from query {known_query_id}: the checkpoint was deleted or replaced."
+    )
+    remedy_text = "Restore the checkpoint, or write under another txnAppId."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -576,16 +486,10 @@ class EpochIncomplete(WriteRefused):
     attempt: str
     problem: str
 
-    @property
-    def cause(self) -> str:
-        return (
-            f"Epoch {self.epoch} of writer {self.writer!r} cannot be committed: "
-            f"attempt {self.attempt} {self.problem}."
-        )
-
-    @property
-    def remedy(self) -> str:
-        return "Nothing became visible; the query's restart stages the epoch anew."
+    cause_text = (
+        "Epoch {epoch} of writer {writer!r} cannot be committed: attempt {attempt} {problem}."
+    )
+    remedy_text = "Nothing became visible; the query's restart stages the epoch anew."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -593,16 +497,13 @@ class UnknownWriter(WriteRefused):
     writer: str
     epoch: int
 
-    @property
-    def cause(self) -> str:
-        return (
-            f"This topic does not know writer {self.writer!r}, which is at epoch {self.epoch}: "
-            "the topic was recreated under a running query."
-        )
-
-    @property
-    def remedy(self) -> str:
-        return "Start with a new checkpoint, or set createTopic=always to go on into the new topic."
+    cause_text = (
+        "This topic does not know writer {writer!r}, which is at epoch {epoch}: the topic was "
+        "recreated under a running query."
+    )
+    remedy_text = (
+        "Start with a new checkpoint, or set createTopic=always to go on into the new topic."
+    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -613,13 +514,8 @@ class StageGap(WriteRefused):
     number: int
     expected: int
 
-    @property
-    def cause(self) -> str:
-        return f"Stage {self.number} of attempt {self.attempt} came before stage {self.expected}."
-
-    @property
-    def remedy(self) -> str:
-        return "The client resends from the expected number."
+    cause_text = "Stage {number} of attempt {attempt} came before stage {expected}."
+    remedy_text = "The client resends from the expected number."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -627,16 +523,11 @@ class UnknownProducer(WriteRefused):
     producer: str
     sequence: int
 
-    @property
-    def cause(self) -> str:
-        return (
-            f"Producer {self.producer} is not known at sequence {self.sequence}: it expired, "
-            "so whether its last append is in the log cannot be told."
-        )
-
-    @property
-    def remedy(self) -> str:
-        return "Look at the topic's end, then go on with a new producer."
+    cause_text = (
+        "Producer {producer} is not known at sequence {sequence}: it expired, so whether its last "
+        "append is in the log cannot be told."
+    )
+    remedy_text = "Look at the topic's end, then go on with a new producer."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -645,13 +536,8 @@ class SequenceGap(WriteRefused):
     sequence: int
     expected: int
 
-    @property
-    def cause(self) -> str:
-        return f"Producer {self.producer} sent sequence {self.sequence} before {self.expected}."
-
-    @property
-    def remedy(self) -> str:
-        return "The client resends from the expected sequence."
+    cause_text = "Producer {producer} sent sequence {sequence} before {expected}."
+    remedy_text = "The client resends from the expected sequence."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -661,16 +547,11 @@ class SequenceReused(WriteRefused):
     producer: str
     sequence: int
 
-    @property
-    def cause(self) -> str:
-        return (
-            f"Producer {self.producer} sent sequence {self.sequence} again with other records: "
-            "two clients share one producer id, or a retry changed its batch."
-        )
-
-    @property
-    def remedy(self) -> str:
-        return "Look at the topic's end, then go on with a new producer."
+    cause_text = (
+        "Producer {producer} sent sequence {sequence} again with other records: two clients share "
+        "one producer id, or a retry changed its batch."
+    )
+    remedy_text = "Look at the topic's end, then go on with a new producer."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -678,13 +559,8 @@ class TooManyProducers(WriteRefused):
     topic: str
     limit: int
 
-    @property
-    def cause(self) -> str:
-        return f"The topic already remembers its limit of {self.limit} producers."
-
-    @property
-    def remedy(self) -> str:
-        return "Reuse a producer for many appends; unused ones expire by themselves."
+    cause_text = "The topic already remembers its limit of {limit} producers."
+    remedy_text = "Reuse a producer for many appends; unused ones expire by themselves."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -693,19 +569,11 @@ class WriterBytesExceeded(WriteRefused):
     staged_bytes: int
     limit: int
 
-    @property
-    def cause(self) -> str:
-        return (
-            f"Writer {self.writer!r} has {self.staged_bytes} staged bytes; "
-            f"the limit is {self.limit}."
-        )
-
-    @property
-    def remedy(self) -> str:
-        return (
-            "Commit smaller batches (maxOffsetsPerTrigger, maxFilesPerTrigger), "
-            "or write through more than one txnAppId."
-        )
+    cause_text = "Writer {writer!r} has {staged_bytes} staged bytes; the limit is {limit}."
+    remedy_text = (
+        "Commit smaller batches (maxOffsetsPerTrigger, maxFilesPerTrigger), or write through more "
+        "than one txnAppId."
+    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -713,13 +581,10 @@ class TooManyWriters(WriteRefused):
     topic: str
     limit: int
 
-    @property
-    def cause(self) -> str:
-        return f"The topic already remembers its limit of {self.limit} writers."
-
-    @property
-    def remedy(self) -> str:
-        return "Reuse a txnAppId; the number of writers is bounded because their rows never expire."
+    cause_text = "The topic already remembers its limit of {limit} writers."
+    remedy_text = (
+        "Reuse a txnAppId; the number of writers is bounded because their rows never expire."
+    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -727,13 +592,8 @@ class UnknownSchemaVersion(WriteRefused):
     version: int
     latest: int
 
-    @property
-    def cause(self) -> str:
-        return f"Schema version {self.version} is not known here; the latest is {self.latest}."
-
-    @property
-    def remedy(self) -> str:
-        return "The client describes the topic again."
+    cause_text = "Schema version {version} is not known here; the latest is {latest}."
+    remedy_text = "The client describes the topic again."
 
 
 # ---------------------------------------------------------------- a process that must not serve
@@ -754,9 +614,7 @@ class DataFolderLocked(NodeRefused):
         by = f" by process {self.holder}" if self.holder else ""
         return f"The data folder {self.folder} is in use{by}."
 
-    @property
-    def remedy(self) -> str:
-        return "Stop that process (`raftlog down`), or give another --data."
+    remedy_text = "Stop that process (`raftlog down`), or give another --data."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -765,13 +623,8 @@ class DataFolderForeign(NodeRefused):
     found: str
     wanted: str
 
-    @property
-    def cause(self) -> str:
-        return f"The data folder {self.folder} belongs to {self.found}, not to {self.wanted}."
-
-    @property
-    def remedy(self) -> str:
-        return "Give the --data folder of this node; nothing in it was changed."
+    cause_text = "The data folder {folder} belongs to {found}, not to {wanted}."
+    remedy_text = "Give the --data folder of this node; nothing in it was changed."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -780,13 +633,8 @@ class FormatUnsupported(NodeRefused):
     found: int
     supported: int
 
-    @property
-    def cause(self) -> str:
-        return f"{self.folder} has disk format {self.found}; this version reads {self.supported}."
-
-    @property
-    def remedy(self) -> str:
-        return "Run the version that wrote it; nothing in it was changed."
+    cause_text = "{folder} has disk format {found}; this version reads {supported}."
+    remedy_text = "Run the version that wrote it; nothing in it was changed."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -794,13 +642,8 @@ class AddressInUse(NodeRefused):
     address: str
     option: str = "--port"
 
-    @property
-    def cause(self) -> str:
-        return f"The address {self.address} is in use."
-
-    @property
-    def remedy(self) -> str:
-        return f"Stop what listens there, or choose another with {self.option}."
+    cause_text = "The address {address} is in use."
+    remedy_text = "Stop what listens there, or choose another with {option}."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -811,19 +654,13 @@ class IdentityRefused(NodeRefused):
     store_uuid: str
     known_store_uuid: str
 
-    @property
-    def cause(self) -> str:
-        return (
-            f"Node {self.node} is known with store {self.known_store_uuid}; "
-            f"this folder is store {self.store_uuid}."
-        )
-
-    @property
-    def remedy(self) -> str:
-        return (
-            "Restore the node's own folder: a wiped one has forgotten its votes and must not "
-            "come back under its old id."
-        )
+    cause_text = (
+        "Node {node} is known with store {known_store_uuid}; this folder is store {store_uuid}."
+    )
+    remedy_text = (
+        "Restore the node's own folder: a wiped one has forgotten its votes and must not come "
+        "back under its old id."
+    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -833,13 +670,8 @@ class DiskFailed(NodeRefused):
     file: str
     problem: str
 
-    @property
-    def cause(self) -> str:
-        return f"Writing {self.file} failed: {self.problem}."
-
-    @property
-    def remedy(self) -> str:
-        return "Mend the disk or make room, then start the node again; it catches up by itself."
+    cause_text = "Writing {file} failed: {problem}."
+    remedy_text = "Mend the disk or make room, then start the node again; it catches up by itself."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -849,10 +681,5 @@ class Internal(RaftlogError):
     what: str
     grpc_status = "INTERNAL"
 
-    @property
-    def cause(self) -> str:
-        return f"raftlog met a defect of its own: {self.what}."
-
-    @property
-    def remedy(self) -> str:
-        return "Please report it with the node's log."
+    cause_text = "raftlog met a defect of its own: {what}."
+    remedy_text = "Please report it with the node's log."
