@@ -190,9 +190,7 @@ class Replica:
             output.messages.extend(self._outgoing(message) for message in ready.messages)
             if ready.messages_after_persist:
                 self._held.append(
-                    _Held(
-                        self._log_ticket, self._journal.ticket, ready.messages_after_persist
-                    )
+                    _Held(self._log_ticket, self._journal.ticket, ready.messages_after_persist)
                 )
             if ready.committed is not None:
                 self._to_apply.append(ready.committed)

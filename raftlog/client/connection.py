@@ -273,7 +273,5 @@ def typed_error(address: str, error: grpc.RpcError) -> RaftlogError:
         grpc.StatusCode.DEADLINE_EXCEEDED,
         grpc.StatusCode.CANCELLED,
     ):
-        return NodeUnreachable(
-            address=address, problem=f"{code.name.lower()} ({error.details()})"
-        )
+        return NodeUnreachable(address=address, problem=f"{code.name.lower()} ({error.details()})")
     return Internal(what=f"{address} answered {code.name}: {error.details()}")

@@ -193,9 +193,7 @@ class TopicReader:
             ) from None
 
     def _deadline(self, start: Offset, end: Offset) -> Deadline:
-        return self._connection.deadline(
-            f"Reading [{start}, {end}) of topic {self._topic.name!r}"
-        )
+        return self._connection.deadline(f"Reading [{start}, {end}) of topic {self._topic.name!r}")
 
     def _address(self) -> str:
         if self._preference == "leader":

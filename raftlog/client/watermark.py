@@ -22,8 +22,8 @@ class ReplicaMark:
     """What the leader knows to be durable there; None while no leader answers."""
     lag_entries: int | None = None
     """Entries of the leader's log that are not known to be durable there."""
-    applied_index: LogIndex = LogIndex(0)
-    high_water_mark: Offset = Offset(0)
+    applied_index: int = 0
+    high_water_mark: int = 0
     lag_records: int | None = None
     """Readable records that this replica does not serve yet."""
     problem: str = ""

@@ -49,9 +49,7 @@ class Window:
         while len(self._pending) >= self._max_in_flight:
             replies.append(self._settle_oldest())
         deadline = self._connection.deadline(self._method)
-        sent = self._connection.send_leader(
-            self._group, self._method, request, body, deadline
-        )
+        sent = self._connection.send_leader(self._group, self._method, request, body, deadline)
         self._pending.append(_Pending(request, body, deadline, sent))
         if sent is None:
             # No leader is known: find it with this call, before more are sent at a venture.

@@ -30,24 +30,17 @@ class LeaseWatch:
 
     def due(self, machine: TopicMachine, now_s: float) -> list[Expiry]:
         """What ran out at monotonic time `now_s`. Call it every so often while leading."""
-        watched: list[tuple[Expiry, float]] = [
-            *(
-                (ExpireEpoch(writer=writer, run=run, epoch=epoch, renewals=renewals), self._limits.epoch_lease_s)
-                for writer, run, epoch, renewals in machine.open_epochs()
-            ),
-            *(
-                (ExpireWriter(writer=writer, last_index=index), self._limits.transient_writer_lease_s)
-                for writer, index in machine.transient_writers()
-            ),
-            *(
-                (ExpireProducer(producer=producer, next_sequence=following), self._limits.producer_lease_s)
-                for producer, following in machine.producers()
-            ),
-        ]
+        limits = self._limits
+        watched: list[tuple[Expiry, float]] = []
+        for writer, run, epoch, renewals in machine.open_epochs():
+            expire: Expiry = ExpireEpoch(writer=writer, run=run, epoch=epoch, renewals=renewals)
+            watched.append((expire, limits.epoch_lease_s))
+        for writer, index in machine.transient_writers():
+            expire = ExpireWriter(writer=writer, last_index=index)
+            watched.append((expire, limits.transient_writer_lease_s))
+        for producer, following in machine.producers():
+            expire = ExpireProducer(producer=producer, next_sequence=following)
+            watched.append((expire, limits.producer_lease_s))
         # The command holds the state it was seen in, so a renewed thing is another key.
-        self._since = {
-            command: self._since.get(command, now_s) for command, _ in watched
-        }
-        return [
-            command for command, lease_s in watched if now_s - self._since[command] >= lease_s
-        ]
+        self._since = {command: self._since.get(command, now_s) for command, _ in watched}
+        return [command for command, lease_s in watched if now_s - self._since[command] >= lease_s]

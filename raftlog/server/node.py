@@ -66,9 +66,7 @@ class Node:
         self._store = store
         self._fail = fail
         self._loop = asyncio.get_running_loop()
-        self._pool = ThreadPoolExecutor(
-            settings.server.sync_threads_max, thread_name_prefix="sync"
-        )
+        self._pool = ThreadPoolExecutor(settings.server.sync_threads_max, thread_name_prefix="sync")
         self._groups: dict[GroupId, HostedReplica] = {}
         self._opening: set[GroupId] = set()
         self._marked: dict[GroupId, None] = {}
@@ -273,9 +271,7 @@ class Node:
                 hosted.replica.step(message)
                 self.mark(message.group)
             elif self.controller.is_deleted(message.group):
-                self._send(
-                    [GroupDeleted(group=message.group, sender=self.node, to=peer)]
-                )
+                self._send([GroupDeleted(group=message.group, sender=self.node, to=peer)])
             # Otherwise the group is not here yet: the controller's log will bring it.
 
     def _group_deleted(self, message: GroupDeleted) -> None:
@@ -367,9 +363,7 @@ class Node:
 
     def leader_hint(self, hosted: HostedReplica) -> NotLeader:
         leader = hosted.replica.raft.leader
-        return NotLeader(
-            group=hosted.group, leader=leader, address=self.addresses.get(leader, "")
-        )
+        return NotLeader(group=hosted.group, leader=leader, address=self.addresses.get(leader, ""))
 
     def require_leader(self, hosted: HostedReplica) -> None:
         """Raises `NotLeader` with the hint unless this node leads the group."""
@@ -391,7 +385,10 @@ class Node:
         return await done
 
     async def read_barrier(self, hosted: HostedReplica) -> None:
-        """Return when a read of the machine here is linearizable. Raises `NotLeader`, `NoQuorum`."""
+        """Wait until a read of the machine here is linearizable.
+
+        Raises `NotLeader`, `NoQuorum`.
+        """
         self.require_leader(hosted)
         done = hosted.read_barrier()
         self.mark(hosted.group)

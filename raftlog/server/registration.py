@@ -1,4 +1,4 @@
-"""A starting node binds its id to its store with the controller, or learns that it must not serve."""
+"""A starting node binds its id to its store with the controller, or learns that it must stop."""
 
 from __future__ import annotations
 

@@ -53,9 +53,7 @@ class CallGate:
         self.under_way = 0
 
     @asynccontextmanager
-    async def call(
-        self, method: str, context: grpc.aio.ServicerContext
-    ) -> AsyncIterator[None]:
+    async def call(self, method: str, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
         """One call's time: over the bound it is `Overloaded`; past its deadline it ends."""
         limit = self._limits.requests_max
         if self.under_way >= limit:
@@ -77,9 +75,7 @@ def client_handlers(services: Services, limits: ServerSettings) -> grpc.GenericR
     """The handler of `SERVICE` to register with a node's grpc server."""
     gate = CallGate(limits)
     handlers = {
-        method: grpc.unary_unary_rpc_method_handler(
-            _unary(method, getattr(services, name), gate)
-        )
+        method: grpc.unary_unary_rpc_method_handler(_unary(method, getattr(services, name), gate))
         for method, name in METHOD_NAMES.items()
         if method != _STREAMED
     }
@@ -109,9 +105,7 @@ def _unary(
 def _read(
     services: Services, gate: CallGate
 ) -> Callable[[bytes, grpc.aio.ServicerContext], AsyncIterator[bytes]]:
-    async def handle(
-        data: bytes, context: grpc.aio.ServicerContext
-    ) -> AsyncIterator[bytes]:
+    async def handle(data: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
         try:
             async with gate.call(_STREAMED, context):
                 request, _ = decode_request(_STREAMED, data)

@@ -141,9 +141,7 @@ class Services:
         outcome = await self._propose(hosted, command, call.batch, body)
         if not isinstance(outcome, Appended):
             _refuse(outcome)
-        return calls.AppendedReply(
-            start=outcome.start, end=outcome.end, repeated=outcome.repeated
-        )
+        return calls.AppendedReply(start=outcome.start, end=outcome.end, repeated=outcome.repeated)
 
     async def stage(self, call: calls.StageCall, body: bytes) -> calls.StagedReply:
         hosted = await self._leading(call.group, call.incarnation)
@@ -270,9 +268,7 @@ class Services:
                 await hosted.mark_reached(mark)
         except TimeoutError:
             machine = _topic_machine(hosted)
-            raise NotYet(
-                topic=machine.info.name, have=machine.high_water_mark, need=mark
-            ) from None
+            raise NotYet(topic=machine.info.name, have=machine.high_water_mark, need=mark) from None
         return hosted
 
     async def _propose(
@@ -331,9 +327,7 @@ def _check_batch(topic: TopicInfo, batch: BatchHeader, crc: int, body: bytes) ->
     if batch.record_count < 1:
         raise _invalid_batch(f"{batch.record_count} records")
     if batch.schema_version != topic.schema.version:
-        raise errors.UnknownSchemaVersion(
-            version=batch.schema_version, latest=topic.schema.version
-        )
+        raise errors.UnknownSchemaVersion(version=batch.schema_version, latest=topic.schema.version)
     given = [column.field_id for column in batch.columns]
     fields = [field.id for field in topic.schema.fields]
     if given != fields:

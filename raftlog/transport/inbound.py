@@ -28,6 +28,7 @@ from raftlog.wire.codec import (
 
 log = structlog.get_logger(__name__)
 
+
 class PeerReceiver(Protocol):
     """What the streams' receiver needs of its node."""
 
@@ -101,6 +102,4 @@ def _check(receiver: PeerReceiver, hello: PeerHello) -> None:
         )
     known = receiver.known_store(hello.node)
     if known is not None and known != hello.store_uuid:
-        raise IdentityRefused(
-            node=hello.node, store_uuid=hello.store_uuid, known_store_uuid=known
-        )
+        raise IdentityRefused(node=hello.node, store_uuid=hello.store_uuid, known_store_uuid=known)
