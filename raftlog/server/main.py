@@ -8,7 +8,9 @@ import os
 import signal
 import sys
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -88,6 +90,9 @@ async def _serve(
             return
         _die(error)
 
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: _on_loop_exception(context, fail)
+    )
     store = GroupStore(
         settings=settings, folder=folder, voters=tuple(sorted(addresses)), random=new_random()
     )
@@ -170,6 +175,18 @@ async def _watch_leases(node: Node) -> None:
         gone = watches.keys() - {hosted.group for hosted in node.groups()}
         for group in gone:
             del watches[group]
+
+
+def _on_loop_exception(context: dict[str, Any], fail: Callable[[BaseException], None]) -> None:
+    """A callback of ours that raised left a replica half done: the process ends.
+
+    What else comes here is a task that nobody awaited any more, such as a call whose client left.
+    """
+    error = context.get("exception")
+    if error is not None and "handle" in context:
+        fail(error)
+    else:
+        log.warning("task", message=context.get("message"), exc_info=error)
 
 
 def _die(error: BaseException) -> None:

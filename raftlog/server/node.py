@@ -5,8 +5,9 @@ that became durable) mark a group, and the next turn advances every marked group
 in together is proposed, sent and synced together. A thread only ever runs a `LogWrite` or a
 journal write, which touch files and nothing else.
 
-A failed write or sync, or an assertion of ours that does not hold, ends the process through
-`fail`: going on would mean to acknowledge what may not be there.
+A failed write or sync ends the process through `fail`, and so does whatever a turn, a tick or a
+note of a finished write raises (the loop's exception handler, `raftlog.server.main`): going on
+would mean to acknowledge what may not be there.
 """
 
 from __future__ import annotations
@@ -146,15 +147,11 @@ class Node:
     def _turn(self) -> None:
         self._turn_scheduled = False
         marked, self._marked = self._marked, {}
-        try:
-            for group in marked:
-                hosted = self._groups.get(group)
-                if hosted is not None:
-                    self._advance(hosted)
-            self._write_journal()
-        except BaseException as error:  # whatever it is, the replicas' state is not to be trusted
-            self._fail(error)
-            raise
+        for group in marked:
+            hosted = self._groups.get(group)
+            if hosted is not None:
+                self._advance(hosted)
+        self._write_journal()
 
     def _advance(self, hosted: HostedReplica) -> None:
         output = hosted.replica.advance()
@@ -249,9 +246,11 @@ class Node:
     # ------------------------------------------------------------ peers
 
     def cluster_id(self) -> str:
+        """Whose nodes may speak to this one."""
         return self.identity.cluster_id
 
     def welcome(self) -> PeerWelcome:
+        """What a peer that connects is told of this node."""
         return PeerWelcome(
             node=self.node, store_uuid=self.identity.store_uuid, boot_id=self.boot_id
         )
@@ -297,14 +296,17 @@ class Node:
 
     @property
     def controller(self) -> ControllerMachine:
+        """The controller's state, as far as this node has applied it."""
         machine = self._groups[CONTROLLER_GROUP].machine
         assert isinstance(machine, ControllerMachine)
         return machine
 
     def groups(self) -> Sequence[HostedReplica]:
+        """Every replica here, the controller's among them."""
         return list(self._groups.values())
 
     def hosted(self, group: GroupId) -> HostedReplica | None:
+        """The group's replica, if it is here."""
         return self._groups.get(group)
 
     def topic_replica(self, group: GroupId, incarnation: str) -> HostedReplica | None:
@@ -362,6 +364,7 @@ class Node:
     # ------------------------------------------------------------ proposals and reads
 
     def leader_hint(self, hosted: HostedReplica) -> NotLeader:
+        """The error that sends a client on to the leader, as far as this replica knows it."""
         leader = hosted.replica.raft.leader
         return NotLeader(group=hosted.group, leader=leader, address=self.addresses.get(leader, ""))
 

@@ -63,6 +63,7 @@ class Services:
     # ------------------------------------------------------------ the cluster
 
     async def describe_cluster(self, _: calls.DescribeCluster) -> calls.ClusterDescription:
+        """This node's view of who is who."""
         node = self._node
         raft = self._controller.replica.raft
         return calls.ClusterDescription(
@@ -76,6 +77,7 @@ class Services:
         )
 
     async def register_node(self, call: calls.RegisterNodeCall) -> calls.NodeRegisteredReply:
+        """Bind a node id to its store. Raises `IdentityRefused`."""
         outcome = await self._propose(
             self._controller,
             RegisterNode(node=call.node, store_uuid=call.store_uuid, address=call.address),
@@ -85,6 +87,7 @@ class Services:
         return calls.NodeRegisteredReply(known_before=outcome.known_before)
 
     async def create_topic(self, call: calls.CreateTopicCall) -> calls.TopicReply:
+        """Create a topic; its group exists from that entry on. Raises `TopicExists`."""
         outcome = await self._propose(
             self._controller,
             CreateTopic(
@@ -101,6 +104,7 @@ class Services:
         return calls.TopicReply(topic=outcome.topic, existed=outcome.existed)
 
     async def delete_topic(self, call: calls.DeleteTopicCall) -> calls.TopicReply:
+        """Delete a topic. Raises `TopicNotFound`."""
         outcome = await self._propose(
             self._controller, DeleteTopic(name=call.name, incarnation=call.incarnation)
         )
@@ -109,6 +113,7 @@ class Services:
         return calls.TopicReply(topic=outcome.topic)
 
     async def describe_topic(self, call: calls.DescribeTopic) -> calls.TopicReply:
+        """The topic as of now, linearizable. Raises `TopicNotFound`."""
         await self._node.read_barrier(self._controller)
         found = self._node.controller.topic(call.name)
         if isinstance(found, Refused):
@@ -116,10 +121,12 @@ class Services:
         return calls.TopicReply(topic=found, existed=True)
 
     async def list_topics(self, _: calls.ListTopics) -> calls.TopicsReply:
+        """All topics as of now, linearizable."""
         await self._node.read_barrier(self._controller)
         return calls.TopicsReply(topics=tuple(self._node.controller.topics()))
 
     async def watch_groups(self, call: calls.WatchGroups) -> calls.GroupsReply:
+        """This node's own replicas, as they stand."""
         wanted = set(call.groups)
         shown = [
             views.group_view(self._node, hosted)
@@ -131,6 +138,7 @@ class Services:
     # ------------------------------------------------------------ writing
 
     async def append(self, call: calls.AppendCall, body: bytes) -> calls.AppendedReply:
+        """Append one batch; answered once it is durable on a majority and applied here."""
         hosted = await self._leading(call.group, call.incarnation)
         command = Append(
             producer=call.producer,
@@ -144,6 +152,7 @@ class Services:
         return calls.AppendedReply(start=outcome.start, end=outcome.end, repeated=outcome.repeated)
 
     async def stage(self, call: calls.StageCall, body: bytes) -> calls.StagedReply:
+        """Stage one batch of an open epoch; answered as an append is, and visible to nobody."""
         hosted = await self._leading(call.group, call.incarnation)
         command = Stage(
             key=call.key,
@@ -159,6 +168,7 @@ class Services:
         return calls.StagedReply(number=outcome.number, repeated=outcome.repeated)
 
     async def commit_epoch(self, call: calls.CommitEpochCall) -> calls.EpochCommittedReply:
+        """Make an epoch's attempts visible. Raises what the exactly-once rules refuse."""
         hosted = await self._leading(call.group, call.incarnation)
         command = CommitEpoch(
             key=call.key,
@@ -181,6 +191,7 @@ class Services:
         )
 
     async def abort_epoch(self, call: calls.AbortEpochCall) -> calls.EpochAbortedReply:
+        """Drop the open attempts of one run's epoch."""
         hosted = await self._leading(call.group, call.incarnation)
         outcome = await self._propose(hosted, AbortEpoch(key=call.key))
         if not isinstance(outcome, EpochAborted):
@@ -190,6 +201,7 @@ class Services:
     # ------------------------------------------------------------ reading
 
     async def read_mark(self, call: calls.ReadMark) -> calls.MarkReply:
+        """The high-water mark by a read round of this leader (ReadIndex)."""
         hosted = await self._leading(call.group, call.incarnation)
         await self._node.read_barrier(hosted)
         machine = _topic_machine(hosted)
@@ -200,6 +212,7 @@ class Services:
         )
 
     async def read_sizes(self, call: calls.ReadSizes) -> calls.SizesReply:
+        """How the bytes of a range lie, at extents' boundaries."""
         _check_range("ReadSizes", call.start, call.end, call.mark)
         hosted = await self._reached(call.group, call.incarnation, call.mark)
         if call.pieces_max < 1:
