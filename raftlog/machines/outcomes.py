@@ -38,8 +38,8 @@ class EpochCommitted:
     """The epoch's records lie at [start, end).
 
     `replayed`: an earlier commit put as many records there, this one made nothing visible: a lost
-    reply or a replay (then start and end are -1 unless it was the writer's last epoch). `kept`: its size differs and
-    onReplayMismatch=keep let the first commit stand.
+    reply or a replay (then start and end are -1 unless it was the writer's last epoch). `kept`:
+    its size differs and onReplayMismatch=keep let the first commit stand.
     """
 
     start: Offset

@@ -170,7 +170,7 @@ class TopicMachine:
         problem = problem_of_abort(command)
         if problem is not None:
             return malformed("AbortEpoch", problem)
-        return EpochAborted(attempts=self._writers.abort(command))
+        return EpochAborted(attempts=self._writers.abort_epoch(command))
 
     def _time(self, timestamp_us: int) -> int:
         """The leader's clock, kept from falling behind an earlier record's."""

@@ -86,7 +86,7 @@ class WriterTable:
         row.transient = command.transient_writer
         row.drop_epochs_to(key.epoch)
 
-    def abort(self, command: AbortEpoch) -> int:
+    def abort_epoch(self, command: AbortEpoch) -> int:
         """Forget the open attempts of exactly this (writer, run, epoch); how many they were."""
         key = command.key
         row = self._rows.get(key.writer)

@@ -1,0 +1,187 @@
+"""An independent judge of a topic's history: it keeps every event and scans them all each time.
+
+It knows no rows, bounds or packing, only the sentences of DESIGN section 6. It says which kind of
+outcome a command must have, and which batches must be visible in which order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from raftlog.checksum import chain
+from raftlog.machines.commands import (
+    AbortEpoch,
+    Append,
+    AttemptReference,
+    CommitEpoch,
+    EpochKey,
+    ExpireEpoch,
+    Stage,
+    TopicCommand,
+)
+
+
+class Event(NamedTuple):
+    """Something that took effect: staged, published, replayed or dropped."""
+
+    kind: str
+    key: EpochKey
+    attempt: str = ""
+    number: int = 0
+    crc: int = 0
+    records: int = 0
+    named: frozenset[AttemptReference] = frozenset()
+
+
+class Oracle:
+    """Says the outcome of each command in turn, and remembers what it brought about."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.visible: list[tuple[int, int]] = []
+        self.appends: dict[str, list[int]] = {}
+        self.renewals: dict[tuple[str, str, int], int] = {}
+
+    def outcome(self, index: int, command: TopicCommand) -> str:
+        """The kind of outcome that entry `index` must have."""
+        if isinstance(command, Append):
+            return self._append(command)
+        if isinstance(command, Stage):
+            return self._stage(index, command)
+        if isinstance(command, CommitEpoch):
+            return self._commit_epoch(command)
+        if isinstance(command, AbortEpoch):
+            count = len(self.open_attempts(command.key))
+            self.events.append(Event("dropped", command.key))
+            return f"aborted {count}"
+        assert isinstance(command, ExpireEpoch)
+        return self._expire(command)
+
+    # ------------------------------------------------------------ what the history says
+
+    def of_writer(self, writer: str) -> list[Event]:
+        return [event for event in self.events if event.key.writer == writer]
+
+    def runs(self, writer: str) -> list[str]:
+        """Every run in the order it wrote; the last one is current."""
+        wrote = [e.key.run for e in self.of_writer(writer) if e.kind != "dropped"]
+        return [run for i, run in enumerate(wrote) if i == 0 or wrote[i - 1] != run]
+
+    def is_displaced(self, key: EpochKey) -> bool:
+        runs = self.runs(key.writer)
+        return key.run in runs and runs[-1] != key.run
+
+    def published(self, writer: str) -> list[Event]:
+        return [event for event in self.of_writer(writer) if event.kind == "published"]
+
+    def open_attempts(self, key: EpochKey) -> dict[str, list[Event]]:
+        """What the current run has staged for the epoch since anything last dropped it."""
+        found: dict[str, list[Event]] = {}
+        for event in self.of_writer(key.writer):
+            other_run = event.kind != "dropped" and event.key.run != key.run
+            passed = event.kind in ("published", "replayed") and event.key.epoch >= key.epoch
+            this = (event.key.run, event.key.epoch) == (key.run, key.epoch)
+            if other_run or passed or (event.kind == "dropped" and this):
+                found = {}
+            elif event.kind == "staged" and this:
+                found.setdefault(event.attempt, []).append(event)
+        return found
+
+    # ------------------------------------------------------------ what must come of a command
+
+    def _append(self, command: Append) -> str:
+        known = self.appends.setdefault(command.producer, [])
+        if command.sequence > len(known):
+            return "SequenceGap" if known else "UnknownProducer"
+        if command.sequence < len(known):
+            same = known[command.sequence] == command.batch.crc
+            return "repeated append" if same else "SequenceReused"
+        known.append(command.batch.crc)
+        self.visible.append((command.batch.crc, command.batch.record_count))
+        return "appended"
+
+    def _stage(self, index: int, command: Stage) -> str:
+        key = command.key
+        published = self.published(key.writer)
+        if published and key.epoch <= published[-1].key.epoch:
+            if published[-1].key.query_id != key.query_id:
+                return "CheckpointReset"
+            if all(event.key.epoch != key.epoch for event in published):
+                return "EpochTooOld"
+        if self.is_displaced(key):
+            return "RunDisplaced"
+        staged = self.open_attempts(key).get(command.attempt, [])
+        if command.number < len(staged):
+            if staged[command.number].crc != command.batch.crc:
+                return "EpochIncomplete"
+            self.renewals[key.writer, key.run, key.epoch] = index
+            return "repeated stage"
+        if key.epoch > 0 and not published:
+            return "UnknownWriter"
+        if command.number > len(staged):
+            return "StageGap"
+        crc, records = command.batch.crc, command.batch.record_count
+        self.events.append(Event("staged", key, command.attempt, command.number, crc, records))
+        self.renewals[key.writer, key.run, key.epoch] = index
+        return "staged"
+
+    def _commit_epoch(self, command: CommitEpoch) -> str:
+        key, named = command.key, frozenset(command.attempts)
+        published = self.published(key.writer)
+        if published and key.epoch <= published[-1].key.epoch:
+            return self._repeated(command, published)
+        if self.is_displaced(key):
+            return "RunDisplaced"
+        if key.epoch > 0 and not published:
+            return "UnknownWriter"
+        opened = self.open_attempts(key)
+        for wanted in command.attempts:
+            if _described(wanted.attempt, opened.get(wanted.attempt, [])) != wanted:
+                return "EpochIncomplete"
+        staged = [event for wanted in command.attempts for event in opened[wanted.attempt]]
+        records = sum(event.records for event in staged)
+        self.events.append(Event("published", key, records=records, named=named))
+        self.visible += [(event.crc, event.records) for event in staged]
+        return f"published {records}"
+
+    def _repeated(self, command: CommitEpoch, published: list[Event]) -> str:
+        key, last = command.key, published[-1]
+        if key.query_id != last.key.query_id:
+            return "CheckpointReset"
+        if key == last.key and frozenset(command.attempts) == last.named:
+            return f"replayed {last.records}"
+        if self.is_displaced(key):
+            return "RunDisplaced"
+        if key == last.key:
+            return "EpochReferencesMismatch"
+        before = [event for event in published if event.key.epoch == key.epoch]
+        if not before:
+            return "EpochTooOld"
+        records = sum(wanted.record_count for wanted in command.attempts)
+        if records != before[0].records and not command.keep_on_mismatch:
+            return "EpochContentMismatch"
+        self.events.append(Event("replayed", key))
+        kind = "replayed" if records == before[0].records else "kept"
+        return f"{kind} {before[0].records}"
+
+    def _expire(self, command: ExpireEpoch) -> str:
+        at = (command.writer, command.run, command.epoch)
+        key = EpochKey(
+            writer=command.writer, query_id="", run=command.run, epoch=command.epoch, streaming=True
+        )
+        if not self.open_attempts(key) or self.renewals[at] != command.renewals:
+            return "expired False"
+        self.events.append(Event("dropped", key))
+        return "expired True"
+
+
+def _described(attempt: str, staged: list[Event]) -> AttemptReference:
+    chained = 0
+    for event in staged:
+        chained = chain(chained, event.crc)
+    return AttemptReference(
+        attempt=attempt,
+        entry_count=len(staged),
+        record_count=sum(event.records for event in staged),
+        chained_crc=chained,
+    )
