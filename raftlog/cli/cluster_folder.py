@@ -1,0 +1,202 @@
+"""The folder of a cluster that `raftlog up` made: what it records, and which nodes run from it.
+
+    DIR/cluster.toml             cluster id and every node's address
+    DIR/node-2/                  node 2's data
+    DIR/node-2/log/raftlog.log   what node 2 said, when `up` started it
+    DIR/node-2.pid               node 2's process, locked by it for as long as it lives
+
+A process holds a lock (flock) on its pid file from start to end, and the kernel gives it up with
+the process: so a pid counts only while the file is locked, and no other program that came to the
+same number is ever taken for a node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import tomllib
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from raftlog.errors import (
+    DataFolderForeign,
+    DataFolderLocked,
+    FormatUnsupported,
+    InvalidOption,
+)
+
+FORMAT = 1
+CLUSTER_FILE = "cluster.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFolder:
+    """What DIR/cluster.toml says, and where each node's files lie."""
+
+    folder: Path
+    cluster_id: str
+    addresses: dict[int, str]
+
+    def data(self, node: int) -> Path:
+        """The node's data folder."""
+        return self.folder / f"node-{node}"
+
+    def log_file(self, node: int) -> Path:
+        """Where a node that `up` started says what it does."""
+        return self.data(node) / "log" / "raftlog.log"
+
+    def pid_file(self, node: int) -> Path:
+        """The file that the node's process keeps locked."""
+        return self.folder / f"node-{node}.pid"
+
+    def running(self) -> dict[int, int]:
+        """The pid of each node that runs from this folder now."""
+        pids = {node: running_pid(self.pid_file(node)) for node in self.addresses}
+        return {node: pid for node, pid in pids.items() if pid is not None}
+
+
+def new_cluster(folder: Path, *, addresses: dict[int, str]) -> ClusterFolder:
+    """A cluster that `record` may write. Raises `DataFolderForeign` unless the folder is empty."""
+    if folder.exists() and any(folder.iterdir()):
+        raise DataFolderForeign(
+            folder=str(folder),
+            found=f"something else: it holds files but no {CLUSTER_FILE}",
+            wanted="a raftlog cluster",
+        )
+    return ClusterFolder(folder=folder, cluster_id=str(uuid.uuid4()), addresses=addresses)
+
+
+def record(cluster: ClusterFolder) -> None:
+    """Make the new cluster's folder and file, durably."""
+    cluster.folder.mkdir(parents=True, exist_ok=True)
+    lines = [
+        "# A raftlog cluster on this machine. `raftlog up` wrote this; its nodes check it.",
+        f"format = {FORMAT}",
+        f"cluster_id = {json.dumps(cluster.cluster_id)}",
+        "",
+        "[nodes]",
+        *(f"{node} = {json.dumps(address)}" for node, address in cluster.addresses.items()),
+    ]
+    _write_durably(cluster.folder / CLUSTER_FILE, "\n".join(lines) + "\n")
+
+
+def exists(folder: Path) -> bool:
+    """Whether a cluster was made there."""
+    return (folder / CLUSTER_FILE).exists()
+
+
+def open_folder(folder: Path) -> ClusterFolder:
+    """What is recorded there. Raises `InvalidOption`, or `FormatUnsupported` for another one."""
+    file = folder / CLUSTER_FILE
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InvalidOption(
+            option="--data",
+            problem=f"names {folder}, which is no cluster's folder: it has no {CLUSTER_FILE}",
+            advice=f"Make one with `raftlog up --data {folder}`, or give the right folder.",
+        ) from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise _unreadable(file, str(error)) from error
+    if table.get("format") != FORMAT and isinstance(table.get("format"), int):
+        raise FormatUnsupported(folder=str(file), found=table["format"], supported=FORMAT)
+    return ClusterFolder(
+        folder=folder, cluster_id=_cluster_id(file, table), addresses=_addresses(file, table)
+    )
+
+
+def _cluster_id(file: Path, table: dict[str, Any]) -> str:
+    value = table.get("cluster_id")
+    if not isinstance(value, str) or not value:
+        raise _unreadable(file, "cluster_id is missing")
+    return value
+
+
+def _addresses(file: Path, table: dict[str, Any]) -> dict[int, str]:
+    nodes = table.get("nodes")
+    if not isinstance(nodes, dict) or not nodes:
+        raise _unreadable(file, "[nodes] is missing or empty")
+    addresses = {}
+    for node, address in nodes.items():
+        if not (node.isdecimal() and int(node) > 0 and isinstance(address, str)):
+            raise _unreadable(file, f"[nodes] holds {node!r}; a line is like 1 = 'host:port'")
+        port = address.rpartition(":")[2]
+        if not (port.isdecimal() and 0 < int(port) < 65536):
+            raise _unreadable(file, f"node {node} has {address!r}, which is not host:port")
+        addresses[int(node)] = address
+    return dict(sorted(addresses.items()))
+
+
+def _unreadable(file: Path, problem: str) -> InvalidOption:
+    return InvalidOption(
+        option="--data",
+        problem=f"names a folder whose {file} cannot be used ({problem})",
+        advice="Restore the file: it holds the cluster's id and the nodes' addresses.",
+    )
+
+
+def _write_durably(file: Path, text: str) -> None:
+    """All of it or nothing, over a power loss: the nodes' data is worth nothing without it."""
+    draft = file.with_suffix(".draft")
+    with draft.open("w", encoding="utf-8") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    draft.rename(file)
+    for folder in (file.parent, file.parent.parent):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextlib.contextmanager
+def holding_pid_file(file: Path) -> Iterator[None]:
+    """Keep `file` locked with this process's pid in it. Raises `DataFolderLocked`."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            raise DataFolderLocked(folder=str(file.with_suffix("")), holder=holder) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def running_pid(file: Path) -> int | None:
+    """The pid of the process that holds `file`; None: nobody does."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        text = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+        if not text.isdecimal() or not _alive(int(text)):
+            return None  # not looked at by its lock: a node that starts now must get it
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return int(text)
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # another user's process, or another user's node
+    return True

@@ -1,0 +1,69 @@
+"""`raftlog down`: stop the nodes that run from a cluster's folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from raftlog.cli.cluster_folder import ClusterFolder, open_folder
+from raftlog.cli.output import Format, FormatOption, say, show_json
+from raftlog.cli.session import DATA_FOLDER_DEFAULT, session_of
+
+LOOK_INTERVAL_S = 0.05
+
+
+def down(
+    context: typer.Context,
+    data: Annotated[Path, typer.Option(help="The cluster's folder.")] = DATA_FOLDER_DEFAULT,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Stop every node that runs from the folder, whether `up` or `serve` started it.
+
+    Only processes that hold their node's pid file are touched. Nothing is lost: `raftlog up`
+    starts them again with their data.
+    """
+    cluster = open_folder(data.absolute())
+    stopped = stop_nodes(cluster, session_of(context).settings.up.stop_timeout_s)
+    if output is Format.JSON:
+        show_json({"stopped": sorted(stopped)})
+    elif not stopped:
+        say(f"no node runs from {data}")
+
+
+def stop_nodes(cluster: ClusterFolder, timeout_s: float) -> list[int]:
+    """Tell all running nodes to stop, and kill those that do not within the time; which ran."""
+    pids = cluster.running()
+    for node, pid in pids.items():
+        say(f"stopping node {node} (pid {pid})")
+        _signal(pid, signal.SIGTERM)
+    if not wait_until(lambda: not cluster.running(), timeout_s):
+        for node, pid in cluster.running().items():
+            say(f"node {node} (pid {pid}) did not stop within {timeout_s:g} s: killed")
+            _signal(pid, signal.SIGKILL)
+        wait_until(lambda: not cluster.running(), timeout_s)
+    return list(pids)
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass  # it ended by itself: what was wanted
+
+
+def wait_until(holds: Callable[[], bool], timeout_s: float) -> bool:
+    """Look every so often until the condition holds; False when the time passed first."""
+    deadline_s = time.monotonic() + timeout_s
+    pause = threading.Event()
+    while not holds():
+        if time.monotonic() >= deadline_s:
+            return False
+        pause.wait(LOOK_INTERVAL_S)
+    return True

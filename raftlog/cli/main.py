@@ -1,0 +1,102 @@
+"""The command `raftlog`: global options, the verbs, and what an error becomes.
+
+Exit codes are `raftlog.errors.ExitCode`: 0 done, 1 failed, 2 wrong usage, 3 unavailable (try
+again), 4 not found, 5 exists already, 6 data loss, 7 a write that was refused, 8 a node that must
+not serve; 130 after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from raftlog import __version__
+from raftlog.cli import down, produce, serve, status, tail, topic, up, watermark
+from raftlog.cli.output import say_error
+from raftlog.cli.session import Session
+from raftlog.config import CONFIG_VARIABLE, load
+from raftlog.errors import RaftlogError
+
+app = typer.Typer(
+    name="raftlog",
+    help="A replicated, typed commit log that Spark reads and writes, exactly once.",
+    epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 unavailable (try again), 4 not found, "
+    "5 exists, 6 data loss, 7 write refused, 8 node refused.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("up")(up.up)
+app.command("serve")(serve.serve)
+app.command("down")(down.down)
+app.command("status")(status.status)
+app.add_typer(topic.app, name="topic")
+app.command("produce")(produce.produce)
+app.command("tail")(tail.tail)
+app.command("watermark")(watermark.watermark)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"raftlog {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help=f"TOML file with settings; default: what {CONFIG_VARIABLE} names, if anything.",
+            show_default=False,
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="SECTION.KEY=VALUE",
+            help="One setting; goes before environment and file. May be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    servers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT,...",
+            help="Nodes to ask first; short for --set client.bootstrap_servers=...",
+            show_default=False,
+        ),
+    ] = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Say and exit."),
+    ] = False,
+) -> None:
+    """A replicated, typed commit log that Spark reads and writes, exactly once."""
+    flags = list(set_ or [])
+    if servers is not None:
+        flags.append(f"client.bootstrap_servers={servers}")
+    passed_on = [f"--config={config.resolve()}"] if config is not None else []
+    passed_on += [f"--set={flag}" for flag in flags]
+    context.obj = Session(settings=load(config, flags), passed_on=tuple(passed_on))
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    try:
+        app(prog_name="raftlog")
+    except RaftlogError as error:
+        say_error(error)
+        sys.exit(int(error.exit_code))
+    except BrokenPipeError:
+        # The reader of our output is gone (`raftlog tail ... | head`): nothing is left to say,
+        # and nowhere. Python's own flush at exit must not complain either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)

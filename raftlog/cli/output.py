@@ -1,0 +1,113 @@
+"""How a verb shows its result: a table for people, JSON for programs; errors on standard error."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime
+import decimal
+import json
+import math
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from raftlog.errors import RaftlogError
+
+PIPE_COLUMNS = 240
+"""Width of a table that goes into a file or pipe: no cell is cut there."""
+
+
+class Format(StrEnum):
+    """What `-o` takes."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+FormatOption = Annotated[
+    Format, typer.Option("-o", "--output", help="A table for people, or JSON for programs.")
+]
+
+
+def say(text: str) -> None:
+    """A line of progress or advice, on standard error: never part of the result."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def say_error(error: RaftlogError) -> None:
+    """Cause, then remedy, each on its own line."""
+    say(f"error: {error.cause.rstrip()}\n  {error.remedy}")
+
+
+def show_json(value: object) -> None:
+    """One JSON document on a line of its own."""
+    sys.stdout.write(json.dumps(plain(value), ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
+    """A table; cells are text or numbers, numbers to the right. Empty rows show the head alone."""
+    console().print(make_table(columns, rows, title))
+
+
+def make_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> Table:
+    """The table of `show_table`, for those who print it themselves."""
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
+    for position, name in enumerate(columns):
+        numbers = bool(rows) and all(isinstance(row[position], int | float) for row in rows)
+        table.add_column(name, justify="right" if numbers else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    return table
+
+
+def console() -> Console:
+    """Standard output as it is now; wide where nobody looks."""
+    return Console(
+        file=sys.stdout,
+        width=None if sys.stdout.isatty() else PIPE_COLUMNS,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        soft_wrap=False,
+    )
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None else str(value)
+
+
+def plain(value: Any) -> Any:
+    """The value in JSON's types: dataclasses as objects, times as ISO text, bytes as UTF-8 text
+    (base64 where they are none), numbers that JSON lacks as Spark's words for them."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, datetime.datetime | datetime.date):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return _text_of(value)
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def _text_of(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return "base64:" + base64.b64encode(value).decode()

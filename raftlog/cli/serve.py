@@ -1,0 +1,78 @@
+"""`raftlog serve`: one node in the foreground."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from raftlog.cli.cluster_folder import holding_pid_file, open_folder
+from raftlog.cli.session import DATA_FOLDER_DEFAULT, session_of
+from raftlog.errors import InvalidOption
+
+
+def serve(
+    context: typer.Context,
+    node: Annotated[int, typer.Option(min=1, help="Which node.", show_default=False)],
+    data: Annotated[
+        Path, typer.Option(help="The cluster's folder, made by `raftlog up`.")
+    ] = DATA_FOLDER_DEFAULT,
+    without_tls: Annotated[
+        bool,
+        typer.Option(
+            "--without-tls", help="Listen off loopback though nothing is encrypted or checked."
+        ),
+    ] = False,
+) -> None:
+    """Run one node of a cluster in the foreground until Ctrl-C or SIGTERM.
+
+    The way to bring a node back that died under `raftlog up`. It says what it does on standard
+    error, one JSON object a line.
+    """
+    if not __debug__:
+        raise InvalidOption(
+            option="-O (or PYTHONOPTIMIZE)",
+            problem="turns off the assertions that guard the log",
+            advice="Run nodes without it.",
+        )
+    os.umask(0o077)
+    cluster = open_folder(data.absolute())
+    if node not in cluster.addresses:
+        raise InvalidOption(
+            option="--node",
+            problem=f"is {node}, and the cluster in {data} has the nodes "
+            + ", ".join(map(str, cluster.addresses)),
+            advice="Give one of these.",
+        )
+    if not without_tls:
+        _refuse_off_loopback(cluster.addresses[node])
+    from raftlog.server.main import run_node
+
+    with holding_pid_file(cluster.pid_file(node)):
+        run_node(
+            settings=session_of(context).settings,
+            cluster_id=cluster.cluster_id,
+            node=node,
+            addresses=cluster.addresses,
+            data=cluster.data(node),
+        )
+
+
+def _refuse_off_loopback(address: str) -> None:
+    host = address.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return
+    try:
+        loopback = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        loopback = False  # a name that may resolve to anything
+    if not loopback:
+        raise InvalidOption(
+            option="--without-tls",
+            problem=f"is not given, and {address} is not on loopback",
+            advice="Whoever reaches that address may read and write everything: "
+            "give the flag only on a network where that is meant.",
+        )

@@ -1,0 +1,272 @@
+"""`raftlog up`: a cluster of durable nodes on this machine, in the foreground."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from raftlog.cli import cluster_folder
+from raftlog.cli.cluster_folder import ClusterFolder
+from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
+from raftlog.cli.session import DATA_FOLDER_DEFAULT, Session, session_of
+from raftlog.config import PORT_MAX
+from raftlog.errors import (
+    AddressInUse,
+    DataFolderLocked,
+    DeadlineExceeded,
+    ExitCode,
+    InvalidOption,
+    RaftlogError,
+)
+
+LOOK_INTERVAL_S = 0.1
+LAST_WORDS_LINES = 5
+
+
+def up(
+    context: typer.Context,
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=1, max=7, help="How many, for a new cluster (3).", show_default=False),
+    ] = None,
+    data: Annotated[
+        Path, typer.Option(help="The cluster's folder; made anew or started again.")
+    ] = DATA_FOLDER_DEFAULT,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=PORT_MAX, help="Node 1's, for a new cluster (7401).", show_default=False
+        ),
+    ] = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Start the nodes of a cluster on this machine, and stay until Ctrl-C stops them all.
+
+    Their data is durable and stays. A node that dies is not started again: this says so, and how
+    to bring it back. With -o json one line tells pids, ports and files when all are ready.
+    """
+    session = session_of(context)
+    os.umask(0o077)
+    stop = _stop_on_signals()
+    folder = data.absolute()
+    if cluster_folder.exists(folder):
+        cluster = _recorded_cluster(folder, nodes, port)
+        _refuse_running(cluster)
+        _refuse_busy_ports(cluster, f"another address in {folder / cluster_folder.CLUSTER_FILE}")
+    else:
+        defaults = session.settings.up
+        cluster = _new_cluster(folder, nodes or defaults.nodes, port or defaults.port)
+        _refuse_busy_ports(cluster, "--port")
+        cluster_folder.record(cluster)
+    running = Running(cluster=cluster, children={}, log_starts={}, stop=stop)
+    try:
+        running.start(session)
+        running.wait_until_ready(session)
+        running.show(output)
+        running.watch()
+    finally:
+        running.end(session.settings.up.stop_timeout_s)
+
+
+def _stop_on_signals() -> threading.Event:
+    """Set when this process is told to end; replaces the interrupt that Python raises."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def _new_cluster(folder: Path, nodes: int, port: int) -> ClusterFolder:
+    if port + nodes - 1 > PORT_MAX:
+        raise InvalidOption(
+            option="--port",
+            problem=f"is {port}, which with {nodes} nodes goes beyond port {PORT_MAX}",
+            advice="Give a lower one: every node has a port of its own.",
+        )
+    addresses = {number + 1: f"127.0.0.1:{port + number}" for number in range(nodes)}
+    return cluster_folder.new_cluster(folder, addresses=addresses)
+
+
+def _recorded_cluster(folder: Path, nodes: int | None, port: int | None) -> ClusterFolder:
+    """The cluster in the folder, which must be as asked."""
+    cluster = cluster_folder.open_folder(folder)
+    recorded = len(cluster.addresses)
+    if nodes is not None and nodes != recorded:
+        raise InvalidOption(
+            option="--nodes",
+            problem=f"is {nodes}, and the cluster in {folder} has {recorded}",
+            advice=f"Leave --nodes out, or give another --data for a cluster of {nodes}.",
+        )
+    first_address = cluster.addresses[min(cluster.addresses)]
+    if port is not None and first_address.rpartition(":")[2] != str(port):
+        raise InvalidOption(
+            option="--port",
+            problem=f"is {port}, and node 1 of the cluster in {folder} has {first_address}",
+            advice="Leave --port out, or give another --data for another cluster.",
+        )
+    return cluster
+
+
+def _refuse_running(cluster: ClusterFolder) -> None:
+    for node, pid in cluster.running().items():
+        raise DataFolderLocked(folder=str(cluster.data(node)), holder=str(pid))
+
+
+def _refuse_busy_ports(cluster: ClusterFolder, option: str) -> None:
+    """Before anything is started or written. `option` is what to change."""
+    for address in cluster.addresses.values():
+        host, _, port = address.rpartition(":")
+        with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+            # As the nodes do: a port whose last connections linger is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host.strip("[]"), int(port)))
+            except OSError as error:
+                raise AddressInUse(address=address, option=option) from error
+
+
+@dataclass(slots=True, kw_only=True)
+class Running:
+    """The children of one `raftlog up`, from their start to their end."""
+
+    cluster: ClusterFolder
+    children: dict[int, subprocess.Popen[bytes]]
+    log_starts: dict[int, int]
+    """How long each node's log file was when it was started: what follows is of this start."""
+    stop: threading.Event
+
+    def start(self, session: Session) -> None:
+        """Start every node as a process of its own, outside this one's process group: Ctrl-C
+        reaches this process alone, which then stops them in order."""
+        for node in self.cluster.addresses:
+            log_file = self.cluster.log_file(node)
+            log_file.parent.mkdir(parents=True, exist_ok=True)
+            with log_file.open("ab") as log:
+                self.log_starts[node] = log.tell()
+                self.children[node] = subprocess.Popen(
+                    [
+                        sys.executable, "-m", "raftlog", *session.passed_on,
+                        "serve", "--node", str(node), "--data", str(self.cluster.folder),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    process_group=0,
+                )  # fmt: skip
+
+    def wait_until_ready(self, session: Session) -> None:
+        """Return when every node answers and knows the controller's leader, or Ctrl-C came.
+
+        Raises `typer.Exit` with the exit code of a node that ended instead, after its last words;
+        `DeadlineExceeded` when the time is over.
+        """
+        from raftlog.client.log_client import connect
+
+        limit_s = session.settings.up.ready_timeout_s
+        deadline_s = time.monotonic() + limit_s
+        client_settings = session.settings.client.model_copy(
+            update={
+                "bootstrap_servers": ",".join(self.cluster.addresses.values()),
+                "attempt_timeout_s": 1.0,
+            }
+        )
+        last = "no node answered"
+        with connect(settings=client_settings) as client:
+            while not self.stop.is_set():
+                for node, child in self.children.items():
+                    if child.poll() is not None:
+                        raise self._ended_early(node, child.returncode)
+                try:
+                    answers = [answer for _, answer in client.describe_cluster()]
+                except RaftlogError as error:
+                    last = error.cause
+                else:
+                    waiting = [a for a in answers if isinstance(a, RaftlogError) or not a.leader]
+                    if not waiting and len(answers) == len(self.children):
+                        return
+                    last = "a node does not answer, or the controller has no leader yet"
+                if time.monotonic() >= deadline_s:
+                    raise DeadlineExceeded(
+                        what="Starting the cluster", seconds=f"{limit_s:g}", last=last
+                    )
+                self.stop.wait(LOOK_INTERVAL_S)
+
+    def show(self, output: Format) -> None:
+        """Per node its pid, address, data folder and log file."""
+        if self.stop.is_set():
+            return
+        rows = [
+            {
+                "node": node,
+                "pid": child.pid,
+                "address": self.cluster.addresses[node],
+                "data": str(self.cluster.data(node)),
+                "log": str(self.cluster.log_file(node)),
+            }
+            for node, child in self.children.items()
+        ]
+        if output is Format.JSON:
+            show_json({"cluster_id": self.cluster.cluster_id, "nodes": rows})
+            return
+        show_table(["NODE", "PID", "ADDRESS", "DATA", "LOG"], [list(row.values()) for row in rows])
+        say("ready; Ctrl-C stops all nodes, their data stays")
+
+    def watch(self) -> None:
+        """Return when told to stop, or when no child is left; say when one ends."""
+        alive = dict(self.children)
+        while alive and not self.stop.is_set():
+            for node, child in list(alive.items()):
+                if child.poll() is not None:
+                    del alive[node]
+                    say(f"node {node} (pid {child.pid}) ended: {_how(child.returncode)}")
+                    say(
+                        f"  bring it back: raftlog serve --node {node} --data {self.cluster.folder}"
+                    )
+            self.stop.wait(LOOK_INTERVAL_S)
+
+    def end(self, timeout_s: float) -> None:
+        """Stop the children that live; kill those that do not end within the time."""
+        alive = {node: child for node, child in self.children.items() if child.poll() is None}
+        for child in alive.values():
+            child.send_signal(signal.SIGTERM)
+        deadline_s = time.monotonic() + timeout_s
+        for node, child in alive.items():
+            try:
+                child.wait(max(0.0, deadline_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                say(f"node {node} (pid {child.pid}) did not stop in {timeout_s:g} s: killed")
+                child.kill()
+                child.wait()
+        if alive:
+            say("stopped " + ", ".join(f"node {node}" for node in alive))
+        for node, pid in self.cluster.running().items():
+            say(f"node {node} (pid {pid}) runs on: `raftlog serve` started it, it is not of here")
+
+    def _ended_early(self, node: int, code: int) -> typer.Exit:
+        log_file = self.cluster.log_file(node)
+        with log_file.open("rb") as log:
+            log.seek(self.log_starts[node])
+            lines = log.read().decode("utf-8", "replace").splitlines()
+        say(f"error: node {node} ended while it started: {_how(code)}; its last words:")
+        for line in lines[-LAST_WORDS_LINES:]:
+            say(f"  {line}")
+        say(f"  The whole log: {log_file}")
+        return typer.Exit(code if code > 0 else int(ExitCode.FAILED))
+
+
+def _how(code: int) -> str:
+    """An exit code in words, such as `killed by SIGKILL`."""
+    if code < 0:
+        return f"killed by {signal.Signals(-code).name}"
+    known = {int(member): member.name for member in ExitCode}
+    return "stopped" if code == 0 else f"exit code {code} ({known.get(code, 'unknown')})"

@@ -1,0 +1,93 @@
+"""`raftlog watermark`: log start, high-water mark, commit index, and every replica's lag."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.live import Live
+from rich.table import Table
+
+from raftlog.cli.output import (
+    Format,
+    FormatOption,
+    console,
+    make_table,
+    show_json,
+)
+from raftlog.cli.session import session_of
+
+if TYPE_CHECKING:
+    from raftlog import LogClient, Watermark
+
+COLUMNS = (
+    "TOPIC", "LOG_START", "HIGH_WATER_MARK", "COMMIT_INDEX", "LEADER", "TERM", "REPLICA", "ROLE",
+    "MATCH_INDEX", "LAG_ENTRIES", "LAG_RECORDS",
+)  # fmt: skip
+
+
+def watermark(
+    context: typer.Context,
+    topics: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC]...", help="Default: all.", show_default=False),
+    ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C; with JSON a line each time.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option(help="Seconds between two looks of --watch.", min=0.1)
+    ] = 1.0,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Per topic: log start, high-water mark, commit index, leader, term; per replica its match.
+
+    Records [LOG_START, HIGH_WATER_MARK) are readable. LAG_ENTRIES counts log entries not known to
+    be durable at a replica, LAG_RECORDS readable records that it does not serve yet.
+    """
+    with session_of(context).connect() as client:
+        if not watch:
+            _show(_marks(client, topics), output)
+            return
+        pause = threading.Event()
+        if output is Format.JSON:
+            while True:
+                show_json(_marks(client, topics))
+                pause.wait(interval)
+        with Live(console=console(), auto_refresh=False) as live:
+            while True:
+                live.update(_table(_marks(client, topics)), refresh=True)
+                pause.wait(interval)
+
+
+def _marks(client: LogClient, topics: list[str] | None) -> list[Watermark]:
+    wanted = [client.describe_topic(name) for name in topics] if topics else client.list_topics()
+    return [client.watermark(topic) for topic in wanted]
+
+
+def _show(marks: list[Watermark], output: Format) -> None:
+    if output is Format.JSON:
+        show_json(marks)
+    else:
+        console().print(_table(marks))
+
+
+def _table(marks: list[Watermark]) -> Table:
+    rows = []
+    for mark in marks:
+        head = [mark.topic, mark.log_start_offset, mark.high_water_mark, mark.commit_index]
+        head += [mark.leader or "none", mark.term]
+        for replica in mark.replicas:
+            rows.append(
+                [
+                    *head,
+                    replica.node,
+                    replica.problem or replica.role,
+                    replica.match_index,
+                    replica.lag_entries,
+                    replica.lag_records,
+                ]
+            )
+            head = [""] * len(head)
+    return make_table(COLUMNS, rows)
