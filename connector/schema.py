@@ -14,8 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import (
+    ArrayType,
     DataType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -118,15 +120,29 @@ def without_metadata(given: StructType) -> StructType:
 def creation_text(given: StructType) -> str:
     """Spark's JSON text of the schema that a first write gives a topic.
 
-    Reserved names and column metadata go; every column may be null, because one DataFrame's
-    promise does not bind the next one's.
+    Reserved names and column metadata go; every column, and every part of one, may be null,
+    because one DataFrame's promise does not bind the next one's.
     """
     fields = without_metadata(given).fields
     if not fields:
         raise InvalidOption(
             option="topic", problem="has no columns to write", advice="Select at least one."
         )
-    return StructType([StructField(field.name, field.dataType) for field in fields]).json()
+    return _all_nullable(StructType(fields)).json()
+
+
+def _all_nullable(given: DataType) -> DataType:
+    match given:
+        case StructType():
+            return StructType(
+                [StructField(field.name, _all_nullable(field.dataType)) for field in given.fields]
+            )
+        case ArrayType():
+            return ArrayType(_all_nullable(given.elementType))
+        case MapType():
+            return MapType(given.keyType, _all_nullable(given.valueType))
+        case _:
+            return given
 
 
 # ---------------------------------------------------------------- differences

@@ -246,13 +246,14 @@ def _own_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _advise_on_arrow_bytes() -> None:
     """Say once in this process that Spark's default makes every write several times slower.
 
-    Session settings reach a task as local properties when they are set at all.
+    Session settings reach a task as local properties when they are set at all. Only a write's
+    first task looks, so that a large cluster does not say it a hundred times.
     """
-    if os.getpid() in _slow_setting_said:
+    context = TaskContext.get()
+    if context is None or context.partitionId() != 0 or os.getpid() in _slow_setting_said:
         return
     _slow_setting_said.add(os.getpid())
-    context = TaskContext.get()
-    given = None if context is None else context.getLocalProperty(ARROW_BYTES)
+    given = context.getLocalProperty(ARROW_BYTES)
     if given is None or given.rstrip("bB") != str(ARROW_BYTES_UNCHECKED):
         log.warning(
             "%s is %s: Spark sizes its Arrow batch after every row, which makes this sink several "

@@ -140,6 +140,7 @@ def test_a_first_write_makes_every_column_nullable_and_strips_reserved_names():
     made = StructType.fromJson(json.loads(creation_text(given)))
     assert made.names == COLUMNS.names
     assert all(field.nullable for field in made.fields)
+    assert made["c"].dataType == ArrayType(LongType(), True)
     with pytest.raises(InvalidOption):
         creation_text(StructType().add("_offset", "long"))
 
