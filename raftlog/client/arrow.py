@@ -358,7 +358,7 @@ def _split(batch: pa.RecordBatch, bytes_target: int) -> Iterator[pa.RecordBatch]
     if size <= 2 * bytes_target or rows == 1:
         yield batch
         return
-    step = max(1, rows * bytes_target // size)
+    step = -(-rows * bytes_target // size)
     for start in range(0, rows, step):
         # Again, because records differ in size: a piece may still hold most of the bytes.
         yield from _split(batch.slice(start, step), bytes_target)

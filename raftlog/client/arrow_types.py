@@ -8,8 +8,10 @@ A topic's columns are always of the canonical Arrow types: `timestamp[us, UTC]`,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
+from datetime import datetime
 from functools import lru_cache
+from numbers import Integral
 from typing import Any
 
 import pyarrow as pa
@@ -302,7 +304,7 @@ def conform(batch: pa.RecordBatch, schema: Schema, topic: str) -> pa.RecordBatch
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
-def batch_from_rows(rows: list[dict[str, Any]], schema: Schema, topic: str) -> pa.RecordBatch:
+def batch_from_rows(rows: Sequence[dict[str, Any]], schema: Schema, topic: str) -> pa.RecordBatch:
     """A batch of plain Python rows; a key that a row lacks is null.
 
     Raises `SchemaMismatch` for a key that is no column (metadata names are passed over), a value
@@ -316,42 +318,51 @@ def batch_from_rows(rows: list[dict[str, Any]], schema: Schema, topic: str) -> p
     columns = []
     for field in wanted:
         values = [row.get(field.name) for row in rows]
-        unknown = _unknown_key(values, pa.list_(field.type), field.name)
-        if unknown is not None:
-            raise SchemaMismatch(topic=topic, difference=f"  extra:   {unknown}")
         try:
+            line = _lost_unseen(values, field.type, field.name)
             columns.append(pa.array(values, _relaxed(field.type)))
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-            line = f"  {field.name} {type_ddl(spark_type(field.type))}: {error}"
-            raise SchemaMismatch(topic=topic, difference=line) from error
+            line = f"  differs: {field.name} {type_ddl(spark_type(field.type))}: {error}"
+        if line is not None:
+            raise SchemaMismatch(topic=topic, difference=line)
     return conform(pa.RecordBatch.from_arrays(columns, names=wanted.names), schema, topic)
 
 
-def _unknown_key(value: Any, kind: pa.DataType, path: str) -> str | None:
-    """The path of a key that a struct within `kind` does not know: Arrow would drop it unseen."""
-    members: Iterable[tuple[Any, pa.DataType, str]] = ()
-    if not _has_struct(kind):
-        return None
-    if pa.types.is_list(kind) and isinstance(value, (list, tuple)):
-        members = ((member, kind.value_type, path) for member in value)
-    elif pa.types.is_map(kind) and isinstance(value, (dict, list, tuple)):
-        pairs = value.items() if isinstance(value, dict) else value
-        members = ((item, kind.item_type, path) for _, item in pairs)
-    elif pa.types.is_struct(kind) and isinstance(value, dict):
-        for name in value:
-            if kind.get_field_index(name) < 0:
-                return f"{path}.{name}"
-        members = ((value.get(part.name), part.type, f"{path}.{part.name}") for part in kind)
-    return next((found for m in members if (found := _unknown_key(*m)) is not None), None)
+def _lost_unseen(values: Sequence[Any], kind: pa.DataType, path: str) -> str | None:
+    """What of Python values `pa.array` would drop without a word, or None.
 
-
-@lru_cache(maxsize=256)
-def _has_struct(kind: pa.DataType) -> bool:
-    if pa.types.is_list(kind):
-        return _has_struct(kind.value_type)
-    if pa.types.is_map(kind):
-        return _has_struct(kind.key_type) or _has_struct(kind.item_type)
-    return pa.types.is_struct(kind)
+    It leaves out keys that a struct lacks, and cuts 1.5 to 1 and a datetime to its date. Values
+    are looked at in bulk, by the set of their types.
+    """
+    if pa.types.is_integer(kind) or pa.types.is_date(kind):
+        types = set(map(type, values)) - {type(None)}
+        if pa.types.is_integer(kind):
+            cut = sorted(found.__name__ for found in types if not issubclass(found, Integral))
+        else:
+            cut = sorted(found.__name__ for found in types if issubclass(found, datetime))
+        if cut:
+            return f"  differs: {path} {type_ddl(spark_type(kind))}; given {', '.join(cut)}"
+    elif pa.types.is_list(kind):
+        members = [m for value in values if isinstance(value, (list, tuple)) for m in value]
+        return _lost_unseen(members, kind.value_type, path)
+    elif pa.types.is_map(kind):
+        maps = [value.items() if isinstance(value, dict) else value for value in values if value]
+        keys = [key for pairs in maps for key, _ in pairs]
+        items = [item for pairs in maps for _, item in pairs]
+        below = _lost_unseen(keys, kind.key_type, path)
+        return below or _lost_unseen(items, kind.item_type, path)
+    elif pa.types.is_struct(kind):
+        rows = [value for value in values if isinstance(value, dict)]
+        extra = set().union(*rows) - {part.name for part in kind}
+        if extra:
+            return f"  extra:   {path}.{min(extra, key=str)}"
+        for part in kind:
+            below = _lost_unseen(
+                [row.get(part.name) for row in rows], part.type, f"{path}.{part.name}"
+            )
+            if below is not None:
+                return below
+    return None
 
 
 def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:

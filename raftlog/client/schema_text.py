@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from raftlog.errors import InvalidOption
@@ -90,19 +91,17 @@ def parse_ddl(text: str) -> Schema:
     return _schema(value["fields"])
 
 
-def make_schema(fields: list[tuple[str, JsonType, bool]]) -> Schema:
+def make_schema(fields: Sequence[tuple[str, JsonType, bool]]) -> Schema:
     """Version 1 of a schema of (name, type, nullable), ids from 1. Raises `InvalidOption`."""
-    return _schema(
-        [
-            {"name": name, "type": canonical(value), "nullable": nullable}
-            for name, value, nullable in fields
-        ]
-    )
+    parts = [{"name": name, "type": kind, "nullable": nullable} for name, kind, nullable in fields]
+    value = canonical({"type": "struct", "fields": parts})
+    assert isinstance(value, dict), "a struct stays one"
+    return _schema(value["fields"])
 
 
 def _schema(fields: list[dict[str, Any]]) -> Schema:
     if not fields:
-        raise refusal("has no columns")
+        raise refusal("has no columns but metadata")
     return Schema(
         version=1,
         fields=tuple(

@@ -85,7 +85,7 @@ def decode_error(data: bytes) -> RaftlogError:
         error = from_wire(message.code, {value.name: value.text for value in message.values})
     except (*UNREADABLE, ValueError) as problem:
         raise malformed("error", problem) from problem
-    if type(error).cause is RaftlogError.cause:
+    if type(error).cause is RaftlogError.cause and not hasattr(error, "cause_text"):
         raise MalformedRequest(call="error", what=f"{message.code} is a family of errors")
     return error
 

@@ -86,6 +86,7 @@ def _get_bound(message: pb.Bound) -> Bound:
 
 
 def encode_summary(summary: BatchSummary) -> pb.BatchSummary:
+    """Written by hand, as its reverse: every replayed entry has one."""
     return pb.BatchSummary(
         record_count=summary.record_count,
         schema_version=summary.schema_version,
@@ -95,6 +96,7 @@ def encode_summary(summary: BatchSummary) -> pb.BatchSummary:
 
 
 def decode_summary(message: pb.BatchSummary) -> BatchSummary:
+    """The summary as it was given."""
     return BatchSummary(
         record_count=message.record_count,
         schema_version=message.schema_version,

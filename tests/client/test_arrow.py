@@ -1,0 +1,313 @@
+"""Record batches as bytes: nothing changes, every damage is named, statistics are true."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog.checksum import chain, crc32c
+from raftlog.client.arrow import (
+    COMPRESSIONS,
+    arrow_schema,
+    coalesce,
+    decode_batch,
+    encode_batch,
+    read_schema,
+    schema_from_arrow,
+    schema_of,
+    with_metadata,
+)
+from raftlog.errors import DataLoss, InvalidOption
+from raftlog.machines.schema import RESERVED_NAMES
+from raftlog.wire.batch import BatchHeader, ColumnChunk
+from tests.client.strategies import batches
+
+SCHEMA = schema_of("id BIGINT NOT NULL, name STRING, at TIMESTAMP")
+
+
+def _flights(count: int = 1000) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(range(count), pa.int64()),
+            pa.array([f"UA {number}" for number in range(count)], pa.string()),
+            pa.array([number * 1_000_000 for number in range(count)], pa.timestamp("us", "UTC")),
+        ],
+        schema=arrow_schema(SCHEMA),
+    )
+
+
+# ---------------------------------------------------------------- there and back
+
+
+@settings(max_examples=60)
+@given(batches(), st.sampled_from(COMPRESSIONS))
+def test_a_batch_of_any_types_comes_back_as_it_was(given_batch, compression: str):
+    schema, batch = given_batch
+    encoded = encode_batch(batch, schema, compression)
+    found = decode_batch(encoded.header, encoded.body, schema, batch.schema.names)
+    found.validate(full=True)
+    assert found.schema == batch.schema
+    assert found.equals(batch)
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_a_large_batch_comes_back_as_it_was_and_compression_saves(compression: str):
+    batch = _flights(20_000)
+    encoded = encode_batch(batch, SCHEMA, compression)
+    assert decode_batch(encoded.header, encoded.body, SCHEMA, batch.schema.names).equals(batch)
+    small = len(encoded.body) < batch.nbytes * 0.8
+    assert small == (compression != "none")
+
+
+def test_columns_come_in_the_asked_order_and_only_they():
+    encoded = encode_batch(_flights(), SCHEMA, "lz4")
+    found = decode_batch(encoded.header, encoded.body, SCHEMA, ["at", "id"])
+    assert found.schema.names == ["at", "id"]
+    assert found.equals(_flights().select(["at", "id"]))
+
+
+def test_no_column_asked_for_still_counts_the_records():
+    encoded = encode_batch(_flights(), SCHEMA, "lz4")
+    found = decode_batch(encoded.header, encoded.body, SCHEMA, [])
+    assert (found.num_rows, found.num_columns) == (1000, 0)
+    assert found.slice(10, 20).num_rows == 20
+
+
+def test_the_body_is_the_chunks_one_after_another_with_the_crcs_of_the_header():
+    encoded = encode_batch(_flights(), SCHEMA, "lz4")
+    position = batch_crc = 0
+    for chunk in encoded.header.columns:
+        assert chunk.position == position
+        position += chunk.length
+        assert chunk.crc == crc32c(encoded.body[chunk.position : position])
+        batch_crc = chain(batch_crc, chunk.crc)
+    assert position == len(encoded.body)
+    assert encoded.crc == batch_crc
+
+
+def test_chunks_can_be_sliced_out_and_laid_together_anew():
+    encoded = encode_batch(_flights(), SCHEMA, "lz4")
+    wanted = [encoded.header.columns[2], encoded.header.columns[0]]
+    body = b""
+    chunks = []
+    for chunk in wanted:
+        part = encoded.body[chunk.position : chunk.position + chunk.length]
+        moved = {name: getattr(chunk, name) for name in ColumnChunk.__slots__}
+        chunks.append(ColumnChunk(**moved | {"position": len(body)}))
+        body += part
+    header = BatchHeader(record_count=1000, schema_version=1, columns=tuple(chunks))
+    found = decode_batch(header, memoryview(body), SCHEMA, ["id", "at"])
+    assert found.equals(_flights().select(["id", "at"]))
+
+
+def test_an_unknown_compression_is_refused_with_the_known_ones():
+    with pytest.raises(InvalidOption, match="lz4, zstd, none"):
+        encode_batch(_flights(), SCHEMA, "snappy")
+
+
+# ---------------------------------------------------------------- damage
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_one_changed_byte_is_data_loss_that_names_the_column(data: st.DataObject):
+    encoded = encode_batch(_flights(50), SCHEMA, data.draw(st.sampled_from(COMPRESSIONS)))
+    position = data.draw(st.integers(0, len(encoded.body) - 1))
+    body = bytearray(encoded.body)
+    body[position] ^= data.draw(st.integers(1, 255))
+    hurt = next(
+        field.name
+        for field, chunk in zip(SCHEMA.fields, encoded.header.columns, strict=True)
+        if position < chunk.position + chunk.length
+    )
+    names = [field.name for field in SCHEMA.fields]
+    with pytest.raises(DataLoss, match=f"Column '{hurt}'"):
+        decode_batch(encoded.header, bytes(body), SCHEMA, names)
+    others = [name for name in names if name != hurt]
+    assert decode_batch(encoded.header, bytes(body), SCHEMA, others).num_rows == 50
+
+
+def test_a_body_that_ends_early_is_data_loss():
+    encoded = encode_batch(_flights(), SCHEMA, "lz4")
+    with pytest.raises(DataLoss, match="Column 'at' ends beyond"):
+        decode_batch(encoded.header, encoded.body[:-1], SCHEMA, ["at"])
+
+
+def test_a_column_that_was_not_sent_is_data_loss():
+    encoded = encode_batch(_flights(), SCHEMA, "lz4")
+    header = BatchHeader(record_count=1000, schema_version=1, columns=encoded.header.columns[:1])
+    with pytest.raises(DataLoss, match="Column 'name' is not in the batch"):
+        decode_batch(header, encoded.body, SCHEMA, ["name"])
+
+
+def test_bytes_with_a_good_crc_that_are_no_arrow_message_are_data_loss():
+    body = b"no Arrow message"
+    chunk = ColumnChunk(field_id=1, position=0, length=len(body), crc=crc32c(body), null_count=0)
+    header = BatchHeader(record_count=1, schema_version=1, columns=(chunk,))
+    with pytest.raises(DataLoss, match="Column 'id' is no Arrow message"):
+        decode_batch(header, body, SCHEMA, ["id"])
+
+
+def test_a_column_with_another_number_of_values_is_data_loss():
+    encoded = encode_batch(_flights(5), SCHEMA, "none")
+    header = BatchHeader(record_count=6, schema_version=1, columns=encoded.header.columns)
+    with pytest.raises(DataLoss, match="5 values for 6 records"):
+        decode_batch(header, encoded.body, SCHEMA, ["id"])
+
+
+# ---------------------------------------------------------------- statistics
+
+
+def _bounds(values: list, kind: pa.DataType) -> tuple:
+    batch = pa.RecordBatch.from_arrays([pa.array(values, kind)], names=["a"])
+    schema = schema_from_arrow(batch.schema)
+    chunk = encode_batch(batch, schema, "none").header.columns[0]
+    return chunk.minimum, chunk.maximum
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        ([3, None, -1], pa.int64(), (-1, 3)),
+        ([2.5, None], pa.float64(), (2.5, 2.5)),
+        ([2.5, math.nan], pa.float64(), (None, None)),
+        ([math.inf, -math.inf], pa.float64(), (-math.inf, math.inf)),
+        ([True, False], pa.bool_(), (False, True)),
+        ([None, None], pa.int32(), (None, None)),
+        (["b", "ä", "a"], pa.string(), ("a", "ä")),
+        (["a", "z" * 64], pa.string(), ("a", "z" * 64)),
+        (["a", "z" * 65], pa.string(), ("a", None)),
+        (["a", "ä" * 33], pa.string(), ("a", None)),
+        ([b"\xff", b"\x00"], pa.binary(), (b"\x00", b"\xff")),
+        ([datetime.date(1970, 1, 3)], pa.date32(), (2, 2)),
+        ([5, 7], pa.timestamp("us", tz="UTC"), (5, 7)),
+        ([-5, 7], pa.timestamp("us"), (-5, 7)),
+        ([Decimal("1.5")], pa.decimal128(5, 2), (None, None)),
+        ([[1]], pa.list_(pa.int32()), (None, None)),
+    ],
+)
+def test_bounds_are_the_smallest_and_largest_values_or_unknown(values, kind, expected):
+    assert _bounds(values, kind) == expected
+
+
+def test_text_that_is_no_utf8_has_no_bound_and_still_travels():
+    # Spark's strings may hold any bytes: cast(X'ff' as string).
+    raw = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff"))
+    batch = pa.RecordBatch.from_arrays([raw], names=["a"])
+    schema = schema_from_arrow(batch.schema)
+    encoded = encode_batch(batch, schema, "none")
+    assert encoded.header.columns[0].maximum is None
+    found = decode_batch(encoded.header, encoded.body, schema, ["a"])
+    assert found.column(0).cast(pa.binary()).to_pylist() == [b"\xff"]
+
+
+def test_nulls_are_counted():
+    batch = pa.RecordBatch.from_arrays([pa.array([1, None, None])], names=["a"])
+    encoded = encode_batch(batch, schema_from_arrow(batch.schema), "lz4")
+    assert encoded.header.columns[0].null_count == 2
+
+
+# ---------------------------------------------------------------- split and join
+
+
+def _sizes(count: int, size: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array([b"x" * size] * count, pa.binary())], names=["a"])
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.lists(st.integers(0, 900), max_size=8), max_size=8),
+    st.integers(1, 1000),
+)
+def test_coalescing_keeps_every_record_in_order_and_gives_no_empty_batch(sizes, target: int):
+    schema = pa.schema([pa.field("a", pa.binary())])
+    values = [[bytes([n % 256]) * n for n in batch] for batch in sizes]
+    given_batches = [
+        pa.RecordBatch.from_arrays([pa.array(batch, pa.binary())], schema=schema)
+        for batch in values
+    ]
+    found = list(coalesce(given_batches, target))
+    assert [v for batch in found for v in batch.column(0).to_pylist()] == [
+        v for batch in values for v in batch
+    ]
+    assert all(batch.num_rows for batch in found)
+    assert all(batch.nbytes <= 2 * target or batch.num_rows == 1 for batch in found)
+
+
+def test_small_batches_are_joined_and_large_ones_split():
+    joined = list(coalesce([_sizes(1, 100)] * 100, 1000))
+    assert all(900 <= batch.nbytes <= 2000 for batch in joined)
+    split = list(coalesce([_sizes(1000, 100)], 10_000))
+    assert 8 <= len(split) <= 12
+
+
+def test_one_large_record_among_small_ones_does_not_drag_them_along():
+    values = [b"x"] * 100 + [b"x" * 100_000] + [b"x"] * 100
+    batch = pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], names=["a"])
+    found = list(coalesce([batch], 1000))
+    assert max(batch.nbytes for batch in found if batch.num_rows > 1) <= 2000
+
+
+def test_coalescing_gives_out_what_is_ready_before_it_asks_for_more():
+    asked = 0
+
+    def endless():
+        nonlocal asked
+        while True:
+            asked += 1
+            yield _sizes(1, 1000)
+
+    stream = coalesce(endless(), 1000)
+    next(stream)
+    assert asked == 1
+
+
+# ---------------------------------------------------------------- metadata columns
+
+
+def test_metadata_columns_stand_where_they_were_asked_for():
+    names = ["_offset", "id", "_topic", "_writer", "_epoch", "_timestamp", "_term"]
+    batch = _flights(2).select(["id"])
+    found = with_metadata(
+        batch, names, topic="flights", start=40, timestamp_us=7, epoch=3, writer="w", term=2
+    )
+    assert found.schema == read_schema(SCHEMA, names)
+    at = datetime.datetime(1970, 1, 1, 0, 0, 0, 7, datetime.UTC)
+    assert found.to_pylist()[1] == {
+        "_offset": 41,
+        "id": 1,
+        "_topic": "flights",
+        "_writer": "w",
+        "_epoch": 3,
+        "_timestamp": at,
+        "_term": 2,
+    }
+
+
+def test_a_plain_append_has_neither_writer_nor_epoch():
+    found = with_metadata(
+        _flights(1), RESERVED_NAMES, topic="t", start=0, timestamp_us=0, epoch=-1, writer="", term=1
+    )
+    row = found.to_pylist()[0]
+    assert row["_writer"] is None
+    assert row["_epoch"] is None
+
+
+def test_metadata_alone_has_as_many_rows_as_the_batch():
+    encoded = encode_batch(_flights(), SCHEMA, "lz4")
+    counted = decode_batch(encoded.header, encoded.body, SCHEMA, [])
+    found = with_metadata(
+        counted, ["_offset"], topic="t", start=5, timestamp_us=0, epoch=-1, writer="", term=1
+    )
+    assert found.column(0).to_pylist() == list(range(5, 1005))
+
+
+def test_an_unknown_column_is_refused_with_the_known_ones():
+    with pytest.raises(InvalidOption, match="id, name, at, _topic"):
+        read_schema(SCHEMA, ["carrier"])

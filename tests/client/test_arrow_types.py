@@ -1,0 +1,346 @@
+"""Types, differences and casts: exact where it fits, refused where anything would change."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog.client.arrow import (
+    arrow_schema,
+    batch_from_rows,
+    conform,
+    difference,
+    schema_from_arrow,
+    schema_of,
+)
+from raftlog.client.schema_text import struct_json
+from raftlog.errors import InvalidOption, SchemaMismatch
+from raftlog.machines.schema import Schema
+from tests.client.strategies import SCHEMAS, batches
+
+
+def _batch(values: list, kind: pa.DataType, name: str = "a") -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(values, kind)], names=[name])
+
+
+def _conformed(values: list, kind: pa.DataType, ddl: str) -> pa.Array:
+    return conform(_batch(values, kind), schema_of(ddl), "t").column(0)
+
+
+# ---------------------------------------------------------------- schemas
+
+
+@settings(max_examples=60)
+@given(SCHEMAS)
+def test_a_schema_survives_arrow(schema: Schema):
+    assert schema_from_arrow(arrow_schema(schema)) == schema
+
+
+@settings(max_examples=40)
+@given(SCHEMAS)
+def test_the_arrow_schema_is_the_one_spark_asks_for(schema: Schema):
+    types = pytest.importorskip("pyspark.sql.types")
+    pandas_types = pytest.importorskip("pyspark.sql.pandas.types")
+    spark = types.StructType.fromJson(json.loads(struct_json(schema)))
+    assert pandas_types.to_arrow_schema(spark, timezone="UTC") == arrow_schema(schema)
+    assert spark.json() == struct_json(schema)
+    assert [field.type for field in schema.fields] == [field.dataType.json() for field in spark]
+
+
+@pytest.mark.parametrize(
+    ("given_type", "ddl"),
+    [
+        (pa.large_string(), "a STRING"),
+        (pa.string_view(), "a STRING"),
+        (pa.dictionary(pa.int8(), pa.string()), "a STRING"),
+        (pa.large_binary(), "a BINARY"),
+        (pa.binary(4), "a BINARY"),
+        (pa.date64(), "a DATE"),
+        (pa.timestamp("ns", tz="Europe/Berlin"), "a TIMESTAMP"),
+        (pa.timestamp("s"), "a TIMESTAMP_NTZ"),
+        (pa.decimal256(38, 3), "a DECIMAL(38,3)"),
+        (pa.large_list(pa.int32()), "a ARRAY<INT>"),
+        (pa.list_(pa.int32(), 2), "a ARRAY<INT>"),
+    ],
+    ids=str,
+)
+def test_arrow_types_become_the_canonical_type_that_holds_them(given_type, ddl: str):
+    assert schema_of(pa.schema([pa.field("a", given_type)])) == schema_of(ddl)
+
+
+@pytest.mark.parametrize(
+    "given_type",
+    [
+        pa.uint64(),
+        pa.float16(),
+        pa.time64("us"),
+        pa.duration("us"),
+        pa.null(),
+        pa.decimal256(50, 2),
+        pa.list_(pa.time32("s")),
+        pa.struct([pa.field("b", pa.null())]),
+    ],
+    ids=str,
+)
+def test_arrow_types_without_a_lossless_home_are_refused(given_type):
+    with pytest.raises(InvalidOption, match="schema"):
+        schema_of(pa.schema([pa.field("a", given_type)]))
+
+
+def test_reserved_columns_are_left_out_of_a_schema_from_data():
+    given_schema = pa.schema([("id", pa.int64()), ("_offset", pa.int64())])
+    assert schema_of(given_schema) == schema_of("id BIGINT")
+
+
+def test_two_columns_of_one_name_are_refused():
+    with pytest.raises(InvalidOption, match="'a' twice"):
+        schema_of(pa.schema([("a", pa.int64()), ("a", pa.string())]))
+
+
+# ---------------------------------------------------------------- differences
+
+
+def test_a_difference_says_everything_column_by_column():
+    schema = schema_of("id BIGINT NOT NULL, name STRING, at TIMESTAMP, n INT")
+    given_schema = pa.schema(
+        [("id", pa.string()), ("at", pa.timestamp("us")), ("n", pa.null()), ("x", pa.time32("s"))]
+    )
+    assert difference(schema, given_schema) == "\n".join(
+        [
+            "  differs: id BIGINT NOT NULL; given STRING",
+            "  missing: name STRING",
+            "  differs: at TIMESTAMP; given TIMESTAMP_NTZ",
+            "  extra:   x the Arrow type time32[s]",
+        ]
+    )
+
+
+def test_order_zone_width_and_metadata_columns_make_no_difference():
+    schema = schema_of("id BIGINT, at TIMESTAMP, name STRING")
+    given_schema = pa.schema(
+        [
+            ("name", pa.dictionary(pa.int32(), pa.large_string())),
+            ("_offset", pa.int64()),
+            ("at", pa.timestamp("ms", tz="America/New_York")),
+            ("id", pa.int16()),
+        ],
+        metadata={"pandas": "{}"},
+    )
+    assert difference(schema, given_schema) is None
+
+
+@pytest.mark.parametrize(
+    ("given_type", "ddl", "same"),
+    [
+        (pa.int32(), "a BIGINT", True),
+        (pa.int64(), "a INT", False),
+        (pa.uint8(), "a INT", False),
+        (pa.float32(), "a DOUBLE", True),
+        (pa.float64(), "a FLOAT", False),
+        (pa.int32(), "a DOUBLE", False),
+        (pa.decimal128(5, 2), "a DECIMAL(7,3)", True),
+        (pa.decimal128(5, 2), "a DECIMAL(5,3)", False),
+        (pa.string(), "a BINARY", False),
+        (pa.binary(), "a STRING", False),
+        (pa.date32(), "a TIMESTAMP", False),
+        (pa.list_(pa.int8()), "a ARRAY<INT>", True),
+        (pa.list_(pa.string()), "a ARRAY<INT>", False),
+        (pa.map_(pa.large_string(), pa.int8()), "a MAP<STRING, INT>", True),
+        (pa.map_(pa.string(), pa.string()), "a MAP<STRING, INT>", False),
+        (pa.struct([("x", pa.int8()), ("y", pa.string())]), "a STRUCT<x: INT, y: STRING>", True),
+        (pa.struct([("y", pa.string()), ("x", pa.int8())]), "a STRUCT<x: INT, y: STRING>", False),
+    ],
+    ids=str,
+)
+def test_a_type_fits_only_where_every_value_keeps_its_meaning(given_type, ddl: str, same: bool):
+    found = difference(schema_of(ddl), pa.schema([pa.field("a", given_type)]))
+    assert (found is None) == same
+
+
+def test_a_column_given_twice_is_a_difference():
+    given_schema = pa.schema([("a", pa.int64()), ("a", pa.int64())])
+    assert difference(schema_of("a BIGINT"), given_schema) == "  twice:   a"
+
+
+def test_nothing_but_nulls_differs_from_not_null():
+    found = difference(schema_of("a BIGINT NOT NULL"), pa.schema([("a", pa.null())]))
+    assert found == "  differs: a BIGINT NOT NULL; given nothing but nulls"
+
+
+# ---------------------------------------------------------------- conforming
+
+
+@settings(max_examples=60)
+@given(batches())
+def test_a_canonical_batch_conforms_as_it_is(given_batch):
+    schema, batch = given_batch
+    found = conform(batch, schema, "t")
+    assert found.schema.equals(arrow_schema(schema), check_metadata=True)
+    assert found.equals(batch)
+
+
+@settings(max_examples=60)
+@given(batches(), st.randoms())
+def test_a_batch_of_loose_types_conforms_to_the_same_values(given_batch, random):
+    schema, batch = given_batch
+    columns = [(name, _loose(batch.column(name))) for name in batch.schema.names]
+    columns.append(("_offset", pa.array([0] * batch.num_rows)))
+    random.shuffle(columns)
+    given_batch = pa.RecordBatch.from_arrays(
+        [column for _, column in columns], names=[name for name, _ in columns]
+    )
+    found = conform(given_batch, schema, "t")
+    found.validate(full=True)
+    assert found.equals(batch)
+    assert found.schema == batch.schema
+
+
+def _loose(column: pa.Array) -> pa.Array:
+    if pa.types.is_string(column.type):
+        return column.dictionary_encode()
+    if pa.types.is_binary(column.type):
+        return column.cast(pa.large_binary())
+    if pa.types.is_timestamp(column.type) and column.type.tz:
+        return column.cast(pa.timestamp("us", tz="Asia/Tokyo"))
+    if pa.types.is_nested(column.type):
+        return column.cast(_all_nullable(column.type))
+    return column
+
+
+def _all_nullable(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _all_nullable(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("item", _all_nullable(kind.value_type)))
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(part.name, _all_nullable(part.type)) for part in kind])
+    return kind
+
+
+def test_a_time_in_any_zone_stays_the_same_moment():
+    noon = datetime.datetime(2013, 7, 1, 12, tzinfo=datetime.UTC)
+    found = _conformed([noon], pa.timestamp("us", tz="America/New_York"), "a TIMESTAMP")
+    assert found.type == pa.timestamp("us", tz="UTC")
+    assert found.to_pylist() == [noon]
+
+
+@pytest.mark.parametrize(
+    ("values", "given_type", "ddl"),
+    [
+        ([1500], pa.timestamp("ns"), "a TIMESTAMP_NTZ"),
+        ([2**60], pa.timestamp("s"), "a TIMESTAMP_NTZ"),
+        ([1], pa.date64(), "a DATE"),
+    ],
+    ids=str,
+)
+def test_a_value_that_a_cast_would_change_is_a_mismatch(values, given_type, ddl: str):
+    with pytest.raises(SchemaMismatch, match="  a: "):
+        _conformed(values, given_type, ddl)
+
+
+@pytest.mark.parametrize(
+    ("values", "given_type", "ddl", "path"),
+    [
+        ([1, None], pa.int64(), "a BIGINT NOT NULL", "a"),
+        (
+            [{"x": 1}, {"x": None}],
+            pa.struct([("x", pa.int32())]),
+            "a STRUCT<x: INT NOT NULL>",
+            "a.x",
+        ),
+        (
+            [[{"x": None}]],
+            pa.list_(pa.struct([("x", pa.int32())])),
+            "a ARRAY<STRUCT<x: INT NOT NULL>>",
+            "a.element.x",
+        ),
+        (
+            [[("k", {"x": None})]],
+            pa.map_(pa.string(), pa.struct([("x", pa.int32())])),
+            "a MAP<STRING, STRUCT<x: INT NOT NULL>>",
+            "a.value.x",
+        ),
+    ],
+    ids=["column", "struct", "array", "map"],
+)
+def test_a_null_where_none_may_be_is_a_mismatch_that_names_the_part(values, given_type, ddl, path):
+    with pytest.raises(SchemaMismatch, match=f"  {path}: a null"):
+        _conformed(values, given_type, ddl)
+
+
+def test_a_null_outside_the_slice_or_below_a_null_is_no_mismatch():
+    schema = schema_of("a STRUCT<x: INT NOT NULL>, m MAP<STRING, STRUCT<y: INT NOT NULL>>")
+    batch = pa.RecordBatch.from_arrays(
+        [
+            pa.array([{"x": None}, None, {"x": 1}], pa.struct([("x", pa.int32())])),
+            pa.array(
+                [[("k", {"y": None})], None, [("k", {"y": 2})]],
+                pa.map_(pa.string(), pa.struct([("y", pa.int32())])),
+            ),
+        ],
+        names=["a", "m"],
+    )
+    found = conform(batch.slice(1), schema, "t")
+    assert found.column(0).to_pylist() == [None, {"x": 1}]
+    assert found.column(1).to_pylist() == [None, [("k", {"y": 2})]]
+    assert found.schema == arrow_schema(schema)
+    with pytest.raises(SchemaMismatch):
+        conform(batch.slice(0, 1), schema, "t")
+
+
+def test_nulls_of_no_type_fit_a_nullable_column():
+    assert _conformed([None, None], pa.null(), "a MAP<STRING, INT>").null_count == 2
+
+
+def test_a_mismatch_names_the_topic_and_the_columns():
+    with pytest.raises(SchemaMismatch) as caught:
+        conform(_batch([1], pa.int64(), "b"), schema_of("a BIGINT"), "flights")
+    assert "'flights'" in str(caught.value)
+    assert "missing: a BIGINT" in str(caught.value)
+    assert "extra:   b BIGINT" in str(caught.value)
+
+
+# ---------------------------------------------------------------- rows
+
+
+def test_rows_become_a_batch_and_a_missing_key_is_null():
+    schema = schema_of("id BIGINT NOT NULL, name STRING, price DECIMAL(5,2), tags ARRAY<STRING>")
+    rows = [{"id": 1, "name": "a", "price": Decimal("1.5")}, {"id": 2, "tags": ["x"], "_offset": 9}]
+    assert batch_from_rows(rows, schema, "t").to_pylist() == [
+        {"id": 1, "name": "a", "price": Decimal("1.50"), "tags": None},
+        {"id": 2, "name": None, "price": None, "tags": ["x"]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"id": 1, "nmae": "a"}, "extra:   nmae"),
+        ({"id": "1"}, "id BIGINT"),
+        ({"id": Decimal("1.5")}, "id BIGINT; given Decimal"),
+        ({"id": 1.5}, "id BIGINT"),
+        ({"id": 2**63}, "id BIGINT"),
+        ({"name": "a"}, "id: a null"),
+        ({"id": True}, "id BIGINT: Expected integer"),
+        ({"id": 1, "name": 5}, "name STRING"),
+        ({"id": 1, "day": datetime.datetime(2013, 1, 1, 5)}, "day DATE; given datetime"),
+        ({"id": 1, "many": [{"x": 2.5}]}, "many.x INT; given float"),
+        ({"id": 1, "at": {"x": 1, "y": 2}}, "extra:   at.y"),
+        ({"id": 1, "many": [{"x": 1}, {"z": 2}]}, "extra:   many.z"),
+        ({"id": 1, "by": {"k": {"z": 2}}}, "extra:   by.z"),
+    ],
+    ids=str,
+)
+def test_a_row_that_would_lose_something_is_a_mismatch(row: dict, problem: str):
+    schema = schema_of(
+        "id BIGINT NOT NULL, name STRING, at STRUCT<x: INT>, many ARRAY<STRUCT<x: INT>>,"
+        "by MAP<STRING, STRUCT<x: INT>>, day DATE"
+    )
+    with pytest.raises(SchemaMismatch, match=problem):
+        batch_from_rows([row], schema, "t")

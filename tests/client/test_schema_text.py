@@ -1,0 +1,199 @@
+"""Schemas as text: Spark's DDL and JSON, read exactly or refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog.client.schema_text import (
+    NESTING_MAX,
+    parse_ddl,
+    parse_json,
+    parse_schema,
+    schema_ddl,
+    struct_json,
+)
+from raftlog.errors import InvalidOption
+from raftlog.machines.schema import Field, Schema
+from tests.client.strategies import SCHEMAS
+
+
+@settings(max_examples=60)
+@given(SCHEMAS)
+def test_a_schema_survives_spark_json(schema: Schema):
+    assert parse_schema(struct_json(schema)) == schema
+
+
+@settings(max_examples=60)
+@given(SCHEMAS)
+def test_a_schema_survives_ddl_but_for_what_ddl_cannot_say(schema: Schema):
+    assert _collections_nullable(parse_ddl(schema_ddl(schema))) == _collections_nullable(schema)
+
+
+def _collections_nullable(schema: Schema) -> Schema:
+    text = struct_json(schema)
+    for name in ("containsNull", "valueContainsNull"):
+        text = text.replace(f'"{name}":false', f'"{name}":true')
+    return parse_json(text)
+
+
+@pytest.mark.parametrize("name", ["select", "not", "from", "table", "order", "struct", "map", "9a"])
+def test_a_keyword_is_a_column_name_as_ddl_prints_it(name: str):
+    schema = parse_json(_struct(name, "long"))
+    assert parse_ddl(schema_ddl(schema)) == schema
+
+
+def test_ddl_gives_fields_in_order_with_ids_from_one():
+    schema = parse_schema("id BIGINT NOT NULL COMMENT 'key', tags ARRAY<STRING>")
+    assert schema == Schema(
+        version=1,
+        fields=(
+            Field(id=1, name="id", type='"long"', nullable=False),
+            Field(
+                id=2,
+                name="tags",
+                type='{"containsNull":true,"elementType":"string","type":"array"}',
+                nullable=True,
+            ),
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("ddl", "kind"),
+    [
+        ("a boolean", "boolean"),
+        ("a byte", "byte"),
+        ("a tinyint", "byte"),
+        ("a short", "short"),
+        ("a smallint", "short"),
+        ("a int", "integer"),
+        ("a integer", "integer"),
+        ("a long", "long"),
+        ("a bigint", "long"),
+        ("a real", "float"),
+        ("a float", "float"),
+        ("a double", "double"),
+        ("a date", "date"),
+        ("a timestamp", "timestamp"),
+        ("a timestamp_ltz", "timestamp"),
+        ("a timestamp_ntz", "timestamp_ntz"),
+        ("a string", "string"),
+        ("a binary", "binary"),
+        ("a decimal", "decimal(10,0)"),
+        ("a dec(4)", "decimal(4,0)"),
+        ("a numeric(4,1)", "decimal(4,1)"),
+        ("a: INT", "integer"),
+        ("STRUCT<a: INT>", "integer"),
+        ("`a` int;", "integer"),
+        ("a int -- the key", "integer"),
+    ],
+)
+def test_every_spelling_of_spark_is_read(ddl: str, kind: str):
+    (field,) = parse_ddl(ddl).fields
+    assert (field.name, json.loads(field.type)) == ("a", kind)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "problem"),
+    [
+        ("", "is empty"),
+        ("a", "near 'a'"),
+        ("a foo", "near"),
+        ("a int b", "near 'b'"),
+        ("a int, b void", "near 'b'"),
+        ("a int) using parquet", "near"),
+        ("a int>, b int", "near"),
+        ("a int; drop table b", "near"),
+        ("a int, a string", "'a' twice"),
+        ("a struct<b int, b int>", "'b' twice"),
+        ("a varchar(3)", "VARCHAR"),
+        ("a interval day", "INTERVAL"),
+        ("a variant", "VARIANT"),
+        ("a datetime", "DATETIME"),
+        ("a int default 3", "other than NOT NULL"),
+        ("a int primary key", "other than NOT NULL"),
+        ("a decimal(39,2)", "1 to 38"),
+        ("a decimal(3,4)", "a scale"),
+        ("a array", "ARRAY"),
+        ("a map<string>", "MAP"),
+        ("a struct", "without fields"),
+        ("a int, _offset bigint", "'_offset'"),
+        ("a " + "array<" * 50 + "int" + ">" * 50, "nested more than"),
+    ],
+)
+def test_ddl_that_says_what_a_topic_cannot_hold_is_refused(ddl: str, problem: str):
+    with pytest.raises(InvalidOption, match=problem) as caught:
+        parse_schema(ddl)
+    assert caught.value.option == "schema"
+    assert "id BIGINT NOT NULL" in caught.value.remedy
+
+
+@settings(max_examples=80)
+@given(st.text("abint <>,():`'-;\n\"0123{}[]", max_size=24))
+def test_any_text_is_a_schema_or_refused(text: str):
+    for source in (text, "a " + text, "{" + text):
+        try:
+            schema = parse_schema(source)
+        except InvalidOption:
+            continue
+        assert schema.fields
+
+
+def _struct(name: str, kind: object, **more: object) -> str:
+    return json.dumps({"type": "struct", "fields": [{"name": name, "type": kind, **more}]})
+
+
+def test_json_metadata_is_dropped_and_absent_flags_mean_nullable():
+    array = {"type": "array", "elementType": "long"}
+    schema = parse_schema(_struct("a", array, metadata={"comment": "x"}))
+    assert schema == parse_schema("a ARRAY<BIGINT>")
+
+
+def test_reserved_columns_are_left_out_of_json():
+    text = json.dumps(
+        {
+            "type": "struct",
+            "fields": [{"name": "a", "type": "long"}, {"name": "_term", "type": "long"}],
+        }
+    )
+    assert parse_schema(text) == parse_schema("a BIGINT")
+
+
+def _deep() -> object:
+    kind: object = "long"
+    for _ in range(NESTING_MAX + 1):
+        kind = {"type": "array", "elementType": kind}
+    return kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "{}",
+        '{"type":"struct"}',
+        '{"type":"struct","fields":[]}',
+        '{"type":"struct","fields":[1]}',
+        '{"type":"struct","fields":[{"type":"long"}]}',
+        '{"type":"array","elementType":"long"}',
+        _struct("", "long"),
+        _struct("a", "interval day"),
+        _struct("a", "string collate UTF8_LCASE"),
+        _struct("a", "decimal(1)"),
+        _struct("a", {"type": "udt", "class": "x"}),
+        _struct("a", 5),
+        _struct("a", "long", nullable="no"),
+        _struct("a\ud800", "long"),
+        _struct("a", _deep()),
+        "{" * 100_000,
+        '{"a":' * 100_000,
+    ],
+    ids=lambda text: text[:60],
+)
+def test_json_that_is_no_schema_of_a_topic_is_refused(text: str):
+    with pytest.raises(InvalidOption):
+        parse_schema(text)
