@@ -1,9 +1,9 @@
 """The folder of a cluster that `raftlog up` made: what it records, and which nodes run from it.
 
     DIR/cluster.toml             cluster id and every node's address
-    DIR/node-2/                  node 2's data
-    DIR/node-2/log/raftlog.log   what node 2 said, when `up` started it
+    DIR/node-2/                  node 2's data, and nothing else
     DIR/node-2.pid               node 2's process, locked by it for as long as it lives
+    DIR/log/node-2.log           what node 2 said, when `up` started it; may be deleted
 
 A process holds a lock (flock) on its pid file from start to end, and the kernel gives it up with
 the process: so a pid counts only while the file is locked, and no other program that came to the
@@ -48,7 +48,7 @@ class ClusterFolder:
 
     def log_file(self, node: int) -> Path:
         """Where a node that `up` started says what it does."""
-        return self.data(node) / "log" / "raftlog.log"
+        return self.folder / "log" / f"node-{node}.log"
 
     def pid_file(self, node: int) -> Path:
         """The file that the node's process keeps locked."""
