@@ -34,13 +34,12 @@ class _Resize(NamedTuple):
 
 
 class _Inode:
-    __slots__ = ("changes", "durable", "failed", "image")
+    __slots__ = ("changes", "durable", "image")
 
     def __init__(self) -> None:
         self.image = bytearray()
         self.durable = bytearray()
         self.changes: list[_Write | _Resize] = []
-        self.failed = False
 
     def change(self, change: _Write | _Resize) -> None:
         _apply(self.image, change)
@@ -57,7 +56,6 @@ class _Inode:
                 _apply(self.durable, part)
         self.changes.clear()
         self.image = bytearray(self.durable)
-        self.failed = False
 
 
 def _apply(image: bytearray, change: _Write | _Resize) -> None:
@@ -116,13 +114,14 @@ class _Folder:
 class MemoryFile:
     """See `contract.File`. Unusable after its file system crashed."""
 
-    __slots__ = ("_fs", "_generation", "_inode", "_path")
+    __slots__ = ("_failed", "_fs", "_generation", "_inode", "_path")
 
     def __init__(self, fs: MemoryFileSystem, path: str, inode: _Inode) -> None:
         self._fs = fs
         self._generation = fs.generation
         self._path = path
         self._inode = inode
+        self._failed = False
 
     @property
     def path(self) -> str:
@@ -162,12 +161,12 @@ class MemoryFile:
 
     def _may_change(self, operation: str) -> _Inode:
         inode = self._live()
-        if inode.failed:
+        if self._failed:
             raise DiskFailed(file=self._path, problem="an earlier write or sync of it failed")
         try:
             self._fs.interrupted(operation, self._path)
         except DiskFailed:
-            inode.failed = True
+            self._failed = True
             inode.changes.clear()  # the pages are marked clean and never reach the disk
             raise
         return inode

@@ -1,0 +1,32 @@
+"""Both file systems, for every test that asks for a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from raftlog.storage.contract import FileSystem
+from raftlog.storage.memory import MemoryFileSystem
+from raftlog.storage.posix import PosixFileSystem
+from tests.storage.disks import FOLDER
+
+DISKS: dict[str, Callable[[Path], FileSystem]] = {
+    "posix": lambda path: PosixFileSystem(path),
+    "memory": lambda path: MemoryFileSystem(Random(1)),
+}
+
+
+@pytest.fixture(params=DISKS)
+def empty_disk(request: pytest.FixtureRequest, tmp_path: Path) -> FileSystem:
+    return DISKS[request.param](tmp_path)
+
+
+@pytest.fixture
+def disk(empty_disk: FileSystem) -> FileSystem:
+    """With the folder of one group."""
+    empty_disk.make_folder(FOLDER)
+    empty_disk.sync_folder("")
+    return empty_disk

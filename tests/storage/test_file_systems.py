@@ -1,0 +1,227 @@
+"""The contract of files and folders, on the real disk and the one in memory; what power loss does
+to the latter."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from raftlog.errors import DataFolderLocked, DiskFailed
+from raftlog.storage.contract import File, FileSystem
+from raftlog.storage.memory import MemoryFileSystem
+from raftlog.storage.posix import PosixFile, PosixFileSystem, _after
+from tests.storage.disks import files_of
+
+
+def new_file(disk: FileSystem, path: str, data: bytes = b"") -> File:
+    file = disk.open(path, create=True)
+    file.write_at(0, [data])
+    return file
+
+
+def read_all(disk: FileSystem, path: str) -> bytes:
+    file = disk.open(path, create=False)
+    return file.read_at(0, file.size())
+
+
+def test_bytes_are_read_where_they_were_written(empty_disk: FileSystem) -> None:
+    file = new_file(empty_disk, "a", b"0123456789")
+    file.write_at(8, [b"ab", b"", b"cd"])
+    assert file.size() == 12
+    assert file.read_at(7, 3) == b"7ab"
+    assert file.read_at(10, 100) == b"cd"
+    assert file.read_at(12, 1) == b""
+    assert read_all(empty_disk, "a") == b"01234567abcd"
+
+
+def test_a_write_of_more_buffers_than_one_call_takes_is_whole(empty_disk: FileSystem) -> None:
+    buffers = [b"%d," % number for number in range(3000)]
+    file = new_file(empty_disk, "a")
+    file.write_at(5, buffers)
+    assert file.read_at(5, file.size()) == b"".join(buffers)
+
+
+def test_a_write_that_the_system_did_in_part_goes_on_where_it_stopped() -> None:
+    buffers = [b"abc", b"defg", b"h"]
+    for written in range(9):
+        assert b"".join(_after(buffers, written)) == b"abcdefgh"[written:]
+
+
+def test_files_grow_with_zeros_and_are_cut(empty_disk: FileSystem) -> None:
+    file = new_file(empty_disk, "a", b"abcdef")
+    file.reserve(10)
+    assert file.read_at(0, 20) == b"abcdef\0\0\0\0"
+    file.reserve(3)
+    assert file.size() == 10, "reserving never cuts"
+    file.truncate(2)
+    file.truncate(4)
+    assert file.read_at(0, 20) == b"ab\0\0"
+
+
+def test_a_new_file_is_not_there_yet_and_an_old_one_is(empty_disk: FileSystem) -> None:
+    with pytest.raises(FileNotFoundError):
+        empty_disk.open("a", create=False)
+    new_file(empty_disk, "a")
+    with pytest.raises(FileExistsError):
+        empty_disk.open("a", create=True)
+
+
+def test_folders_hold_names(empty_disk: FileSystem) -> None:
+    disk = empty_disk
+    disk.make_folder("f")
+    disk.make_folder("f")
+    new_file(disk, "f/b", b"old").close()
+    new_file(disk, "f/a", b"new").close()
+    disk.sync_folder("f")
+    assert disk.list("f") == ["a", "b"]
+    disk.rename("f/a", "f/b")
+    assert disk.list("f") == ["b"]
+    assert read_all(disk, "f/b") == b"new"
+    disk.rename("f", "g")
+    assert (disk.exists("f"), disk.exists("g/b"), disk.exists("g")) == (False, True, True)
+    disk.remove("g")
+    assert disk.list("") == []
+
+
+def test_ids_differ(empty_disk: FileSystem) -> None:
+    ids = {empty_disk.new_id() for _ in range(100)}
+    assert len(ids) == 100
+    assert all(0 <= number < 1 << 64 for number in ids)
+
+
+def test_one_holder_has_the_lock(empty_disk: FileSystem) -> None:
+    lock = empty_disk.lock("lock")
+    with pytest.raises(DataFolderLocked):
+        empty_disk.lock("lock")
+    lock.release()
+    empty_disk.lock("lock").release()
+
+
+def test_the_lock_names_its_holder_and_falls_with_it(tmp_path: Path) -> None:
+    code = (
+        "import sys; from raftlog.storage.posix import PosixFileSystem;"
+        "lock = PosixFileSystem(sys.argv[1]).lock('lock'); print('held', flush=True);"
+        "sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(DataFolderLocked) as caught:
+            PosixFileSystem(tmp_path).lock("lock")
+        assert caught.value.holder == str(holder.pid)
+        assert caught.value.folder == str(tmp_path)
+        holder.kill()
+        holder.wait()
+    PosixFileSystem(tmp_path).lock("lock").release()
+
+
+def test_files_and_folders_are_their_owners_alone(tmp_path: Path) -> None:
+    disk = PosixFileSystem(tmp_path / "new" / "data")
+    disk.make_folder("")
+    disk.make_folder("f")
+    new_file(disk, "f/a")
+    for path, mode in (("", 0o700), ("f", 0o700), ("f/a", 0o600)):
+        assert (tmp_path / "new" / "data" / path).stat().st_mode & 0o777 == mode
+
+
+def test_no_path_leaves_the_root(tmp_path: Path) -> None:
+    for path in ("../a", "/a", "a//b", "a/./b"):
+        with pytest.raises(AssertionError):
+            PosixFileSystem(tmp_path).open(path, create=True)
+
+
+def test_a_real_write_that_fails_ends_the_file() -> None:
+    file = PosixFile("/dev/full", os.open("/dev/full", os.O_RDWR))
+    with pytest.raises(DiskFailed) as caught:
+        file.write_at(0, [b"a"])
+    assert "No space" in caught.value.problem
+    with pytest.raises(DiskFailed):
+        file.sync()
+    file.close()
+
+
+def test_a_real_sync_that_fails_is_not_tried_again() -> None:
+    reading, writing = os.pipe()  # the kernel syncs no pipes
+    file = PosixFile("pipe", writing)
+    with pytest.raises(DiskFailed):
+        file.sync()
+    with pytest.raises(DiskFailed) as caught:
+        file.sync()
+    assert "earlier" in caught.value.problem
+    file.close()
+    os.close(reading)
+
+
+# ---------------------------------------------------------------- power loss, in memory
+
+
+def crashed(seed: int) -> MemoryFileSystem:
+    """A disk after the power failed: "kept" was synced, and then overwritten without a sync."""
+    disk = MemoryFileSystem(Random(seed))
+    file = new_file(disk, "kept", b"synced")
+    file.sync()
+    disk.sync_folder("")
+    file.write_at(6, [b"-loose-"])
+    new_file(disk, "new", b"n").sync()
+    disk.rename("new", "named")
+    disk.crash()
+    return disk
+
+
+def test_power_loss_keeps_what_was_synced_and_by_chance_some_of_the_rest() -> None:
+    seen = set()
+    names = set()
+    for seed in range(200):
+        data = read_all(crashed(seed), "kept")
+        assert data.startswith(b"synced")
+        seen.add(data[6:])
+        names.add(tuple(crashed(seed).list("")))
+    assert {b"", b"-loose-", bytes(7), b"-lo"} <= seen
+    assert names == {("kept",), ("kept", "new"), ("kept", "named")}
+
+
+def test_equal_seeds_give_equal_disks() -> None:
+    for seed in range(20):
+        assert files_of(crashed(seed), "") == files_of(crashed(seed), "")
+
+
+def test_open_files_do_not_outlive_power() -> None:
+    disk = MemoryFileSystem(Random(1))
+    file = new_file(disk, "a")
+    disk.lock("lock")
+    disk.crash()
+    with pytest.raises(AssertionError):
+        file.read_at(0, 1)
+    disk.lock("lock").release()
+
+
+def test_what_a_failed_sync_left_is_readable_but_never_durable() -> None:
+    def fail(operation: str, path: str) -> None:
+        if operation == "sync":
+            raise DiskFailed(file=path, problem="injected")
+
+    disk = MemoryFileSystem(Random(1))
+    file = new_file(disk, "a")
+    disk.sync_folder("")
+    file.sync()
+    file.write_at(0, [b"lost"])
+    disk.interrupt = fail
+    with pytest.raises(DiskFailed):
+        file.sync()
+    disk.interrupt = None
+    with pytest.raises(DiskFailed):
+        file.sync()
+    assert read_all(disk, "a") == b"lost"
+    disk.crash()
+    assert read_all(disk, "a") == b""

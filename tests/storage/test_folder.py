@@ -1,0 +1,219 @@
+"""The data folder: one owner, one identity, whole groups, and nothing removed unread."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from raftlog.core.types import GroupId, HardState, NodeId, Term
+from raftlog.errors import (
+    CorruptFile,
+    DataFolderForeign,
+    DataFolderLocked,
+    FormatUnsupported,
+    RaftlogError,
+)
+from raftlog.storage.contract import FileSystem
+from raftlog.storage.folder import DataFolder, Identity, read_identity
+from raftlog.storage.log import GroupLog
+from raftlog.storage.memory import MemoryFileSystem
+from tests.storage.disks import SMALL, content, entries, files_of, flipped, write
+
+MANIFEST = '{"name": "flights", "schema": "größe"}'
+
+
+def opened(
+    disk: FileSystem, *, cluster_id: str = "c1", node: int = 2, new_store_uuid: str = "u1"
+) -> DataFolder:
+    return DataFolder.open(
+        disk, cluster_id=cluster_id, node=NodeId(node), new_store_uuid=new_store_uuid
+    )
+
+
+def test_an_empty_folder_gets_an_identity_and_keeps_it(empty_disk: FileSystem) -> None:
+    assert read_identity(empty_disk) is None
+    identity = Identity(cluster_id="c1", node=NodeId(2), store_uuid="u1")
+    folder = opened(empty_disk)
+    assert folder.identity == identity
+    assert folder.groups() == []
+    folder.close()
+    again = opened(empty_disk, new_store_uuid="u2")
+    assert again.identity == identity == read_identity(empty_disk)
+    again.close()
+
+
+def test_one_process_has_the_folder(empty_disk: FileSystem) -> None:
+    folder = opened(empty_disk)
+    with pytest.raises(DataFolderLocked):
+        opened(empty_disk)
+    folder.close()
+    opened(empty_disk).close()
+
+
+@pytest.mark.parametrize("other", [{"cluster_id": "c2"}, {"node": 3}])
+def test_another_nodes_folder_is_refused_and_left(
+    empty_disk: FileSystem, other: dict[str, object]
+) -> None:
+    opened(empty_disk).close()
+    with pytest.raises(DataFolderForeign) as caught:
+        opened(empty_disk, **other)  # type: ignore[arg-type]
+    assert "node 2 of cluster c1" in str(caught.value)
+    opened(empty_disk).close()
+
+
+def test_a_folder_with_other_things_in_it_is_refused(empty_disk: FileSystem) -> None:
+    empty_disk.make_folder("")
+    empty_disk.open("thesis.txt", create=True).close()
+    with pytest.raises(DataFolderForeign, match=r"thesis\.txt"):
+        opened(empty_disk)
+    assert [name for name in empty_disk.list("") if name != "lock"] == ["thesis.txt"]
+
+
+def test_a_group_is_there_with_its_manifest_or_not_at_all(empty_disk: FileSystem) -> None:
+    folder = opened(empty_disk)
+    for group in (12, 3, 0):
+        path = folder.create_group(GroupId(group), MANIFEST)
+        assert path == folder.group_folder(GroupId(group))
+        log = GroupLog.create(empty_disk, path, group, SMALL)
+        log.append(entries(1, group))
+        log.close()
+    folder.create_group(GroupId(3), "{}")
+    folder.close()
+    folder = opened(empty_disk)
+    assert folder.groups() == [0, 3, 12]
+    assert folder.manifest(GroupId(12)) == MANIFEST
+    assert folder.manifest(GroupId(3)) == "{}"
+    log = GroupLog.open(empty_disk, folder.group_folder(GroupId(12)), 12, SMALL)
+    assert content(log) == entries(1, 12)
+
+
+def test_a_removed_group_is_gone(empty_disk: FileSystem) -> None:
+    folder = opened(empty_disk)
+    for group in (1, 2):
+        path = folder.create_group(GroupId(group), MANIFEST)
+        GroupLog.create(empty_disk, path, group, SMALL).close()
+    folder.remove_group(GroupId(1))
+    assert folder.groups() == [2]
+    folder.close()
+    assert empty_disk.list("groups") == ["2"]
+    assert opened(empty_disk).groups() == [2]
+
+
+def test_hard_states_live_beside_the_groups(empty_disk: FileSystem) -> None:
+    folder = opened(empty_disk)
+    journal = folder.open_journal()
+    journal.put(GroupId(4), HardState(Term(2), NodeId(1)))
+    journal.close()
+    folder.close()
+    folder = opened(empty_disk)
+    assert folder.open_journal().get(GroupId(4)) == HardState(Term(2), NodeId(1))
+
+
+def voted(disk: FileSystem) -> None:
+    folder = opened(disk)
+    journal = folder.open_journal()
+    journal.put(GroupId(4), HardState(Term(2), NodeId(1)))
+    journal.close()
+    folder.create_group(GroupId(4), MANIFEST)
+    folder.close()
+
+
+@pytest.mark.parametrize("lost", ["identity", "hard-state.journal", "groups"])
+def test_a_folder_with_a_part_missing_is_refused(empty_disk: FileSystem, lost: str) -> None:
+    voted(empty_disk)
+    empty_disk.remove(lost)
+    with pytest.raises((CorruptFile, DataFolderForeign)):
+        opened(empty_disk).open_journal()
+
+
+def test_votes_without_an_identity_are_not_taken_for_a_new_folder(empty_disk: FileSystem) -> None:
+    voted(empty_disk)
+    empty_disk.remove("identity")
+    empty_disk.remove("groups")
+    with pytest.raises(CorruptFile, match="votes"):
+        opened(empty_disk)
+
+
+@pytest.mark.parametrize("path", ["identity", "groups/4/manifest"])
+def test_a_damaged_text_is_refused_at_every_byte(path: str) -> None:
+    disk = MemoryFileSystem(Random(1))
+    voted(disk)
+    file = disk.open(path, create=False)
+    whole = file.read_at(0, file.size())
+    for position in range(len(whole)):
+        file.truncate(0)
+        file.write_at(0, [flipped(whole, position, 0x01)])
+        with pytest.raises(RaftlogError):
+            opened(disk).manifest(GroupId(4))
+        disk.unlock()
+    for size in range(len(whole)):
+        file.truncate(0)
+        file.write_at(0, [whole[:size]])
+        with pytest.raises(CorruptFile):
+            opened(disk).manifest(GroupId(4))
+        disk.unlock()
+
+
+def test_another_disk_format_is_refused(
+    empty_disk: FileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raftlog.storage.folder.FORMAT_VERSION", 9)
+    opened(empty_disk).close()
+    monkeypatch.undo()
+    before = files_of(empty_disk, "groups")
+    with pytest.raises(FormatUnsupported) as caught:
+        opened(empty_disk)
+    assert (caught.value.found, caught.value.supported) == (9, 1)
+    assert files_of(empty_disk, "groups") == before
+
+
+class Killed(BaseException):
+    """The process died here."""
+
+
+def test_a_crash_anywhere_leaves_a_folder_that_opens() -> None:
+    """Made with an identity or made anew; groups with a manifest, or none; never half removed."""
+    number = 0
+    finished = False
+    while not finished:
+        disk = MemoryFileSystem(Random(number))
+        left = [number]
+
+        def count(operation: str, path: str, left: list[int] = left) -> None:
+            if left[0] == 0:
+                raise Killed
+            left[0] -= 1
+
+        disk.interrupt = count
+        durable: set[int] = set()
+        wanted: set[int] = set()
+        uuid = ""
+        try:
+            folder = opened(disk)
+            uuid = folder.identity.store_uuid
+            for group in (1, 2):
+                wanted.add(group)
+                path = folder.create_group(GroupId(group), MANIFEST)
+                log = GroupLog.create(disk, path, group, SMALL)
+                log.append(entries(1, 5))
+                write(log)
+                durable.add(group)
+            wanted.discard(1)
+            folder.remove_group(GroupId(1))
+            durable.discard(1)
+            finished = True
+        except Killed:
+            number += 1
+        disk.interrupt = None
+        disk.crash()
+        folder = opened(disk, new_store_uuid="u2")
+        assert not uuid or folder.identity.store_uuid == uuid
+        groups = set(folder.groups())
+        assert durable & wanted <= groups <= durable | wanted
+        for group in groups & durable:
+            assert folder.manifest(GroupId(group)) == MANIFEST
+            log = GroupLog.open(disk, folder.group_folder(GroupId(group)), group, SMALL)
+            assert content(log) == entries(1, 5)
+        folder.open_journal().close()
+    assert number > 30

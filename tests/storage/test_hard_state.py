@@ -1,0 +1,206 @@
+"""Terms and votes: durable together, never falling, never forgotten because bytes were damaged."""
+
+from __future__ import annotations
+
+import pytest
+
+from raftlog.core.types import HardState, NodeId, Term
+from raftlog.errors import CorruptFile, DiskFailed
+from raftlog.storage.contract import FileSystem
+from raftlog.storage.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES
+from raftlog.storage.hard_state import JOURNAL_NAME, HardStateJournal
+from raftlog.storage.log import GroupLog
+from raftlog.storage.memory import MemoryFileSystem
+from tests.storage.disks import FOLDER, GROUP, SMALL, disk_of, files_of, flipped, new_disk, write
+
+
+def state(term: int, vote: int = 0) -> HardState:
+    return HardState(Term(term), NodeId(vote))
+
+
+def states(journal: HardStateJournal) -> dict[int, HardState]:
+    found = {group: journal.get(group) for group in range(10)}
+    return {group: known for group, known in found.items() if known is not None}
+
+
+def test_each_field_survives_a_restart(disk: FileSystem) -> None:
+    journal = HardStateJournal.open(disk, FOLDER)
+    assert journal.get(0) is None
+    journal.put(0, state(3, 2))
+    journal.put(7, state(5))
+    write(journal)
+    journal = HardStateJournal.open(disk, FOLDER)
+    assert states(journal) == {0: state(3, 2), 7: state(5)}
+    journal.put(0, state(4))
+    journal.put(7, state(5, 1))
+    journal.close()
+    journal = HardStateJournal.open(disk, FOLDER)
+    assert states(journal) == {0: state(4), 7: state(5, 1)}
+    assert journal.report.groups == 2
+    assert journal.report.torn_bytes == 0
+
+
+def test_a_forgotten_group_stays_forgotten(disk: FileSystem) -> None:
+    journal = HardStateJournal.open(disk, FOLDER)
+    journal.put(1, state(3, 2))
+    journal.put(2, state(3, 2))
+    write(journal)
+    journal.forget(1)
+    journal.forget(9)
+    assert states(journal) == {2: state(3, 2)}
+    write(journal)
+    assert states(HardStateJournal.open(disk, FOLDER)) == {2: state(3, 2)}
+
+
+def test_a_vote_is_given_once_a_term_and_a_term_never_falls() -> None:
+    journal = HardStateJournal.open(new_disk(), FOLDER)
+    journal.put(1, state(3))
+    journal.put(1, state(3, 2))
+    journal.put(1, state(3, 2))
+    with pytest.raises(AssertionError):
+        journal.put(1, state(3, 1))
+    with pytest.raises(AssertionError):
+        journal.put(1, state(3))
+    with pytest.raises(AssertionError):
+        journal.put(1, state(2, 2))
+    journal.put(1, state(4, 1))
+    assert journal.get(1) == state(4, 1)
+
+
+def test_tickets_say_what_is_durable() -> None:
+    journal = HardStateJournal.open(new_disk(), FOLDER)
+    journal.put(1, state(1))
+    first = journal.ticket
+    assert journal.durable_ticket < first
+    work = journal.take_write()
+    assert work is not None
+    journal.put(2, state(1))
+    second = journal.ticket
+    work.run()
+    journal.written(work)
+    assert first <= journal.durable_ticket < second
+    journal.put(2, state(1))
+    assert journal.ticket == second, "nothing changed"
+    write(journal)
+    assert journal.durable_ticket == second
+    assert journal.take_write() is None
+
+
+def test_one_sync_serves_many_groups() -> None:
+    disk = new_disk()
+    journal = HardStateJournal.open(disk, FOLDER)
+    seen: list[str] = []
+    disk.interrupt = lambda operation, path: seen.append(operation)
+    for group in range(100):
+        journal.put(group, state(1, 1))
+    write(journal)
+    assert seen.count("sync") == 1
+
+
+def test_the_file_stays_bounded_and_loses_nothing_when_written_anew(disk: FileSystem) -> None:
+    journal = HardStateJournal.open(disk, FOLDER)
+    journal.put(5, state(1, 3))
+    sizes = set()
+    for term in range(1, 5000):
+        journal.put(6, state(term, 1))
+        write(journal)
+        if term % 500 == 0:
+            sizes.add(len(files_of(disk)[JOURNAL_NAME]))
+    assert max(sizes) <= 256 * 1024
+    assert disk.list(FOLDER) == [JOURNAL_NAME]
+    assert states(HardStateJournal.open(disk, FOLDER)) == {5: state(1, 3), 6: state(4999, 1)}
+
+
+def test_a_failed_sync_is_never_tried_again() -> None:
+    disk = new_disk()
+    journal = HardStateJournal.open(disk, FOLDER)
+
+    def fail(operation: str, path: str) -> None:
+        if operation == "sync":
+            raise DiskFailed(file=path, problem="injected")
+
+    journal.put(1, state(1, 1))
+    work = journal.take_write()
+    assert work is not None
+    disk.interrupt = fail
+    with pytest.raises(DiskFailed):
+        work.run()
+    disk.interrupt = None
+    with pytest.raises(AssertionError):
+        work.run()
+    with pytest.raises(AssertionError):
+        journal.written(work)
+
+
+# ---------------------------------------------------------------- torn or damaged
+
+
+def journal_bytes(*, marker: bool = False) -> bytes:
+    """Terms 1 to 4 of group 1, one write each; without a marker nobody vouches for the last."""
+    disk = new_disk()
+    journal = HardStateJournal.open(disk, FOLDER)
+    for term in range(1, 5):
+        journal.put(1, state(term, 2))
+        write(journal)
+    if marker:
+        assert journal.idle_marker()
+        write(journal)
+        assert not journal.idle_marker()
+    return files_of(disk)[JOURNAL_NAME].rstrip(b"\0")
+
+
+def opened(data: bytes) -> tuple[HardStateJournal, MemoryFileSystem]:
+    disk = disk_of({JOURNAL_NAME: data})
+    return HardStateJournal.open(disk, FOLDER), disk
+
+
+RECORD_BYTES = 25
+FRAME_BYTES = FRAME_HEADER_BYTES + RECORD_BYTES
+BEGINNING = SEGMENT_HEADER_BYTES + 2 * FRAME_HEADER_BYTES
+"""The header, a frame with no state, and its marker."""
+
+
+def test_a_journal_cut_at_any_byte_keeps_the_whole_writes_before() -> None:
+    whole = journal_bytes() + bytes(RECORD_BYTES)
+    for size in range(BEGINNING, BEGINNING + 4 * FRAME_BYTES + 1):
+        journal, disk = opened(whole[:size])
+        kept = (size - BEGINNING) // FRAME_BYTES
+        assert journal.get(1) in ((state(kept, 2) if kept else None), state(4, 2))
+        disk.crash()
+        assert HardStateJournal.open(disk, FOLDER).get(1) == journal.get(1)
+
+
+def test_a_byte_turned_over_in_a_journal_is_damage_unless_nobody_vouches_for_it() -> None:
+    whole = journal_bytes() + bytes(RECORD_BYTES)
+    end = BEGINNING + 4 * FRAME_BYTES
+    last = end - FRAME_BYTES
+    for position in range(end):
+        data = flipped(whole, position)
+        if position >= last:
+            journal, _ = opened(data)
+            assert journal.get(1) == state(3, 2)
+            assert journal.report.torn_position == last
+            continue
+        disk = disk_of({JOURNAL_NAME: data})
+        with pytest.raises(CorruptFile) as caught:
+            HardStateJournal.open(disk, FOLDER)
+        assert caught.value.file == f"{FOLDER}/{JOURNAL_NAME}"
+        assert caught.value.position <= position
+        assert files_of(disk)[JOURNAL_NAME] == data, "nothing is changed"
+
+
+def test_once_a_marker_bears_witness_no_vote_is_lost_to_a_byte_turned_over() -> None:
+    whole = journal_bytes(marker=True)
+    for position in range(BEGINNING + 4 * FRAME_BYTES):
+        with pytest.raises(CorruptFile):
+            opened(flipped(whole, position))
+    for position in range(BEGINNING + 4 * FRAME_BYTES, len(whole)):
+        assert opened(flipped(whole, position))[0].get(1) == state(4, 2)
+
+
+def test_a_log_is_no_journal() -> None:
+    disk = new_disk()
+    GroupLog.create(disk, FOLDER, GROUP, SMALL)
+    (data,) = files_of(disk).values()
+    with pytest.raises(CorruptFile, match="holds LOG, not HARD_STATES"):
+        opened(data)

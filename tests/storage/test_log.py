@@ -1,0 +1,340 @@
+"""One group's log while nothing goes wrong: order, durability, reading, cutting, segments."""
+
+from __future__ import annotations
+
+import threading
+from random import Random
+
+import pytest
+
+from raftlog.core.types import EMPTY_PAYLOAD, Entry, EntryKind, LogIndex, Payload, Term
+from raftlog.errors import DiskFailed
+from raftlog.storage.contract import FileSystem
+from raftlog.storage.limits import LogLimits
+from raftlog.storage.log import GroupLog
+from tests.storage.disks import (
+    BARE,
+    FOLDER,
+    GROUP,
+    ONE_SEGMENT,
+    SMALL,
+    content,
+    entries,
+    entry,
+    files_of,
+    new_disk,
+    write,
+)
+
+
+def logs_in(disk: FileSystem) -> int:
+    return len([name for name in disk.list(FOLDER) if name.endswith(".log")])
+
+
+def test_a_new_log_is_empty_before_and_after_reopening(disk: FileSystem) -> None:
+    assert not GroupLog.exists(disk, FOLDER)
+    log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
+    for _ in range(2):
+        assert (log.last_index, log.last_term, log.durable_index) == (0, 0, 0)
+        assert (log.terms(), log.sizes(), log.term_at(0)) == ([], [], 0)
+        assert log.take_write() is None
+        log.close()
+        log = GroupLog.open(disk, FOLDER, GROUP, SMALL)
+    assert GroupLog.exists(disk, FOLDER)
+    with pytest.raises(AssertionError):
+        GroupLog.create(disk, FOLDER, GROUP, SMALL)
+
+
+def test_entries_come_back_as_they_were_appended(disk: FileSystem) -> None:
+    wanted = entries(1, 20) + entries(21, 30, term=4) + entries(31, 40, term=9)
+    wanted += [Entry(LogIndex(41), Term(9), EntryKind.NOOP, EMPTY_PAYLOAD)]
+    wanted += [Entry(LogIndex(42), Term(9), EntryKind.CONFIGURATION, Payload(b"", b"b" * 100_000))]
+    log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
+    for start in range(0, len(wanted), 5):
+        log.append(wanted[start : start + 5])
+        write(log)
+    assert content(log) == wanted
+    log.close()
+    log = GroupLog.open(disk, FOLDER, GROUP, SMALL)
+    assert content(log) == wanted
+    assert (log.last_index, log.last_term, log.durable_index) == (42, 9, 42)
+    assert log.terms() == [(1, 1), (21, 4), (31, 9)]
+    assert log.report.torn_bytes == 0
+
+
+@pytest.mark.parametrize("wrong", [entry(4), entry(6), entry(1), entry(5, term=1)])
+def test_a_gap_or_a_falling_term_is_not_appended(wrong: Entry) -> None:
+    log = GroupLog.create(new_disk(), FOLDER, GROUP, SMALL)
+    log.append(entries(1, 4, term=2))
+    with pytest.raises(AssertionError):
+        log.append([wrong])
+    assert log.last_index == 4
+
+
+def test_entries_are_readable_at_once_and_durable_when_written(disk: FileSystem) -> None:
+    log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
+    log.append(entries(1, 9))
+    assert (content(log), log.durable_index) == (entries(1, 9), 0)
+    work = log.take_write()
+    assert work is not None
+    log.append(entries(10, 12))
+    with pytest.raises(AssertionError, match="one write at a time"):
+        log.take_write()
+    with pytest.raises(AssertionError, match="not been run"):
+        log.written(work)
+    work.run()
+    assert log.durable_index == 0
+    log.written(work)
+    assert (content(log), log.durable_index) == (entries(1, 12), 9)
+    write(log)
+    assert log.durable_index == 12
+
+
+def test_a_write_runs_on_any_thread_while_the_owner_reads(disk: FileSystem) -> None:
+    log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
+    for first in range(1, 200, 20):
+        log.append(entries(first, first + 19))
+        work = log.take_write()
+        assert work is not None
+        thread = threading.Thread(target=work.run)
+        thread.start()
+        assert content(log) == entries(1, first + 19)
+        thread.join()
+        log.written(work)
+    assert log.durable_index == 200
+
+
+def test_one_sync_covers_all_that_has_gathered() -> None:
+    disk = new_disk()
+    log = GroupLog.create(disk, FOLDER, GROUP, ONE_SEGMENT)
+    seen: list[str] = []
+    disk.interrupt = lambda operation, path: seen.append(operation)
+    for item in entries(1, 50):
+        log.append([item])
+    write(log)
+    assert seen == ["reserve", "write", "sync"]
+
+
+def test_reads_stop_at_the_bytes_asked_for_but_give_one_entry(disk: FileSystem) -> None:
+    log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
+    log.append([entry(index, body=b"x" * 100) for index in range(1, 11)])
+    write(log)
+    size = log.sizes()[0]
+    assert [e.index for e in log.entries(3, 10, 3 * size + 1)] == [3, 4, 5]
+    assert [e.index for e in log.entries(3, 10, 0)] == [3]
+    assert [e.index for e in log.entries(3, 4, 1 << 30)] == [3, 4]
+
+
+def test_slices_of_a_body_are_read_without_the_rest(disk: FileSystem) -> None:
+    body = bytes(range(256)) * 400
+    log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
+    log.append([entry(1, body=body), entry(2, body=body[::-1])])
+    for _ in range(2):  # from memory, then from disk
+        assert log.body_slices(1, [(0, 3), (102_399, 1), (5, 0)]) == [body[:3], body[-1:], b""]
+        assert log.body_slices(2, [(70_000, 300)]) == [body[::-1][70_000:70_300]]
+        with pytest.raises(AssertionError):
+            log.body_slices(1, [(102_399, 2)])
+        write(log)
+        log.close()
+        log = GroupLog.open(disk, FOLDER, GROUP, SMALL)
+
+
+def test_the_newest_payloads_stay_in_memory_within_the_bound() -> None:
+    disk = new_disk()
+    limits = LogLimits(segment_bytes_max=700, cache_bytes_max=150)
+    log = GroupLog.create(disk, FOLDER, GROUP, limits)
+    log.append(entries(1, 40))
+    assert len(log._recent) == 40, "what is not written is only in memory"
+    write(log)
+    assert log._recent_bytes == sum(payload.size for payload in log._recent.values())
+    assert 0 < log._recent_bytes <= 150
+    assert list(log._recent) == list(range(41 - len(log._recent), 41))
+    assert content(log) == entries(1, 40)
+
+
+def test_segments_are_bounded_and_an_entry_above_the_bound_has_its_own(disk: FileSystem) -> None:
+    log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
+    log.append([*entries(1, 10), entry(11, body=b"x" * 2000), *entries(12, 20)])
+    write(log)
+    sizes = {name: len(data) for name, data in files_of(disk).items()}
+    assert len(sizes) > 3
+    big = f"{11:020d}.log"
+    assert sizes.pop(big) > 2000
+    assert all(size <= 700 for size in sizes.values())
+    log.close()
+    assert content(GroupLog.open(disk, FOLDER, GROUP, SMALL))[10].payload.body == b"x" * 2000
+
+
+def test_space_is_reserved_ahead_and_given_back_when_a_segment_is_sealed() -> None:
+    disk = new_disk()
+    limits = LogLimits(segment_bytes_max=4000, preallocate_bytes=1000)
+    log = GroupLog.create(disk, FOLDER, GROUP, limits)
+    log.append(entries(1, 2))
+    write(log)
+    (data,) = files_of(disk).values()
+    assert data.endswith(bytes(1000))
+    log.append(entries(3, 100))
+    write(log)
+    *sealed, active = files_of(disk).values()
+    assert all(not data.endswith(bytes(64)) for data in sealed)
+    assert len(active) <= 4000
+
+
+# ---------------------------------------------------------------- cutting
+
+
+@pytest.mark.parametrize("index", range(1, 31))
+def test_a_conflict_cut_reopens_clean(index: int) -> None:
+    disk = new_disk()
+    log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
+    log.append(entries(1, 30))
+    write(log)
+    assert logs_in(disk) > 3
+    log.truncate_from(index)
+    assert log.durable_index == log.last_index == index - 1
+    write(log)
+    wanted = entries(1, index - 1)
+    assert content(log) == wanted
+    assert content(GroupLog.open(disk, FOLDER, GROUP, SMALL)) == wanted
+    log.append(entries(index, index + 6, term=2))
+    write(log)
+    disk.crash()
+    log = GroupLog.open(disk, FOLDER, GROUP, SMALL)
+    assert content(log) == wanted + entries(index, index + 6, term=2)
+    assert log.report.torn_bytes == 0
+
+
+def test_a_cut_of_what_is_pending_writes_none_of_it(disk: FileSystem) -> None:
+    log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
+    log.append(entries(1, 3))
+    write(log)
+    log.append(entries(4, 6))
+    log.truncate_from(4)
+    assert log.take_write() is None
+    log.append(entries(4, 4, term=3))
+    log.truncate_from(2)
+    log.append(entries(2, 3, term=5))
+    write(log)
+    assert content(log) == entries(1, 1) + entries(2, 3, term=5)
+    assert content(GroupLog.open(disk, FOLDER, GROUP, SMALL)) == content(log)
+
+
+@pytest.mark.parametrize("index", [1, 2, 9, 10, 11, 12, 25])
+def test_a_cut_while_a_write_is_out_follows_it(index: int) -> None:
+    disk = new_disk()
+    log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
+    log.append(entries(1, 10))
+    write(log)
+    log.append(entries(11, 25))
+    work = log.take_write()
+    assert work is not None
+    log.truncate_from(index)
+    log.append(entries(index, 26, term=2))
+    work.run()
+    log.written(work)
+    assert log.durable_index == index - 1
+    wanted = entries(1, index - 1) + entries(index, 26, term=2)
+    assert content(log) == wanted
+    write(log)
+    assert log.durable_index == 26
+    disk.crash()
+    assert content(GroupLog.open(disk, FOLDER, GROUP, SMALL)) == wanted
+
+
+def test_a_cut_is_synced_before_anything_is_written_behind_it() -> None:
+    disk = new_disk()
+    log = GroupLog.create(disk, FOLDER, GROUP, ONE_SEGMENT)
+    log.append(entries(1, 5))
+    write(log)
+    seen: list[str] = []
+    disk.interrupt = lambda operation, path: seen.append(operation)
+    log.truncate_from(3)
+    log.append(entries(3, 4, term=2))
+    write(log)
+    assert seen == ["truncate", "sync", "reserve", "write", "sync"]
+
+
+# ---------------------------------------------------------------- markers and failures
+
+
+def test_an_idle_log_writes_one_marker_and_no_more(disk: FileSystem) -> None:
+    log = GroupLog.create(disk, FOLDER, GROUP, ONE_SEGMENT)
+    assert not log.idle_marker(), "nothing is there to witness"
+    log.append(entries(1, 3))
+    assert not log.idle_marker(), "a log with pending entries is not idle"
+    write(log)
+    assert log.idle_marker()
+    write(log)
+    assert not log.idle_marker()
+    assert log.take_write() is None
+    log.append(entries(4, 4))
+    write(log)
+    assert log.idle_marker()
+    log.append(entries(5, 5))  # wins over the marker
+    write(log)
+    log.truncate_from(5)
+    write(log)
+    assert log.idle_marker(), "the witness of entry 4 was cut"
+    log.close()
+    log = GroupLog.open(disk, FOLDER, GROUP, ONE_SEGMENT)
+    assert content(log) == entries(1, 4)
+    assert not log.idle_marker()
+    assert log.take_write() is None
+    log.close()
+
+
+def test_closing_writes_what_is_pending_and_a_marker() -> None:
+    disk = new_disk()
+    log = GroupLog.create(disk, FOLDER, GROUP, BARE)
+    log.append(entries(1, 3))
+    log.close()
+    closed = files_of(disk)
+    log = GroupLog.open(disk, FOLDER, GROUP, BARE)
+    assert content(log) == entries(1, 3)
+    log.close()
+    assert files_of(disk) == closed, "a second marker would say nothing new"
+
+
+@pytest.mark.parametrize("fails", ["write", "sync", "truncate", "reserve", "create", "rename"])
+def test_a_write_that_failed_is_never_tried_again(fails: str) -> None:
+    disk = new_disk()
+    log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
+    log.append(entries(1, 3))
+    write(log)
+
+    def fail(operation: str, path: str) -> None:
+        if operation == fails:
+            raise DiskFailed(file=path, problem="injected")
+
+    disk.interrupt = fail
+    log.truncate_from(2)
+    log.append(entries(2, 30, term=2))
+    work = log.take_write()
+    assert work is not None
+    with pytest.raises(DiskFailed):
+        work.run()
+    disk.interrupt = None
+    with pytest.raises(AssertionError, match="never tried again"):
+        work.run()
+    with pytest.raises(AssertionError):
+        log.written(work)
+    with pytest.raises(AssertionError):
+        log.take_write()
+    assert log.durable_index == 1
+
+
+def test_random_reads_agree_with_the_list_of_entries() -> None:
+    random = Random(5)
+    log = GroupLog.create(new_disk(), FOLDER, GROUP, SMALL)
+    wanted = [entry(i, 1 + i // 40, random.randbytes(random.randrange(300))) for i in range(1, 200)]
+    log.append(wanted)
+    write(log)
+    for _ in range(100):
+        first = random.randrange(1, 200)
+        last = random.randrange(first, 200)
+        assert log.entries(first, last, 1 << 30) == wanted[first - 1 : last]
+        size = len(wanted[first - 1].payload.body)
+        start = random.randrange(size + 1)
+        length = random.randrange(size - start + 1)
+        body = wanted[first - 1].payload.body[start : start + length]
+        assert log.body_slices(first, [(start, length)]) == [body]

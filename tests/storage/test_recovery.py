@@ -1,0 +1,338 @@
+"""Torn or damaged: what opening makes of bytes that were cut, turned over, lost or left over.
+
+Whatever is done to a file, the log that opens holds every synced entry that a later frame bears
+witness to, or it does not open; and it never holds an entry that was not written.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from raftlog.core.types import Entry
+from raftlog.errors import CorruptFile, FormatUnsupported
+from raftlog.storage.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES
+from raftlog.storage.log import GroupLog
+from raftlog.storage.memory import MemoryFileSystem
+from tests.storage.disks import (
+    BARE,
+    FOLDER,
+    GROUP,
+    ONE_SEGMENT,
+    SMALL,
+    content,
+    disk_of,
+    entries,
+    entry,
+    files_of,
+    flipped,
+    new_disk,
+    write,
+)
+
+FIRST = f"{1:020d}.log"
+SYNCED = 3
+"""Entries 1 to 3 were synced one by one, 4 to 6 in one last write."""
+
+
+def end_of(last: int) -> int:
+    """Where the frame of entry `last` ends when no marker stands before it."""
+    return SEGMENT_HEADER_BYTES + sum(
+        FRAME_HEADER_BYTES + item.payload.size for item in entries(1, last)
+    )
+
+
+def log_bytes(*, marker: bool = False) -> bytes:
+    disk = new_disk()
+    log = GroupLog.create(disk, FOLDER, GROUP, BARE)
+    for item in entries(1, SYNCED):
+        log.append([item])
+        write(log)
+    log.append(entries(SYNCED + 1, 6))
+    write(log)
+    if marker:
+        log.close()
+    return files_of(disk)[FIRST]
+
+
+def open_bytes(data: bytes) -> tuple[GroupLog, MemoryFileSystem]:
+    disk = disk_of({FIRST: data})
+    return GroupLog.open(disk, FOLDER, GROUP, BARE), disk
+
+
+def prefix_length(found: list[Entry]) -> int:
+    assert found == entries(1, len(found)), "only what was written"
+    return len(found)
+
+
+def test_a_log_cut_at_any_byte_keeps_the_whole_frames_before() -> None:
+    whole = log_bytes()
+    ends = [end_of(last) for last in range(7)]
+    for size in range(SEGMENT_HEADER_BYTES, len(whole) + 1):
+        log, disk = open_bytes(whole[:size])
+        kept = max(last for last in range(7) if ends[last] <= size)
+        assert prefix_length(content(log)) == kept
+        assert log.durable_index == kept
+        torn = size - ends[kept]
+        if whole[ends[kept] : size].rstrip(b"\0"):
+            assert log.report.torn_position == ends[kept]
+            assert 0 < log.report.torn_bytes <= torn
+            assert log.report.torn_file == f"{FOLDER}/{FIRST}"
+            assert len(files_of(disk)[FIRST]) == ends[kept], "the tail is cut"
+        log.append([entry(kept + 1, term=2)])
+        write(log)
+        disk.crash()
+        again = GroupLog.open(disk, FOLDER, GROUP, BARE)
+        assert content(again) == [*entries(1, kept), entry(kept + 1, term=2)]
+
+
+def test_a_log_zeroed_from_any_byte_keeps_the_whole_frames_before() -> None:
+    whole = log_bytes()
+    for size in range(SEGMENT_HEADER_BYTES, len(whole) + 1):
+        log, _ = open_bytes(whole[:size] + bytes(len(whole) - size + 500))
+        kept = prefix_length(content(log))
+        assert end_of(kept) <= size or not any(whole[size : end_of(kept)])
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
+def test_a_byte_turned_over_in_the_unwitnessed_tail_is_cut_and_below_is_damage(mask: int) -> None:
+    whole = log_bytes()
+    witnessed = end_of(SYNCED)  # entry 4's frame says that 1 to 3 were durable
+    for position in range(SEGMENT_HEADER_BYTES, len(whole)):
+        data = flipped(whole, position, mask)
+        last_before = max(last for last in range(7) if end_of(last) <= position)
+        if position >= witnessed:
+            log, disk = open_bytes(data)
+            assert prefix_length(content(log)) == last_before
+            assert log.report.torn_position == end_of(last_before)
+            assert log.report.torn_bytes == len(whole) - end_of(last_before)
+            continue
+        disk = disk_of({FIRST: data})
+        with pytest.raises(CorruptFile) as caught:
+            content(GroupLog.open(disk, FOLDER, GROUP, BARE))
+        assert caught.value.file == f"{FOLDER}/{FIRST}"
+        assert caught.value.position == end_of(last_before)
+
+
+def test_once_a_marker_bears_witness_every_byte_turned_over_is_damage() -> None:
+    whole = log_bytes(marker=True)
+    for position in range(SEGMENT_HEADER_BYTES, end_of(6)):
+        with pytest.raises(CorruptFile):
+            content(open_bytes(flipped(whole, position))[0])
+    for position in range(end_of(6), len(whole)):  # the marker itself holds nothing
+        assert prefix_length(content(open_bytes(flipped(whole, position))[0])) == 6
+
+
+def test_any_byte_turned_over_in_a_segments_header_is_damage() -> None:
+    whole = log_bytes()
+    for position in range(SEGMENT_HEADER_BYTES):
+        disk = disk_of({FIRST: flipped(whole, position)})
+        with pytest.raises(CorruptFile) as caught:
+            GroupLog.open(disk, FOLDER, GROUP, BARE)
+        assert caught.value.position == 0
+        assert files_of(disk)[FIRST] == flipped(whole, position), "nothing is changed"
+
+
+def test_damage_found_while_reading_is_never_returned() -> None:
+    disk = new_disk()
+    log = GroupLog.create(disk, FOLDER, GROUP, BARE)
+    log.append([entry(1, body=b"x" * 70_000), entry(2)])
+    write(log)
+    file = disk.open(f"{FOLDER}/{FIRST}", create=False)
+    whole = file.read_at(0, file.size())
+    at_body = SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES + len(entry(1).payload.command)
+    for position in (SEGMENT_HEADER_BYTES + 20, at_body - 1, at_body + 69_000):
+        file.write_at(0, [flipped(whole, position)])
+        with pytest.raises(CorruptFile) as caught:
+            log.entries(1, 2, 1 << 30)
+        assert caught.value.position == SEGMENT_HEADER_BYTES
+        if position < at_body:
+            with pytest.raises(CorruptFile):
+                log.command(1)
+        else:
+            assert log.command(1)[2] == entry(1).payload.command
+    file.truncate(at_body + 10)
+    with pytest.raises(CorruptFile):
+        log.entries(1, 1, 1 << 30)
+    with pytest.raises(CorruptFile):
+        log.body_slices(1, [(0, 11)])
+
+
+# ---------------------------------------------------------------- bytes left over
+
+
+def test_frames_of_another_segment_behind_the_end_are_no_entries() -> None:
+    whole = log_bytes()
+    other = _other_log_bytes()
+    for behind in (other[end_of(6) :], other[SEGMENT_HEADER_BYTES:]):
+        log, _ = open_bytes(whole + behind)
+        assert prefix_length(content(log)) == 6
+        assert log.report.torn_bytes == len(behind)
+
+
+def _other_log_bytes() -> bytes:
+    """A longer log of the same entries in another segment: entries 7 to 9 stand where they fit."""
+    disk = new_disk(seed=2)
+    log = GroupLog.create(disk, FOLDER, GROUP, BARE)
+    log.append(entries(1, 9))
+    write(log)
+    return files_of(disk)[FIRST]
+
+
+def test_a_recycled_segment_shows_nothing_of_what_it_held() -> None:
+    old, new = _other_log_bytes(), log_bytes()
+    log, _ = open_bytes(new[: end_of(2)] + old[end_of(2) :])
+    assert prefix_length(content(log)) == 2
+
+
+def test_frames_left_of_a_cut_tail_do_not_pass_for_entries() -> None:
+    """As if the cut's truncation had kept the bytes: same segment, same places, another chain."""
+    disk = new_disk()
+    log = GroupLog.create(disk, FOLDER, GROUP, BARE)
+    log.append(entries(1, 6))
+    write(log)
+    before = files_of(disk)[FIRST]
+    log.truncate_from(3)
+    changed = entry(3, term=2, body=entry(3).payload.body)
+    log.append([changed])
+    write(log)
+    after = files_of(disk)[FIRST]
+    assert len(after) == end_of(3), "entry 4 of the old tail would stand right behind"
+    log, _ = open_bytes(after + before[len(after) :])
+    assert content(log) == [*entries(1, 2), changed]
+    assert log.report.torn_bytes > 0
+
+
+def test_a_cut_tail_leaves_no_witness() -> None:
+    """After a cut nothing vouches for the old places: a torn write there is torn, not damage."""
+    disk = new_disk()
+    log = GroupLog.create(disk, FOLDER, GROUP, BARE)
+    for item in entries(1, 6):
+        log.append([item])
+        write(log)
+    log.truncate_from(2)
+    log.append(entries(2, 4, term=2))
+    write(log)
+    data = files_of(disk)[FIRST]
+    log, _ = open_bytes(flipped(data, end_of(1) + 3))
+    assert content(log) == entries(1, 1)
+
+
+def test_a_torn_tail_leaves_no_witness() -> None:
+    """Frames behind a torn one are cut durably, before the next append can be torn as well."""
+    whole = log_bytes()
+    log, disk = open_bytes(flipped(whole, end_of(3) + 3))
+    log.append([entry(4, term=2)])
+    work = log.take_write()
+    assert work is not None
+    work.run()
+    data = files_of(disk)[FIRST]
+    assert prefix_length(content(open_bytes(flipped(data, end_of(3) + 3))[0])) == 3
+
+
+# ---------------------------------------------------------------- several segments
+
+
+def several() -> dict[str, bytes]:
+    disk = new_disk()
+    log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
+    log.append(entries(1, 25))
+    write(log)
+    return files_of(disk)
+
+
+def test_every_byte_of_a_sealed_segments_headers_is_watched() -> None:
+    files = several()
+    name = sorted(files)[1]
+    for position in range(len(files[name])):
+        disk = disk_of({**files, name: flipped(files[name], position)})
+        with pytest.raises(CorruptFile) as caught:
+            content(GroupLog.open(disk, FOLDER, GROUP, SMALL))
+        assert caught.value.file == f"{FOLDER}/{name}"
+
+
+def test_a_sealed_segment_cut_at_any_byte_is_damage() -> None:
+    files = several()
+    name = sorted(files)[1]
+    for size in range(len(files[name])):
+        with pytest.raises(CorruptFile):
+            GroupLog.open(disk_of({**files, name: files[name][:size]}), FOLDER, GROUP, SMALL)
+
+
+def test_bodies_of_sealed_segments_are_not_read_when_opening() -> None:
+    files = several()
+    name = sorted(files)[1]
+    body_end = len(files[name]) - 1
+    log = GroupLog.open(
+        disk_of({**files, name: flipped(files[name], body_end)}), FOLDER, GROUP, SMALL
+    )
+    assert log.last_index == 25
+
+
+def test_a_missing_segment_is_damage() -> None:
+    files = several()
+    first, second, *_ = sorted(files)
+    for missing in (first, second):
+        kept = {name: data for name, data in files.items() if name != missing}
+        with pytest.raises(CorruptFile):
+            GroupLog.open(disk_of(kept), FOLDER, GROUP, SMALL)
+    with pytest.raises(CorruptFile):
+        GroupLog.open(disk_of({}), FOLDER, GROUP, SMALL)
+
+
+def test_a_segment_of_another_history_is_damage() -> None:
+    """Same group, same indexes, same lengths: only chain and id can tell."""
+    files = several()
+    disk = new_disk(seed=3)
+    log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
+    log.append(entries(1, 25))
+    write(log)
+    other = files_of(disk)
+    assert sorted(other) == sorted(files)
+    for name in sorted(files)[:-1]:
+        with pytest.raises(CorruptFile):
+            GroupLog.open(disk_of({**files, name: other[name]}), FOLDER, GROUP, SMALL)
+
+
+def test_another_groups_log_is_refused() -> None:
+    with pytest.raises(CorruptFile, match="belongs to group 7, not to group 8"):
+        GroupLog.open(disk_of(several()), FOLDER, 8, SMALL)
+
+
+def test_a_renamed_segment_is_damage() -> None:
+    files = several()
+    first = files.pop(FIRST)
+    with pytest.raises(CorruptFile):
+        GroupLog.open(disk_of({**files, f"{2:020d}.log": first}), FOLDER, GROUP, SMALL)
+
+
+def test_another_format_is_refused_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raftlog.storage.frames.FORMAT_VERSION", 2)
+    data = log_bytes()
+    monkeypatch.undo()
+    disk = disk_of({FIRST: data})
+    with pytest.raises(FormatUnsupported) as caught:
+        GroupLog.open(disk, FOLDER, GROUP, BARE)
+    assert (caught.value.found, caught.value.supported) == (2, 1)
+    assert files_of(disk)[FIRST] == data
+
+
+def test_unfinished_files_go_and_strange_ones_stay() -> None:
+    unfinished = f"{26:020d}.log.new"
+    disk = disk_of({**several(), unfinished: b"half", "manifest": b"{}", "notes.log": b"?"})
+    log = GroupLog.open(disk, FOLDER, GROUP, SMALL)
+    assert log.last_index == 25
+    assert not disk.exists(f"{FOLDER}/{unfinished}")
+    assert disk.exists(f"{FOLDER}/manifest")
+    assert disk.exists(f"{FOLDER}/notes.log")
+
+
+def test_zeros_reserved_ahead_are_no_torn_tail() -> None:
+    disk = new_disk()
+    log = GroupLog.create(disk, FOLDER, GROUP, ONE_SEGMENT)
+    log.append(entries(1, 5))
+    write(log)
+    size = len(files_of(disk)[FIRST])
+    log = GroupLog.open(disk, FOLDER, GROUP, ONE_SEGMENT)
+    assert log.report.torn_bytes == 0
+    assert len(files_of(disk)[FIRST]) == size, "the space stays reserved"
+    assert content(log) == entries(1, 5)
