@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from raftlog.core.types import Offset
 from raftlog.machines.commands import AttemptReference, CommitEpoch, EpochKey, Stage
 from raftlog.machines.limits import STAGED_ENTRY_CHARGE_BYTES, TopicLimits
 from raftlog.machines.outcomes import EpochCommitted, Refused, Staged, refused
@@ -173,8 +174,8 @@ def _as_committed(row: WriterRow, epoch: int, *, kept: bool) -> EpochCommitted:
     assert count is not None
     is_last = epoch == row.last_epoch
     return EpochCommitted(
-        start=row.last_start if is_last else type(row.last_start)(-1),
-        end=row.last_end if is_last else type(row.last_end)(-1),
+        start=row.last_start if is_last else Offset(-1),
+        end=row.last_end if is_last else Offset(-1),
         record_count=count,
         replayed=True,
         kept=kept,

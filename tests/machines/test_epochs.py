@@ -50,7 +50,7 @@ def test_epoch_becomes_visible_at_once_in_order_of_its_attempts_then_of_their_st
     first, second = (scene.new_batch(records) for records in (1, 2))
     third, fourth = (scene.new_batch(records) for records in (3, 4))
     for attempt, number, data in (
-        ("b", 0, third), ("a", 0, first), ("b", 1, fourth), ("a", 1, second),
+        ("a", 0, first), ("b", 0, third), ("b", 1, fourth), ("a", 1, second),
     ):  # fmt: skip
         assert scene.stage(key(0), attempt, number, data) == Staged(number=number, repeated=False)
     b, a = reference("b", [third, fourth]), reference("a", [first, second])
@@ -67,6 +67,17 @@ def test_attempts_that_the_epoch_does_not_name_are_never_visible() -> None:
     assert scene.machine.open_epochs() == []
     assert scene.machine.staged_bytes == 0
     assert code(scene.commit_epoch(key(1), loser)) == "EpochIncomplete"
+
+
+def test_epoch_drops_stages_up_to_it_and_no_later_ones() -> None:
+    scene = Scene()
+    scene.commit_epoch(key(0))
+    scene.stage_all(key(1), "earlier", 5)
+    later = scene.stage_all(key(3), "later", 6)
+    scene.commit_epoch(key(2))
+    assert [epoch for _, _, epoch, _ in scene.machine.open_epochs()] == [3]
+    assert scene.commit_epoch(key(3), later) == committed(0, 6)
+    assert scene.machine.staged_bytes == 0
 
 
 def test_empty_epoch_takes_no_offset_and_advances_the_writer() -> None:
