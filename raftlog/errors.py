@@ -4,6 +4,7 @@
     |-- Unavailable                 retriable: nobody can answer now
     |   |-- NotLeader               the asked node does not lead; carries a hint
     |   |-- NodeUnreachable         no answer from that address
+    |   |-- NodeStopping            the node was told to end
     |   |-- NoQuorum                a leader that lost its majority, or an election under way
     |   |-- NotYet                  this replica has not applied far enough; ask another
     |   |-- Overloaded              a bounded queue is full
@@ -182,6 +183,14 @@ class NodeUnreachable(Unavailable):
         "Start the cluster (`raftlog up`) or name its nodes: --servers, client.bootstrap_servers, "
         "in Spark raftlog.bootstrap.servers."
     )
+
+
+@dataclass(kw_only=True, eq=False)
+class NodeStopping(Unavailable):
+    """The node was told to end and takes no more calls."""
+
+    cause_text = "This node is stopping."
+    remedy_text = "Another node answers; the client asks there."
 
 
 @dataclass(kw_only=True, eq=False)

@@ -34,11 +34,11 @@ from raftlog.server.groups import GroupStore
 from raftlog.server.leases import LeaseWatch
 from raftlog.server.node import Node, new_random
 from raftlog.server.registration import register
-from raftlog.server.rpc import client_handlers
+from raftlog.server.rpc import CallGate, client_handlers
 from raftlog.server.services import Services
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.posix import PosixFileSystem
-from raftlog.transport.inbound import peer_handlers
+from raftlog.transport.inbound import PeerStreams
 from raftlog.wire.calls import SERVICE
 from raftlog.wire.codec import encode_command
 
@@ -106,9 +106,8 @@ async def _serve(
     )
     services = Services(node)
     server = grpc.aio.server(options=_server_options(settings))
-    server.add_generic_rpc_handlers(
-        (client_handlers(services, settings.server), peer_handlers(node))
-    )
+    gate = CallGate(settings.server)
+    server.add_generic_rpc_handlers((client_handlers(services, gate), PeerStreams(node).handlers()))
     healths = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(healths, server)
     _bind(server, addresses[node_id])
@@ -124,7 +123,9 @@ async def _serve(
     await stop.wait()
     log.info("stopping", node=node_id)
     await healths.enter_graceful_shutdown()
-    await server.stop(settings.server.shutdown_timeout_s)
+    await gate.close()
+    # At once: the peers' streams never end by themselves.
+    await server.stop(None)
     await node.stop()
     if failure:
         raise failure[0]

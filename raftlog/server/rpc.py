@@ -13,13 +13,16 @@ from typing import Any
 
 import grpc
 import grpc.aio
+import structlog
 
 from raftlog.config import ServerSettings
-from raftlog.errors import DeadlineExceeded, Overloaded, RaftlogError
+from raftlog.errors import DeadlineExceeded, NodeStopping, Overloaded, RaftlogError
 from raftlog.server.services import Services
 from raftlog.transport.inbound import refuse
 from raftlog.wire.calls import METHODS, SERVICE
 from raftlog.wire.codec import decode_request, encode_reply
+
+log = structlog.get_logger(__name__)
 
 _WITH_BODY = ("Append", "Stage")
 _STREAMED = "Read"
@@ -50,30 +53,45 @@ class CallGate:
 
     def __init__(self, limits: ServerSettings) -> None:
         self._limits = limits
-        self.under_way = 0
+        self._under_way = 0
+        self._closed = False
+        self._idle = asyncio.Event()
+
+    async def close(self) -> None:
+        """Refuse further calls, and give those under way time to end."""
+        self._closed = True
+        if self._under_way:
+            try:
+                async with asyncio.timeout(self._limits.shutdown_timeout_s):
+                    await self._idle.wait()
+            except TimeoutError:
+                log.warning("calls cut off", calls=self._under_way)
 
     @asynccontextmanager
     async def call(self, method: str, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
         """One call's time: over the bound it is `Overloaded`; past its deadline it ends."""
+        if self._closed:
+            raise NodeStopping()
         limit = self._limits.requests_max
-        if self.under_way >= limit:
+        if self._under_way >= limit:
             raise Overloaded(queue="server.requests_max", limit=limit)
         longest = self._limits.request_timeout_max_s
         remaining = context.time_remaining()
         seconds = longest if remaining is None else min(remaining, longest)
-        self.under_way += 1
+        self._under_way += 1
         try:
             async with asyncio.timeout(seconds):
                 yield
         except TimeoutError:
             raise DeadlineExceeded(what=method, seconds=f"{seconds:.3g}") from None
         finally:
-            self.under_way -= 1
+            self._under_way -= 1
+            if self._closed and self._under_way == 0:
+                self._idle.set()
 
 
-def client_handlers(services: Services, limits: ServerSettings) -> grpc.GenericRpcHandler:
+def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandler:
     """The handler of `SERVICE` to register with a node's grpc server."""
-    gate = CallGate(limits)
     handlers = {
         method: grpc.unary_unary_rpc_method_handler(_unary(method, getattr(services, name), gate))
         for method, name in METHOD_NAMES.items()

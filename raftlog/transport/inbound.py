@@ -8,7 +8,7 @@ under its old id (DESIGN section 8, "A wiped folder").
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import grpc
 import grpc.aio
@@ -49,41 +49,46 @@ class PeerReceiver(Protocol):
         ...
 
 
-def peer_handlers(receiver: PeerReceiver) -> grpc.GenericRpcHandler:
-    """The handler to register with a node's grpc server."""
+class PeerStreams:
+    """The streams that other nodes opened to this one. One event loop's own."""
 
-    async def stream(
-        frames: AsyncIterator[bytes], context: grpc.aio.ServicerContext
-    ) -> AsyncIterator[bytes]:
+    def __init__(self, receiver: PeerReceiver) -> None:
+        self._receiver = receiver
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        """The handler to register with a node's grpc server."""
+        return grpc.method_handlers_generic_handler(
+            PEER_SERVICE, {"Stream": grpc.stream_stream_rpc_method_handler(self._stream)}
+        )
+
+    async def _stream(
+        self, frames: AsyncIterator[bytes], context: grpc.aio.ServicerContext
+    ) -> None:
         try:
             hello = decode_hello(await anext(frames, b""))
-            _check(receiver, hello)
+            _check(self._receiver, hello)
         except RaftlogError as error:
             log.warning("peer refused", cause=error.cause, peer=context.peer())
             await refuse(context, error)
-        receiver.peer_opened(hello)
-        yield encode_welcome(receiver.welcome())
+        self._receiver.peer_opened(hello)
         try:
+            await context.write(encode_welcome(self._receiver.welcome()))
             async for frame in frames:
-                messages = decode_peer_messages(frame)
-                if any(message.sender != hello.node for message in messages):
-                    await refuse(
-                        context,
-                        MalformedRequest(call="Stream", what="a message in another node's name"),
-                    )
-                receiver.receive(hello.node, messages)
+                self._receive(hello.node, frame)
         except MalformedRequest as error:
             log.warning("peer frame refused", cause=error.cause, peer=hello.node)
             await refuse(context, error)
         finally:
-            receiver.peer_closed(hello.node)
+            self._receiver.peer_closed(hello.node)
 
-    return grpc.method_handlers_generic_handler(
-        PEER_SERVICE, {"Stream": grpc.stream_stream_rpc_method_handler(stream)}
-    )
+    def _receive(self, peer: NodeId, frame: bytes) -> None:
+        messages = decode_peer_messages(frame)
+        if any(message.sender != peer for message in messages):
+            raise MalformedRequest(call="Stream", what="a message in another node's name")
+        self._receiver.receive(peer, messages)
 
 
-async def refuse(context: grpc.aio.ServicerContext, error: RaftlogError) -> None:
+async def refuse(context: grpc.aio.ServicerContext, error: RaftlogError) -> NoReturn:
     """End the call with the error, typed; never returns."""
     await context.abort(
         grpc.StatusCode[error.grpc_status],

@@ -1,0 +1,231 @@
+"""A cluster of real node processes on this machine, to be broken on purpose.
+
+It is started as a user starts one: `raftlog up`, and `raftlog serve` for a node that comes back.
+Only processes that this started are ever signalled, by their ids.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from raftlog.client.log_client import LogClient, connect
+from raftlog.client.watermark import Watermark
+from raftlog.config import load
+from raftlog.errors import DeadlineExceeded, RaftlogError
+
+T = TypeVar("T")
+
+_LOOK_INTERVAL_S = 0.02
+_START_TIMEOUT_S = 60.0
+_PORTS_FROM, _PORTS_TO = 20_000, 30_000
+"""Below the range from which the kernel takes ports for outgoing connections."""
+
+
+@dataclass(slots=True)
+class ProcessCluster:
+    """Running nodes. Use as a context manager: leaving it ends all that it started."""
+
+    data: Path
+    port: int
+    pids: dict[int, int]
+    logs: dict[int, Path]
+    _up: subprocess.Popen[str]
+    _served: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _settings: tuple[str, ...] = ()
+
+    @classmethod
+    def start(cls, data: Path, *, nodes: int = 3, settings: Sequence[str] = ()) -> ProcessCluster:
+        """Run `raftlog up` with a new or an old data folder; all nodes answer when it returns.
+
+        `settings` are texts `section.key=value`. Raises `DeadlineExceeded` with what `up` said.
+        """
+        flags = tuple(f"--set={setting}" for setting in settings)
+        recorded = data / "cluster.toml"
+        port = _recorded_port(recorded) if recorded.exists() else free_ports(nodes)
+        command = [
+            sys.executable, "-m", "raftlog", *flags,
+            "up", "--nodes", str(nodes), "--data", str(data), "--port", str(port), "-o", "json",
+        ]  # fmt: skip
+        up = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, process_group=0
+        )
+        assert up.stdout is not None
+        # `up` prints one document when all nodes are ready, or ends within its own deadline.
+        line = up.stdout.readline()
+        if not line:
+            raise DeadlineExceeded(
+                what="Starting the cluster",
+                seconds=f"{_START_TIMEOUT_S:g}",
+                last=f"`raftlog up` ended with code {up.wait()}",
+            )
+        table = json.loads(line)
+        pids = {row["node"]: row["pid"] for row in table["nodes"]}
+        logs = {row["node"]: Path(row["log"]) for row in table["nodes"]}
+        return cls(data=data, port=port, pids=pids, logs=logs, _up=up, _settings=flags)
+
+    def __enter__(self) -> ProcessCluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def servers(self) -> str:
+        """The bootstrap servers, for clients and for Spark's option."""
+        return ",".join(f"127.0.0.1:{self.port + node - 1}" for node in sorted(self.pids))
+
+    def client(self, request_timeout_s: float = 30.0) -> LogClient:
+        """A client of this cluster alone, whatever the environment says."""
+        settings = load().client.model_copy(
+            update={"bootstrap_servers": self.servers, "request_timeout_s": request_timeout_s}
+        )
+        return connect(settings=settings)
+
+    # ------------------------------------------------------------ faults
+
+    def kill(self, node: int) -> None:
+        """End a node at once (SIGKILL) and wait until it is gone."""
+        self._signal(node, signal.SIGKILL)
+        child = self._served.pop(node, None)
+        if child is not None:
+            child.wait()
+            return
+        pid = self.pids[node]
+        wait_for(lambda: not _runs(pid), f"process {pid} to end", 10.0)
+
+    def pause(self, node: int) -> None:
+        """Stop a node's process (SIGSTOP): its connections stay, it answers nothing."""
+        self._signal(node, signal.SIGSTOP)
+
+    def resume(self, node: int) -> None:
+        """Let a paused node go on."""
+        self._signal(node, signal.SIGCONT)
+
+    def serve(self, node: int) -> None:
+        """Bring a dead node back with its data, as `raftlog serve` does; does not wait for it."""
+        with self.logs[node].open("ab") as log:
+            child = subprocess.Popen(
+                [
+                    sys.executable, "-m", "raftlog", *self._settings,
+                    "serve", "--node", str(node), "--data", str(self.data),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                process_group=0,
+            )  # fmt: skip
+        self._served[node] = child
+        self.pids[node] = child.pid
+
+    def stop(self) -> None:
+        """End everything that this started, with SIGTERM first."""
+        for node in self.pids:
+            self.resume(node)
+        children: list[subprocess.Popen[bytes] | subprocess.Popen[str]] = [
+            *self._served.values(),
+            self._up,
+        ]
+        for child in children:
+            if child.poll() is None:
+                child.terminate()
+        for child in children:
+            child.wait(30.0)
+        if self._up.stdout is not None:
+            self._up.stdout.close()
+
+    # ------------------------------------------------------------ what can be awaited
+
+    def leader(self, client: LogClient, topic: str, timeout_s: float = 15.0) -> int:
+        """The node that leads the topic's group, once one does."""
+        wait_for(
+            lambda: _answered(lambda: client.watermark(topic).leader) not in (None, 0),
+            f"a leader of {topic!r}",
+            timeout_s,
+        )
+        return client.watermark(topic).leader
+
+    def wait_caught_up(
+        self, client: LogClient, topic: str, *, lag_entries_max: int = 0, timeout_s: float = 30.0
+    ) -> Watermark:
+        """Wait until no replica lacks more entries than that; the watermark then.
+
+        Under load there are always some under way: then 0 may never be seen.
+        """
+        wait_for(
+            lambda: _caught_up(_answered(lambda: client.watermark(topic)), lag_entries_max),
+            f"all replicas of {topic!r} to catch up",
+            timeout_s,
+        )
+        return client.watermark(topic)
+
+    def _signal(self, node: int, number: signal.Signals) -> None:
+        try:
+            os.kill(self.pids[node], number)
+        except ProcessLookupError:
+            pass  # it is gone already, which is what a signal could do at most
+
+
+def wait_for(condition: Callable[[], bool], what: str, timeout_s: float) -> None:
+    """Look until the condition holds. Raises `DeadlineExceeded` naming what was awaited."""
+    end_s = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() >= end_s:
+            raise DeadlineExceeded(what=f"Waiting for {what}", seconds=f"{timeout_s:g}")
+        # Another process cannot wake us; nobody ever sets this event.
+        threading.Event().wait(_LOOK_INTERVAL_S)
+
+
+def _answered(ask: Callable[[], T]) -> T | None:
+    try:
+        return ask()
+    except RaftlogError:
+        return None
+
+
+def _caught_up(mark: Watermark | None, lag_entries_max: int) -> bool:
+    if mark is None or mark.leader == 0:
+        return False
+    lags = [each.lag_entries for each in mark.replicas]
+    return all(lag is not None and lag <= lag_entries_max for lag in lags)
+
+
+def _runs(pid: int) -> bool:
+    """Whether the process exists and is not a zombie that only waits to be looked at."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+def _recorded_port(file: Path) -> int:
+    first = next(line for line in file.read_text().splitlines() if line.startswith("1 ="))
+    return int(first.strip().strip('"').rpartition(":")[2])
+
+
+def free_ports(count: int) -> int:
+    """The first of `count` neighbouring ports on loopback that nobody listens on now."""
+    for first in range(_PORTS_FROM + os.getpid() % 5000, _PORTS_TO, count):
+        if all(_is_free(first + each) for each in range(count)):
+            return first
+    raise DeadlineExceeded(what="Finding free ports", seconds="0")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

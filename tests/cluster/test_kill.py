@@ -1,0 +1,131 @@
+"""Real node processes killed with -9 under load: what was acknowledged is there, once, in order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.client.log_client import LogClient
+from raftlog.errors import RaftlogError
+
+ACKNOWLEDGED_MIN = 300
+"""A run that acknowledges fewer has stalled and proves nothing."""
+
+
+class Load:
+    """Appends numbered records from a thread, one entry each, until told to stop."""
+
+    def __init__(self, client: LogClient, topic: str) -> None:
+        self.acknowledged: list[tuple[int, int]] = []
+        """(offset, number) of each append that was answered."""
+        self.failed: list[str] = []
+        self._client = client
+        self._topic = topic
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+    def wait_for_more(self, count: int) -> None:
+        """Wait until so many more appends were acknowledged."""
+        goal = len(self.acknowledged) + count
+        wait_for(lambda: len(self.acknowledged) >= goal, f"{goal} acknowledged appends", 60)
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            try:
+                reply = self._client.append(self._topic, [{"number": number}])
+            except RaftlogError as error:
+                self.failed.append(str(error))
+            else:
+                self.acknowledged.append((reply.start, number))
+            number += 1
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ProcessCluster]:
+    with ProcessCluster.start(tmp_path / "data") as running:
+        yield running
+
+
+def numbers(client: LogClient, preference: str = "nearest") -> list[int]:
+    """All readable records' numbers, by offset."""
+    batches = list(client.read("load", columns=["number"], preference=preference))
+    return pa.Table.from_batches(batches)["number"].to_pylist() if batches else []
+
+
+def check(load: Load, client: LogClient) -> None:
+    """Nothing acknowledged is lost, doubled or moved, nothing unacknowledged is doubled."""
+    assert len(load.acknowledged) >= ACKNOWLEDGED_MIN
+    found = numbers(client)
+    for offset, number in load.acknowledged:
+        assert found[offset] == number, f"offset {offset} holds {found[offset]}, not {number}"
+    assert len(set(found)) == len(found), "a record is in the log twice"
+    assert found == sorted(found), "records are out of order"
+    assert not load.failed, "writes go on while a majority lives"
+
+
+def test_a_killed_leader_loses_doubles_and_moves_nothing(cluster: ProcessCluster) -> None:
+    """CHECKLIST 24, 25, 26, 27, 31."""
+    with cluster.client() as client:
+        client.create_topic("load", "number bigint")
+        with Load(client, "load") as load:
+            for _ in range(3):
+                load.wait_for_more(100)
+                leader = cluster.leader(client, "load")
+                cluster.kill(leader)
+                load.wait_for_more(100)
+                cluster.serve(leader)
+                cluster.wait_caught_up(client, "load", lag_entries_max=50)
+        check(load, client)
+
+
+def test_a_killed_follower_stops_no_write_and_catches_up(cluster: ProcessCluster) -> None:
+    """CHECKLIST 13, 14, 29."""
+    with cluster.client() as client:
+        client.create_topic("load", "number bigint")
+        with Load(client, "load") as load:
+            load.wait_for_more(100)
+            follower = cluster.leader(client, "load") % 3 + 1
+            cluster.kill(follower)
+            load.wait_for_more(300)
+            cluster.serve(follower)
+            mark = cluster.wait_caught_up(client, "load", lag_entries_max=50)
+        assert mark.high_water_mark >= 400
+        check(load, client)
+
+
+def test_all_nodes_killed_at_once_come_back_with_every_acknowledged_record(
+    cluster: ProcessCluster,
+) -> None:
+    """CHECKLIST 21, 29, 77: two of three down refuse writes, and nothing acknowledged goes."""
+    with cluster.client() as client, Load(client, "load") as load:
+        client.create_topic("load", "number bigint")
+        for _ in range(2):
+            load.wait_for_more(200)
+            for node in (1, 2, 3):
+                cluster.kill(node)
+            for node in (1, 2, 3):
+                cluster.serve(node)
+            load.wait_for_more(50)
+    with cluster.client() as client:
+        cluster.wait_caught_up(client, "load")
+        load.failed = [text for text in load.failed if "There is no topic" not in text]
+        check(load, client)
+        for node in (1, 2, 3):
+            cluster.kill(node)
+        with cluster.client(request_timeout_s=1.0) as hasty, pytest.raises(RaftlogError):
+            hasty.append("load", [{"number": -1}])
