@@ -13,7 +13,8 @@
     |   |-- InvalidOption           an option's name or value
     |   |-- InvalidTopicName
     |   |-- SchemaMismatch          a field-by-field difference
-    |   `-- TooLarge                a size over its limit
+    |   |-- TooLarge                a size over its limit
+    |   `-- TooMany                 a count over its bound
     |-- NotFound
     |   `-- TopicNotFound           with the nearest names
     |-- AlreadyExists
@@ -300,16 +301,25 @@ class SchemaMismatch(InvalidRequest):
 
 @dataclass(kw_only=True, eq=False)
 class TooLarge(InvalidRequest):
-    """`unit` is what `size` and `limit` count."""
-
     what: str
     size: int
     limit: int
     option: str
-    unit: str = "bytes"
 
-    cause_text = "{what} has {size} {unit}; the limit is {limit}."
+    cause_text = "{what} has {size} bytes; the limit is {limit}."
     remedy_text = "Split it, or raise {option}."
+
+
+@dataclass(kw_only=True, eq=False)
+class TooMany(InvalidRequest):
+    """A count over a bound that is no setting, because what is applied depends on it."""
+
+    what: str
+    limit: int
+    unit: str
+
+    cause_text = "{what} would have more than {limit} {unit}."
+    remedy_text = "Use fewer; this bound is the same in every cluster."
 
 
 # ---------------------------------------------------------------- what is there and what is not

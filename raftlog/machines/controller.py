@@ -98,7 +98,7 @@ class ControllerMachine:
             )
         limit = self._limits.nodes_max
         if known is None and len(self._nodes) >= limit:
-            return _too_many("The cluster", len(self._nodes) + 1, limit, "nodes")
+            return refused("TooMany", what="The cluster", limit=limit, unit="nodes")
         self._nodes[command.node] = KnownNode(command.store_uuid, command.address)
         return NodeRegistered(known_before=known is not None)
 
@@ -123,10 +123,10 @@ class ControllerMachine:
             return refused("InvalidOption", option="schema", problem=problem, advice=advice)
         limit = self._limits.fields_max
         if len(command.schema.fields) > limit:
-            return _too_many("The schema", len(command.schema.fields), limit, "fields")
+            return refused("TooMany", what="The schema", limit=limit, unit="fields")
         limit = self._limits.topics_max
         if len(self._topics) >= limit:
-            return _too_many("The cluster", len(self._topics) + 1, limit, "topics")
+            return refused("TooMany", what="The cluster", limit=limit, unit="topics")
         return TopicCreated(topic=self._new_topic(command), existed=False)
 
     def _new_topic(self, command: CreateTopic) -> TopicInfo:
@@ -219,11 +219,6 @@ class ControllerMachine:
             return ""
         names = list(islice(sorted(self._topics), NAMES_COMPARED_MAX))
         return ", ".join(difflib.get_close_matches(name, names))
-
-
-def _too_many(what: str, size: int, limit: int, unit: str) -> Refused:
-    option = f"controller.{unit}_max"
-    return refused("TooLarge", what=what, size=size, limit=limit, option=option, unit=unit)
 
 
 def _schema_problem(schema: Schema) -> str | None:

@@ -25,7 +25,7 @@ verdict says.
     epoch publishes; the next CommitEpoch, displacement or expiry forgets it.
  2. a displaced run: RunDisplaced; a known number: repeated (other bytes under it:
     EpochIncomplete); UnknownWriter; a number ahead of the one due: StageGap;
-    UnknownSchemaVersion; TooManyWriters; too many attempts: TooLarge; WriterBytesExceeded.
+    UnknownSchemaVersion; TooManyWriters; too many attempts: TooMany; WriterBytesExceeded.
 """
 
 from __future__ import annotations
@@ -218,11 +218,9 @@ def _judge_room(row: WriterRow | None, command: Stage, facts: Circumstances) -> 
         and len(opened.attempts) >= limits.attempts_per_epoch_max
     ):
         return refused(
-            "TooLarge",
+            "TooMany",
             what=f"Epoch {key.epoch} of writer {key.writer!r}",
-            size=len(opened.attempts) + 1,
             limit=limits.attempts_per_epoch_max,
-            option="topic.attempts_per_epoch_max",
             unit="open attempts",
         )
     staged = row.staged_bytes if row is not None and own else 0

@@ -575,6 +575,6 @@ def test_attempts_of_an_epoch_are_bounded() -> None:
     scene.stage_all(key(0), "a", 1)
     scene.stage_all(key(0), "b", 1)
     refusal = scene.stage(key(0), "c", 0, batch(9))
-    assert refusal.code == "TooLarge"
+    assert refusal.code == "TooMany"
     assert values(refusal)["unit"] == "open attempts"
     assert code(scene.stage(key(0), "b", 1, batch(9))) == "Staged"

@@ -47,7 +47,7 @@ def test_all_refusals_of_the_machines_were_found() -> None:
     assert {code for _, code, _ in refusals()} == {
         "CheckpointReset", "EpochContentMismatch", "EpochIncomplete", "EpochReferencesMismatch",
         "EpochTooOld", "IdentityRefused", "InvalidOption", "InvalidTopicName", "MalformedRequest",
-        "RunDisplaced", "SequenceGap", "SequenceReused", "StageGap", "TooLarge",
+        "RunDisplaced", "SequenceGap", "SequenceReused", "StageGap", "TooMany",
         "TooManyProducers", "TooManyWriters", "TopicExists", "TopicNotFound", "TopicRecreated",
         "UnknownProducer", "UnknownSchemaVersion", "UnknownWriter", "WriterBytesExceeded",
     }  # fmt: skip
