@@ -90,6 +90,7 @@ class Node:
                 hello=hello,
                 outbox_bytes_max=settings.server.peer_queue_bytes_max,
                 reconnect_wait_s=settings.server.peer_reconnect_delay_min_s,
+                on_open=self._link_opened,
                 on_lost=self.peer_closed,
             )
             for peer, address in addresses.items()
@@ -278,6 +279,20 @@ class Node:
         if hosted is not None and not hosted.deleted_elsewhere:
             hosted.deleted_elsewhere = True
             log.info("group deleted elsewhere", group=message.group, peer=message.sender)
+
+    def _link_opened(self, _: NodeId) -> None:
+        """With a majority in reach, a group that never had a leader need not wait for a timeout.
+
+        A pre-vote disturbs nobody, so a node that comes back to a living leader changes nothing.
+        """
+        reached = 1 + sum(link.connected for link in self.links.values())
+        if reached * 2 <= len(self.addresses):
+            return
+        for group, hosted in self._groups.items():
+            raft = hosted.replica.raft
+            if raft.role is Role.FOLLOWER and raft.leader == NOBODY:
+                raft.leader_lost(NOBODY, raft.term)
+                self.mark(group)
 
     def peer_opened(self, hello: PeerHello) -> None:
         log.info("peer connected", peer=hello.node, boot_id=hello.boot_id)

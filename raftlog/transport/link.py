@@ -53,6 +53,7 @@ class PeerLink:
         hello: PeerHello,
         outbox_bytes_max: int,
         reconnect_wait_s: float,
+        on_open: Callable[[NodeId], None],
         on_lost: Callable[[NodeId], None],
     ) -> None:
         self.peer = peer
@@ -64,6 +65,7 @@ class PeerLink:
         self._outbox_bytes = 0
         self._outbox_bytes_max = outbox_bytes_max
         self._reconnect_wait_s = reconnect_wait_s
+        self._on_open = on_open
         self._on_lost = on_lost
         self._wake = asyncio.Event()
 
@@ -116,6 +118,7 @@ class PeerLink:
         self._check(welcome)
         self.connected = True
         log.info("peer stream open", peer=self.peer, address=self.address)
+        self._on_open(self.peer)
         # The peer sends nothing more: a read that returns tells that the stream has ended, also
         # while there is nothing to write.
         ended = asyncio.ensure_future(call.read())
