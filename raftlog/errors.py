@@ -36,7 +36,6 @@
     |   |-- SequenceGap             a producer's append arrived before its predecessor
     |   |-- SequenceReused          other records under a producer's earlier sequence
     |   |-- UnknownSchemaVersion    the client describes the topic again
-    |   |-- TooManyProducers        the topic's limit
     |   |-- TooManyWriters          the topic's limit
     |   `-- WriterBytesExceeded     too many staged bytes of one writer
     |-- NodeRefused                 this process must not serve
@@ -571,15 +570,6 @@ class SequenceReused(WriteRefused):
         "one producer id, or a retry changed its batch."
     )
     remedy_text = "Look at the topic's end, then go on with a new producer."
-
-
-@dataclass(kw_only=True, eq=False)
-class TooManyProducers(WriteRefused):
-    topic: str
-    limit: int
-
-    cause_text = "The topic already remembers its limit of {limit} producers."
-    remedy_text = "Reuse a producer for many appends; unused ones expire by themselves."
 
 
 @dataclass(kw_only=True, eq=False)

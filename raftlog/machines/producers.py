@@ -36,7 +36,7 @@ class ProducerTable:
     __slots__ = ("_producers", "_producers_max", "_topic")
 
     def __init__(self, *, topic: str, producers_max: int) -> None:
-        self._topic = topic
+        self._topic = f"Topic {topic!r}"
         self._producers_max = producers_max
         self._producers: dict[str, _Producer] = {}
 
@@ -47,7 +47,9 @@ class ProducerTable:
             if sequence > 0:
                 return refused("UnknownProducer", producer=producer, sequence=sequence)
             if len(self._producers) >= self._producers_max:
-                return refused("TooManyProducers", topic=self._topic, limit=self._producers_max)
+                return refused(
+                    "TooMany", what=self._topic, limit=self._producers_max, unit="producers"
+                )
             return None
         due = known.next_sequence
         if sequence == due:

@@ -83,7 +83,7 @@ def test_producers_of_a_topic_are_bounded() -> None:
     scene = Scene(TopicLimits(producers_max=1))
     scene.append(0, scene.new_batch())
     refusal = scene.append(0, scene.new_batch(), producer="q")
-    assert refusal.code == "TooManyProducers"
+    assert refusal.code == "TooMany"
     assert scene.append(1, scene.new_batch(1)) == appended(10, 11)
 
 

@@ -48,6 +48,6 @@ def test_all_refusals_of_the_machines_were_found() -> None:
         "CheckpointReset", "EpochContentMismatch", "EpochIncomplete", "EpochReferencesMismatch",
         "EpochTooOld", "IdentityRefused", "InvalidOption", "InvalidTopicName", "MalformedRequest",
         "RunDisplaced", "SequenceGap", "SequenceReused", "StageGap", "TooMany",
-        "TooManyProducers", "TooManyWriters", "TopicExists", "TopicNotFound", "TopicRecreated",
+        "TooManyWriters", "TopicExists", "TopicNotFound", "TopicRecreated",
         "UnknownProducer", "UnknownSchemaVersion", "UnknownWriter", "WriterBytesExceeded",
     }  # fmt: skip
