@@ -40,6 +40,7 @@ class Observed(NamedTuple):
 
 def observe(raft: Raft) -> Observed:
     """The moment now; independent of what happens to `raft` later."""
+    assert raft.commit_index <= raft.last_index, "committed what is not in the log"
     return Observed(
         role=raft.role,
         term=raft.term,
@@ -69,7 +70,6 @@ def check(before: Observed, raft: Raft) -> Observed:
 
 def _check_moment(now: Observed, node: NodeId) -> None:
     assert now.last_applied <= now.commit_index, "applied what is not committed"
-    assert now.commit_index <= now.last_index, "committed what is not in the log"
     assert now.durable_index <= now.last_index, "durable beyond the log"
     assert now.last_term <= now.term, "an entry of a term to come"
     assert (now.role is Role.LEADER) == (now.leader == node), "who leads knows it"

@@ -7,6 +7,7 @@ and tick: Election Safety, Log Matching, Leader Completeness, State Machine Safe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import combinations
 from random import Random
 
 from raftlog.core.messages import RaftMessage
@@ -34,7 +35,7 @@ class Checker:
             if member.raft.role is Role.LEADER and member.raft.term == max(self.leaders):
                 held = member.log[: len(self.applied)]
                 assert held == self.applied, "Leader Completeness: a committed entry is missing"
-        for one, other in zip(members, members[1:], strict=False):
+        for one, other in combinations(members, 2):
             self._compare_logs(one.log, other.log)
 
     def _look_at_applied(self, member: Member) -> None:
@@ -113,6 +114,12 @@ class Network:
         self.down.add(node)
         self.members[node].outgoing.clear()
 
+    def tell_of_deaths(self) -> None:
+        """Every member whose leader is down has its connection reset."""
+        for member in self.up:
+            if member.raft.leader in self.down:
+                member.leader_lost(member.raft.leader, member.raft.term)
+
     def restart(self, node: int) -> None:
         self.down.discard(node)
         self.members[node].start()
@@ -158,6 +165,7 @@ class Network:
 
     def elect(self, node: int) -> Member:
         """Let time pass for `node` alone until it leads; fails if it cannot."""
+        self.tell_of_deaths()
         member = self.members[node]
         for _ in range(4 * member.timing.election_ticks_min):
             if member.raft.role is Role.LEADER:

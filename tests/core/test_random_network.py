@@ -10,7 +10,7 @@ from raftlog.core.ready import Role
 from raftlog.errors import NotLeader, Overloaded
 from tests.core.network import Network
 
-SEEDS = range(60)
+SEEDS = range(40)
 
 
 class Swarm:

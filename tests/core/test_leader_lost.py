@@ -1,0 +1,77 @@
+"""`leader_lost`: the connection to the leader's process was reset, so do not wait for a timeout."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from raftlog.core.messages import VoteReply
+from raftlog.core.ready import Role
+from raftlog.core.types import NOBODY
+from tests.core.member import TIMING, Member, heartbeat, vote_request
+from tests.core.network import Network
+
+
+def test_a_follower_told_of_its_leader_s_death_tries_within_the_jitter() -> None:
+    """Not at once, so that other members have heard of it, too, and not all together."""
+    waited = set()
+    for seed in range(30):
+        member = Member(1, term=2, random=Random(seed))
+        member.step(heartbeat(member, 3, term=2))
+        member.leader_lost(3, 2)
+        assert (member.raft.role, member.raft.leader) == (Role.FOLLOWER, NOBODY)
+        ticks = 0
+        while member.raft.role is Role.FOLLOWER:
+            member.tick()
+            ticks += 1
+        waited.add(ticks)
+    assert waited == set(range(1, TIMING.leader_lost_jitter_ticks + 1))
+
+
+@pytest.mark.parametrize("pre", [True, False])
+def test_at_once_it_grants_trials_and_votes(pre: bool) -> None:
+    member = Member(1, term=2)
+    member.step(heartbeat(member, 3, term=2))
+    member.leader_lost(3, 2)
+    member.step(vote_request(member, 2, term=3, last=(0, 0), pre=pre))
+    assert [reply.granted for reply in member.take(VoteReply)] == [True]
+
+
+@pytest.mark.parametrize(("leader", "term"), [(2, 2), (3, 1), (3, 3), (0, 2)])
+def test_news_of_another_leader_or_term_changes_nothing(leader: int, term: int) -> None:
+    member = Member(1, term=2)
+    member.step(heartbeat(member, 3, term=2))
+    before = member.raft.fingerprint()
+    member.leader_lost(leader, term)
+    assert member.raft.fingerprint() == before
+
+
+def test_a_leader_is_not_moved_by_it() -> None:
+    member = Member(1, terms=[1]).lead()
+    before = member.raft.fingerprint()
+    member.leader_lost(1, member.raft.term)
+    assert member.raft.fingerprint() == before
+
+
+def test_after_it_a_new_leader_is_followed_with_an_ordinary_timeout() -> None:
+    member = Member(1, term=2)
+    member.step(heartbeat(member, 3, term=2))
+    member.leader_lost(3, 2)
+    member.step(heartbeat(member, 2, term=3))
+    member.tick(TIMING.election_ticks_min - 1)
+    assert (member.raft.role, member.raft.leader) == (Role.FOLLOWER, 2)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_killed_leader_is_replaced_within_the_jitter(seed: int) -> None:
+    """CHECKLIST 33: whatever the jitter says, also when both survivors try together."""
+    print(f"replay: .venv/bin/pytest tests/core/test_leader_lost.py -k 'killed and {seed}]'")
+    network = Network.of(3, logs=[[1]] * 3, seed=seed)
+    old = network.elect_any()
+    term = old.raft.term
+    network.crash(old.node)
+    for member in network.up:
+        member.leader_lost(old.node, term)
+    ticks = network.tick_until(lambda: network.leader is not None)
+    assert ticks <= TIMING.leader_lost_jitter_ticks

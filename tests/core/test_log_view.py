@@ -1,0 +1,88 @@
+"""The view of the log: compared with a plain list of entries, through random histories."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from raftlog.core.log_view import LogView
+from raftlog.core.types import Entry, EntryKind, LogIndex, Payload, Term
+from tests.core.member import entries_of, log_of
+
+
+def _same(log: LogView, entries: list[Entry]) -> None:
+    assert log.last_index == len(entries)
+    assert log.last_term == (entries[-1].term if entries else 0)
+    assert log.term_at(0) == 0
+    for entry in entries:
+        assert log.term_at(entry.index) == entry.term
+        first = next(each for each in entries if each.term == entry.term)
+        assert log.first_index_of_term_at(entry.index) == first.index
+    for term in range(8):
+        held = [entry.index for entry in entries if entry.term <= term]
+        assert log.last_index_of_terms_to(term) == (held[-1] if held else 0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_view_answers_like_a_list_of_entries(seed: int) -> None:
+    """CHECKLIST 1."""
+    print(f"replay: .venv/bin/pytest tests/core/test_log_view.py -k 'list_of_entries and {seed}]'")
+    random = Random(seed)
+    entries: list[Entry] = []
+    log = LogView()
+    for _ in range(30):
+        if entries and random.random() < 0.3:
+            cut = random.randrange(1, len(entries) + 1)
+            del entries[cut - 1 :]
+            log.truncate_from(cut)
+        term = (entries[-1].term if entries else 0) + random.choice([0, 0, 0, 1])
+        more = entries_of([max(term, 1)] * random.randrange(1, 4), first=len(entries) + 1)
+        entries.extend(more)
+        log.append(more)
+        _same(log, entries)
+        restored = log_of(entries)
+        _same(restored, entries)
+        assert restored.fingerprint() == log.fingerprint()
+
+
+def test_a_span_fits_both_limits_and_always_holds_one_entry() -> None:
+    log = LogView.restore(terms=[(1, 1)], sizes=[10, 10, 100, 10, 10])
+    assert log.fit(1, entries_max=10, bytes_max=20) == (1, 2)
+    assert log.fit(1, entries_max=10, bytes_max=19) == (1, 1)
+    assert log.fit(3, entries_max=10, bytes_max=50) == (3, 3)
+    assert log.fit(1, entries_max=1, bytes_max=1000) == (1, 1)
+    assert log.fit(2, entries_max=3, bytes_max=1000) == (2, 4)
+    assert log.fit(4, entries_max=9, bytes_max=1000) == (4, 5)
+
+
+def test_a_gap_and_a_falling_term_are_refused() -> None:
+    """CHECKLIST 1: before and after reopening."""
+    log = log_of(entries_of([1, 2]))
+    empty = Payload(b"", b"")
+    with pytest.raises(AssertionError, match="no gap"):
+        log.append([Entry(LogIndex(4), Term(2), EntryKind.COMMAND, empty)])
+    with pytest.raises(AssertionError, match="never fall"):
+        log.append([Entry(LogIndex(3), Term(1), EntryKind.COMMAND, empty)])
+    with pytest.raises(AssertionError, match="terms rise"):
+        LogView.restore(terms=[(1, 2), (2, 1)], sizes=[1, 1])
+    with pytest.raises(AssertionError, match="every entry has a term"):
+        LogView.restore(terms=[(2, 1)], sizes=[1, 1])
+
+
+def test_a_log_may_start_above_a_base() -> None:
+    log = LogView.restore(base_index=10, base_term=3, terms=[(11, 3), (13, 4)], sizes=[1, 1, 1])
+    assert (log.base_index, log.last_index, log.last_term) == (10, 13, 4)
+    assert [log.term_at(index) for index in range(10, 14)] == [3, 3, 3, 4]
+    assert log.last_index_of_terms_to(2) == 10
+    assert log.fit(12, entries_max=9, bytes_max=9) == (12, 13)
+    with pytest.raises(AssertionError, match="no such entry"):
+        log.term_at(9)
+
+
+def test_a_clone_is_independent() -> None:
+    log = log_of(entries_of([1, 1, 2]))
+    other = log.clone()
+    other.truncate_from(2)
+    assert (log.last_index, other.last_index) == (3, 1)
+    assert log.fingerprint() != other.fingerprint()

@@ -1,0 +1,100 @@
+"""The five cities of source F: athens, byzantium, cyrene, delphi, ephesus elect a new leader.
+
+Ephesus leads the first term and has copied its second entry to delphi and athens only. Ephesus and
+delphi are then cut off. Byzantium times out first, and cannot win; athens can.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from raftlog.core.messages import VoteReply
+from raftlog.core.ready import Role
+from raftlog.errors import NotLeader
+from tests.core.member import vote_request
+from tests.core.network import Network
+
+ATHENS, BYZANTIUM, CYRENE, DELPHI, EPHESUS = range(1, 6)
+
+
+def _cut_off() -> Network:
+    network = Network.of(5, logs=[[], [], [], [], []])
+    ephesus = network.elect(EPHESUS)
+    network.isolate(BYZANTIUM, CYRENE)
+    network.cut -= {(BYZANTIUM, CYRENE), (CYRENE, BYZANTIUM)}
+    ephesus.propose("entry 2")
+    network.settle()
+    network.heal()
+    network.isolate(EPHESUS, DELPHI)
+    lengths = [len(network[node].log) for node in range(1, 6)]
+    assert lengths == [2, 1, 1, 2, 2]
+    for node in (ATHENS, BYZANTIUM, CYRENE):
+        # Long enough without a word from ephesus for each to vote, not for it to stand.
+        network[node].raft._timeout_ticks = 10**6
+        network[node].tick(network[node].timing.election_ticks_min)
+    return network
+
+
+def _times_out(network: Network, node: int) -> None:
+    network[node].raft._timeout_ticks = 0
+    network[node].tick()
+    network.settle()
+
+
+def test_byzantium_cannot_win_because_its_log_is_not_up_to_date() -> None:
+    """CHECKLIST 32: cyrene grants, athens, who has one entry more, refuses."""
+    network = _cut_off()
+    network[BYZANTIUM].raft._timeout_ticks = 0
+    network[BYZANTIUM].tick()
+    network.gather()
+    asked = {message.to: message for message in network.waiting}
+    assert sorted(asked) == [ATHENS, CYRENE]
+    for node, granted in ((CYRENE, True), (ATHENS, False)):
+        network[node].step(asked[node])
+        assert [reply.granted for reply in network[node].take(VoteReply)] == [granted]
+        network[node].step(
+            vote_request(network[node], BYZANTIUM, term=2, last=(1, 1)),
+        )
+        assert [reply.granted for reply in network[node].take(VoteReply)] == [granted]
+
+
+def test_byzantium_s_trial_leaves_everybody_s_term_alone() -> None:
+    """CHECKLIST 36: the story raises the term to 2 here; the trial before an election does not."""
+    network = _cut_off()
+    _times_out(network, BYZANTIUM)
+    assert network[BYZANTIUM].raft.role is not Role.LEADER
+    assert [network[node].raft.term for node in range(1, 6)] == [1] * 5
+
+
+def test_athens_wins_brings_the_others_its_entry_and_commits_it_with_its_no_op() -> None:
+    """CHECKLIST 10, 11, 32, 33: entry 2 is of the first term and commits only with the no-op."""
+    network = _cut_off()
+    _times_out(network, BYZANTIUM)
+    _times_out(network, ATHENS)
+    athens = network[ATHENS]
+    assert athens.raft.role is Role.LEADER
+    for node in (BYZANTIUM, CYRENE):
+        assert network[node].log == athens.log
+        assert network[node].raft.leader == ATHENS
+    assert athens.raft.commit_index == len(athens.log) == 3
+    assert athens.applied[1].payload.command == b"entry 2"
+
+
+def test_ephesus_returns_is_refused_and_follows() -> None:
+    """CHECKLIST 16, 35: its write meanwhile fails."""
+    network = _cut_off()
+    _times_out(network, ATHENS)
+    ephesus = network[EPHESUS]
+    assert ephesus.raft.role is Role.LEADER, "it does not know yet"
+    ephesus.propose("never")
+    network.settle()
+    network.heal()
+    network.tick(6)
+    assert (ephesus.raft.role, ephesus.raft.leader) == (Role.FOLLOWER, ATHENS)
+    with pytest.raises(NotLeader):
+        ephesus.propose("refused")
+    athens = network[ATHENS]
+    network.tick(6)
+    for member in network.up:
+        assert member.log == athens.log
+        assert b"never" not in [entry.payload.command for entry in member.applied]
