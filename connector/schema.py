@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import (
@@ -43,6 +44,9 @@ METADATA = StructType(
 
 METADATA_NAMES = tuple(METADATA.names)
 
+_NULLABILITY = ("nullable", "containsNull", "valueContainsNull")
+"""Where the JSON of a type says that nulls may be inside."""
+
 
 def topic_struct(topic: TopicInfo, *, include_metadata: bool) -> StructType:
     """The topic's columns as Spark's schema, the metadata columns after them if asked for."""
@@ -68,8 +72,7 @@ def check_same(topics: Sequence[TopicInfo]) -> None:
         lines = _differences(
             topic_struct(other, include_metadata=False),
             columns,
-            _Words(given=f"in {other.name}", wanted=f"in {first.name}"),
-            compare=_equal_types,
+            _Sides(given=f"in {other.name}", wanted=f"in {first.name}", nullability=True),
         )
         if lines:
             raise SchemaMismatch(topic=other.name, difference="\n".join(lines))
@@ -105,8 +108,7 @@ def check_writable(given: StructType, topic: TopicInfo) -> None:
     lines = _repeated(given) + _differences(
         without_metadata(given),
         topic_struct(topic, include_metadata=False),
-        _Words(given="in the DataFrame", wanted="in the topic"),
-        compare=_writable_types,
+        _Sides(given="in the DataFrame", wanted="in the topic", nullability=False),
     )
     if lines:
         raise SchemaMismatch(topic=topic.name, difference="\n".join(lines))
@@ -148,21 +150,27 @@ def _all_nullable(given: DataType) -> DataType:
 # ---------------------------------------------------------------- differences
 
 
-class _Words:
-    """How the two sides of a difference are called."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sides:
+    """What is compared: how the two sides are called, and whether nullability counts."""
 
-    def __init__(self, *, given: str, wanted: str) -> None:
-        self.given = given
-        self.wanted = wanted
+    given: str
+    wanted: str
+    nullability: bool
+
+    def equal(self, given: StructField, wanted: StructField) -> bool:
+        """Whether two fields of one name are the same as far as it counts."""
+        if self.nullability and given.nullable != wanted.nullable:
+            return False
+        dropped = ("metadata",) if self.nullability else ("metadata", *_NULLABILITY)
+        return _tree(given.dataType, dropped) == _tree(wanted.dataType, dropped)
+
+    def words(self, field: StructField) -> str:
+        """The field's type, with NOT NULL where that counts."""
+        return _words(field) if self.nullability else field.dataType.simpleString()
 
 
-def _differences(
-    given: StructType,
-    wanted: StructType,
-    words: _Words,
-    *,
-    compare: Callable[[StructField, StructField], bool],
-) -> list[str]:
+def _differences(given: StructType, wanted: StructType, sides: _Sides) -> list[str]:
     """One line for each column that is only on one side, or differs."""
     has = {field.name: field for field in given.fields}
     needs = {field.name: field for field in wanted.fields}
@@ -170,12 +178,14 @@ def _differences(
     for name, need in needs.items():
         field = has.get(name)
         if field is None:
-            lines.append(f"  {name}: {_words(need)} {words.wanted}, missing {words.given}")
-        elif not compare(field, need):
-            lines.append(f"  {name}: {_words(need)} {words.wanted}, {_words(field)} {words.given}")
+            lines.append(f"  {name}: {sides.words(need)} {sides.wanted}, missing {sides.given}")
+        elif not sides.equal(field, need):
+            lines.append(
+                f"  {name}: {sides.words(need)} {sides.wanted}, {sides.words(field)} {sides.given}"
+            )
     for name, field in has.items():
         if name not in needs:
-            lines.append(f"  {name}: {_words(field)} {words.given}, missing {words.wanted}")
+            lines.append(f"  {name}: {sides.words(field)} {sides.given}, missing {sides.wanted}")
     return lines
 
 
@@ -188,28 +198,16 @@ def _words(field: StructField) -> str:
     return field.dataType.simpleString() + ("" if field.nullable else " NOT NULL")
 
 
-def _tree(data_type: DataType) -> Any:
-    """A type as plain JSON values, column metadata left out."""
-    return _plain(json.loads(data_type.json()), dropped=("metadata",))
+def _tree(data_type: DataType, dropped: tuple[str, ...] = ("metadata",)) -> Any:
+    """A type as plain JSON values, without the keys that do not count."""
+    return _plain(json.loads(data_type.json()), dropped)
 
 
-def _equal_types(one: StructField, other: StructField) -> bool:
-    return one.nullable == other.nullable and _tree(one.dataType) == _tree(other.dataType)
-
-
-def _writable_types(given: StructField, topic: StructField) -> bool:
-    dropped = ("metadata", "nullable", "containsNull", "valueContainsNull")
-    trees = [_plain(json.loads(f.dataType.json()), dropped=dropped) for f in (given, topic)]
-    return trees[0] == trees[1]
-
-
-def _plain(tree: Any, *, dropped: Iterable[str]) -> Any:
+def _plain(tree: Any, dropped: tuple[str, ...]) -> Any:
     if isinstance(tree, dict):
-        return {
-            key: _plain(value, dropped=dropped) for key, value in tree.items() if key not in dropped
-        }
+        return {key: _plain(part, dropped) for key, part in tree.items() if key not in dropped}
     if isinstance(tree, list):
-        return [_plain(value, dropped=dropped) for value in tree]
+        return [_plain(part, dropped) for part in tree]
     return tree
 
 

@@ -1,0 +1,236 @@
+"""A real cluster and a real Spark for all tests of this folder, both started once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+import raftlog
+
+DEADLINE_S = 60.0
+LOOK_INTERVAL_S = 0.05
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    """Return when the condition holds; fail with `what` after the deadline."""
+    deadline_s = time.monotonic() + DEADLINE_S
+    pause = threading.Event()
+    while not holds():
+        assert time.monotonic() < deadline_s, f"{what}: not within {DEADLINE_S:g} s"
+        pause.wait(LOOK_INTERVAL_S)
+
+
+class Cluster:
+    """Three nodes under `raftlog up`, and those that a test killed and brought back."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._log = (folder.parent / "up.log").open("ab")
+        self._up = subprocess.Popen(
+            [*self._raftlog(), "up", "--data", folder, "--port", str(free_ports(3)), "-o", "json"],
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+        )
+        assert self._up.stdout is not None
+        line = self._up.stdout.readline()
+        assert line, (folder.parent / "up.log").read_text()
+        nodes = json.loads(line)["nodes"]
+        self.pids = {row["node"]: row["pid"] for row in nodes}
+        self.servers = ",".join(row["address"] for row in nodes)
+        self._served: list[subprocess.Popen[bytes]] = []
+
+    def _raftlog(self) -> list[str]:
+        return [sys.executable, "-m", "raftlog"]
+
+    def serve(self, node: int) -> None:
+        """Bring a killed node back, as its user would."""
+        child = subprocess.Popen(
+            [*self._raftlog(), "serve", "--node", str(node), "--data", self.folder],
+            stdout=self._log,
+            stderr=self._log,
+        )
+        self._served.append(child)
+        self.pids[node] = child.pid
+
+    def stop(self) -> None:
+        for child in (*self._served, self._up):
+            child.send_signal(signal.SIGTERM)
+        for child in (*self._served, self._up):
+            child.wait(DEADLINE_S)
+        self._log.close()
+
+
+def free_ports(count: int) -> int:
+    """The first of so many free ports in a row."""
+    for port in range(17401, 27401, count):
+        probes = []
+        try:
+            for number in range(port, port + count):
+                probes.append(socket.socket())
+                probes[-1].bind(("127.0.0.1", number))
+            return port
+        except OSError:
+            continue
+        finally:
+            for probe in probes:
+                probe.close()
+    raise AssertionError("no free ports")
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    started = Cluster(tmp_path_factory.mktemp("cluster") / "data")
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="session")
+def client(cluster: Cluster) -> Iterator[raftlog.LogClient]:
+    with raftlog.connect(cluster.servers) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A small session in a zone that is not UTC, so that a wrong zone shows."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.driver.memory", "1g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "America/New_York")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
+        .config("spark.sql.execution.arrow.maxBytesPerBatch", "2147483647")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+class Lab:
+    """What most tests do: write and read one topic, feed a file stream, run a query to its end."""
+
+    def __init__(
+        self, spark: SparkSession, cluster: Cluster, client: raftlog.LogClient, folder: Path
+    ) -> None:
+        self.spark = spark
+        self.cluster = cluster
+        self.client = client
+        self.folder = folder
+        self.topic = f"t-{folder.name}"
+        self.files = folder / "files"
+        self.checkpoint = folder / "checkpoint"
+        self.files.mkdir()
+
+    def create(self, schema: str = "id bigint, s string") -> None:
+        self.client.create_topic(self.topic, schema)
+
+    def append(self, *ids: int) -> None:
+        """Rows (id, "s<id>") from outside Spark."""
+        self.client.append(self.topic, [{"id": number, "s": f"s{number}"} for number in ids])
+
+    def ids(self) -> list[int]:
+        """What the topic holds, in offset order."""
+        return [
+            number
+            for batch in self.client.read(self.topic, columns=["id"])
+            for number in batch.column("id").to_pylist()
+        ]
+
+    def rows_file(self, name: str, *ids: int) -> None:
+        """One file of the file stream, and so one micro-batch: rows (id, "s<id>")."""
+        lines = [json.dumps({"id": number, "s": f"s{number}"}) for number in ids]
+        unfinished = self.folder / name
+        unfinished.write_text("\n".join(lines))
+        unfinished.rename(self.files / name)
+
+    def file_stream(self) -> DataFrame:
+        """The files as a stream, one for each micro-batch, in order of their making."""
+        reader = self.spark.readStream.schema("id bigint, s string")
+        return reader.option("maxFilesPerTrigger", 1).json(str(self.files))
+
+    def read(self, **given: object) -> DataFrame:
+        """A batch read of the topic; `schema` is `.schema(...)`, the rest are options."""
+        return self._load(self.spark.read, given)
+
+    def read_stream(self, **given: object) -> DataFrame:
+        return self._load(self.spark.readStream, given)
+
+    def _load(self, reader: Any, given: dict[str, object]) -> DataFrame:
+        options = self._options({"subscribe": self.topic} | given)
+        schema = options.pop("schema", None)
+        reader = reader if schema is None else reader.schema(schema)
+        return reader.format("raftlog").options(**options).load()
+
+    def write(self, data: DataFrame, **given: object) -> None:
+        options = self._options({"topic": self.topic} | given)
+        data.write.format("raftlog").options(**options).mode("append").save()
+
+    def sink(self, data: DataFrame, *, name: str = "raftlog", **given: object) -> DataStreamWriter:
+        """A stream into the topic which ends when everything there was is done."""
+        options = self._options({"topic": self.topic} | given)
+        writer = data.writeStream.format(name).options(**options)
+        return writer.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True)
+
+    def collect(self, data: DataFrame, into: list[int], **trigger: bool) -> StreamingQuery:
+        """A stream that appends each batch's ids, sorted, to `into`; not awaited."""
+
+        def gather(batch: DataFrame, number: int) -> None:
+            into.extend(sorted(row.id for row in batch.select("id").collect()))
+
+        return self.each(data, gather, **trigger)
+
+    def each(
+        self, data: DataFrame, do: Callable[[DataFrame, int], None], **trigger: bool
+    ) -> StreamingQuery:
+        writer = data.writeStream.foreachBatch(do)
+        writer = writer.option("checkpointLocation", str(self.checkpoint))
+        return writer.trigger(**(trigger or {"availableNow": True})).start()
+
+    def forget_batch(self, number: int) -> None:
+        """As if the driver had died after the sink was done, before Spark wrote that down."""
+        assert (self.checkpoint / "commits" / str(number)).exists()
+        (self.checkpoint / "commits" / str(number)).unlink()
+        (self.checkpoint / "commits" / f".{number}.crc").unlink()
+
+    def _options(self, given: dict[str, object]) -> dict[str, Any]:
+        options = {"raftlog.bootstrap.servers": self.cluster.servers} | given
+        return {name.replace("__", "."): value for name, value in options.items()}
+
+
+def finish(query: StreamingQuery) -> None:
+    """Await the query's end, which must come by itself."""
+    assert query.awaitTermination(int(DEADLINE_S)), "the query did not come to an end"
+
+
+def failure(query: StreamingQuery) -> str:
+    """Await the query's failure; its message."""
+    with pytest.raises(StreamingQueryException) as raised:
+        query.awaitTermination(int(DEADLINE_S))
+    return str(raised.value)
+
+
+@pytest.fixture
+def lab(
+    spark: SparkSession, cluster: Cluster, client: raftlog.LogClient, tmp_path: Path
+) -> Iterator[Lab]:
+    """A lab with a topic name of its own; ends the queries that its test left running."""
+    yield Lab(spark, cluster, client, tmp_path)
+    for query in spark.streams.active:
+        query.stop()

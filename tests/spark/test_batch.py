@@ -1,0 +1,183 @@
+"""Batch reads and writes with a real Spark and a real cluster."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import functions as F
+
+EVERY_TYPE = [
+    "id % 2 = 0 AS yes",
+    "CAST(id % 100 AS tinyint) AS i8",
+    "CAST(id AS smallint) AS i16",
+    "CAST(id AS int) AS i32",
+    "id AS i64",
+    "CAST(id AS float) / 3 AS f32",
+    "CAST(id AS double) / 3 AS f64",
+    "CAST(id AS decimal(20, 3)) AS dec",
+    "CAST(id AS string) AS text",
+    "CAST(CAST(id AS string) AS binary) AS raw",
+    "date_add(date'2024-02-28', CAST(id AS int)) AS day",
+    "timestamp_micros(1710054000000000 + id * 1000001) AS at",
+    "timestamp_ntz'2024-03-10 02:30:00' AS wall",
+    "array(id, null) AS several",
+    "named_struct('x', id, 'y', array(named_struct('z', CAST(id AS string)))) AS nested",
+]
+
+
+def test_every_type_and_null_comes_back_as_it_was_written(lab):
+    """Times around a change of daylight saving time, in a session whose zone has it."""
+    rows = lab.spark.range(120).selectExpr(*EVERY_TYPE)
+    nulls = rows.select([F.lit(None).cast(f.dataType).alias(f.name) for f in rows.schema])
+    data = rows.unionAll(nulls.limit(3))
+    lab.write(data)
+    found = lab.read()
+    assert [(f.name, f.dataType.simpleString()) for f in found.schema] == [
+        (f.name, f.dataType.simpleString()) for f in data.schema
+    ]
+    assert sorted(map(str, found.collect())) == sorted(map(str, data.collect()))
+
+
+def test_a_map_column_comes_back_as_it_was_written(lab):
+    data = lab.spark.range(3).selectExpr("id", "map('k', id, 'n', null) AS m")
+    lab.write(data)
+    assert sorted(map(tuple, lab.read().collect())) == sorted(map(tuple, data.collect()))
+
+
+def test_a_projection_is_read_in_its_own_order_with_metadata_columns(lab):
+    lab.create()
+    lab.append(1, 2)
+    lab.append(3)
+    found = lab.read(
+        schema="_offset bigint, s string, _topic string, _writer string, _epoch bigint"
+    )
+    assert found.columns == ["_offset", "s", "_topic", "_writer", "_epoch"]
+    assert sorted(map(tuple, found.collect())) == [
+        (0, "s1", lab.topic, None, None),
+        (1, "s2", lab.topic, None, None),
+        (2, "s3", lab.topic, None, None),
+    ]
+
+
+def test_metadata_columns_say_who_wrote_what_when(lab):
+    data = lab.spark.range(4).selectExpr("id", "'x' AS s")
+    lab.write(data, txnAppId="job", txnVersion=7)
+    rows = lab.read(includeMetadata="true").orderBy("_offset").collect()
+    assert [row._offset for row in rows] == [0, 1, 2, 3]
+    assert {(row._topic, row._writer, row._epoch) for row in rows} == {(lab.topic, "job", 7)}
+    assert len({row._timestamp for row in rows}) == 1
+    assert all(row._term >= 1 for row in rows)
+
+
+def test_a_read_to_write_copy_strips_the_reserved_columns(lab):
+    lab.create()
+    lab.append(1, 2, 3)
+    copy = f"{lab.topic}-copy"
+    lab.write(lab.read(includeMetadata="true"), topic=copy)
+    assert lab.read(subscribe=copy).columns == ["id", "s"]
+    assert sorted(row.id for row in lab.read(subscribe=copy).collect()) == [1, 2, 3]
+
+
+def test_offsets_bound_a_read_and_partitions_split_it(lab):
+    lab.create()
+    lab.append(*range(10))
+    bounds = {
+        "startingOffsets": f'{{"{lab.topic}": 3}}',
+        "endingOffsets": f'{{"{lab.topic}": 8}}',
+    }
+    found = lab.read(**bounds, minPartitions=3)
+    assert found.rdd.getNumPartitions() == 3
+    assert sorted(row.id for row in found.collect()) == [3, 4, 5, 6, 7]
+    assert lab.read(**bounds, maxRecordsPerPartition=1).rdd.getNumPartitions() == 5
+    assert lab.read().rdd.getNumPartitions() == 1
+
+
+def test_an_empty_range_and_an_empty_topic_read_as_no_rows(lab):
+    lab.create()
+    assert lab.read().count() == 0
+    lab.append(1)
+    assert lab.read(startingOffsets=f'{{"{lab.topic}": 1}}').collect() == []
+    with pytest.raises(PySparkException, match="above its end 1"):
+        lab.read(startingOffsets=f'{{"{lab.topic}": 2}}').collect()
+
+
+def test_several_topics_are_read_as_one_when_their_columns_are_equal(lab):
+    lab.create()
+    lab.append(1)
+    other, odd = f"{lab.topic}-b", f"{lab.topic}-c"
+    lab.client.create_topic(other, "id bigint, s string")
+    lab.client.append(other, [{"id": 2, "s": "x"}])
+    lab.client.create_topic(odd, "id int")
+    both = lab.read(subscribe=f"{lab.topic}, {other}", includeMetadata="true")
+    assert sorted((row._topic, row.id) for row in both.collect()) == [(lab.topic, 1), (other, 2)]
+    with pytest.raises(AnalysisException, match=r"id: bigint in .*, int in "):
+        lab.read(subscribe=f"{lab.topic},{odd}")
+
+
+def test_wrong_options_fail_on_the_driver_with_the_nearest_name(lab):
+    lab.create()
+    rows = lab.spark.range(1).selectExpr("id", "'x' AS s")
+    with pytest.raises(AnalysisException, match="Did you mean 'startingOffsets'"):
+        lab.read(startingOffset="earliest")
+    with pytest.raises(AnalysisException, match="Did you mean 'createTopic'"):
+        lab.write(rows, createTopics="true")
+    with pytest.raises(AnalysisException, match="'txnAppId' stands without 'txnVersion'"):
+        lab.write(rows, txnAppId="job")
+    with pytest.raises(AnalysisException, match=r"There is no topic .* Did you mean"):
+        lab.read(subscribe=lab.topic + "s")
+
+
+def test_a_differing_schema_is_explained_field_by_field_and_nothing_is_written(lab):
+    lab.create("id bigint, s string, n int")
+    rows = lab.spark.range(1).selectExpr("id", "id AS s", "'x' AS other")
+    with pytest.raises(AnalysisException) as raised:
+        lab.write(rows)
+    message = str(raised.value)
+    assert "s: string in the topic, bigint in the DataFrame" in message
+    assert "n: int in the topic, missing in the DataFrame" in message
+    assert "other: string in the DataFrame, missing in the topic" in message
+    with pytest.raises(AnalysisException, match=r"did you mean s\?"):
+        lab.read(schema="ss string").collect()
+    assert lab.ids() == []
+
+
+def test_overwriting_is_refused_and_a_topic_is_made_only_if_it_may_be(lab):
+    rows = lab.spark.range(1).selectExpr("id", "'x' AS s")
+    options = {"raftlog.bootstrap.servers": lab.cluster.servers, "topic": lab.topic}
+    with pytest.raises(AnalysisException, match=r"Use \.mode\('append'\)"):
+        rows.write.format("raftlog").options(**options).mode("overwrite").save()
+    with pytest.raises(AnalysisException, match="There is no topic"):
+        lab.write(rows, createTopic="false")
+    lab.write(rows)
+    lab.write(rows, createTopic="false")
+    assert lab.ids() == [0, 0]
+
+
+def test_a_rerun_of_a_named_batch_write_is_a_no_op(lab):
+    rows = lab.spark.range(5).selectExpr("id", "'x' AS s")
+    lab.write(rows, txnAppId="job", txnVersion=1)
+    lab.write(rows, txnAppId="job", txnVersion=1)
+    assert sorted(lab.ids()) == [0, 1, 2, 3, 4]
+    with pytest.raises(PySparkException, match="5 records and is replayed with 4"):
+        lab.write(rows.where("id > 0"), txnAppId="job", txnVersion=1)
+    lab.write(rows.where("id > 0"), txnAppId="job", txnVersion=1, onReplayMismatch="keep")
+    assert sorted(lab.ids()) == [0, 1, 2, 3, 4]
+    lab.write(rows.where("id > 3"), txnAppId="job", txnVersion=2)
+    assert sorted(lab.ids()) == [0, 1, 2, 3, 4, 4]
+
+
+def test_a_write_whose_task_fails_leaves_nothing_to_be_seen(lab):
+    lab.create()
+    rows = lab.spark.range(0, 4, 1, 2).selectExpr(
+        "IF(id = 3, CAST(raise_error('broken row') AS bigint), id) AS id", "'x' AS s"
+    )
+    with pytest.raises(PySparkException, match="broken row"):
+        lab.write(rows)
+    assert lab.ids() == []
+
+
+def test_writing_no_rows_is_a_write(lab):
+    lab.write(lab.spark.range(0).selectExpr("id", "'x' AS s"), txnAppId="job", txnVersion=0)
+    assert lab.ids() == []
+    lab.write(lab.spark.range(1).selectExpr("id", "'x' AS s"), txnAppId="job", txnVersion=1)
+    assert lab.ids() == [0]
