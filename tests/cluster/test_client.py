@@ -1,0 +1,274 @@
+"""The Python API against three real nodes: topics, appends, reads, epochs, marks, refusals."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+
+import grpc
+import pyarrow as pa
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.client.connection import typed_error
+from raftlog.client.log_client import LogClient
+from raftlog.errors import (
+    CheckpointReset,
+    DataLoss,
+    InvalidOption,
+    InvalidTopicName,
+    MalformedRequest,
+    NodeUnreachable,
+    RunDisplaced,
+    SchemaMismatch,
+    TooLarge,
+    TopicExists,
+    TopicNotFound,
+    TopicRecreated,
+)
+from raftlog.machines.commands import EpochKey, TopicInfo
+from raftlog.wire.calls import METHODS, SERVICE
+
+DDL = "id bigint, text string"
+
+
+def key(run: str, epoch: int, *, query: str = "query") -> EpochKey:
+    return EpochKey(writer="writer", query_id=query, run=run, epoch=epoch, streaming=True)
+
+
+def rows(*ids: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(
+        [{"id": each, "text": f"text {each}"} for each in ids],
+        schema=pa.schema([("id", pa.int64()), ("text", pa.string())]),
+    )
+
+
+def ids(client: LogClient, topic: str | TopicInfo) -> list[int]:
+    return [row for batch in client.read(topic) for row in batch.column("id").to_pylist()]
+
+
+def test_rows_appended_are_read_back_from_every_replica(client: LogClient, name: str) -> None:
+    """CHECKLIST 19 (pushed), 23, 68."""
+    client.create_topic(name, DDL)
+    reply = client.append(name, [{"id": 1, "text": "a"}, {"id": 2, "text": None}])
+    assert (reply.start, reply.end) == (0, 2)
+    for preference in ("leader", "follower", "nearest"):
+        batches = list(client.read(name, preference=preference))
+        assert pa.Table.from_batches(batches).to_pylist() == [
+            {"id": 1, "text": "a"},
+            {"id": 2, "text": None},
+        ]
+
+
+def test_columns_come_in_the_asked_order_with_metadata(client: LogClient, name: str) -> None:
+    client.create_topic(name, DDL)
+    client.append(name, [{"id": 7, "text": "x"}, {"id": 8, "text": "y"}])
+    (batch,) = client.read(name, 1, 2, columns=["_offset", "id", "_topic", "_writer", "_epoch"])
+    assert batch.to_pylist() == [
+        {"_offset": 1, "id": 8, "_topic": name, "_writer": None, "_epoch": None}
+    ]
+
+
+def test_a_large_table_is_split_into_extents_and_any_range_is_exact(
+    client: LogClient, name: str
+) -> None:
+    client.create_topic(name, DDL)
+    count = 50_000
+    table = pa.table({"id": range(count), "text": [f"{each:0100d}" for each in range(count)]})
+    assert client.append(name, table).end == count
+    info = client.describe_topic(name)
+    sizes = client.read_sizes(info, 0, count, mark=count, pieces_max=4)
+    assert sizes.offsets[0] == 0
+    assert sizes.offsets[-1] == count
+    assert len(sizes.offsets) > 2
+    for start, end in ((0, 1), (9_999, 20_001), (count - 1, count), (5, 5)):
+        found = [
+            each
+            for batch in client.read(info, start, end, columns=["id"])
+            for each in batch.column(0).to_pylist()
+        ]
+        assert found == list(range(start, end))
+
+
+def test_a_producer_keeps_order_over_many_small_appends(client: LogClient, name: str) -> None:
+    client.create_topic(name, DDL)
+    with client.producer(name, batch_bytes=1024, max_in_flight=8) as producer:
+        for each in range(500):
+            producer.append([{"id": each, "text": "x" * 20}])
+    assert ids(client, name) == list(range(500))
+
+
+def test_follow_gives_records_as_they_come(client: LogClient, name: str) -> None:
+    client.create_topic(name, DDL)
+    client.append(name, [{"id": 0, "text": ""}])
+    found: list[int] = []
+
+    def follow() -> None:
+        for batch in client.follow(name, 0, columns=["id"], idle_timeout_s=2.0):
+            found.extend(batch.column(0).to_pylist())
+
+    follower = threading.Thread(target=follow)
+    follower.start()
+    wait_for(lambda: found == [0], "the first record", 10)
+    client.append(name, [{"id": 1, "text": ""}])
+    wait_for(lambda: found == [0, 1], "the second record", 10)
+    follower.join(30)
+    assert not follower.is_alive()
+
+
+def test_an_epoch_is_invisible_until_committed_then_whole(client: LogClient, name: str) -> None:
+    """CHECKLIST 23."""
+    topic = client.create_topic(name, DDL)
+    run = uuid.uuid4().hex
+    first = client.attempt(topic, key(run, 0))
+    second = client.attempt(topic, key(run, 0))
+    losing = client.attempt(topic, key(run, 0))
+    first.write(rows(1, 2))
+    second.write(rows(3))
+    losing.write(rows(9))
+    references = [first.finish(), second.finish()]
+    assert losing.finish() is not None
+    assert client.read_mark(topic).high_water_mark == 0
+    assert client.watermark(topic).open_epochs == 1
+    reply = client.commit_epoch(topic, key(run, 0), references)
+    assert (reply.start, reply.end, reply.replayed) == (0, 3, False)
+    assert ids(client, topic) == [1, 2, 3]
+    again = client.commit_epoch(topic, key(run, 0), references)
+    assert again.replayed
+    assert ids(client, topic) == [1, 2, 3]
+
+
+def test_a_replay_by_another_run_changes_nothing_and_old_runs_are_fenced(
+    client: LogClient, name: str
+) -> None:
+    """DESIGN section 6, points 3 and 5."""
+    topic = client.create_topic(name, DDL)
+    old, new = uuid.uuid4().hex, uuid.uuid4().hex
+    attempt = client.attempt(topic, key(old, 0))
+    attempt.write(rows(1, 2))
+    client.commit_epoch(topic, key(old, 0), [attempt.finish()])
+    attempt = client.attempt(topic, key(new, 0))
+    attempt.write(rows(1, 2))
+    assert client.commit_epoch(topic, key(new, 0), [attempt.finish()]).replayed
+    zombie = client.attempt(topic, key(old, 1))
+    zombie.write(rows(3))
+    with pytest.raises(RunDisplaced, match=new):
+        zombie.finish()
+    with pytest.raises(CheckpointReset):
+        client.commit_epoch(topic, key(uuid.uuid4().hex, 0, query="another"), [])
+    assert ids(client, topic) == [1, 2]
+
+
+def test_an_aborted_epoch_takes_no_offset(client: LogClient, name: str) -> None:
+    topic = client.create_topic(name, DDL)
+    run = uuid.uuid4().hex
+    attempt = client.attempt(topic, key(run, 0))
+    attempt.write(rows(1))
+    attempt.finish()
+    assert client.abort_epoch(topic, key(run, 0)) == 1
+    assert client.append(name, [{"id": 5, "text": ""}]).start == 0
+
+
+def test_topics_are_created_once_and_described_with_the_nearest_name(
+    client: LogClient, name: str
+) -> None:
+    topic = client.create_topic(name, DDL)
+    assert client.create_topic(name, "other int", if_not_exists=True) == topic
+    with pytest.raises(TopicExists):
+        client.create_topic(name, DDL)
+    with pytest.raises(TopicNotFound, match=name):
+        client.describe_topic(name + "x")
+    for bad in ("", ".hidden", "a/b", "../etc", "x" * 250, "name with space"):
+        with pytest.raises(InvalidTopicName):
+            client.create_topic(bad, DDL)
+    assert name in [each.name for each in client.list_topics()]
+
+
+def test_a_recreated_topic_is_told_from_its_former_self(client: LogClient, name: str) -> None:
+    former = client.create_topic(name, DDL)
+    client.append(name, [{"id": 1, "text": "former"}])
+    client.delete_topic(name)
+    with pytest.raises(TopicNotFound):
+        client.describe_topic(name)
+    latter = client.create_topic(name, DDL)
+    assert latter.incarnation != former.incarnation
+    with pytest.raises(TopicRecreated):
+        list(client.read(former))
+    assert ids(client, latter) == []
+    client.close()
+
+
+def test_a_wrong_schema_is_told_field_by_field_before_bytes_leave(
+    client: LogClient, name: str
+) -> None:
+    client.create_topic(name, DDL)
+    with pytest.raises(SchemaMismatch) as caught:
+        client.append(name, pa.table({"id": ["no number"], "extra": [1]}))
+    assert "id" in str(caught.value)
+    assert "extra" in str(caught.value)
+    assert client.read_mark(client.describe_topic(name)).high_water_mark == 0
+    with pytest.raises(InvalidOption, match="columns"):
+        client.read(name, columns=["nothing"])
+
+
+def test_an_entry_over_the_limit_is_refused_with_size_and_option(
+    client: LogClient, name: str
+) -> None:
+    client.create_topic(name, DDL)
+    with pytest.raises(TooLarge, match="entry_bytes_max"):
+        client.append(name, [{"id": 1, "text": os.urandom(8 << 20).hex()}])
+    client.append(name, [{"id": 1, "text": "small"}])
+
+
+def test_a_mark_that_the_cluster_never_reached_is_data_loss(
+    shared: ProcessCluster, name: str
+) -> None:
+    """DESIGN section 5, point 3: a position beyond a linearizable mark."""
+    with shared.client(request_timeout_s=3.0) as hasty:
+        topic = hasty.create_topic(name, DDL)
+        hasty.append(name, [{"id": 1, "text": ""}])
+        with pytest.raises(DataLoss, match="offset 1"):
+            list(hasty.read(topic, 0, 5, mark=5))
+
+
+def test_bytes_that_are_no_request_are_refused_and_the_node_lives(
+    shared: ProcessCluster, client: LogClient
+) -> None:
+    address = shared.servers.split(",")[0]
+    with grpc.insecure_channel(address) as channel:
+        for method in METHODS:
+            for data in (b"", b"\x00", b"\xff" * 100, b"\x01" + b"\x7f\xff\xff\xff" * 3):
+                # A stream of answers fits both kinds of call.
+                answers = channel.unary_stream(f"/{SERVICE}/{method}")(data, timeout=10)
+                with pytest.raises(grpc.RpcError) as caught:
+                    list(answers)
+                assert isinstance(typed_error(address, caught.value), MalformedRequest)
+    assert client.list_topics() is not None
+
+
+def test_the_watermark_tells_every_replicas_lag(
+    shared: ProcessCluster, client: LogClient, name: str
+) -> None:
+    """CHECKLIST 24."""
+    client.create_topic(name, DDL)
+    client.append(name, [{"id": 1, "text": ""}])
+    mark = shared.wait_caught_up(client, name)
+    assert mark.leader in (1, 2, 3)
+    wait_for(
+        lambda: [each.high_water_mark for each in client.watermark(name).replicas] == [1, 1, 1],
+        "every replica to serve the record",
+        10,
+    )
+
+
+def test_no_server_at_all_is_an_error_that_says_how_to_start_one() -> None:
+    import raftlog
+
+    with (
+        raftlog.connect("127.0.0.1:9", request_timeout_s=0.5) as client,
+        pytest.raises(Exception, match="raftlog up") as caught,
+    ):
+        client.list_topics()
+    assert "127.0.0.1:9" in str(caught.value)
+    assert not isinstance(caught.value, NodeUnreachable)
