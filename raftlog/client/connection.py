@@ -114,9 +114,7 @@ class Connection:
         """The reply of the group's leader, found by hints, retried until the deadline."""
         data = encode_request(method, request, body)
         return self.retry(
-            lambda left_s: self.receive(
-                method, self._send(self.leader(group), method, data, left_s), group
-            ),
+            lambda try_s: self._call(self.leader(group), method, data, try_s, group),
             deadline or self.deadline(method),
         )
 
@@ -124,9 +122,7 @@ class Connection:
         """The reply of whichever node answers first when asked one after another."""
         data = encode_request(method, request)
         return self.retry(
-            lambda left_s: self.receive(
-                method, self._send(self.next_address(), method, data, left_s)
-            ),
+            lambda try_s: self._call(self.next_address(), method, data, try_s, None),
             deadline or self.deadline(method),
         )
 
@@ -137,28 +133,16 @@ class Connection:
         address = self._leaders.get(group)
         if address is None:
             return None
-        return self._send(
-            address, method, encode_request(method, request, body), self._try_s(deadline)
-        )
+        data = encode_request(method, request, body)
+        return Sent(address, self._stub(address, method).future(data, self._try_s(deadline)))
+
+    def receive(self, method: str, sent: Sent, group: GroupId) -> Any:
+        """The reply of a call that `send_leader` started, or its typed error."""
+        return self._reply(method, sent.address, sent.future.result, group)
 
     def ask(self, address: str, method: str, request: Any, timeout_s: float) -> Any:
         """One try at one node, for views of every node. Raises `NodeUnreachable` and the like."""
-        return self.receive(
-            method, self._send(address, method, encode_request(method, request), timeout_s)
-        )
-
-    def receive(self, method: str, sent: Sent, group: GroupId | None = None) -> Any:
-        """The reply of a call under way, or its typed error; keeps the leader cache true."""
-        try:
-            reply, _ = decode_reply(method, sent.future.result())
-        except grpc.RpcError as error:
-            typed = typed_error(sent.address, error)
-            if group is not None:
-                self._learn(group, sent.address, typed)
-            raise typed from None
-        if group is not None:
-            self._leaders[group] = sent.address
-        return reply
+        return self._call(address, method, encode_request(method, request), timeout_s, None)
 
     def stream(
         self, address: str, method: str, request: Any, timeout_s: float
@@ -219,9 +203,30 @@ class Connection:
 
     # ------------------------------------------------------------ parts
 
-    def _send(self, address: str, method: str, data: bytes, timeout_s: float) -> Sent:
-        call = self._channel(address).unary_unary(f"/{SERVICE}/{method}")
-        return Sent(address, call.future(data, timeout=timeout_s))
+    def _call(
+        self, address: str, method: str, data: bytes, timeout_s: float, group: GroupId | None
+    ) -> Any:
+        # Blocking, not a future: grpc starts a thread for the first future of an idle channel.
+        stub = self._stub(address, method)
+        return self._reply(method, address, lambda: stub(data, timeout_s), group)
+
+    def _reply(
+        self, method: str, address: str, wait: Callable[[], bytes], group: GroupId | None
+    ) -> Any:
+        """The decoded reply, or the typed error; keeps the leader cache of `group` true."""
+        try:
+            reply, _ = decode_reply(method, wait())
+        except grpc.RpcError as error:
+            typed = typed_error(address, error)
+            if group is not None:
+                self._learn(group, address, typed)
+            raise typed from None
+        if group is not None:
+            self._leaders[group] = address
+        return reply
+
+    def _stub(self, address: str, method: str) -> grpc.UnaryUnaryMultiCallable:
+        return self._channel(address).unary_unary(f"/{SERVICE}/{method}")
 
     def _channel(self, address: str) -> grpc.Channel:
         with self._lock:

@@ -97,22 +97,30 @@ class Producer:
         self.flush()
 
     def _flush(self) -> list[AppendedReply]:
-        return self._send(self._buffer.flush()) + self._keep(self._window.drain())
+        *most, last = [*self._buffer.flush()] or [None]
+        replies = self._send(iter(most))
+        if last is None:
+            return replies + self._keep(self._window.drain())
+        return replies + self._keep(self._window.push_last(self._call(last), last.body))
 
     def _send(self, encoded: Iterator[EncodedBatch]) -> list[AppendedReply]:
         replies = []
         for batch in encoded:
-            call = AppendCall(
-                group=self._topic.group,
-                incarnation=self._topic.incarnation,
-                producer=self._producer,
-                sequence=self._sequence,
-                batch=batch.header,
-                crc=batch.crc,
-            )
-            self._sequence += 1
-            replies += self._keep(self._window.push(call, batch.body))
+            replies += self._keep(self._window.push(self._call(batch), batch.body))
         return replies
+
+    def _call(self, batch: EncodedBatch) -> AppendCall:
+        """The batch's call, with the next sequence."""
+        call = AppendCall(
+            group=self._topic.group,
+            incarnation=self._topic.incarnation,
+            producer=self._producer,
+            sequence=self._sequence,
+            batch=batch.header,
+            crc=batch.crc,
+        )
+        self._sequence += 1
+        return call
 
     def _keep(self, replies: list[AppendedReply]) -> list[AppendedReply]:
         if replies:
