@@ -172,12 +172,13 @@ class Killed(BaseException):
     """The process died here."""
 
 
-def test_a_crash_anywhere_leaves_a_folder_that_opens() -> None:
+@pytest.mark.parametrize("seed", range(5))
+def test_a_crash_anywhere_leaves_a_folder_that_opens(seed: int) -> None:
     """Made with an identity or made anew; groups with a manifest, or none; never half removed."""
     number = 0
     finished = False
     while not finished:
-        disk = MemoryFileSystem(Random(number))
+        disk = MemoryFileSystem(Random(1000 * seed + number))
         left = [number]
 
         def count(operation: str, path: str, left: list[int] = left) -> None:

@@ -170,18 +170,24 @@ def test_frames_of_another_segment_behind_the_end_are_no_entries() -> None:
 
 
 def _other_log_bytes() -> bytes:
-    """A longer log of the same entries in another segment: entries 7 to 9 stand where they fit."""
+    """A longer log of as long entries in another segment: its frames stand where ours would.
+
+    Each was synced before the next, so that each bears witness to those before it.
+    """
     disk = new_disk(seed=2)
     log = GroupLog.create(disk, FOLDER, GROUP, BARE)
-    log.append(entries(1, 9))
-    write(log)
+    for item in entries(1, 9, term=2):
+        log.append([item])
+        write(log)
     return files_of(disk)[FIRST]
 
 
 def test_a_recycled_segment_shows_nothing_of_what_it_held() -> None:
+    """Its old frames are no entries, and no witnesses that would make a torn write damage."""
     old, new = _other_log_bytes(), log_bytes()
-    log, _ = open_bytes(new[: end_of(2)] + old[end_of(2) :])
-    assert prefix_length(content(log)) == 2
+    for end in range(end_of(2), end_of(3) + 1):
+        log, _ = open_bytes(new[:end] + old[end:])
+        assert prefix_length(content(log)) == (3 if end == end_of(3) else 2)
 
 
 def test_frames_left_of_a_cut_tail_do_not_pass_for_entries() -> None:
@@ -227,6 +233,52 @@ def test_a_torn_tail_leaves_no_witness() -> None:
     work.run()
     data = files_of(disk)[FIRST]
     assert prefix_length(content(open_bytes(flipped(data, end_of(3) + 3))[0])) == 3
+
+
+def test_a_log_whose_torn_tail_was_cut_still_owes_its_marker() -> None:
+    whole = log_bytes()
+    log, disk = open_bytes(flipped(whole, end_of(6) - 1))
+    assert prefix_length(content(log)) == 5
+    log.close()
+    data = files_of(disk)[FIRST]
+    for position in range(SEGMENT_HEADER_BYTES, end_of(5)):
+        with pytest.raises(CorruptFile):
+            content(open_bytes(flipped(data, position))[0])
+
+
+def test_a_witness_found_behind_a_bad_frame_guards_payloads_too() -> None:
+    """Entry 3's payload and the chain of the frame that vouches for it are both turned over."""
+    whole = log_bytes()
+    data = flipped(whole, end_of(3) - 1)
+    data = flipped(data, end_of(3) + FRAME_HEADER_BYTES - 1)
+    log, _ = open_bytes(data)
+    assert log.last_index == 3, "entry 3 was durable: it is damaged, not torn"
+    with pytest.raises(CorruptFile):
+        log.entries(3, 3, 1 << 30)
+
+
+@pytest.mark.parametrize("search_bytes", [FRAME_HEADER_BYTES, 61, 100, 1000])
+def test_witnesses_are_found_wherever_the_search_is_divided(
+    search_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raftlog.storage.recovery._SEARCH_BYTES", search_bytes)
+    whole = log_bytes() + bytes(500)
+    for position in range(end_of(2), end_of(2) + FRAME_HEADER_BYTES):
+        with pytest.raises(CorruptFile):
+            open_bytes(flipped(whole, position))
+        zeroed = whole[:position] + bytes(end_of(3) - position) + whole[end_of(3) :]
+        with pytest.raises(CorruptFile):
+            open_bytes(zeroed)
+
+
+def test_headers_are_found_behind_payloads_of_any_size() -> None:
+    sizes = [0, 1, 4000, 4096 - 56, 5000, 300_000, 10, 262_144, 3, 8192, 70_000, 0]
+    wanted = [entry(i, body=b"x" * size) for i, size in enumerate(sizes, 1)]
+    disk = new_disk()
+    log = GroupLog.create(disk, FOLDER, GROUP, ONE_SEGMENT)
+    log.append(wanted)
+    log.close()
+    assert content(GroupLog.open(disk, FOLDER, GROUP, ONE_SEGMENT)) == wanted
 
 
 # ---------------------------------------------------------------- several segments
