@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from raftlog.client.arrow import arrow_schema
 from raftlog.client.schema_text import JsonType, make_schema
-from raftlog.machines.schema import Schema
+from raftlog.machines.schema import RESERVED_NAMES, Schema
 
 _NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6)
-_EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def _integers(bits: int) -> st.SearchStrategy[int]:
@@ -68,7 +67,10 @@ TYPES = st.recursive(st.one_of(st.sampled_from(list(_PLAIN)), _DECIMALS), _neste
 """Canonical Spark types of every kind."""
 
 SCHEMAS: st.SearchStrategy[Schema] = st.lists(
-    st.tuples(_NAMES, TYPES, st.booleans()), min_size=1, max_size=4, unique_by=lambda f: f[0]
+    st.tuples(_NAMES.filter(lambda name: name not in RESERVED_NAMES), TYPES, st.booleans()),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda f: f[0],
 ).map(make_schema)
 
 

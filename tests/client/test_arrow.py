@@ -154,6 +154,17 @@ def test_bytes_with_a_good_crc_that_are_no_arrow_message_are_data_loss():
         decode_batch(header, body, SCHEMA, ["id"])
 
 
+@pytest.mark.parametrize("wrong", ["a STRING", "a ARRAY<BIGINT>", "a STRUCT<x: INT>"])
+def test_a_column_read_as_another_type_is_data_loss_and_no_crash(wrong: str):
+    schema = schema_of("a ARRAY<TINYINT>")
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array([[1, 2, 3]] * 99, pa.list_(pa.int8()))], schema=arrow_schema(schema)
+    )
+    encoded = encode_batch(batch, schema, "none")
+    with pytest.raises(DataLoss, match="Column 'a' is no Arrow message"):
+        decode_batch(encoded.header, encoded.body, schema_of(wrong), ["a"])
+
+
 def test_a_column_with_another_number_of_values_is_data_loss():
     encoded = encode_batch(_flights(5), SCHEMA, "none")
     header = BatchHeader(record_count=6, schema_version=1, columns=encoded.header.columns)

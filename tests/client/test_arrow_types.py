@@ -274,6 +274,21 @@ def test_a_null_where_none_may_be_is_a_mismatch_that_names_the_part(values, give
         _conformed(values, given_type, ddl)
 
 
+@pytest.mark.parametrize(
+    ("values", "ddl"),
+    [
+        ([{"x": 1}], "a STRUCT<x: INT NOT NULL>"),
+        ([[{"x": 1}]], "a ARRAY<STRUCT<x: INT NOT NULL>>"),
+        ([[("k", {"x": 1})]], "a MAP<STRING, STRUCT<x: INT NOT NULL>>"),
+    ],
+)
+def test_parts_without_nulls_fit_where_none_may_be(values, ddl: str):
+    wanted = arrow_schema(schema_of(ddl)).field("a").type
+    found = _conformed(values, _all_nullable(wanted), ddl)
+    assert found.type == wanted
+    assert found.to_pylist() == values
+
+
 def test_a_null_outside_the_slice_or_below_a_null_is_no_mismatch():
     schema = schema_of("a STRUCT<x: INT NOT NULL>, m MAP<STRING, STRUCT<y: INT NOT NULL>>")
     batch = pa.RecordBatch.from_arrays(
@@ -292,6 +307,16 @@ def test_a_null_outside_the_slice_or_below_a_null_is_no_mismatch():
     assert found.schema == arrow_schema(schema)
     with pytest.raises(SchemaMismatch):
         conform(batch.slice(0, 1), schema, "t")
+
+
+def test_a_null_beside_the_slice_of_a_map_is_no_mismatch():
+    values = [[("k", {"y": None})], [("k", {"y": 2})], [("k", {"y": None})]]
+    schema = schema_of("a MAP<STRING, STRUCT<y: INT NOT NULL>>")
+    # Arrow makes nulls of a type that forbids them without a word.
+    batch = _batch(values, arrow_schema(schema).field("a").type)
+    assert conform(batch.slice(1, 1), schema, "t").column(0).to_pylist() == values[1:2]
+    with pytest.raises(SchemaMismatch, match=r"a\.value\.y"):
+        conform(batch.slice(2, 1), schema, "t")
 
 
 def test_nulls_of_no_type_fit_a_nullable_column():
