@@ -377,7 +377,10 @@ def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 @lru_cache(maxsize=256)
 def _relaxed(wanted: pa.DataType) -> pa.DataType:
-    """The type with all its parts nullable: Arrow casts no nullable part into one that is not."""
+    """The type with all its parts nullable.
+
+    Arrow refuses to cast a part to NOT NULL for a null below a null, which is none to us.
+    """
     if pa.types.is_list(wanted):
         return pa.list_(pa.field("element", _relaxed(wanted.value_type)))
     if pa.types.is_map(wanted):

@@ -309,6 +309,18 @@ def test_a_null_outside_the_slice_or_below_a_null_is_no_mismatch():
         conform(batch.slice(0, 1), schema, "t")
 
 
+def test_a_part_that_is_null_only_below_a_null_is_no_mismatch():
+    # As Spark writes a null struct; Arrow's own cast refuses it.
+    kind = pa.struct([pa.field("x", pa.int32())])
+    nothing, one = pa.array([True, False]), pa.array([None, 1], pa.int32())
+    column = pa.StructArray.from_arrays([one], fields=list(kind), mask=nothing)
+    batch = pa.RecordBatch.from_arrays([column], names=["a"])
+    found = conform(batch, schema_of("a STRUCT<x: INT NOT NULL>"), "t")
+    assert found.column(0).to_pylist() == [None, {"x": 1}]
+    assert not found.schema.field("a").type.field("x").nullable
+    assert found.column(0).type == found.schema.field("a").type
+
+
 def test_a_null_beside_the_slice_of_a_map_is_no_mismatch():
     values = [[("k", {"y": None})], [("k", {"y": 2})], [("k", {"y": None})]]
     schema = schema_of("a MAP<STRING, STRUCT<y: INT NOT NULL>>")
