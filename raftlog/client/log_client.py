@@ -16,7 +16,7 @@ from raftlog.client.reader import ReadPreference, TopicReader
 from raftlog.client.watermark import Answer, Watermark, watermark_of
 from raftlog.config import ClientSettings, load
 from raftlog.core.types import CONTROLLER_GROUP, NodeId, Offset
-from raftlog.errors import DeadlineExceeded, RaftlogError, TopicNotFound
+from raftlog.errors import DeadlineExceeded, RaftlogError, TopicNotFound, TopicRecreated
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
 from raftlog.machines.schema import Schema
 from raftlog.wire.calls import (
@@ -133,6 +133,13 @@ class LogClient:
 
     def append(self, topic: str, data: Rows) -> AppendedReply:
         """Append rows and wait until they are durable on a majority and readable."""
+        try:
+            return self._append(topic, data)
+        except TopicRecreated:
+            # The producer knew the topic's former life; nothing of this append is in the new one.
+            return self._append(topic, data)
+
+    def _append(self, topic: str, data: Rows) -> AppendedReply:
         producer = self._producer_of(topic)
         try:
             return producer.append_and_flush(data)

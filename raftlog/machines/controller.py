@@ -196,6 +196,10 @@ class ControllerMachine:
         """Whether the group existed and is gone. False for one that this state has not met yet."""
         return 0 < group < self._next_group_id and group not in self._groups
 
+    def deleted_topic(self, incarnation: str) -> TopicInfo | None:
+        """What a deleted incarnation was, while it is remembered."""
+        return self._deleted.get(incarnation)
+
     def fingerprint(self) -> bytes:
         """A digest of the whole state; a refused command leaves it as it was. O(state)."""
         digest = StateDigest()

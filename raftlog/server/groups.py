@@ -14,6 +14,7 @@ from typing import Any
 from raftlog.config import Settings
 from raftlog.core.raft import Random
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, Membership, NodeId
+from raftlog.errors import CorruptFile
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.contract import StateMachine
 from raftlog.machines.controller import ControllerMachine
@@ -26,7 +27,8 @@ from raftlog.storage.log import GroupLog
 
 
 class GroupStore:
-    """Makes replicas from the files of one data folder. Its methods block on disk."""
+    """Makes replicas from the files of one data folder. Its methods block on disk, and may run on
+    another thread than the loop's; the journal of hard states is the loop's own."""
 
     def __init__(
         self,
@@ -65,10 +67,14 @@ class GroupStore:
         return self._create(topic.group, topic)
 
     def remove(self, replica: Replica) -> None:
-        """Drop a deleted group's files and its hard state."""
+        """Drop a deleted group's files; its hard state must be forgotten, durably, before.
+
+        In the other order a crash in between would leave a vote without a log, which means that
+        a log was lost.
+        """
+        assert self.journal.get(replica.group) is None, "a vote outlives its log"
         replica.log.close()
         self._folder.remove_group(replica.group)
-        self.journal.forget(replica.group)
 
     def close(self, replicas: Iterable[Replica]) -> None:
         for replica in replicas:
@@ -81,9 +87,17 @@ class GroupStore:
         return self._replica(group, topic, self._open_log(group))
 
     def _open_log(self, group: GroupId) -> GroupLog:
+        """The group's log, made where a crash came between its manifest and it.
+
+        A group that has a hard state has served: then a missing log is a lost one.
+        """
         fs, folder = self._folder.fs, self._folder.group_folder(group)
         if GroupLog.exists(fs, folder):
             return GroupLog.open(fs, folder, group, self._log_limits)
+        if self.journal.get(group) is not None:
+            raise CorruptFile(
+                file=fs.location(folder), position=0, problem="the group's log is missing"
+            )
         return GroupLog.create(fs, folder, group, self._log_limits)
 
     def _replica(self, group: GroupId, topic: TopicInfo | None, log: GroupLog) -> Replica:

@@ -335,7 +335,9 @@ class Node:
                 raise TopicRecreated(topic=hosted.topic.name, wanted=incarnation)
             return hosted
         if self.controller.is_deleted(group):
-            raise TopicRecreated(topic=f"group {group}", wanted=incarnation)
+            former = self.controller.deleted_topic(incarnation)
+            name = former.name if former is not None else f"group {group}"
+            raise TopicRecreated(topic=name, wanted=incarnation)
         return None
 
     def _follow_controller(self) -> None:
@@ -371,7 +373,11 @@ class Node:
             self.mark(group)
 
     async def _remove_group(self, hosted: HostedReplica) -> None:
-        while hosted.writing:
+        journal = self._store.journal
+        journal.forget(hosted.group)
+        self._write_journal()
+        forgotten = journal.ticket
+        while hosted.writing or journal.durable_ticket < forgotten:
             await asyncio.sleep(self._tick_s)
         await self._in_pool(lambda: self._store.remove(hosted.replica))
         log.info("group removed", group=hosted.group, topic=hosted.topic.name)

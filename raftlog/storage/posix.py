@@ -142,7 +142,10 @@ class PosixFileSystem:
     def lock(self, path: str) -> PosixLock:
         """See the contract. The file holds the holder's process id, for the error's sake."""
         place = self.location(path)
-        fd = os.open(place, os.O_RDWR | os.O_CREAT, _FILE_MODE)
+        try:
+            fd = os.open(place, os.O_RDWR | os.O_CREAT, _FILE_MODE)
+        except OSError as error:
+            raise DiskFailed(file=place, problem=str(error)) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -129,3 +129,29 @@ def test_all_nodes_killed_at_once_come_back_with_every_acknowledged_record(
             cluster.kill(node)
         with cluster.client(request_timeout_s=1.0) as hasty, pytest.raises(RaftlogError):
             hasty.append("load", [{"number": -1}])
+
+
+def test_a_deleted_topic_stays_deleted_on_a_node_that_slept_through_it(
+    cluster: ProcessCluster,
+) -> None:
+    """Replicas end only by the controller's log, however late a node applies it."""
+    with cluster.client() as client:
+        former = client.create_topic("load", "number bigint")
+        client.append("load", [{"number": 1}])
+        cluster.wait_caught_up(client, "load")
+        cluster.kill(2)
+        client.delete_topic("load")
+        latter = client.create_topic("load", "number bigint")
+        client.append("load", [{"number": 2}])
+        cluster.serve(2)
+        cluster.wait_caught_up(client, "load")
+        groups = cluster.data / "node-2" / "groups"
+        wait_for(
+            lambda: sorted(each.name for each in groups.iterdir()) == ["0", str(latter.group)],
+            f"group {former.group} to be gone and group {latter.group} to be there",
+            20,
+        )
+        assert numbers(client) == [2]
+        cluster.kill(2)
+        cluster.serve(2)
+        cluster.wait_caught_up(client, "load")
