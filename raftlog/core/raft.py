@@ -101,7 +101,8 @@ class Raft:
     ) -> None:
         """A member as it stands after reading its disk: a follower that knows no leader.
 
-        `hard_state` and everything in `log` are durable. Nothing counts as committed beyond the
+        `hard_state` and everything in `log` are durable; the view belongs to the core from now
+        on. Nothing counts as committed beyond the
         log's base; the leader's word, or its own election, brings `commit_index` back.
         """
         assert node in membership.voters, "only a voter runs the core"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
-from random import Random
 
 from raftlog.core import invariants
 from raftlog.core.log_view import LogView
@@ -358,7 +357,3 @@ def heartbeat_reply(
         read_round=read_round,
         last_index=LogIndex(last_index),
     )
-
-
-def seeded(seed: int) -> Random:
-    return Random(seed)

@@ -175,6 +175,18 @@ def test_a_repeated_vote_counts_once() -> None:
     assert member.raft.role is Role.CANDIDATE
 
 
+def test_a_late_refusal_takes_no_vote_back() -> None:
+    """CHECKLIST 33: a voter may have refused a trial before and grant it now."""
+    member = Member(1, voters=5, terms=[1])
+    member.tick(TIMING.election_ticks_min)
+    member.step(
+        vote_reply(member, 2, term=2, pre=True),
+        vote_reply(member, 2, term=1, granted=False, pre=True),
+        vote_reply(member, 3, term=2, pre=True),
+    )
+    assert member.raft.role is Role.CANDIDATE
+
+
 def test_votes_of_another_term_or_of_strangers_do_not_count() -> None:
     """CHECKLIST 33."""
     member = Member(1, terms=[1], term=3)

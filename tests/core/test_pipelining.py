@@ -118,6 +118,17 @@ def test_a_failure_at_the_front_rewinds_once() -> None:
     assert leader.match_index[2] == 1
 
 
+def test_a_search_goes_by_the_answer_to_its_own_check_only() -> None:
+    """CHECKLIST 60, 61: a late rejection of an earlier place does not send it further back."""
+    leader = Member(1, terms=[1] * 6).lead()
+    leader.step(rejection(leader, 2, 6, conflict=(0, 5)))
+    assert leader.next_index[2] == 5
+    leader.step(rejection(leader, 2, 3, conflict=(0, 2)))
+    assert leader.next_index[2] == 5
+    leader.step(rejection(leader, 2, 4, conflict=(0, 3)))
+    assert leader.next_index[2] == 3
+
+
 def test_a_lost_request_is_noticed_by_the_one_after_it() -> None:
     """CHECKLIST 61, 62: the follower rejects the gap, writes nothing, and gets all again."""
     network = Network.of(3)

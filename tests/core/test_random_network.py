@@ -100,7 +100,7 @@ def test_safety_holds_under_faults_and_all_converge_when_they_end(seed: int) -> 
     """CHECKLIST 3, 13, 18, 24, 29."""
     print(f"replay: .venv/bin/pytest 'tests/core/test_random_network.py' -k '{seed}]'")
     swarm = Swarm(seed)
-    for _ in range(250):
+    for _ in range(200):
         swarm.turn()
     swarm.heal()
     acknowledged = swarm.network.checker.applied
@@ -112,10 +112,10 @@ def test_the_random_networks_do_real_work() -> None:
     commands, terms = 0, 0
     for seed in range(10):
         swarm = Swarm(seed)
-        for _ in range(250):
+        for _ in range(200):
             swarm.turn()
         swarm.heal()
         commands += len(swarm.network.checker.applied)
         terms += max(swarm.network.checker.leaders)
-    assert commands > 400
-    assert terms > 20
+    assert commands > 300
+    assert terms > 15
