@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -137,13 +138,15 @@ class Lab:
         self.files = folder / "files"
         self.checkpoint = folder / "checkpoint"
         self.files.mkdir()
+        self._file_time_s = time.time() - 1000
 
     def create(self, schema: str = "id bigint, s string") -> None:
         self.client.create_topic(self.topic, schema)
 
     def append(self, *ids: int) -> None:
         """Rows (id, "s<id>") from outside Spark."""
-        self.client.append(self.topic, [{"id": number, "s": f"s{number}"} for number in ids])
+        with self.client.producer(self.topic) as producer:
+            producer.append([{"id": number, "s": f"s{number}"} for number in ids])
 
     def ids(self) -> list[int]:
         """What the topic holds, in offset order."""
@@ -153,11 +156,35 @@ class Lab:
             for number in batch.column("id").to_pylist()
         ]
 
+    def leader(self) -> int:
+        """The node that leads the topic now."""
+        found: list[int] = []
+
+        def known() -> bool:
+            found[:] = [self.client.watermark(self.topic).leader]
+            return found != [0]
+
+        wait_until(known, "a leader of the topic")
+        return found[0]
+
+    @contextmanager
+    def leader_killed(self) -> Iterator[None]:
+        """Kill the topic's leader, and bring it back at the end."""
+        leader = self.leader()
+        os.kill(self.cluster.pids[leader], signal.SIGKILL)
+        try:
+            yield
+        finally:
+            self.cluster.serve(leader)
+
     def rows_file(self, name: str, *ids: int) -> None:
         """One file of the file stream, and so one micro-batch: rows (id, "s<id>")."""
         lines = [json.dumps({"id": number, "s": f"s{number}"}) for number in ids]
         unfinished = self.folder / name
         unfinished.write_text("\n".join(lines))
+        # Spark takes files by their time, in milliseconds; two of one time in any order.
+        self._file_time_s += 1
+        os.utime(unfinished, (self._file_time_s, self._file_time_s))
         unfinished.rename(self.files / name)
 
     def file_stream(self) -> DataFrame:

@@ -1,0 +1,151 @@
+"""The streaming source with a real Spark: nothing twice, nothing lost, no surprise at a restart."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.errors import AnalysisException
+
+from tests.spark.conftest import failure, finish, wait_until
+
+
+def test_a_stream_starts_at_latest_unless_told_otherwise_and_goes_on_after_a_restart(lab):
+    lab.create()
+    lab.append(1, 2)
+    seen: list[int] = []
+    finish(lab.collect(lab.read_stream(), seen))
+    assert seen == []
+    lab.append(3, 4)
+    finish(lab.collect(lab.read_stream(), seen))
+    lab.append(5)
+    finish(lab.collect(lab.read_stream(startingOffsets="earliest"), seen))
+    assert seen == [3, 4, 5]
+
+
+def test_a_crash_in_batch_0_keeps_where_latest_began(lab):
+    """The rows written between the crash and the restart are new to the query: it reads them."""
+    lab.create()
+    lab.append(1, 2)
+
+    def crash(batch, number):
+        raise RuntimeError("crashed in batch 0")
+
+    assert "crashed in batch 0" in failure(lab.each(lab.read_stream(), crash))
+    assert not (lab.checkpoint / "commits" / "0").exists()
+    lab.append(3, 4)
+    seen: list[int] = []
+    finish(lab.collect(lab.read_stream(), seen))
+    assert seen == [3, 4]
+    logged = (lab.checkpoint / "offsets" / "0").read_text().splitlines()[-1]
+    assert json.loads(logged)["topics"][lab.topic]["from"] == 2
+
+
+def test_a_crash_in_batch_0_with_rows_replays_exactly_that_range(lab):
+    lab.create()
+    lab.append(1, 2)
+
+    def crash(batch, number):
+        raise RuntimeError("crashed")
+
+    earliest = lab.read_stream(startingOffsets="earliest")
+    failure(lab.each(earliest, crash))
+    lab.append(3)
+    batches: list[list[int]] = []
+    query = lab.each(earliest, lambda batch, _: batches.append([row.id for row in batch.collect()]))
+    finish(query)
+    assert batches == [[1, 2], [3]]
+
+
+def test_available_now_reads_what_was_there_when_it_started_while_data_arrives(lab):
+    lab.create()
+    lab.append(1, 2, 3, 4, 5)
+    batches: list[list[int]] = []
+
+    def gather(batch, number):
+        batches.append(sorted(row.id for row in batch.collect()))
+        lab.append(100 + number)
+
+    limited = lab.read_stream(startingOffsets="earliest", maxOffsetsPerTrigger=2)
+    finish(lab.each(limited, gather))
+    assert batches == [[1, 2], [3, 4], [5]]
+    finish(lab.each(limited, gather))
+    assert batches[3:] == [[100, 101], [102]]
+
+
+def test_a_running_query_follows_the_topic_and_reports_its_end(lab):
+    lab.create()
+    lab.append(1)
+    seen: list[int] = []
+    stream = lab.read_stream(startingOffsets="earliest")
+    query = lab.collect(stream, seen, processingTime="0 seconds")
+    wait_until(lambda: seen == [1], "the first row")
+    lab.append(2)
+    wait_until(lambda: seen == [1, 2], "the second row")
+    wait_until(lambda: query.lastProgress is not None, "progress")
+    [source] = query.lastProgress.sources
+    latest = json.loads(source.latestOffset)["topics"][lab.topic]
+    assert latest["end"] in (1, 2)
+    query.stop()
+
+
+def test_a_projection_with_metadata_columns_streams(lab):
+    lab.create()
+    lab.append(7, 8)
+    rows: list[tuple] = []
+    stream = lab.read_stream(schema="_offset bigint, id bigint", startingOffsets="earliest")
+    finish(lab.each(stream, lambda batch, _: rows.extend(map(tuple, batch.collect()))))
+    assert sorted(rows) == [(0, 7), (1, 8)]
+
+
+def test_several_topics_share_a_limit_and_one_subscribed_later_starts_at_its_beginning(lab):
+    lab.create()
+    lab.append(1, 2, 3)
+    other = f"{lab.topic}-b"
+    lab.client.create_topic(other, "id bigint, s string")
+    lab.client.append(other, [{"id": 10, "s": "x"}, {"id": 11, "s": "x"}])
+    seen: list[int] = []
+    finish(lab.collect(lab.read_stream(startingOffsets="earliest"), seen))
+    both = lab.read_stream(subscribe=f"{lab.topic},{other}", maxOffsetsPerTrigger=1)
+    lab.append(4)
+    finish(lab.collect(both, seen))
+    assert seen[:3] == [1, 2, 3]
+    assert sorted(seen[3:]) == [4, 10, 11]
+
+
+def test_a_topic_made_anew_under_a_query_is_an_error_or_a_new_beginning(lab):
+    lab.create()
+    lab.append(1, 2)
+    seen: list[int] = []
+    finish(lab.collect(lab.read_stream(startingOffsets="earliest"), seen))
+    lab.client.delete_topic(lab.topic)
+    lab.create()
+    lab.append(10)
+    message = failure(lab.collect(lab.read_stream(), seen))
+    assert "it was deleted" in message
+    assert "failOnDataLoss=false" in message
+    finish(lab.collect(lab.read_stream(failOnDataLoss="false"), seen))
+    assert seen == [1, 2, 10]
+
+
+def test_wrong_options_fail_before_the_query_runs(lab):
+    lab.create()
+    with pytest.raises(AnalysisException, match="Did you mean 'maxOffsetsPerTrigger'"):
+        lab.read_stream(maxOffsetPerTrigger=5)
+    stream = lab.read_stream(endingOffsets="latest")
+    message = failure(lab.collect(stream, []))
+    assert "'endingOffsets' is not an option of readStream" in message
+
+
+def test_reading_goes_on_while_the_leader_is_down(lab):
+    lab.create()
+    lab.append(1, 2, 3)
+    seen: list[int] = []
+    query = lab.collect(
+        lab.read_stream(startingOffsets="earliest"), seen, processingTime="0 seconds"
+    )
+    wait_until(lambda: seen == [1, 2, 3], "the rows before")
+    with lab.leader_killed():
+        lab.append(4)
+        wait_until(lambda: seen == [1, 2, 3, 4], "the row written after the leader's death")
+    query.stop()
