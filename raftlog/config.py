@@ -243,7 +243,7 @@ class StorageSettings(Section):
     )
     preallocate_bytes: int = _key(
         MIB,
-        "Disk space is allocated in steps of this, so that small appends sync faster.",
+        "Disk space reserved ahead of a log's end, at most, so that small appends sync faster.",
         ge=0,
         le=GIB,
     )

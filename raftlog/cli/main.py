@@ -2,13 +2,11 @@
 
 Exit codes are `raftlog.errors.ExitCode`: 0 done, 1 failed, 2 wrong usage, 3 unavailable (try
 again), 4 not found, 5 exists already, 6 data loss, 7 a write that was refused, 8 a node that must
-not serve; 130 after Ctrl-C.
+not serve; 130 after Ctrl-C, and 1 when the reader of our output went away.
 """
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -95,8 +93,3 @@ def main() -> None:
     except RaftlogError as error:
         say_error(error)
         sys.exit(int(error.exit_code))
-    except BrokenPipeError:
-        # The reader of our output is gone (`raftlog tail ... | head`): nothing is left to say,
-        # and nowhere. Python's own flush at exit must not complain either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(128 + signal.SIGPIPE)

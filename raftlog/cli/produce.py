@@ -84,9 +84,17 @@ def produce(
         end = producer.flush()
     seconds = time.monotonic() - started_s
     if output is Format.JSON:
-        show_json({"topic": topic, "records": records, "end": end, "seconds": round(seconds, 3)})
+        show_json(
+            {
+                "topic": topic,
+                "records": records,
+                "end": end if records else None,
+                "seconds": round(seconds, 3),
+            }
+        )
     else:
-        say(f"{records} records appended to {topic} in {seconds:.1f} s; they end at offset {end}")
+        where = f"; they end at offset {end}" if records else ""
+        say(f"{records} records appended to {topic} in {seconds:.1f} s{where}")
 
 
 def _format(file: str, given: InputFormat | None) -> InputFormat:

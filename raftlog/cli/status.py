@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from raftlog.cli.output import Format, FormatOption, show_json, show_table
+from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
 from raftlog.cli.session import session_of
 from raftlog.errors import ExitCode, RaftlogError
 
@@ -75,9 +75,14 @@ def _leader(answering: list[dict[str, Any]]) -> int:
 def _show(rows: list[dict[str, Any]], leader: int) -> None:
     shown = []
     for row in rows:
-        state = row["problem"] or ("leads the controller" if row["node"] == leader else "follows")
+        state = "leads the controller" if row["node"] == leader else "follows"
+        if row["problem"]:
+            state = "no answer"
         shown.append(
             [row["node"], row["address"], state]
             + [row.get(name) for name in ("term", "groups", "leads", "version")]
         )
     show_table(["NODE", "ADDRESS", "STATE", "TERM", "GROUPS", "LEADS", "VERSION"], shown)
+    for row in rows:
+        if row["problem"]:
+            say(f"node {row['node']}: {row['problem']}")

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.cells import cell_len
 
-from raftlog.cli.output import Format, FormatOption, console, make_table, plain, show_json
+from raftlog.cli.output import Format, FormatOption, plain, show_json
 from raftlog.cli.session import session_of
 from raftlog.errors import InvalidOption
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from raftlog.wire.calls import MarkReply
 
 
@@ -58,8 +57,14 @@ def tail(
             batches = client.read(
                 info, begin, mark.high_water_mark, mark=mark.high_water_mark, columns=names
             )
+        lines = TextLines()
         for batch in batches:
-            _show(batch, output)
+            rows = batch.to_pylist(maps_as_pydicts="strict")
+            if output is Format.JSON:
+                for row in rows:
+                    show_json(row)
+            else:
+                lines.show(batch.schema.names, rows)
 
 
 def _begin(start: str | None, last: int, mark: MarkReply) -> int:
@@ -77,21 +82,33 @@ def _begin(start: str | None, last: int, mark: MarkReply) -> int:
     return int(start)
 
 
-def _show(batch: pa.RecordBatch, output: Format) -> None:
-    rows = batch.to_pylist(maps_as_pydicts="strict")
-    if output is Format.JSON:
-        for row in rows:
-            show_json(row)
-        return
-    names = batch.schema.names
-    shown = [[_cell(row[name]) for name in names] for row in rows]
-    console().print(make_table(names, shown))
-    sys.stdout.flush()
+class TextLines:
+    """Rows as aligned text under one head; a column widens when a longer value comes."""
+
+    def __init__(self) -> None:
+        self._widths: list[int] = []
+
+    def show(self, names: list[str], rows: list[dict[str, Any]]) -> None:
+        """Write the rows, and before the first of them the names of their columns."""
+        cells = [[_cell(row[name]) for name in names] for row in rows]
+        if not self._widths:
+            self._widths = [0] * len(names)
+            cells.insert(0, names)
+        self._widths = [
+            max(width, *map(cell_len, column))
+            for width, column in zip(self._widths, zip(*cells, strict=True), strict=True)
+        ]
+        for row in cells:
+            padded = (
+                cell + " " * (width - cell_len(cell))
+                for cell, width in zip(row, self._widths, strict=True)
+            )
+            sys.stdout.write("  ".join(padded).rstrip() + "\n")
+        sys.stdout.flush()
 
 
-def _cell(value: object) -> object:
-    """Numbers stay numbers, so that they stand to the right; texts stay as they are."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return value
+def _cell(value: object) -> str:
+    """On one line: texts as they are but for control characters, all else as JSON."""
     text = plain(value)
-    return text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+    text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

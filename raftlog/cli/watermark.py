@@ -14,6 +14,7 @@ from raftlog.cli.output import (
     FormatOption,
     console,
     make_table,
+    say,
     show_json,
 )
 from raftlog.cli.session import session_of
@@ -71,6 +72,10 @@ def _show(marks: list[Watermark], output: Format) -> None:
         show_json(marks)
     else:
         console().print(_table(marks))
+        for mark in marks:
+            for replica in mark.replicas:
+                if replica.problem:
+                    say(f"{mark.topic}, replica {replica.node}: {replica.problem}")
 
 
 def _table(marks: list[Watermark]) -> Table:
@@ -83,7 +88,7 @@ def _table(marks: list[Watermark]) -> Table:
                 [
                     *head,
                     replica.node,
-                    replica.problem or replica.role,
+                    "no answer" if replica.problem else replica.role,
                     replica.match_index,
                     replica.lag_entries,
                     replica.lag_records,

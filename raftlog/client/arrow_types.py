@@ -201,7 +201,6 @@ def _is_list(given: pa.DataType) -> bool:
 # ---------------------------------------------------------------- differences
 
 
-@lru_cache(maxsize=256)
 def difference(schema: Schema, given: pa.Schema) -> str | None:
     """What keeps batches of `given` out of a topic, one column a line; None: nothing does.
 
@@ -209,6 +208,12 @@ def difference(schema: Schema, given: pa.Schema) -> str | None:
     every value of it has an equal one in the topic's (int in bigint, any zone in UTC). A nullable
     column fits one that is NOT NULL: `conform` looks at the values.
     """
+    # Without metadata, because older versions of Arrow cannot hash a schema that has some.
+    return _difference(schema, given.remove_metadata())
+
+
+@lru_cache(maxsize=256)
+def _difference(schema: Schema, given: pa.Schema) -> str | None:
     lines = []
     wanted = arrow_schema(schema)
     for field in wanted:

@@ -71,6 +71,7 @@ class Ballot:
         return outcome(self._voters, self._votes)
 
     def clone(self) -> Ballot:
+        """An independent copy."""
         other = Ballot(self._voters)
         other._votes = self._votes.copy()
         return other

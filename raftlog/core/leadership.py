@@ -63,6 +63,7 @@ class Leadership:
             progress.tick(self._timing.resend_ticks)
 
     def heartbeats_sent(self) -> None:
+        """Every follower was sent one: the clock starts anew."""
         self.heartbeat_due = False
         self._heartbeat_ticks = 0
 
@@ -125,6 +126,7 @@ class Leadership:
             yield Request(node, LogIndex(first - 1), span)
 
     def clone(self) -> Leadership:
+        """An independent copy."""
         other = Leadership(followers=(), last_index=LogIndex(0), timing=self._timing)
         other.followers = {node: each.clone() for node, each in self.followers.items()}
         other.reads = self.reads.clone()

@@ -94,6 +94,7 @@ class Outbox:
         return ready
 
     def clone(self) -> Outbox:
+        """An independent copy."""
         other = Outbox(
             soft_state=self._soft_state,
             hard_state=self._hard_state,

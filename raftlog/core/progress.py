@@ -114,6 +114,7 @@ class Progress:
         self._inflight.clear()
 
     def clone(self) -> Progress:
+        """An independent copy."""
         other = Progress(self.next_index)
         other.match_index = self.match_index
         other.searching = self.searching

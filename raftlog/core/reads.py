@@ -40,6 +40,7 @@ class ReadRounds:
         return bool(self._gathered)
 
     def gather(self, request_id: int) -> None:
+        """Take a read in; it waits for the next round."""
         self._gathered.append(request_id)
         self._pending += 1
 
@@ -69,6 +70,7 @@ class ReadRounds:
         return tuple(dropped)
 
     def clone(self) -> ReadRounds:
+        """An independent copy."""
         other = ReadRounds()
         other.latest = self.latest
         other._gathered = self._gathered[:]

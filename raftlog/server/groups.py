@@ -11,6 +11,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import structlog
+
 from raftlog.config import Settings
 from raftlog.core.raft import Random
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, Membership, NodeId
@@ -24,6 +26,8 @@ from raftlog.replica import Replica
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
+
+log = structlog.get_logger(__name__)
 
 
 class GroupStore:
@@ -93,7 +97,15 @@ class GroupStore:
         """
         fs, folder = self._folder.fs, self._folder.group_folder(group)
         if GroupLog.exists(fs, folder):
-            return GroupLog.open(fs, folder, group, self._log_limits)
+            found = GroupLog.open(fs, folder, group, self._log_limits)
+            if found.report.torn_bytes:
+                log.warning(
+                    "a torn write was cut: it was never acknowledged",
+                    file=found.report.torn_file,
+                    position=found.report.torn_position,
+                    bytes=found.report.torn_bytes,
+                )
+            return found
         if self.journal.get(group) is not None:
             raise CorruptFile(
                 file=fs.location(folder), position=0, problem="the group's log is missing"

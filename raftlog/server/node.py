@@ -73,6 +73,7 @@ class Node:
         self._marked: dict[GroupId, None] = {}
         self._turn_scheduled = False
         self._journal_writing = False
+        self._idle_journal_ticks = 0
         self._tick_s = settings.raft.tick_interval_s
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopping = False
@@ -213,6 +214,7 @@ class Node:
         if write is None:
             return
         self._journal_writing = True
+        self._idle_journal_ticks = 0
         done = self._loop.run_in_executor(self._pool, write.run)
 
         def written(ran: asyncio.Future[None]) -> None:
@@ -241,6 +243,9 @@ class Node:
             if hosted.idle_ticks == idle_ticks_max:
                 hosted.replica.log.idle_marker()
             self.mark(group)
+        self._idle_journal_ticks += 1
+        if self._idle_journal_ticks == idle_ticks_max:
+            self._store.journal.idle_marker()
         self._next_tick_s = max(self._next_tick_s + self._tick_s, self._loop.time())
         self._loop.call_at(self._next_tick_s, self._tick)
 
