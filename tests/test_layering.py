@@ -20,7 +20,7 @@ ANYONE_MAY = ("raftlog.errors", "raftlog.core.types", "raftlog.checksum")
 """Values and the one checksum: open to every room but those that stand below them."""
 
 PURE = frozenset(
-    "__future__ abc array bisect collections dataclasses difflib enum functools hashlib heapq"
+    "__future__ abc array bisect collections copy dataclasses difflib enum functools hashlib heapq"
     " itertools json math operator re struct sys types typing uuid".split()
 )
 """The standard library's parts without time, chance, threads, files or sockets (`sys` for its
