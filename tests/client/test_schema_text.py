@@ -40,8 +40,25 @@ def _collections_nullable(schema: Schema) -> Schema:
     return parse_json(text)
 
 
-@pytest.mark.parametrize("name", ["select", "not", "from", "table", "order", "struct", "map", "9a"])
-def test_a_keyword_is_a_column_name_as_ddl_prints_it(name: str):
+@pytest.mark.parametrize(
+    "name",
+    [
+        "select",
+        "not",
+        "from",
+        "table",
+        "order",
+        "struct",
+        "map",
+        "9a",
+        "a b",
+        "`",
+        "\\n",
+        "\\\\",
+        "'",
+    ],
+)
+def test_keywords_and_signs_are_a_column_name_as_ddl_prints_it(name: str):
     schema = parse_json(_struct(name, "long"))
     assert parse_ddl(schema_ddl(schema)) == schema
 
