@@ -21,7 +21,7 @@ CLIENT = [
     "pydantic>=2.7,<3",
     "pydantic-settings>=2.6,<3",
     "tenacity>=9,<10",
-    "sqlglot>=26,<31",
+    "sqlglot>=28,<31",
     "typer>=0.15,<1",
     "rich>=13.8,<16",
 ]
