@@ -103,8 +103,11 @@ def open_folder(folder: Path) -> ClusterFolder:
         ) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise _unreadable(file, str(error)) from error
-    if table.get("format") != FORMAT and isinstance(table.get("format"), int):
-        raise FormatUnsupported(folder=str(file), found=table["format"], supported=FORMAT)
+    found = table.get("format")
+    if not isinstance(found, int):
+        raise _unreadable(file, "format is missing")
+    if found != FORMAT:
+        raise FormatUnsupported(folder=str(file), found=found, supported=FORMAT)
     return ClusterFolder(
         folder=folder, cluster_id=_cluster_id(file, table), addresses=_addresses(file, table)
     )
@@ -195,7 +198,7 @@ def running_pid(file: Path) -> int | None:
 def _alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True  # another user's process, or another user's node

@@ -11,7 +11,7 @@ from raftlog.cli.session import session_of
 from raftlog.errors import ExitCode, RaftlogError
 
 if TYPE_CHECKING:
-    from raftlog.wire.calls import ClusterDescription
+    from raftlog.client.log_client import ClusterDescription
 
 
 def status(context: typer.Context, output: FormatOption = Format.TABLE) -> None:

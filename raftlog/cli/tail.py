@@ -14,7 +14,7 @@ from raftlog.cli.session import session_of
 from raftlog.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from raftlog.wire.calls import MarkReply
+    from raftlog.client.log_client import MarkReply
 
 
 def tail(

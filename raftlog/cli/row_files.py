@@ -1,0 +1,152 @@
+"""Rows out of JSON lines, CSV and Parquet, with a topic's types, through Arrow's readers."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from enum import StrEnum
+from io import BufferedReader
+from typing import TYPE_CHECKING, assert_never
+
+from raftlog.errors import InvalidOption
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BLOCK_BYTES = 4 * 1024 * 1024
+"""Text is read in blocks of this; a longer line is an error."""
+
+
+class InputFormat(StrEnum):
+    """What `--format` takes."""
+
+    JSON = "json"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+SUFFIXES = {
+    ".json": InputFormat.JSON,
+    ".jsonl": InputFormat.JSON,
+    ".ndjson": InputFormat.JSON,
+    ".csv": InputFormat.CSV,
+    ".parquet": InputFormat.PARQUET,
+}
+
+
+def read_batches(
+    source: BufferedReader, file: str, format_: InputFormat, schema: pa.Schema, nulls: list[str]
+) -> Iterator[pa.RecordBatch]:
+    """The file's rows, with the topic's types where the file itself has none.
+
+    Columns are as the file has them: the producer says what is missing or too much. `nulls` are
+    CSV cells that mean null, beside the empty one. Raises `InvalidOption` naming `file`.
+    """
+    import pyarrow as pa
+
+    try:
+        match format_:
+            case InputFormat.JSON:
+                yield from _json_batches(source, schema)
+            case InputFormat.CSV:
+                yield from _csv_batches(source, schema, nulls)
+            case InputFormat.PARQUET:
+                yield from _parquet_batches(source)
+            case _:
+                assert_never(format_)
+    except pa.ArrowException as error:
+        raise InvalidOption(
+            option="FILE",
+            problem=f"names {file}, which cannot be read as {format_.value} of this topic: {error}",
+            advice="`raftlog topic describe` tells the columns; rows before this point may be "
+            "in the topic.",
+        ) from error
+
+
+def _json_batches(source: BufferedReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Arrow reads all of JSON's texts but dates: these are cast."""
+    import pyarrow as pa
+    import pyarrow.json as pj
+
+    if not source.peek(1):
+        return
+    dates = [field.name for field in schema if pa.types.is_date(field.type)]
+    reader = pj.open_json(
+        source,
+        read_options=pj.ReadOptions(block_size=BLOCK_BYTES),
+        parse_options=pj.ParseOptions(
+            explicit_schema=_with_texts(schema, dates), unexpected_field_behavior="infer"
+        ),
+    )
+    for batch in reader:
+        yield _from_texts(batch, schema, dates)
+
+
+def _csv_batches(
+    source: BufferedReader, schema: pa.Schema, nulls: list[str]
+) -> Iterator[pa.RecordBatch]:
+    """Arrow wants a zone in every timestamp of a zoned column: they are read as text and cast."""
+    import pyarrow as pa
+    import pyarrow.csv as pc
+
+    if not source.peek(1):
+        return
+    times = [field.name for field in schema if pa.types.is_timestamp(field.type) and field.type.tz]
+    reader = pc.open_csv(
+        source,
+        read_options=pc.ReadOptions(block_size=BLOCK_BYTES),
+        convert_options=pc.ConvertOptions(
+            column_types=_with_texts(schema, times),
+            null_values=["", *nulls],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    for batch in reader:
+        yield _from_texts(batch, schema, times)
+
+
+def _parquet_batches(source: BufferedReader) -> Iterator[pa.RecordBatch]:
+    import pyarrow.parquet as pq
+
+    if source.seekable():
+        yield from pq.ParquetFile(source).iter_batches()
+        return
+    with tempfile.TemporaryFile() as copy:  # its index is at its end
+        shutil.copyfileobj(source, copy)
+        yield from pq.ParquetFile(copy).iter_batches()
+
+
+def _with_texts(schema: pa.Schema, names: list[str]) -> pa.Schema:
+    """The schema with the named columns as strings."""
+    import pyarrow as pa
+
+    fields = [pa.field(f.name, pa.string()) if f.name in names else f for f in schema]
+    return pa.schema([field.with_nullable(True) for field in fields])
+
+
+def _from_texts(batch: pa.RecordBatch, schema: pa.Schema, names: list[str]) -> pa.RecordBatch:
+    """The batch with the named columns cast from text; a timestamp without a zone is UTC."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name in names:
+        position = batch.schema.get_field_index(name)
+        if position < 0:
+            continue  # the producer says what is missing
+        column, wanted = batch.column(position), schema.field(name).type
+        if pa.types.is_timestamp(wanted):
+            column = _with_zone(column)
+        batch = batch.set_column(position, name, pc.cast(column, wanted))
+    return batch
+
+
+def _with_zone(texts: pa.Array) -> pa.Array:
+    """Each time's text with its own zone, or UTC; a date alone is its midnight."""
+    import pyarrow.compute as pc
+
+    zoned = pc.match_substring_regex(texts, r":.*(Z|[+-]\d\d(:?\d\d)?)$")
+    timed = pc.match_substring(texts, ":")
+    ending = pc.if_else(zoned, "", pc.if_else(timed, "Z", "T00:00:00Z"))
+    return pc.binary_join_element_wise(texts, ending, "")

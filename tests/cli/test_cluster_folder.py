@@ -1,0 +1,138 @@
+"""A cluster's folder: what it records is checked, and only its own nodes are taken for running."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from raftlog.cli import cluster_folder
+from raftlog.cli.down import stop_nodes
+from raftlog.errors import DataFolderForeign, DataFolderLocked, FormatUnsupported, InvalidOption
+
+ADDRESSES = {1: "127.0.0.1:7401", 2: "127.0.0.1:7402", 10: "127.0.0.1:7403"}
+
+HOLD_AND_WAIT = """
+import sys
+from pathlib import Path
+from raftlog.cli.cluster_folder import holding_pid_file
+with holding_pid_file(Path(sys.argv[1])):
+    print("holding", flush=True)
+    sys.stdin.read()
+"""
+
+
+def recorded(folder: Path) -> cluster_folder.ClusterFolder:
+    cluster = cluster_folder.new_cluster(folder, addresses=ADDRESSES)
+    cluster_folder.record(cluster)
+    return cluster
+
+
+def holder(file: Path) -> subprocess.Popen[str]:
+    """Another process that holds the file as a node does, until its input ends."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", HOLD_AND_WAIT, file],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "holding\n"
+    return child
+
+
+def test_what_was_recorded_is_read_back(tmp_path: Path) -> None:
+    cluster = recorded(tmp_path / "a" / "b")
+    assert cluster_folder.exists(cluster.folder)
+    assert cluster_folder.open_folder(cluster.folder) == cluster
+    assert list(cluster_folder.open_folder(cluster.folder).addresses) == [1, 2, 10]
+
+
+def test_two_clusters_never_share_an_id(tmp_path: Path) -> None:
+    assert recorded(tmp_path / "a").cluster_id != recorded(tmp_path / "b").cluster_id
+
+
+def test_a_folder_with_other_files_is_foreign(tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    with pytest.raises(DataFolderForeign):
+        cluster_folder.new_cluster(tmp_path, addresses=ADDRESSES)
+
+
+@pytest.mark.parametrize("found", [0, 2])
+def test_another_format_is_refused(tmp_path: Path, found: int) -> None:
+    cluster = recorded(tmp_path / "c")
+    file = cluster.folder / cluster_folder.CLUSTER_FILE
+    file.write_text(file.read_text().replace("format = 1", f"format = {found}"))
+    with pytest.raises(FormatUnsupported):
+        cluster_folder.open_folder(cluster.folder)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("format = 1", 'format = "1"'),
+        ("format = 1\n", ""),
+        ("cluster_id =", "claster_id ="),
+        ("[nodes]", "[hosts]"),
+        ('2 = "127', 'x = "127'),
+        ("127.0.0.1:7402", "127.0.0.1"),
+        ("127.0.0.1:7402", "127.0.0.1:99999"),
+        ('"127.0.0.1:7402"', "7402"),
+        ("[nodes]", "[nodes"),
+    ],
+)
+def test_a_damaged_file_is_an_error_that_names_it(tmp_path: Path, old: str, new: str) -> None:
+    cluster = recorded(tmp_path / "c")
+    file = cluster.folder / cluster_folder.CLUSTER_FILE
+    assert old in file.read_text()
+    file.write_text(file.read_text().replace(old, new))
+    with pytest.raises(InvalidOption, match=r"cluster\.toml"):
+        cluster_folder.open_folder(cluster.folder)
+
+
+def test_a_node_runs_for_as_long_as_its_process_holds_the_file(tmp_path: Path) -> None:
+    cluster = recorded(tmp_path / "c")
+    assert cluster.running() == {}
+    with holder(cluster.pid_file(2)) as child:
+        assert cluster.running() == {2: child.pid}
+        with (
+            pytest.raises(DataFolderLocked) as refused,
+            cluster_folder.holding_pid_file(cluster.pid_file(2)),
+        ):
+            pass
+        assert refused.value.holder == str(child.pid)
+        child.kill()
+        child.wait()
+        assert cluster.running() == {}
+    with cluster_folder.holding_pid_file(cluster.pid_file(2)):
+        assert cluster.running() == {2: os.getpid()}
+    assert cluster.running() == {}
+
+
+def test_a_live_process_that_does_not_hold_the_file_is_never_stopped(tmp_path: Path) -> None:
+    """A node died and its number went to another program: here, to this test."""
+    cluster = recorded(tmp_path / "c")
+    cluster.pid_file(1).write_text(f"{os.getpid()}\n")
+    assert cluster.running() == {}
+    assert stop_nodes(cluster, timeout_s=1.0) == []
+
+
+def test_down_stops_exactly_what_runs(tmp_path: Path) -> None:
+    cluster = recorded(tmp_path / "c")
+    with holder(cluster.pid_file(1)) as stopped, holder(tmp_path / "elsewhere") as untouched:
+        assert stop_nodes(cluster, timeout_s=5.0) == [1]
+        assert stopped.wait(5.0) != 0
+        assert untouched.poll() is None
+        assert untouched.stdin is not None
+        untouched.stdin.close()
+        assert untouched.wait(5.0) == 0
+
+
+@pytest.mark.parametrize("text", ["", "x\n", "99999999999999999999\n", "-1\n"])
+def test_a_garbled_pid_file_names_nobody(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "node-1.pid"
+    file.write_text(text)
+    assert cluster_folder.running_pid(file) is None

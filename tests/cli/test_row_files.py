@@ -1,0 +1,150 @@
+"""Rows out of files: with the topic's types, nulls and times as written, or an error."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from raftlog.cli.output import plain
+from raftlog.cli.row_files import InputFormat, read_batches
+from raftlog.errors import InvalidOption
+
+UTC = datetime.UTC
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("text", pa.string()),
+        pa.field("day", pa.date32()),
+        pa.field("at", pa.timestamp("us", "UTC")),
+        pa.field("local", pa.timestamp("us")),
+        pa.field("price", pa.decimal128(10, 2)),
+        pa.field("raw", pa.binary()),
+        pa.field("share", pa.float64()),
+        pa.field("yes", pa.bool_()),
+    ]
+)
+ROW = {
+    "id": 1,
+    "text": 'hä, "so"',
+    "day": datetime.date(2013, 1, 2),
+    "at": datetime.datetime(2013, 1, 1, 5, 0, 0, 123456, tzinfo=UTC),
+    "local": datetime.datetime(2013, 1, 1, 5, 0),
+    "price": decimal.Decimal("1.25"),
+    "raw": b"hi",
+    "share": 0.5,
+    "yes": True,
+}
+NULLS = dict.fromkeys(ROW) | {"id": 2}
+
+
+def rows(
+    data: bytes, format_: InputFormat, schema: pa.Schema = SCHEMA, nulls: tuple[str, ...] = ()
+) -> list[dict[str, object]]:
+    source = io.BufferedReader(io.BytesIO(data))
+    batches = read_batches(source, "the file", format_, schema, list(nulls))
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def test_json_lines_of_tail_are_read_back_as_they_were() -> None:
+    data = "".join(json.dumps(plain(row)) + "\n" for row in (ROW, NULLS)).encode()
+    assert rows(data, InputFormat.JSON) == [ROW, NULLS]
+
+
+def test_a_key_that_a_json_line_lacks_is_null() -> None:
+    assert rows(b'{"id": 2}\n', InputFormat.JSON) == [NULLS]
+
+
+def test_a_key_that_the_topic_lacks_is_kept_for_the_producer_to_refuse() -> None:
+    assert "idd" in rows(b'{"id": 2, "idd": 3}\n', InputFormat.JSON)[0]
+
+
+def test_csv_cells_are_read_with_the_topics_types() -> None:
+    data = (
+        b"id,text,day,at,local,price,raw,share,yes\n"
+        b'1,"h\xc3\xa4, ""so""",2013-01-02,2013-01-01T05:00:00.123456Z,2013-01-01 05:00:00,'
+        b"1.25,hi,0.5,true\n"
+        b"2,NA,,NA,,,NA,,\n"
+    )
+    assert rows(data, InputFormat.CSV, nulls=("NA",)) == [ROW, NULLS]
+
+
+@pytest.mark.parametrize(
+    ("text", "hour"),
+    [
+        ("2013-01-01 05:00:00", 5),
+        ("2013-01-01T05:00:00Z", 5),
+        ("2013-01-01T05:00:00+02:00", 3),
+        ("2013-01-01 05:00:00-0130", 6),
+        ("2013-01-01", 0),
+    ],
+)
+def test_a_csv_time_without_a_zone_is_utc_and_one_with_a_zone_keeps_it(
+    text: str, hour: int
+) -> None:
+    schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
+    (row,) = rows(f"at\n{text}\n".encode(), InputFormat.CSV, schema)
+    assert isinstance(row["at"], datetime.datetime)
+    assert row["at"].hour == hour
+
+
+def test_a_quoted_empty_csv_cell_is_an_empty_text_and_a_bare_one_null() -> None:
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
+    got = rows(b'id,text\n1,""\n2,\n', InputFormat.CSV, schema)
+    assert [row["text"] for row in got] == ["", None]
+
+
+class Pipe(io.RawIOBase):
+    """Bytes that can be read once, in order, as standard input gives them."""
+
+    def __init__(self, data: bytes) -> None:
+        self._inner = io.BytesIO(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        return self._inner.readinto(buffer)
+
+
+@pytest.mark.parametrize("seekable", [True, False])
+def test_parquet_is_read_from_a_file_and_from_a_pipe(seekable: bool) -> None:
+    out = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist([ROW, NULLS], schema=SCHEMA), out)
+    raw: io.RawIOBase | io.BytesIO = Pipe(out.getvalue())
+    if seekable:
+        raw = io.BytesIO(out.getvalue())
+    source = io.BufferedReader(raw)  # type: ignore[arg-type]
+    batches = read_batches(source, "-", InputFormat.PARQUET, SCHEMA, [])
+    assert [row for batch in batches for row in batch.to_pylist()] == [ROW, NULLS]
+
+
+@pytest.mark.parametrize("format_", [InputFormat.JSON, InputFormat.CSV])
+def test_an_empty_text_has_no_rows(format_: InputFormat) -> None:
+    assert rows(b"", format_) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "format_"),
+    [
+        (b'{"id": "x"}\n', InputFormat.JSON),
+        (b'{"id": 5.5}\n', InputFormat.JSON),
+        (b'{"id": 1\n', InputFormat.JSON),
+        (b'{"day": "13 May"}\n', InputFormat.JSON),
+        (b"id\nx\n", InputFormat.CSV),
+        (b"id,at\n1,yesterday\n", InputFormat.CSV),
+        (b"id,text\n1\n", InputFormat.CSV),
+        (b"", InputFormat.PARQUET),
+        (b"PAR1 and then nothing", InputFormat.PARQUET),
+    ],
+)
+def test_what_cannot_be_read_is_an_error_that_names_the_file(
+    data: bytes, format_: InputFormat
+) -> None:
+    with pytest.raises(InvalidOption, match="the file"):
+        rows(data, format_)

@@ -1,0 +1,239 @@
+"""The verbs, their help, and what they exit with when something is wrong."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from raftlog.cli import cluster_folder
+from raftlog.errors import ExitCode
+from tests.cli.command import Finished, run
+
+Command = Callable[..., Finished]
+
+VERBS = [
+    "up", "serve", "down", "status", "produce", "tail", "watermark",
+    "topic create", "topic list", "topic describe", "topic delete",
+]  # fmt: skip
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    return lambda *words: run(monkeypatch, capsys, *map(str, words))
+
+
+@pytest.fixture
+def busy_port() -> Iterator[int]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+def recorded(folder: Path) -> cluster_folder.ClusterFolder:
+    addresses = {node: f"127.0.0.1:{port}" for node, port in ((1, 7001), (2, 7002), (3, 7003))}
+    cluster = cluster_folder.new_cluster(folder, addresses=addresses)
+    cluster_folder.record(cluster)
+    return cluster
+
+
+def refused(finished: Finished, code: ExitCode, *parts: str) -> None:
+    """It ended with the code, cause and remedy on standard error, and no trace of Python."""
+    assert finished.code == code, finished
+    assert "Traceback" not in finished.err
+    assert finished.out == ""
+    cause, remedy = finished.err.rstrip().splitlines()[-2:]
+    assert cause.startswith("error: ")
+    assert remedy.startswith("  ")
+    for part in parts:
+        assert part in finished.err
+
+
+# ---------------------------------------------------------------- help
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(command: Command, verb: str) -> None:
+    finished = command(*verb.split(), "--help")
+    assert finished.code == ExitCode.OK
+    assert f"raftlog {verb}" in finished.out
+    assert finished.err == ""
+
+
+def test_root_help_lists_every_verb_and_the_exit_codes(command: Command) -> None:
+    out = command("--help").out
+    for verb in VERBS:
+        assert verb.split()[0] in out
+    for code in ExitCode:
+        assert f"{int(code)} " in out
+
+
+def test_version_is_the_packages_own(command: Command) -> None:
+    import raftlog
+
+    assert command("--version").out == f"raftlog {raftlog.__version__}\n"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_exists_for_the_usual_shells(command: Command, shell: str) -> None:
+    assert "raftlog" in command("--show-completion", shell).out
+
+
+def test_python_m_raftlog_is_the_command_and_loads_no_grpc() -> None:
+    program = (
+        "import runpy, sys; sys.argv = ['raftlog', '--version']\n"
+        "try: runpy.run_module('raftlog', run_name='__main__')\n"
+        "except SystemExit: print([m for m in ('grpc', 'pyarrow') if m in sys.modules])\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.splitlines()[1:] == ["[]"]
+
+
+# ---------------------------------------------------------------- settings
+
+
+@pytest.mark.parametrize("words", [("bogus",), ("status", "--bogus"), ("serve",), ("tail",)])
+def test_wrong_usage_exits_2(command: Command, words: tuple[str, ...]) -> None:
+    assert command(*words).code == ExitCode.USAGE
+
+
+def test_unknown_key_is_an_error_of_every_source(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused(command("--set", "raft.tik=1", "status"), ExitCode.USAGE, "raft.tick_interval_s")
+    file = tmp_path / "raftlog.toml"
+    file.write_text("[client]\nreqest_timeout_s = 1\n", encoding="utf-8")
+    refused(command("--config", file, "status"), ExitCode.USAGE, "client.request_timeout_s")
+    monkeypatch.setenv("RAFTLOG_CLIENT__REQEST_TIMEOUT_S", "1")
+    refused(command("status"), ExitCode.USAGE, "RAFTLOG_CLIENT__REQUEST_TIMEOUT_S")
+
+
+def test_missing_configuration_is_an_error(command: Command, tmp_path: Path) -> None:
+    refused(command("--config", tmp_path / "nowhere.toml", "status"), ExitCode.USAGE, "nowhere")
+
+
+def test_servers_that_are_no_addresses_are_an_error(command: Command) -> None:
+    refused(command("--servers", "here", "topic", "list"), ExitCode.USAGE, "'here'", "host:port")
+
+
+# ---------------------------------------------------------------- no cluster
+
+
+@pytest.mark.parametrize("words", [("status",), ("topic", "list"), ("watermark",), ("tail", "t")])
+def test_no_cluster_is_unavailable_within_the_deadline(
+    command: Command, words: tuple[str, ...]
+) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # bound and not listening: refused at once
+        server = f"127.0.0.1:{nobody.getsockname()[1]}"
+        finished = command(
+            "--servers", server, "--set", "client.request_timeout_s=0.3",
+            "--set", "client.attempt_timeout_s=0.3", *words,
+        )  # fmt: skip
+    refused(finished, ExitCode.UNAVAILABLE, server)
+
+
+# ---------------------------------------------------------------- up, serve, down
+
+
+def test_up_refuses_a_busy_port_and_leaves_nothing_behind(
+    command: Command, tmp_path: Path, busy_port: int
+) -> None:
+    data = tmp_path / "new"
+    finished = command("up", "--data", data, "--port", busy_port, "--nodes", 1)
+    refused(finished, ExitCode.NODE_REFUSED, f"127.0.0.1:{busy_port}", "--port")
+    assert not data.exists()
+
+
+def test_up_refuses_a_folder_with_other_files_and_touches_none(
+    command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "thesis.txt").write_text("precious", encoding="utf-8")
+    refused(command("up", "--data", tmp_path), ExitCode.NODE_REFUSED, "cluster.toml")
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_up_refuses_another_number_of_nodes_than_recorded(command: Command, tmp_path: Path) -> None:
+    recorded(tmp_path / "c")
+    finished = command("up", "--data", tmp_path / "c", "--nodes", 5)
+    refused(finished, ExitCode.USAGE, "--nodes", "5", "3")
+
+
+def test_up_refuses_another_port_than_recorded(command: Command, tmp_path: Path) -> None:
+    recorded(tmp_path / "c")
+    finished = command("up", "--data", tmp_path / "c", "--port", 7401)
+    refused(finished, ExitCode.USAGE, "--port", "7401", "7001")
+
+
+def test_up_refuses_ports_beyond_the_last(command: Command, tmp_path: Path) -> None:
+    refused(command("up", "--data", tmp_path / "c", "--port", 65534), ExitCode.USAGE, "65534")
+
+
+def test_up_and_serve_refuse_a_node_that_runs(command: Command, tmp_path: Path) -> None:
+    cluster = recorded(tmp_path / "c")
+    with cluster_folder.holding_pid_file(cluster.pid_file(2)):
+        for words in (("up",), ("serve", "--node", 2)):
+            refused(command(*words, "--data", cluster.folder), ExitCode.NODE_REFUSED, "node-2")
+
+
+@pytest.mark.parametrize("verb", ["serve --node 1", "down"])
+def test_a_folder_without_a_cluster_is_an_error(
+    command: Command, tmp_path: Path, verb: str
+) -> None:
+    refused(command(*verb.split(), "--data", tmp_path), ExitCode.USAGE, "raftlog up")
+
+
+def test_serve_refuses_a_node_that_the_cluster_does_not_have(
+    command: Command, tmp_path: Path
+) -> None:
+    recorded(tmp_path / "c")
+    finished = command("serve", "--node", 9, "--data", tmp_path / "c")
+    refused(finished, ExitCode.USAGE, "9", "1, 2, 3")
+
+
+def test_serve_refuses_to_run_without_assertions(tmp_path: Path) -> None:
+    recorded(tmp_path / "c")
+    ended = subprocess.run(
+        [sys.executable, "-O", "-m", "raftlog", "serve", "--node", "1", "--data", tmp_path / "c"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == ExitCode.USAGE
+    assert "assertions" in ended.stderr
+
+
+def test_serve_refuses_to_listen_off_loopback_unless_told(command: Command, tmp_path: Path) -> None:
+    cluster = cluster_folder.new_cluster(tmp_path / "c", addresses={1: "192.0.2.7:7401"})
+    cluster_folder.record(cluster)
+    finished = command("serve", "--node", 1, "--data", cluster.folder)
+    refused(finished, ExitCode.USAGE, "--without-tls", "192.0.2.7")
+
+
+def test_down_with_nothing_running_is_done(command: Command, tmp_path: Path) -> None:
+    recorded(tmp_path / "c")
+    finished = command("down", "--data", tmp_path / "c", "-o", "json")
+    assert (finished.code, finished.out) == (ExitCode.OK, '{"stopped": []}\n')
+
+
+# ---------------------------------------------------------------- arguments
+
+
+@pytest.mark.parametrize("words", [(), ("--schema", "a int", "--schema-file", "x")])
+def test_topic_create_wants_exactly_one_schema(command: Command, words: tuple[str, ...]) -> None:
+    refused(command("topic", "create", "t", *words), ExitCode.USAGE, "--schema-file")
+
+
+def test_topic_create_refuses_a_schema_it_cannot_read(command: Command) -> None:
+    refused(command("topic", "create", "t", "--schema", "id bigintt"), ExitCode.USAGE, "schema")
+
+
+def test_produce_asks_for_a_format_that_the_name_does_not_tell(command: Command) -> None:
+    refused(command("produce", "t", "rows.xlsx"), ExitCode.USAGE, "--format", "parquet")
