@@ -5,7 +5,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv
 started=$SECONDS
 status=0
-$VENV/bin/python -m pytest -q -n 2 tests --ignore tests/cluster --ignore tests/spark "$@" ||
+$VENV/bin/python -m pytest -q -n 2 tests --ignore tests/cluster --ignore tests/spark \
+    -m "not simulation" "$@" ||
     status=$?
 say "fast tests: $((SECONDS - started)) s"
 exit $status

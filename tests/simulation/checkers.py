@@ -1,0 +1,288 @@
+"""What must hold between all replicas at every moment, kept outside of them (Raft figure 3).
+
+The checker sees every entry that enters a log, every event of a replica, every message before it
+leaves, and what each simulated disk holds durably. From these alone it knows the truth:
+
+- Election Safety: one leader per term. Leader Append-Only: `raftlog.core.invariants`.
+- Log Matching: an entry (index, term) has one content and one predecessor everywhere; by
+  induction, two logs that share an entry share all before it.
+- Leader Completeness: who comes to lead holds every entry that was committed in earlier terms.
+- State Machine Safety: one command and one outcome per index on every node and in every life.
+- An index becomes committed by a leader of the entry's own term, when a majority of *disks* has it;
+  followers learn only what a leader had committed before.
+- An acknowledgement or a vote leaves only when the sender's disk holds what it promises; a node
+  votes once per term whatever crashes; what a disk held is still there after a crash.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from raftlog.core import invariants
+from raftlog.core.messages import AppendReply, PeerMessage, VoteReply, VoteRequest
+from raftlog.core.ready import Role
+from raftlog.core.types import Entry, GroupId, HardState, NodeId
+from raftlog.machines.outcomes import Appended, EpochCommitted
+from raftlog.replica import Output
+from raftlog.storage.log import GroupLog
+from tests.simulation.disk import DurableLog, durable_log, durable_state
+from tests.simulation.simulator import Simulator
+
+if TYPE_CHECKING:
+    from tests.simulation.node import Hosted, SimulatedNode
+
+DEEP_CHECK_EVERY = 200
+"""Acknowledgements per one for which the log is read back from the durable disk."""
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+
+class WitnessedLog(GroupLog):
+    """The real log; the checker is told of every entry that enters it."""
+
+    witness: GroupChecker | None = None
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        if self.witness is not None:
+            prev_term = self.last_term
+            for entry in entries:
+                self.witness.entered(
+                    entry.index, entry.term, prev_term, zlib.crc32(b"".join(entry.payload))
+                )
+                prev_term = entry.term
+        super().append(entries)
+
+
+class _Committed(NamedTuple):
+    term: int
+    known_in: int
+    """The term of the leader that committed it."""
+
+
+class _Content(NamedTuple):
+    prev_term: int
+    crc: int
+
+
+class GroupChecker:
+    """The truth about one group."""
+
+    def __init__(self, group: GroupId, voters: int) -> None:
+        self.group = group
+        self.voters = voters
+        self.leaders: dict[int, NodeId] = {}
+        self.contents: dict[tuple[int, int], _Content] = {}
+        self.committed: list[_Committed] = []
+        self.applied: list[tuple[int, int]] = []
+        self.hashes: dict[int, bytes] = {}
+        self.mark = 0
+        """The first offset that no committed entry has made visible."""
+        self.disks: dict[NodeId, DurableLog] = {}
+        self.promised: dict[NodeId, HardState] = {}
+        self.votes: dict[tuple[NodeId, int], NodeId] = {}
+        self.acknowledgements = 0
+
+    def fail(self, what: str) -> None:
+        raise Violation(f"group {self.group}: {what}")
+
+    def entered(self, index: int, term: int, prev_term: int, crc: int) -> None:
+        """Log Matching."""
+        content = _Content(prev_term, crc)
+        known = self.contents.setdefault((index, term), content)
+        if known != content:
+            self.fail(f"Log Matching: entry {index} of term {term} differs between two logs")
+
+    def disk(self, node: NodeId) -> DurableLog:
+        return self.disks.setdefault(node, DurableLog())
+
+    def majority_holds(self, index: int, term: int) -> bool:
+        holders = sum(1 for disk in self.disks.values() if disk.holds(index, term))
+        return 2 * holders > self.voters
+
+
+class _Seen:
+    """What was last seen of one replica in this life of its process."""
+
+    __slots__ = ("applied", "commit_index", "moment", "role", "term")
+
+    def __init__(self, moment: invariants.Observed) -> None:
+        self.moment = moment
+        self.applied = 0
+        self.commit_index = 0
+        self.role = Role.FOLLOWER
+        self.term = 0
+
+
+class Checker:
+    """All groups of a run."""
+
+    def __init__(self, simulator: Simulator, nodes: int) -> None:
+        self._simulator = simulator
+        self._nodes = nodes
+        self._groups: dict[GroupId, GroupChecker] = {}
+
+    def group(self, group: GroupId) -> GroupChecker:
+        found = self._groups.get(group)
+        if found is None:
+            found = self._groups[group] = GroupChecker(group, self._nodes)
+        return found
+
+    # ------------------------------------------------------------ disks
+
+    def on_disk(self, node: NodeId, group: GroupId, log: DurableLog) -> None:
+        """A write has run whose plan ended with this log."""
+        self.group(group).disks[node] = log
+
+    def half_written(self, node: NodeId, group: GroupId, planned: DurableLog) -> None:
+        """The process ended while this was being written: what both have is still there."""
+        truth = self.group(group)
+        truth.disks[node] = truth.disk(node).shared_with(planned)
+
+    def opened(self, node: SimulatedNode, hosted: Hosted, log: WitnessedLog) -> None:
+        """A replica was opened from the disk, or made."""
+        truth = self.group(hosted.group)
+        raft = hosted.replica.raft
+        log.witness = truth
+        prev_term = 0
+        for entry in log.entries(1, log.last_index, 1 << 60) if log.last_index else ():
+            crc = zlib.crc32(b"".join(entry.payload))
+            truth.entered(entry.index, entry.term, prev_term, crc)
+            prev_term = entry.term
+        was = truth.disk(node.node)
+        if was.last_index and (
+            log.last_index < was.last_index
+            or log.term_at(was.last_index) != was.term_at(was.last_index)
+        ):
+            truth.fail(f"node {node.node} lost synced entries up to {was.last_index}")
+        truth.disks[node.node] = DurableLog.of(log)
+        promised = truth.promised.get(node.node)
+        if promised is not None:
+            if raft.term < promised.term:
+                truth.fail(f"node {node.node} fell from term {promised.term} to {raft.term}")
+            if raft.term == promised.term and promised.vote not in (0, raft.vote):
+                truth.fail(f"node {node.node} forgot its vote in term {raft.term}")
+        hosted.seen = _Seen(invariants.observe(raft))
+
+    # ------------------------------------------------------------ events
+
+    def stepped(self, hosted: Hosted) -> None:
+        """One event has happened to the replica."""
+        seen, raft = hosted.seen, hosted.replica.raft
+        seen.moment = invariants.check(seen.moment, raft)
+        if raft.role is Role.LEADER and (seen.role is not Role.LEADER or seen.term != raft.term):
+            self._leads(hosted)
+        seen.role, seen.term = raft.role, raft.term
+        if raft.commit_index > seen.commit_index:
+            self._commits(hosted, seen.commit_index)
+            seen.commit_index = raft.commit_index
+
+    def advanced(self, hosted: Hosted, output: Output) -> None:
+        """The replica has advanced; nothing of its output was done yet."""
+        seen, replica = hosted.seen, hosted.replica
+        raft = replica.raft
+        if raft.role is not seen.role or raft.commit_index != seen.commit_index:
+            self.stepped(hosted)  # its own vote has come back to it
+        if not output.applied:
+            return
+        truth = self.group(hosted.group)
+        for index, term, outcome in output.applied:
+            if index != seen.applied + 1:
+                truth.fail(f"node {replica.node} applied {index} after {seen.applied}")
+            seen.applied = index
+            if index > len(truth.committed) or truth.committed[index - 1].term != term:
+                truth.fail(f"node {replica.node} applied {index}, which is not committed")
+            command = replica.log.command(index)[2]
+            fact = (zlib.crc32(command), zlib.crc32(repr(outcome).encode()))
+            if index <= len(truth.applied):
+                if truth.applied[index - 1] != fact:
+                    truth.fail(f"State Machine Safety: outcomes differ at {index}: {outcome}")
+            else:
+                truth.applied.append(fact)
+                self._see_outcome(truth, outcome)
+        known = truth.hashes.setdefault(seen.applied, replica.state_hash)
+        if known != replica.state_hash:
+            truth.fail(f"State Machine Safety: state hashes differ at {seen.applied}")
+
+    def _see_outcome(self, truth: GroupChecker, outcome: object) -> None:
+        match outcome:
+            case Appended(repeated=False) | EpochCommitted(replayed=False):
+                if outcome.start != truth.mark:
+                    truth.fail(f"offsets are not dense: {outcome} at mark {truth.mark}")
+                truth.mark = outcome.end
+
+    def _leads(self, hosted: Hosted) -> None:
+        replica, truth = hosted.replica, self.group(hosted.group)
+        term = replica.raft.term
+        self._simulator.counts["elections won"] += 1
+        known = truth.leaders.setdefault(term, replica.node)
+        if known != replica.node:
+            truth.fail(f"Election Safety: {known} and {replica.node} lead term {term}")
+        log = replica.log
+        for index, entry in enumerate(truth.committed, 1):
+            if entry.known_in >= term:
+                break
+            if index > log.last_index or log.term_at(index) != entry.term:
+                truth.fail(
+                    f"Leader Completeness: node {replica.node} leads term {term} without entry "
+                    f"{index} of term {entry.term}"
+                )
+
+    def _commits(self, hosted: Hosted, before: int) -> None:
+        raft, truth = hosted.replica.raft, self.group(hosted.group)
+        index = raft.commit_index
+        if index > len(truth.committed):
+            if truth.leaders.get(raft.term) != raft.node:
+                truth.fail(f"node {raft.node} takes {index} for committed before any leader does")
+            if raft.term_at(index) != raft.term:
+                truth.fail(f"an entry of an older term at {index} was committed by counting")
+            if not truth.majority_holds(index, raft.term):
+                truth.fail(f"{index} is committed without a majority of disks that hold it")
+            for each in range(len(truth.committed) + 1, index + 1):
+                truth.committed.append(_Committed(raft.term_at(each), raft.term))
+        for each in range(before + 1, index + 1):
+            if raft.term_at(each) != truth.committed[each - 1].term:
+                truth.fail(f"node {raft.node} takes another entry {each} for committed")
+
+    # ------------------------------------------------------------ messages
+
+    def sent(self, node: SimulatedNode, hosted: Hosted, message: PeerMessage) -> None:
+        """`message` is about to leave."""
+        match message:
+            case VoteReply(granted=True, pre=False):
+                self._votes(node, hosted, HardState(message.term, message.to))
+            case VoteRequest(pre=False):
+                self._votes(node, hosted, HardState(message.term, node.node))
+            case AppendReply(accepted=True):
+                self._acknowledges(node, hosted, message)
+
+    def _votes(self, node: SimulatedNode, hosted: Hosted, promise: HardState) -> None:
+        truth = self.group(hosted.group)
+        known = truth.votes.get((node.node, promise.term))
+        if known is not None and known != promise.vote:
+            truth.fail(
+                f"node {node.node} votes for {known} and {promise.vote} in term {promise.term}"
+            )
+        if known is None:
+            truth.votes[(node.node, promise.term)] = promise.vote
+            durable = durable_state(node.disk, hosted.group)
+            if durable < promise or (durable.term == promise.term and durable != promise):
+                truth.fail(f"node {node.node} promises {promise}, its disk says {durable}")
+        truth.promised[node.node] = max(promise, truth.promised.get(node.node, promise))
+
+    def _acknowledges(self, node: SimulatedNode, hosted: Hosted, reply: AppendReply) -> None:
+        truth = self.group(hosted.group)
+        index = reply.match_index
+        if index == 0 or reply.term != hosted.replica.raft.term:
+            # A promise of a term that the node has left: the entry may be cut by now, on the word
+            # of a leader whose election took this node's log, or its own leader's, into account.
+            return
+        truth.acknowledgements += 1
+        disk = truth.disk(node.node)
+        if truth.acknowledgements % DEEP_CHECK_EVERY == 1:
+            disk = durable_log(node.disk, node.log_folder(hosted.group), hosted.group)
+        if not disk.holds(index, hosted.replica.log.term_at(index)):
+            truth.fail(f"node {node.node} acknowledges {index}, its disk ends at {disk.last_index}")

@@ -1,0 +1,197 @@
+"""One run: a cluster in the weather of its seed, healed, then questioned to the last record."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
+from raftlog.machines.commands import TopicInfo
+from tests.simulation.checkers import Checker, Violation
+from tests.simulation.faults import Faults
+from tests.simulation.history import Label, TopicHistory
+from tests.simulation.network import Network
+from tests.simulation.node import SimulatedNode
+from tests.simulation.simulator import Simulator
+from tests.simulation.swarm import SECOND, Settings, draw
+from tests.simulation.workload import Clients, Query, Task, read_rows
+
+ELECTION_TIMEOUTS_MAX = 10
+"""After healing, within so many of the longest timeouts, every group has a leader, and later all
+that was acknowledged is on all nodes."""
+
+CHAOS_EVENTS_MAX = 12_000
+"""A run with fast clients is ended early, so that seeds cost about the same."""
+
+HEALTHY_US = 1 * SECOND
+HEALTHY_EVENTS_MAX = 3_000
+"""How long clients go on after healing."""
+
+FINISH_US_MAX = 120 * SECOND
+"""Every client has its last answer within this after it was asked to stop."""
+
+ACKNOWLEDGED_MIN = 20
+"""Records that every run must have acknowledged in the end, so that what stalls cannot pass."""
+
+FLOOR_US_MAX = 30 * SECOND
+"""The floor is reached within this after healing, at the latest."""
+
+
+class Result(NamedTuple):
+    """What a run that broke no promise came to."""
+
+    seed: int
+    trace: str
+    simulated_us: int
+    acknowledged_records: int
+    counts: Counter[str]
+
+
+class Run:
+    """The parts of a run; `go` takes it from the first event to the last check."""
+
+    def __init__(self, seed: int, settings: Settings | None = None) -> None:
+        self.simulator = Simulator(seed)
+        self.settings = settings or draw(self.simulator.random("swarm"))
+        self.checker = Checker(self.simulator, self.settings.nodes)
+        self.network = Network(self.simulator, self.settings)
+        voters = tuple(NodeId(node) for node in range(1, self.settings.nodes + 1))
+        self.nodes = {
+            node: SimulatedNode(
+                node=node,
+                voters=voters,
+                simulator=self.simulator,
+                network=self.network,
+                settings=self.settings,
+                checker=self.checker,
+            )
+            for node in voters
+        }
+        self.clients = Clients(
+            simulator=self.simulator,
+            network=self.network,
+            settings=self.settings,
+            nodes=self.nodes,
+        )
+        self.faults = Faults(
+            simulator=self.simulator,
+            network=self.network,
+            settings=self.settings,
+            nodes=self.nodes,
+            groups=self.groups,
+        )
+        self.topics: dict[GroupId, tuple[TopicInfo, TopicHistory]] = {}
+
+    def groups(self) -> list[GroupId]:
+        return [CONTROLLER_GROUP, *self.topics]
+
+    def go(self) -> Result:
+        """Raises `Violation`, or whatever a replica of its own raised."""
+        simulator, settings = self.simulator, self.settings
+        for node in self.nodes.values():
+            node.start()
+        for number in range(settings.topics):
+            self.clients.spawn(f"topic {number}", self._use_topic(f"topic-{number}"))
+        if settings.topics > 1:
+            self.clients.spawn("come and go", self.clients.come_and_go("scratch"))
+        self.faults.start()
+        simulator.run_until(settings.chaos_us, lambda: simulator.events >= CHAOS_EVENTS_MAX)
+        simulator.note("heal")
+        self.faults.heal()
+        self._await("every group has a leader that all follow", self._is_led)
+        self._await("the topics are there", lambda: len(self.topics) == settings.topics)
+        enough = simulator.events + HEALTHY_EVENTS_MAX
+        simulator.run_until(simulator.now_us + HEALTHY_US, lambda: simulator.events >= enough)
+        self._await("the floor of acknowledged records", self._above_floor, FLOOR_US_MAX)
+        self.clients.stopping = True
+        self._await(
+            "every client has its answer", lambda: not self.clients.unfinished, FINISH_US_MAX
+        )
+        self._await("all nodes have applied all", self._is_level)
+        self._check_everything()
+        return Result(
+            simulator.seed,
+            simulator.trace.digest(),
+            simulator.now_us,
+            self._acknowledged(),
+            simulator.counts,
+        )
+
+    def _use_topic(self, name: str) -> Task:
+        """Create a topic, then let its clients begin."""
+        clients, settings = self.clients, self.settings
+        topic = yield from clients.create_topic(name)
+        history = TopicHistory(topic.group, self.checker)
+        self.topics[topic.group] = (topic, history)
+        for number in range(settings.producers):
+            clients.start_producer(topic, history, f"{name}-producer-{number}")
+        for number in range(settings.writers):
+            query = Query(f"{name}-writer-{number}", settings.records_max)
+            slots = 2 if clients.random.random() < settings.rivals else 1
+            for slot in range(slots):
+                task = clients.write_stream(topic, history, query, slot)
+                clients.spawn(f"{query.writer}.{slot}", task)
+        for number in range(settings.readers):
+            clients.spawn(f"{name}-reader-{number}", clients.read(topic, history))
+
+    # ------------------------------------------------------------ after healing
+
+    def _await(self, what: str, done: Callable[[], bool], limit_us: int | None = None) -> None:
+        limit = limit_us or ELECTION_TIMEOUTS_MAX * self.settings.election_us
+        if not self.simulator.run_until(self.simulator.now_us + limit, done):
+            tasks = ", ".join(self.clients.unfinished)
+            raise Violation(f"not within {limit} us: {what}; clients at work: {tasks}")
+
+    def _is_led(self) -> bool:
+        """Each group has one leader, which all nodes follow, and has committed in its term."""
+        return all(self._follows_one(group) for group in self.groups())
+
+    def _follows_one(self, group: GroupId) -> bool:
+        replicas = self._replicas(group)
+        if replicas is None:
+            return False
+        first = replicas[0].raft
+        return first.leader != 0 and all(
+            replica.raft.leader == first.leader
+            and replica.raft.term == first.term
+            and replica.raft.term_at(replica.raft.commit_index) == first.term
+            for replica in replicas
+        )
+
+    def _is_level(self) -> bool:
+        for group in self.groups():
+            replicas = self._replicas(group)
+            if replicas is None:
+                return False
+            if len({(each.applied_index, each.raft.last_index) for each in replicas}) > 1:
+                return False
+            if replicas[0].applied_index != replicas[0].raft.last_index:
+                return False
+        return True
+
+    def _replicas(self, group: GroupId) -> list[Any] | None:
+        """The group's replica of every node; None unless all are there."""
+        hosted = [node.hosted(group) for node in self.nodes.values()]
+        return [each.replica for each in hosted if each] if all(hosted) else None
+
+    def _acknowledged(self) -> int:
+        return sum(history.acknowledged_records for _, history in self.topics.values())
+
+    def _above_floor(self) -> bool:
+        return self._acknowledged() >= ACKNOWLEDGED_MIN
+
+    def _check_everything(self) -> None:
+        """Equal states on all nodes, and every topic read whole from each."""
+        for group in self.groups():
+            replicas = self._replicas(group)
+            assert replicas is not None
+            if len({(each.state_hash, each.machine.fingerprint()) for each in replicas}) > 1:
+                raise Violation(f"group {group}: the nodes' states differ at the end")
+        for group, (_, history) in self.topics.items():
+            mark = self.checker.group(group).mark
+            copies = [read_rows(node, group, 0, mark, mark) for node in self.nodes.values()]
+            if any(copy != copies[0] for copy in copies):
+                raise Violation(f"group {group}: the nodes' records differ at the end")
+            history.rows_read(0, mark, copies[0])
+            history.check_whole([Label.parse(text) for _, text in copies[0]])

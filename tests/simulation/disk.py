@@ -1,0 +1,147 @@
+"""A node's simulated disk: what is on it durably, writes that end half-way, syncs that fail.
+
+`Disk.image` is the disk as it would be if the power failed now and nothing unsynced came through:
+the truth against which acknowledgements are checked.
+"""
+
+from __future__ import annotations
+
+import copy
+from random import Random
+
+from raftlog.core.types import NOBODY, GroupId, HardState, Term
+from raftlog.errors import DiskFailed
+from raftlog.storage.contract import ROOT
+from raftlog.storage.hard_state import HardStateJournal
+from raftlog.storage.limits import LogLimits
+from raftlog.storage.log import GroupLog
+from raftlog.storage.memory import MemoryFileSystem
+from raftlog.storage.write import LogWrite
+
+
+class ProcessEnds(Exception):
+    """The process dies before its next change of the disk."""
+
+
+class DiskChance:
+    """The chance that a disk uses; `nothing_survives` makes the next crash the worst one."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self.nothing_survives = False
+
+    def randrange(self, stop: int) -> int:
+        return 0 if self.nothing_survives else self._random.randrange(stop)
+
+    def getrandbits(self, count: int) -> int:
+        return self._random.getrandbits(count)
+
+
+class Disk:
+    """A file system that a run can interrupt."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._chance = DiskChance(random)
+        self.fs = MemoryFileSystem(self._chance, interrupt=self._interrupt)  # type: ignore[arg-type]
+        self._ends_in: int | None = None
+        self._fails = False
+
+    def end_after(self, changes: int | None) -> None:
+        """Let the process die before the change after so many; None: not at all."""
+        self._ends_in = changes
+
+    def fail_next_sync(self) -> None:
+        self._fails = True
+
+    def behave(self) -> None:
+        """Neither fail nor end anything from now on."""
+        self._fails = False
+        self._ends_in = None
+
+    def power_fails(self) -> None:
+        """Unsynced changes come through wholly, torn or not at all."""
+        self._ends_in = None
+        self._fails = False
+        self.fs.crash()
+
+    def process_dies(self) -> None:
+        """What was written stays readable; the lock goes."""
+        self._ends_in = None
+        self.fs.unlock()
+
+    def run_partly(self, write: LogWrite) -> bool:
+        """Run a write that the end of the process meets somewhere; whether it was done."""
+        self._ends_in = self._random.randrange(5)
+        try:
+            write.run()
+        except (ProcessEnds, DiskFailed):
+            return False
+        finally:
+            self._ends_in = None
+        return True
+
+    def image(self) -> MemoryFileSystem:
+        """A copy with what is durable now, and only that."""
+        fs, chance = self.fs, self._chance
+        fs.interrupt = None
+        chance.nothing_survives = True
+        try:
+            durable = copy.deepcopy(fs)
+        finally:
+            fs.interrupt = self._interrupt
+            chance.nothing_survives = False
+        durable.crash()
+        return durable
+
+    def _interrupt(self, operation: str, path: str) -> None:
+        if self._ends_in is not None:
+            if self._ends_in == 0:
+                raise ProcessEnds(operation)
+            self._ends_in -= 1
+        if self._fails and operation == "sync":
+            self._fails = False
+            raise DiskFailed(file=path, problem="the simulation failed this sync")
+
+
+class DurableLog:
+    """What of a group's log is known to be on a disk: its terms by index, as runs."""
+
+    __slots__ = ("_terms", "last_index")
+
+    def __init__(self, last_index: int = 0, terms: tuple[tuple[int, int], ...] = ()) -> None:
+        self.last_index = last_index
+        self._terms = terms
+
+    @classmethod
+    def of(cls, log: GroupLog) -> DurableLog:
+        """The log as it is now, to be on disk once a write taken now has run."""
+        return cls(log.last_index, tuple(log.terms()))
+
+    def term_at(self, index: int) -> int:
+        """0 where there is no entry."""
+        if index > self.last_index:
+            return 0
+        return next((term for first, term in reversed(self._terms) if first <= index), 0)
+
+    def holds(self, index: int, term: int) -> bool:
+        return index == 0 or self.term_at(index) == term
+
+    def shared_with(self, other: DurableLog) -> DurableLog:
+        """The entries that both have: what surely survives a write that may be half done."""
+        last = min(self.last_index, other.last_index)
+        while last and self.term_at(last) != other.term_at(last):
+            last -= 1
+        return DurableLog(last, tuple(run for run in self._terms if run[0] <= last))
+
+
+def durable_log(disk: Disk, folder: str, group: GroupId) -> DurableLog:
+    """Read the group's log from what is durable now."""
+    log = GroupLog.open(disk.image(), folder, group, LogLimits())
+    return DurableLog.of(log)
+
+
+def durable_state(disk: Disk, group: GroupId) -> HardState:
+    """Read the group's term and vote from what is durable now."""
+    state = HardStateJournal.open(disk.image(), ROOT, must_exist=True).get(group)
+    return state if state is not None else HardState(Term(0), NOBODY)

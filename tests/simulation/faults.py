@@ -1,0 +1,179 @@
+"""What goes wrong in a run, and when: drawn from the swarm's weights, counted by class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from raftlog.core.types import GroupId, NodeId
+from tests.simulation.network import Network
+from tests.simulation.node import SimulatedNode
+from tests.simulation.simulator import Simulator
+from tests.simulation.swarm import Settings
+
+SLOW_DISK_FACTOR = 50
+
+
+class Faults:
+    """Injects faults until `heal`, which undoes all of them."""
+
+    def __init__(
+        self,
+        *,
+        simulator: Simulator,
+        network: Network,
+        settings: Settings,
+        nodes: dict[NodeId, SimulatedNode],
+        groups: Callable[[], list[GroupId]],
+    ) -> None:
+        self._simulator = simulator
+        self._network = network
+        self._settings = settings
+        self._nodes = nodes
+        self._groups = groups
+        self._random = simulator.random("faults")
+        self._healed = False
+        self._actions: dict[str, Callable[[], None]] = {
+            "one-way cut": self._one_way_cut,
+            "partition": self._partition,
+            "leader cut off": self._leader_cut_off,
+            "pause": self._pause,
+            "kill": lambda: self._crash(self._victim(), power=False),
+            "power loss": lambda: self._crash(self._victim(), power=True),
+            "power loss of all": self._power_loss_of_all,
+            "crash at a write": self._crash_at_a_write,
+            "failed sync": self._failed_sync,
+            "slow disk": self._slow_disk,
+            "reset": self._reset,
+        }
+
+    def start(self) -> None:
+        if any(weight for _, weight in self._settings.weights):
+            self._plan()
+
+    def heal(self) -> None:
+        """End every fault; nodes that are down start at once."""
+        self._healed = True
+        self._network.heal()
+        for node in self._nodes.values():
+            node.slow_disk = 1
+            node.disk.behave()
+            node.resume()
+            if not node.running:
+                node.start()
+
+    def _plan(self) -> None:
+        self._simulator.at(
+            self._random.randrange(1, 2 * self._settings.fault_interval_us), self._happen
+        )
+
+    def _happen(self) -> None:
+        if self._healed:
+            return
+        names = [name for name, _ in self._settings.weights]
+        weights = [weight for _, weight in self._settings.weights]
+        (name,) = self._random.choices(names, weights)
+        self._simulator.counts[name] += 1
+        self._simulator.note("fault", name)
+        self._actions[name]()
+        self._plan()
+
+    def _lasting(self, end: Callable[[], None]) -> None:
+        """Let the fault end after a while, unless all is healed before."""
+
+        def over() -> None:
+            if not self._healed:
+                end()
+
+        self._simulator.at(self._duration(), over)
+
+    def _duration(self) -> int:
+        return self._random.randrange(1, 2 * self._settings.fault_us)
+
+    def _victim(self) -> SimulatedNode:
+        """Any node, more often than not one that leads something."""
+        nodes = list(self._nodes.values())
+        if self._random.randrange(2):
+            groups = self._groups()
+            group = groups[self._random.randrange(len(groups))]
+            nodes = [node for node in nodes if node.leads(group)] or nodes
+        return nodes[self._random.randrange(len(nodes))]
+
+    # ------------------------------------------------------------ network
+
+    def _one_way_cut(self) -> None:
+        if len(self._nodes) == 1:
+            return
+        here, there = self._random.sample(sorted(self._nodes), 2)
+        self._cut([(here, there)])
+
+    def _partition(self) -> None:
+        size = self._random.randrange(len(self._nodes))
+        self._cut_apart(set(self._random.sample(sorted(self._nodes), size)))
+
+    def _leader_cut_off(self) -> None:
+        self._cut_apart({self._victim().node})
+
+    def _cut_apart(self, some: set[NodeId]) -> None:
+        links = [
+            (here, there)
+            for here in sorted(self._nodes)
+            for there in sorted(self._nodes)
+            if (here in some) != (there in some)
+        ]
+        self._cut(links)
+
+    def _cut(self, links: list[tuple[NodeId, NodeId]]) -> None:
+        self._network.cut(links)
+        self._lasting(lambda: self._network.mend(links))
+
+    def _reset(self) -> None:
+        """A connection breaks although both processes live."""
+        victim = self._victim()
+        self._tell_peers(victim.node)
+
+    def _tell_peers(self, gone: NodeId) -> None:
+        for peer in self._nodes.values():
+            if peer.node != gone:
+                self._simulator.at(
+                    self._network.delay_us(), lambda peer=peer: peer.connection_lost(gone)
+                )
+
+    # ------------------------------------------------------------ processes and disks
+
+    def _crash(self, node: SimulatedNode, *, power: bool) -> None:
+        if not node.running:
+            return
+        self._simulator.note("crash", node.node, int(power))
+        node.end(power=power)
+        if not power:
+            self._tell_peers(node.node)
+        self._lasting(lambda: None if node.running else node.start())
+
+    def _power_loss_of_all(self) -> None:
+        for node in self._nodes.values():
+            self._crash(node, power=True)
+
+    def _crash_at_a_write(self) -> None:
+        """Within one of the next writes: before, between or after its writing and syncing."""
+        node = self._victim()
+        if node.running:
+            node.disk.end_after(self._random.randrange(6))
+
+    def _pause(self) -> None:
+        node = self._victim()
+        node.pause()
+        self._lasting(node.resume)
+
+    def _failed_sync(self) -> None:
+        node = self._victim()
+        if node.running:
+            node.disk.fail_next_sync()
+
+    def _slow_disk(self) -> None:
+        node = self._victim()
+        node.slow_disk = SLOW_DISK_FACTOR
+
+        def fast_again() -> None:
+            node.slow_disk = 1
+
+        self._lasting(fast_again)

@@ -1,0 +1,197 @@
+"""What clients were told, and what must therefore be true: the promises seen from outside.
+
+Every record carries a label that is used once: its producer, sequence and place, or its writer,
+epoch, place and attempt. So from what is read alone it can be told whether a record was lost,
+doubled or moved, whether an epoch is whole, and who put it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from raftlog.core.types import GroupId
+from raftlog.machines.outcomes import Appended, EpochCommitted
+from tests.simulation.checkers import Checker, Violation
+
+
+class AppendKey(NamedTuple):
+    producer: str
+    sequence: int
+
+
+class EpochName(NamedTuple):
+    writer: str
+    epoch: int
+
+
+class Label(NamedTuple):
+    """`source` and `number`: producer and sequence, or writer and epoch."""
+
+    kind: str
+    source: str
+    number: int
+    place: int
+    attempt: str
+
+    def text(self) -> str:
+        return "/".join(map(str, self))
+
+    @classmethod
+    def parse(cls, text: str) -> Label:
+        kind, source, number, place, attempt = text.split("/")
+        return cls(kind, source, int(number), int(place), attempt)
+
+
+def append_labels(key: AppendKey, count: int) -> list[Label]:
+    return [Label("append", key.producer, key.sequence, place, "") for place in range(count)]
+
+
+class TopicHistory:
+    """All that clients of one topic asked and were told."""
+
+    def __init__(self, group: GroupId, checker: Checker) -> None:
+        self.group = group
+        self._truth = checker.group(group)
+        self.floor = 0
+        """No later read of the mark may be below: some client knows that it was as high."""
+        self.acknowledged_records = 0
+        self._read: dict[int, str] = {}
+        self._places: dict[Label, int] = {}
+        self._appends: dict[AppendKey, int] = {}
+        """Every append that was tried, with its record count."""
+        self._acked_appends: dict[AppendKey, tuple[int, int]] = {}
+        self._attempts: dict[str, list[Label]] = {}
+        self._proposals: dict[EpochName, set[tuple[str, ...]]] = {}
+        self._acked_epochs: dict[EpochName, tuple[int, int]] = {}
+        self._first_commits: set[EpochName] = set()
+        """Epochs of which some client was told that its CommitEpoch was the one that counted."""
+
+    def fail(self, what: str) -> None:
+        raise Violation(f"topic of group {self.group}: {what}")
+
+    # ------------------------------------------------------------ writing
+
+    def append_tried(self, key: AppendKey, count: int) -> None:
+        assert self._appends.setdefault(key, count) == count, "a resend is the same append"
+
+    def append_acknowledged(self, key: AppendKey, outcome: Appended) -> None:
+        count = self._appends[key]
+        self.acknowledged_records += count
+        if outcome.start == -1:
+            # So late a resend that its place is not remembered: it lies somewhere, once.
+            self._acked_appends[key] = (-1, -1)
+            return
+        if outcome.end - outcome.start != count:
+            self.fail(f"{key} of {count} records was put at [{outcome.start}, {outcome.end})")
+        self._acked_appends[key] = (outcome.start, outcome.end)
+        self._known_to_be_visible(outcome.end)
+
+    def staged(self, attempt: str, labels: Sequence[Label]) -> None:
+        """All that the attempt has staged, in order."""
+        self._attempts[attempt] = list(labels)
+
+    def epoch_tried(self, name: EpochName, attempts: Sequence[str]) -> None:
+        self._proposals.setdefault(name, set()).add(tuple(attempts))
+
+    def epoch_acknowledged(self, name: EpochName, outcome: EpochCommitted) -> None:
+        counts = {
+            sum(len(self._attempts[attempt]) for attempt in attempts)
+            for attempts in self._proposals[name]
+        }
+        if outcome.record_count not in counts:
+            self.fail(f"{name} was tried with {counts} records, committed {outcome.record_count}")
+        if not outcome.replayed:
+            if name in self._first_commits:
+                self.fail(f"{name} was committed twice: {outcome}")
+            self._first_commits.add(name)
+            self.acknowledged_records += outcome.record_count
+        if outcome.start == -1:
+            self._acked_epochs.setdefault(name, (-1, -1))
+            return
+        place = (outcome.start, outcome.end)
+        known = self._acked_epochs.get(name, (-1, -1))
+        if known not in ((-1, -1), place):
+            self.fail(f"{name} lies at {known} and at {place}")
+        self._acked_epochs[name] = place
+        self._known_to_be_visible(outcome.end)
+
+    def _known_to_be_visible(self, end: int) -> None:
+        if end > self._truth.mark:
+            self.fail(f"{end} was acknowledged, the committed log ends at {self._truth.mark}")
+        self.floor = max(self.floor, end)
+
+    # ------------------------------------------------------------ reading
+
+    def mark_read(self, floor_before: int, mark: int) -> None:
+        """A strong read of the mark; `floor_before` is the floor when it was asked for."""
+        if mark < floor_before:
+            self.fail(f"a strong read says {mark}, {floor_before} was known before it began")
+        if mark > self._truth.mark:
+            self.fail(f"a strong read says {mark}, the committed log ends at {self._truth.mark}")
+        self.floor = max(self.floor, mark)
+
+    def rows_read(self, start: int, end: int, rows: Sequence[tuple[int, str]]) -> None:
+        """(offset, text) of every record in [start, end), as some replica gave them."""
+        if end > self._truth.mark:
+            self.fail(f"records up to {end} were read, the mark is {self._truth.mark}")
+        if [offset for offset, _ in rows] != list(range(start, end)):
+            self.fail(f"a read of [{start}, {end}) gave offsets {[row[0] for row in rows]}")
+        for offset, text in rows:
+            if self._read.setdefault(offset, text) != text:
+                self.fail(f"offset {offset} was {self._read[offset]} and is {text}")
+            label = Label.parse(text)
+            once = label._replace(attempt="")
+            if self._places.setdefault(once, offset) != offset:
+                self.fail(f"{text} is at {self._places[once]} and at {offset}")
+
+    # ------------------------------------------------------------ at the end
+
+    def check_whole(self, labels: Sequence[Label]) -> None:
+        """The topic from 0 to its mark, after everything has ended."""
+        if len(labels) != self._truth.mark:
+            self.fail(f"{len(labels)} records are readable of {self._truth.mark}")
+        self._check_acknowledged(labels)
+        position = 0
+        next_sequence: dict[str, int] = {}
+        last_epoch: dict[str, int] = {}
+        while position < len(labels):
+            first = labels[position]
+            if first.kind == "append":
+                key = AppendKey(first.source, first.number)
+                expected = append_labels(key, self._appends.get(key, 0))
+                if next_sequence.get(key.producer, 0) != key.sequence:
+                    self.fail(f"{key} comes after sequence {next_sequence.get(key.producer, 0)}")
+                next_sequence[key.producer] = key.sequence + 1
+            else:
+                name = EpochName(first.source, first.number)
+                expected = self._epoch_at(name, labels, position)
+                if last_epoch.get(name.writer, -1) >= name.epoch:
+                    self.fail(f"{name} comes after epoch {last_epoch[name.writer]}")
+                last_epoch[name.writer] = name.epoch
+            if not expected or list(labels[position : position + len(expected)]) != expected:
+                self.fail(f"at offset {position}, {first.text()} is not whole, or out of order")
+            position += len(expected)
+
+    def _epoch_at(self, name: EpochName, labels: Sequence[Label], position: int) -> list[Label]:
+        """The tried content of the epoch that stands there; all of it or nothing."""
+        for attempts in sorted(self._proposals.get(name, ())):
+            content = [label for attempt in attempts for label in self._attempts[attempt]]
+            if content and list(labels[position : position + len(content)]) == content:
+                return content
+        return []
+
+    def _check_acknowledged(self, labels: Sequence[Label]) -> None:
+        present = {(label.source, label.number) for label in labels}
+        for key, (start, end) in self._acked_appends.items():
+            if start == -1:
+                lost = tuple(key) not in present
+            else:
+                lost = list(labels[start:end]) != append_labels(key, self._appends[key])
+            if lost:
+                self.fail(f"{key}, acknowledged at [{start}, {end}), is not there")
+        for name, (start, end) in self._acked_epochs.items():
+            if start == -1 or start == end:
+                continue
+            if {(label.source, label.number) for label in labels[start:end]} != {tuple(name)}:
+                self.fail(f"{name}, acknowledged at [{start}, {end}), is not there")

@@ -1,0 +1,107 @@
+"""The network between nodes: frames of the real codec, late, lost, doubled, out of order, or cut.
+
+A frame is what one turn of a node has for another. Clients reach nodes by `call`, over the same
+latencies and losses, but no cut: what matters of a cut client is that its request or the answer
+to it is lost.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+
+from raftlog.core.messages import PeerMessage
+from raftlog.core.types import NodeId
+from raftlog.wire.codec import decode_peer_messages, encode_peer_messages
+from tests.simulation.simulator import Simulator
+from tests.simulation.swarm import Settings
+
+Receive = Callable[[NodeId, Sequence[PeerMessage]], None]
+Link = tuple[NodeId, NodeId]
+
+
+class Network:
+    """Directed links between nodes. A healed network only delays."""
+
+    def __init__(self, simulator: Simulator, settings: Settings) -> None:
+        self._simulator = simulator
+        self._settings = settings
+        self._random = simulator.random("network")
+        self._receivers: dict[NodeId, Receive] = {}
+        self._cuts: dict[Link, int] = {}
+        self._last_arrival: dict[Link, int] = {}
+        self.faulty = True
+
+    def attach(self, node: NodeId, receive: Receive) -> None:
+        self._receivers[node] = receive
+
+    def heal(self) -> None:
+        """End all cuts, and lose, double and reorder nothing from now on."""
+        self._cuts.clear()
+        self.faulty = False
+
+    def cut(self, links: Sequence[Link]) -> None:
+        """Cut directed links; each cut needs its own `mend`."""
+        for link in links:
+            self._cuts[link] = self._cuts.get(link, 0) + 1
+
+    def mend(self, links: Sequence[Link]) -> None:
+        for link in links:
+            left = self._cuts.get(link, 0) - 1
+            if left > 0:
+                self._cuts[link] = left
+            else:
+                self._cuts.pop(link, None)
+
+    def send(self, sender: NodeId, to: NodeId, messages: Sequence[PeerMessage]) -> None:
+        frame = encode_peer_messages(messages)
+        link = (sender, to)
+        simulator = self._simulator
+        if link in self._cuts:
+            simulator.counts["frame cut"] += 1
+            return
+        if self._happens(self._settings.loss):
+            simulator.counts["frame lost"] += 1
+            return
+        self._carry(link, frame)
+        if self._happens(self._settings.duplication):
+            simulator.counts["frame doubled"] += 1
+            self._carry(link, frame)
+
+    def call(self, request: Callable[[], None]) -> None:
+        """Carry a client's request, or the answer to one, one way."""
+        if self._happens(self._settings.loss):
+            self._simulator.counts["call lost"] += 1
+            return
+        self._simulator.at(self._latency(), request)
+
+    def delay_us(self) -> int:
+        return self._latency()
+
+    def _carry(self, link: Link, frame: bytes) -> None:
+        simulator = self._simulator
+        delay = self._latency()
+        if self._happens(self._settings.reordering):
+            simulator.counts["frame overtaken"] += 1
+        else:
+            arrival = max(simulator.now_us + delay, self._last_arrival.get(link, 0))
+            self._last_arrival[link] = arrival
+            delay = arrival - simulator.now_us
+        checksum = zlib.crc32(frame)
+
+        def arrive() -> None:
+            simulator.note("frame", *link, checksum)
+            self._receivers[link[1]](link[0], decode_peer_messages(frame))
+
+        simulator.at(delay, arrive)
+
+    def _latency(self) -> int:
+        settings = self._settings
+        latency = settings.latency_us
+        if self._happens(settings.spike_share):
+            self._simulator.counts["frame late"] += 1
+            return self._random.randrange(latency, latency + settings.election_us)
+        return self._random.randrange(latency // 2, 2 * latency)
+
+    def _happens(self, share: float) -> bool:
+        return self.faulty and share > 0 and self._random.random() < share

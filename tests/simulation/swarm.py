@@ -1,0 +1,142 @@
+"""The settings of one run, drawn from its seed: each seed has its own kind of bad weather.
+
+Uniform faults find about half of the planted bugs; settings that differ from seed to seed, with
+some faults absent and others frequent, find most.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from random import Random
+
+from raftlog.core.types import RaftTiming
+from raftlog.storage.limits import LogLimits
+
+MILLISECOND = 1_000
+SECOND = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Times in microseconds, rates as shares of 1; a fault's weight 0 means that it is absent."""
+
+    nodes: int
+    topics: int
+    chaos_us: int
+    """How long faults are injected; healing follows."""
+    # time
+    tick_us: int
+    tick_drift: float
+    """Nodes' ticks differ by up to this share."""
+    turn_us: int
+    """Inputs within this time go into one turn of a node."""
+    timing: RaftTiming
+    # network
+    latency_us: int
+    spike_share: float
+    """Frames that take up to an election timeout."""
+    loss: float
+    duplication: float
+    reordering: float
+    # disk
+    write_us: int
+    log_limits: LogLimits
+    idle_ticks: int
+    # faults
+    fault_interval_us: int
+    """The mean time between two faults."""
+    fault_us: int
+    """The mean time that a fault lasts."""
+    weights: tuple[tuple[str, int], ...]
+    crash_in_recovery: float
+    # workload
+    producers: int
+    window: int
+    writers: int
+    rivals: float
+    readers: int
+    records_max: int
+    body_padding: int
+    think_us: int
+    request_timeout_us: int
+
+    @property
+    def election_us(self) -> int:
+        """The longest election timeout of the slowest node."""
+        slowest = self.tick_us * (1 + self.tick_drift)
+        return int(2 * self.timing.election_ticks_min * slowest)
+
+    def lines(self) -> list[str]:
+        return [f"{field.name} = {getattr(self, field.name)}" for field in fields(self)]
+
+
+FAULTS = (
+    "one-way cut",
+    "partition",
+    "leader cut off",
+    "pause",
+    "kill",
+    "power loss",
+    "power loss of all",
+    "crash at a write",
+    "failed sync",
+    "slow disk",
+    "reset",
+)
+
+
+def draw(random: Random) -> Settings:
+    """The settings of a seed."""
+    pick = random.choice
+    heartbeat_ticks = pick((1, 2))
+    election_ticks_min = pick((5, 6, 8, 10))
+    tick_us = pick((20, 40, 60, 80)) * MILLISECOND
+    return Settings(
+        nodes=pick((3, 3, 3, 3, 3, 3, 5, 1)),
+        topics=pick((1, 1, 2)),
+        chaos_us=pick((3, 5, 8)) * SECOND,
+        tick_us=tick_us,
+        tick_drift=pick((0.0, 0.05, 0.3)),
+        turn_us=pick((0, 20, 1000)),
+        timing=_timing(random, heartbeat_ticks, election_ticks_min),
+        latency_us=pick((100, 500, 2_000, 8_000)),
+        spike_share=pick((0.0, 0.0, 0.01, 0.05)),
+        loss=pick((0.0, 0.0, 0.01, 0.05, 0.15)),
+        duplication=pick((0.0, 0.0, 0.02, 0.1)),
+        reordering=pick((0.0, 0.0, 0.05, 0.3)),
+        write_us=pick((100, 1_000, 5_000, 20_000)),
+        log_limits=LogLimits(
+            segment_bytes_max=pick((2_000, 10_000, 1_000_000)),
+            preallocate_bytes=pick((0, 4_096, 65_536)),
+            cache_bytes_max=pick((0, 2_000, 1_000_000)),
+        ),
+        idle_ticks=pick((3, 10)),
+        fault_interval_us=pick((200, 400, 800, 1_600)) * MILLISECOND,
+        fault_us=pick((100, 400, 1_000)) * MILLISECOND,
+        weights=tuple((fault, pick((0, 0, 1, 2, 5))) for fault in FAULTS),
+        crash_in_recovery=pick((0.0, 0.1, 0.4)),
+        producers=pick((1, 2, 3)),
+        window=pick((1, 1, 2, 4)),
+        writers=pick((0, 1, 2)),
+        rivals=pick((0.0, 0.3)),
+        readers=pick((1, 2)),
+        records_max=pick((1, 5, 20)),
+        body_padding=pick((0, 10, 300)),
+        think_us=pick((10, 30, 60, 120)) * MILLISECOND,
+        request_timeout_us=pick((300, 600, 2_000)) * MILLISECOND,
+    )
+
+
+def _timing(random: Random, heartbeat_ticks: int, election_ticks_min: int) -> RaftTiming:
+    pick = random.choice
+    return RaftTiming(
+        election_ticks_min=election_ticks_min,
+        heartbeat_ticks=heartbeat_ticks,
+        leader_lost_jitter_ticks=pick((0, 2, 4)),
+        append_entries_max=pick((2, 8, 64)),
+        append_bytes_max=pick((200, 4_000, 1_000_000)),
+        inflight_requests_max=pick((1, 3, 8)),
+        resend_ticks=pick((2, 5)),
+        unapplied_entries_max=pick((16, 1_000)),
+        pending_reads_max=64,
+    )

@@ -1,0 +1,71 @@
+"""Every promise holds in every kind of bad weather, and a seed is one history for ever.
+
+A failing seed prints the command that replays it; see tests/simulation/run.py.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.cluster import Result, Run
+from tests.simulation.run import Failure, run_seeds
+from tests.simulation.swarm import FAULTS
+
+ROOT = Path(__file__).resolve().parents[2]
+FAST_SEEDS = 16
+MANY_SEEDS = 250
+
+
+def results_of(seeds: Iterable[int], jobs: int) -> list[Result]:
+    """What the seeds came to; fails with every seed that broke a promise."""
+    results = list(run_seeds(seeds, jobs))
+    failures = [str(result) for result in results if isinstance(result, Failure)]
+    assert not failures, "\n".join(failures)
+    return [result for result in results if isinstance(result, Result)]
+
+
+def test_the_first_seeds_break_no_promise() -> None:
+    results = results_of(range(FAST_SEEDS), jobs=1)
+    assert sum(result.acknowledged_records for result in results) > 100 * FAST_SEEDS
+
+
+@pytest.mark.simulation
+@pytest.mark.timeout(600)
+def test_hundreds_of_seeds_break_no_promise_and_meet_every_fault() -> None:
+    results = results_of(range(1_000, 1_000 + MANY_SEEDS), jobs=2)
+    counts: Counter[str] = Counter()
+    for result in results:
+        counts.update(result.counts)
+    wanted = (
+        *FAULTS, "frame lost", "frame cut", "frame doubled", "frame overtaken", "frame late",
+        "call lost", "write torn by a crash", "crash within a write", "crash in recovery",
+        "torn tail of a log cut", "torn tail of the journal cut", "topics deleted",
+        "sync failed: the process ended", "resent appends recognised", "replays recognised",
+        "aborts after a commit", "refused: RunDisplaced",
+    )  # fmt: skip
+    assert [name for name in wanted if counts[name] == 0] == []
+    assert sum(result.acknowledged_records for result in results) > 100 * MANY_SEEDS
+
+
+def test_a_seed_is_the_same_history_in_every_process() -> None:
+    here = Run(3).go().trace
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.simulation.run", "--seed", "3"],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for hash_seed in ("1", "2")
+    ]
+    for process in processes:
+        output, _ = process.communicate(timeout=60)
+        assert f"seed 3: trace {here}\n" in output

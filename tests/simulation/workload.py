@@ -1,0 +1,489 @@
+"""Simulated clients: generators that ask nodes, sleep, and never give up on what they began.
+
+A client resends whatever outcome it does not know. Producers keep a window of appends in flight;
+writers are streaming queries: they stage a batch's attempts, commit the epoch, sometimes abort,
+die and come back as a new run that replays its last batch, or meet a rival run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple
+
+from raftlog.checksum import chain, crc32c
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
+from raftlog.machines.commands import (
+    AbortEpoch,
+    Append,
+    AttemptReference,
+    BatchSummary,
+    Command,
+    CommitEpoch,
+    CreateTopic,
+    DeleteTopic,
+    EpochKey,
+    Stage,
+    TopicInfo,
+)
+from raftlog.machines.outcomes import (
+    Appended,
+    EpochAborted,
+    EpochCommitted,
+    Refused,
+    Staged,
+    TopicCreated,
+    TopicDeleted,
+)
+from raftlog.machines.schema import Field, Schema
+from raftlog.wire.batch import BatchHeader, ColumnChunk
+from raftlog.wire.codec import decode_batch_header, encode_command
+from tests.simulation.checkers import Violation
+from tests.simulation.history import (
+    AppendKey,
+    EpochName,
+    Label,
+    TopicHistory,
+    append_labels,
+)
+from tests.simulation.network import Network
+from tests.simulation.node import Failed, Reply, SimulatedNode
+from tests.simulation.simulator import Simulator
+from tests.simulation.swarm import Settings
+
+SCHEMA = Schema(version=1, fields=(Field(id=1, name="label", type='"string"', nullable=False),))
+FIELD_ID = 1
+NO_ANSWER = Failed(written=True)
+
+
+class Sleep(NamedTuple):
+    delay_us: int
+
+
+class Ask(NamedTuple):
+    """Have `action(node, reply)` done at a node; the answer is what it replies, or NO_ANSWER."""
+
+    node: NodeId
+    action: Callable[[SimulatedNode, Reply], None]
+
+
+Task = Generator[Sleep | Ask, Any, Any]
+
+
+class Batch(NamedTuple):
+    """Records as a client has encoded them."""
+
+    labels: list[Label]
+    header: BatchHeader
+    summary: BatchSummary
+    body: bytes
+
+
+def batch_of(labels: list[Label], padding: int) -> Batch:
+    """The labels as one column, a line each."""
+    body = "\n".join(label.text() for label in labels).encode() + b"\n" + b"." * padding
+    column = ColumnChunk(
+        field_id=FIELD_ID, position=0, length=len(body), crc=crc32c(body), null_count=0
+    )
+    header = BatchHeader(record_count=len(labels), schema_version=1, columns=(column,))
+    summary = BatchSummary(
+        record_count=len(labels),
+        schema_version=1,
+        body_bytes=len(body),
+        crc=chain(0, column.crc),
+    )
+    return Batch(labels, header, summary, body)
+
+
+def read_rows(node: SimulatedNode, group: GroupId, start: int, end: int, mark: int) -> Any:
+    """[start, end) from the node's own log as `Read` serves it: (offset, text) each, or Failed.
+
+    A column whose bytes are not what its client wrote is a violation.
+    """
+    hosted = node.hosted(group)
+    if hosted is None or hosted.machine.high_water_mark < mark:
+        return Failed(written=False)
+    rows = []
+    for extent in hosted.machine.extents_between(start, end):
+        _, _, command = hosted.replica.log.command(extent.index)
+        column = decode_batch_header(command).columns[0]
+        slices = [(column.position, column.length)]
+        (body,) = hosted.replica.log.body_slices(extent.index, slices)
+        if crc32c(body) != column.crc:
+            raise Violation(f"group {group}: node {node.node} reads other bytes at {extent.start}")
+        for place, line in enumerate(body.split(b"\n")[: extent.count]):
+            if start <= extent.start + place < end:
+                rows.append((extent.start + place, line.decode()))
+    return rows
+
+
+class Clients:
+    """Runs the tasks. `stop` lets each end where nothing of it is left open."""
+
+    def __init__(
+        self,
+        *,
+        simulator: Simulator,
+        network: Network,
+        settings: Settings,
+        nodes: dict[NodeId, SimulatedNode],
+    ) -> None:
+        self.simulator = simulator
+        self.settings = settings
+        self.random = simulator.random("clients")
+        self.stopping = False
+        self._network = network
+        self._nodes = nodes
+        self._tasks: dict[str, Task] = {}
+        self._leaders: dict[GroupId, NodeId] = {}
+
+    @property
+    def unfinished(self) -> list[str]:
+        return list(self._tasks)
+
+    def spawn(self, name: str, task: Task) -> None:
+        assert name not in self._tasks, "one task of a name at a time"
+        self._tasks[name] = task
+        self.simulator.at(0, lambda: self._resume(name, None))
+
+    def _resume(self, name: str, value: Any) -> None:
+        try:
+            step = self._tasks[name].send(value)
+        except StopIteration:
+            del self._tasks[name]
+            return
+        if isinstance(step, Sleep):
+            self.simulator.at(step.delay_us, lambda: self._resume(name, None))
+        else:
+            self._ask(name, step)
+
+    def _ask(self, name: str, ask: Ask) -> None:
+        answered = False
+
+        def answer(value: Any) -> None:
+            nonlocal answered
+            if not answered:
+                answered = True
+                self._resume(name, value)
+
+        node = self._nodes[ask.node]
+
+        def reply(value: Any) -> None:
+            self._network.call(lambda: answer(value))
+
+        self._network.call(lambda: node.serve(lambda: ask.action(node, reply)))
+        self.simulator.at(self.settings.request_timeout_us, lambda: answer(NO_ANSWER))
+
+    # ------------------------------------------------------------ asking leaders
+
+    def ask_leader(self, group: GroupId, action: Callable[[SimulatedNode, Reply], None]) -> Task:
+        """Ask until there is an answer, whoever leads by then. The task's value is the answer."""
+        waits = 0
+        while True:
+            to = self._leaders.get(group) or self.random.randrange(len(self._nodes)) + 1
+            answer = yield Ask(NodeId(to), action)
+            if not isinstance(answer, Failed):
+                self._leaders[group] = NodeId(to)
+                return answer
+            if answer is NO_ANSWER or answer.leader == to:
+                self._leaders.pop(group, None)
+            else:
+                self._leaders[group] = answer.leader
+            if answer.written:
+                self.simulator.counts["outcome unknown, sent again"] += 1
+            # Longer and longer, or resends alone could fill every queue for ever.
+            waits = min(waits + 1, 16)
+            yield Sleep(self.random.randrange(1, waits * self.settings.think_us + 1))
+
+    def write(
+        self, group: GroupId, make: Callable[[int], Command], batch: Batch | None = None
+    ) -> Task:
+        """Replicate the command that `make` makes of the leader's clock."""
+
+        def payload(now_us: int) -> Payload:
+            header = batch.header if batch is not None else None
+            body = batch.body if batch is not None else b""
+            return Payload(encode_command(make(now_us), header), body)
+
+        def action(node: SimulatedNode, reply: Reply) -> None:
+            node.propose(group, payload, reply)
+
+        return (yield from self.ask_leader(group, action))
+
+    def think(self) -> Sleep:
+        return Sleep(self.random.randrange(1, 2 * self.settings.think_us))
+
+    # ------------------------------------------------------------ topics
+
+    def create_topic(self, name: str) -> Task:
+        """The task's value is the topic's `TopicInfo`."""
+        incarnation = f"{self.random.getrandbits(128):032x}"
+        voters = tuple(sorted(self._nodes))
+
+        def make(now_us: int) -> Command:
+            return CreateTopic(
+                name=name,
+                incarnation=incarnation,
+                schema=SCHEMA,
+                voters=voters,
+                if_not_exists=False,
+                timestamp_us=now_us,
+            )
+
+        outcome = yield from self.write(CONTROLLER_GROUP, make)
+        if not isinstance(outcome, TopicCreated) or outcome.existed:
+            raise Violation(f"creating {name} came to {outcome}")
+        return outcome.topic
+
+    def come_and_go(self, name: str) -> Task:
+        """Create topics and delete them again, while nodes come and go."""
+        for number in range(3):
+            if self.stopping:
+                return
+            topic = yield from self.create_topic(f"{name}-{number}")
+            yield self.think()
+            outcome = yield from self.write(
+                CONTROLLER_GROUP,
+                lambda now_us, topic=topic: DeleteTopic(
+                    name=topic.name, incarnation=topic.incarnation
+                ),
+            )
+            if not isinstance(outcome, TopicDeleted):
+                raise Violation(f"deleting {topic.name} came to {outcome}")
+            self.simulator.counts["topics deleted"] += 1
+
+    # ------------------------------------------------------------ producers
+
+    def start_producer(self, topic: TopicInfo, history: TopicHistory, name: str) -> None:
+        """A producer is as many tasks as its window is wide; they take sequences in turn."""
+        state = _Producer(name)
+        for slot in range(self.settings.window):
+            self.spawn(f"{name}.{slot}", self._produce(topic, history, state))
+
+    def _produce(self, topic: TopicInfo, history: TopicHistory, producer: _Producer) -> Task:
+        while not self.stopping:
+            key = AppendKey(producer.name, producer.next_sequence)
+            producer.next_sequence += 1
+            count = self.random.randrange(1, self.settings.records_max + 1)
+            padding = self.random.randrange(self.settings.body_padding + 1)
+            batch = batch_of(append_labels(key, count), padding)
+            history.append_tried(key, count)
+            outcome = yield from self._append(topic, key, batch)
+            history.append_acknowledged(key, outcome)
+            self.simulator.counts["appends acknowledged"] += 1
+            if outcome.repeated:
+                self.simulator.counts["resent appends recognised"] += 1
+            yield self.think()
+
+    def _append(self, topic: TopicInfo, key: AppendKey, batch: Batch) -> Task:
+        def make(now_us: int) -> Command:
+            return Append(
+                producer=key.producer,
+                sequence=key.sequence,
+                timestamp_us=now_us,
+                batch=batch.summary,
+            )
+
+        while True:
+            outcome = yield from self.write(topic.group, make, batch)
+            if isinstance(outcome, Appended):
+                return outcome
+            assert isinstance(outcome, Refused)
+            early = outcome.code in ("SequenceGap", "UnknownProducer") and key.sequence > 0
+            if not early:
+                raise Violation(f"{key} came to {outcome}")
+            # Its predecessor is not in the log yet: another slot is still at it.
+            self.simulator.counts["append before its predecessor"] += 1
+            yield self.think()
+
+    # ------------------------------------------------------------ writers
+
+    def write_stream(
+        self, topic: TopicInfo, history: TopicHistory, query: Query, slot: int
+    ) -> Task:
+        """Runs of one streaming query, one after another; a second slot of a query is its rival."""
+        while not self.stopping:
+            query.runs += 1
+            run = f"{query.writer}-run-{query.runs}"
+            # Without its commit file the last batch is run once more.
+            replays = query.next_epoch > 0 and self.random.random() < 0.4
+            epoch = query.next_epoch - 1 if replays else query.next_epoch
+            goes_on = True
+            while goes_on and not self.stopping:
+                goes_on = yield from self._epoch(topic, history, query, run, epoch)
+                if goes_on:
+                    epoch += 1
+                    query.next_epoch = max(query.next_epoch, epoch)
+                    goes_on = self.random.random() < 0.8
+                yield self.think()
+            self.simulator.counts["runs of a writer"] += 1
+            yield Sleep(self.settings.think_us * self.random.randrange(1, 10 + 40 * slot))
+
+    def _epoch(
+        self, topic: TopicInfo, history: TopicHistory, query: Query, run: str, epoch: int
+    ) -> Task:
+        """Stage and commit one batch. The value is False if the run is over."""
+        random = self.random
+        key = EpochKey(
+            writer=query.writer, query_id=query.writer, run=run, epoch=epoch, streaming=True
+        )
+        name = EpochName(query.writer, epoch)
+        attempts: list[AttemptReference] = []
+        for labels in query.tasks(epoch, random.randrange(1, 3)):
+            if random.random() < 0.2:  # a task that fails, or loses against its twin
+                loser = yield from self._stage(topic, history, query, key, labels)
+                if loser is None:
+                    return False
+            winner = yield from self._stage(topic, history, query, key, labels)
+            if winner is None:
+                return False
+            attempts.append(winner)
+        if random.random() < 0.1:
+            outcome = yield from self.write(topic.group, lambda _: AbortEpoch(key=key))
+            assert isinstance(outcome, EpochAborted)
+            self.simulator.counts["epochs aborted"] += 1
+            return False
+        if random.random() < 0.1:
+            return False  # the driver dies before it commits
+        history.epoch_tried(name, [reference.attempt for reference in attempts])
+        outcome = yield from self.write(
+            topic.group,
+            lambda now_us: CommitEpoch(
+                key=key,
+                attempts=tuple(attempts),
+                schema_version=1,
+                timestamp_us=now_us,
+                keep_on_mismatch=False,
+                create_writer=False,
+                transient_writer=False,
+            ),
+        )
+        return (yield from self._committed(topic, history, query, key, outcome))
+
+    def _committed(
+        self, topic: TopicInfo, history: TopicHistory, query: Query, key: EpochKey, outcome: Any
+    ) -> Task:
+        name = EpochName(key.writer, key.epoch)
+        if isinstance(outcome, Refused):
+            return self._refused(query, key, outcome)
+        assert isinstance(outcome, EpochCommitted)
+        history.epoch_acknowledged(name, outcome)
+        self.simulator.counts["epochs acknowledged"] += 1
+        if outcome.replayed:
+            self.simulator.counts["replays recognised"] += 1
+        if self.random.random() < 0.15:
+            # Whoever lost the answer aborts what it takes for failed; the epoch stays.
+            yield from self.write(topic.group, lambda _: AbortEpoch(key=key))
+            self.simulator.counts["aborts after a commit"] += 1
+            return False
+        return True
+
+    def _refused(self, query: Query, key: EpochKey, outcome: Refused) -> bool:
+        """A run may be displaced by another, and old news may be too old; nothing else."""
+        expected = {"RunDisplaced", "EpochTooOld"} if query.runs > 1 else set()
+        if outcome.code not in expected:
+            raise Violation(f"{key} came to {outcome}")
+        self.simulator.counts[f"refused: {outcome.code}"] += 1
+        return False
+
+    def _stage(
+        self,
+        topic: TopicInfo,
+        history: TopicHistory,
+        query: Query,
+        key: EpochKey,
+        labels: Sequence[Label],
+    ) -> Task:
+        """Stage an attempt of a task; the value is its reference, or None if the run is over."""
+        attempt = f"{self.random.getrandbits(64):016x}"
+        mine = [label._replace(attempt=attempt) for label in labels]
+        history.staged(attempt, mine)
+        pieces = [mine[start : start + 3] for start in range(0, len(mine), 3)]
+        crc = 0
+        for number, piece in enumerate(pieces):
+            batch = batch_of(piece, self.random.randrange(self.settings.body_padding + 1))
+            crc = chain(crc, batch.summary.crc)
+
+            def make(now_us: int, number: int = number, batch: Batch = batch) -> Command:
+                return Stage(
+                    key=key,
+                    attempt=attempt,
+                    number=number,
+                    timestamp_us=now_us,
+                    batch=batch.summary,
+                    create_writer=False,
+                )
+
+            outcome = yield from self.write(topic.group, make, batch)
+            if isinstance(outcome, Refused):
+                self._refused(query, key, outcome)
+                return None
+            assert isinstance(outcome, Staged)
+        return AttemptReference(
+            attempt=attempt,
+            entry_count=len(pieces),
+            record_count=len(mine),
+            chained_crc=crc,
+        )
+
+    # ------------------------------------------------------------ readers
+
+    def read(self, topic: TopicInfo, history: TopicHistory) -> Task:
+        """Strong reads of the mark at the leader, then ranges below it from any replica."""
+        while not self.stopping:
+            floor = history.floor
+            mark = yield from self.ask_leader(topic.group, self._mark_at(topic.group))
+            history.mark_read(floor, mark)
+            self.simulator.counts["marks read"] += 1
+            start = self.random.randrange(mark + 1)
+            end = min(mark, start + self.random.randrange(40))
+            yield from self._read_range(topic, history, start, end, mark)
+            yield self.think()
+
+    def _mark_at(self, group: GroupId) -> Callable[[SimulatedNode, Reply], None]:
+        def action(node: SimulatedNode, reply: Reply) -> None:
+            def confirmed(answer: Any) -> None:
+                hosted = node.hosted(group)
+                if answer is not None or hosted is None:
+                    reply(answer or Failed(written=False))
+                else:
+                    reply(hosted.machine.high_water_mark)
+
+            node.read_barrier(group, confirmed)
+
+        return action
+
+    def _read_range(
+        self, topic: TopicInfo, history: TopicHistory, start: int, end: int, mark: int
+    ) -> Task:
+        for _ in range(3):  # a replica that lags, or is down: ask another, then let it be
+            node = NodeId(self.random.randrange(len(self._nodes)) + 1)
+            rows = yield Ask(
+                node, lambda at, reply: reply(read_rows(at, topic.group, start, end, mark))
+            )
+            if not isinstance(rows, Failed):
+                history.rows_read(start, end, rows)
+                self.simulator.counts["ranges read"] += 1
+                return
+
+
+class _Producer:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.next_sequence = 0
+
+
+class Query:
+    """A streaming query: what its checkpoint holds, and its input, which never changes."""
+
+    def __init__(self, writer: str, records_max: int) -> None:
+        self.writer = writer
+        self.next_epoch = 0
+        self.runs = 0
+        self._records_max = records_max
+
+    def tasks(self, epoch: int, count: int) -> list[list[Label]]:
+        """The epoch's records in `count` tasks; the records are the same in each run."""
+        total = (7 * epoch + len(self.writer)) % (self._records_max + 1)
+        labels = [Label("epoch", self.writer, epoch, place, "") for place in range(total)]
+        split = [labels[task::count] for task in range(count)]
+        return [labels for labels in split if labels]
