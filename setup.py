@@ -29,7 +29,6 @@ SERVER = [
     "uvloop>=0.21,<1; platform_system != 'Windows'",
     "grpcio-health-checking>=1.85.1,<2",
     "structlog>=24,<27",
-    "psutil>=6,<8",
 ]
 SPARK = [
     "pyspark>=4.3,<4.4",

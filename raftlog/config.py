@@ -101,12 +101,6 @@ class ClientSettings(Section):
 class ServerSettings(Section):
     """One node: what it accepts and how long it waits."""
 
-    host: str = _key(
-        "127.0.0.1",
-        "Address to listen on. Traffic is neither encrypted nor authenticated yet, so a node "
-        "listens on loopback unless told otherwise.",
-        min_length=1,
-    )
     entry_bytes_max: int = _key(
         8 * MIB,
         "Largest entry (command and body together). A client splits batches below it; an entry "
@@ -150,12 +144,9 @@ class ServerSettings(Section):
     )
     peer_reconnect_delay_min_s: float = _key(
         0.05,
-        "Pause before a lost peer is dialled again; it doubles up to the maximum.",
+        "Least pause before a lost peer is dialled again.",
         gt=0,
         le=10,
-    )
-    peer_reconnect_delay_max_s: float = _key(
-        1.0, "Longest pause between two dials of a lost peer.", gt=0, le=60
     )
     shutdown_timeout_s: float = _key(
         5.0, "How long a stopping node lets calls under way finish.", ge=0, le=300
@@ -367,10 +358,6 @@ NOT_ABOVE: tuple[tuple[str, int, str, str], ...] = (
     ),
     (
         "client.retry_delay_min_s", 1, "client.retry_delay_max_s",
-        "The first pause is the shortest.",
-    ),
-    (
-        "server.peer_reconnect_delay_min_s", 1, "server.peer_reconnect_delay_max_s",
         "The first pause is the shortest.",
     ),
     (

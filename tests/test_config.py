@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -239,3 +240,19 @@ def test_loaded_settings_are_frozen_values() -> None:
 
 def test_the_test_process_has_no_settings_of_its_own() -> None:
     assert [name for name in os.environ if name.startswith("RAFTLOG_")] == []
+
+
+def test_every_key_is_read_somewhere() -> None:
+    """A key without effect is a promise that is not kept."""
+    sources = [*(ROOT / "raftlog").rglob("*.py"), *(ROOT / "connector").rglob("*.py")]
+    text = "\n".join(
+        path.read_text(encoding="utf-8") for path in sources if path.name != "config.py"
+    )
+    text += (ROOT / "raftlog" / "config.py").read_text(encoding="utf-8").partition("def timing")[2]
+    unread = [
+        f"{name}.{key}"
+        for name, section in config.SECTIONS.items()
+        for key in section.model_fields
+        if not re.search(rf"\.{key}\b", text) and f'setting="{key}"' not in text
+    ]
+    assert unread == []

@@ -83,10 +83,10 @@ ROOMS = {
         ),
         third_party=("grpc", "grpc_health", "structlog", "uvloop"),
     ),
-    "raftlog.chaos": Room(ours=("raftlog.client", "raftlog.config"), third_party=("psutil",)),
+    "raftlog.chaos": Room(ours=("raftlog.client", "raftlog.config")),
     "raftlog.cli": Room(
         ours=("raftlog.client", "raftlog.config", "raftlog.chaos"),
-        third_party=("psutil", "pyarrow", "rich", "typer", "click"),
+        third_party=("pyarrow", "rich", "typer"),
         inside_functions=("raftlog.server",),
     ),
     "raftlog.__main__": Room(ours=("raftlog.cli",)),
