@@ -1,0 +1,141 @@
+"""What users may rely on, as recorded in tests/public_api.txt: a change there is a decision.
+
+Python names and signatures, errors with their exit codes, Spark's options, the verbs of the
+command line, the keys of the configuration, the calls of a node. To record it anew:
+
+    .venv/bin/python -m tests.test_public_api > tests/public_api.txt
+"""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+import raftlog
+from connector.options import OPTIONS
+from raftlog import config, errors
+from raftlog.cli.main import app
+from raftlog.wire.calls import METHODS
+
+RECORD = Path(__file__).with_name("public_api.txt")
+
+
+def python_names() -> Iterator[str]:
+    """`raftlog.__all__`; of classes the public methods with their signatures."""
+    for name in raftlog.__all__:
+        value = getattr(raftlog, name)
+        if inspect.isclass(value):
+            yield f"class raftlog.{name}"
+            for member, of in sorted(vars(value).items()):
+                if not member.startswith("_") and inspect.isfunction(of):
+                    yield f"    {member}{_signature(of)}"
+                elif not member.startswith("_") and isinstance(of, property):
+                    yield f"    {member} (property)"
+        elif inspect.isfunction(value):
+            yield f"def raftlog.{name}{_signature(value)}"
+        else:
+            yield f"raftlog.{name} = {value!r}"
+
+
+def _signature(function: Any) -> str:
+    signature = inspect.signature(function)
+    plain = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+    text = str(signature.replace(parameters=plain, return_annotation=signature.empty))
+    return f"{text} -> {signature.return_annotation}"
+
+
+def error_names() -> Iterator[str]:
+    """Every error of the tree with its exit code, and whether it is retriable."""
+    waiting: list[tuple[type[errors.RaftlogError], int]] = [(errors.RaftlogError, 0)]
+    while waiting:
+        kind, depth = waiting.pop()
+        again = ", retriable" if kind.retriable else ""
+        yield f"{'    ' * depth}{kind.__name__} exits {int(kind.exit_code)}{again}"
+        children = sorted(kind.__subclasses__(), key=lambda child: child.__name__, reverse=True)
+        waiting += [(c, depth + 1) for c in children if c.__module__ == errors.__name__]
+
+
+def spark_options() -> Iterator[str]:
+    """Each option, where it may stand, and its default."""
+    for option in OPTIONS:
+        places = ", ".join(sorted(place.value for place in option.places))
+        default = f"client.{option.setting}" if option.setting else option.default
+        yield f"{option.name} ({places}) default {default}"
+
+
+def verbs() -> Iterator[str]:
+    """Each verb of the command line with its parameters."""
+    waiting: list[tuple[str, Any]] = [("raftlog", typer.main.get_command(app))]
+    while waiting:
+        path, command = waiting.pop(0)
+        names = sorted(
+            "/".join((*parameter.opts, *parameter.secondary_opts))
+            for parameter in command.params
+            if "completion" not in parameter.name
+        )
+        yield f"{path} {' '.join(names)}".rstrip()
+        waiting += [
+            (f"{path} {name}", child) for name, child in getattr(command, "commands", {}).items()
+        ]
+
+
+def configuration_keys() -> Iterator[str]:
+    """Every key, without its default: defaults may be tuned."""
+    for name, section in config.SECTIONS.items():
+        yield from (f"{name}.{key}" for key in section.model_fields)
+
+
+def public_api() -> str:
+    """All of it as text, one thing a line."""
+    chapters = {
+        "Python": python_names(),
+        "Errors": error_names(),
+        "Spark options": spark_options(),
+        "Command line": verbs(),
+        "Configuration": configuration_keys(),
+        "Calls": iter(METHODS),
+    }
+    return "\n".join(
+        line for title, lines in chapters.items() for line in (f"# {title}", *lines, "")
+    )
+
+
+def test_public_names_are_as_recorded() -> None:
+    assert public_api().splitlines() == RECORD.read_text(encoding="utf-8").splitlines()
+
+
+def test_every_public_python_name_has_a_docstring() -> None:
+    silent = []
+    for name in raftlog.__all__:
+        value = getattr(raftlog, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            if not value.__doc__:
+                silent.append(name)
+            silent += [
+                f"{name}.{member}"
+                for member, of in vars(value).items()
+                if inspect.isfunction(of) and not member.startswith("_") and not of.__doc__
+            ]
+    assert silent == []
+
+
+def test_importing_raftlog_alone_loads_neither_grpc_nor_pyarrow_nor_spark() -> None:
+    program = (
+        "import sys, raftlog\n"
+        "heavy = ('grpc', 'pyarrow', 'pyspark', 'pydantic', 'google', 'typer')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.strip() == "[]"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(public_api())
