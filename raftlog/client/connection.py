@@ -44,6 +44,9 @@ _CHANNEL_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 500),
+    # A connection whose packets vanish is given up, also while a long read waits on it.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
     # Retries are ours: grpc's own would resend to the same node.
     ("grpc.enable_retries", 0),
 )

@@ -31,8 +31,11 @@ log = structlog.get_logger(__name__)
 
 
 class GroupStore:
-    """Makes replicas from the files of one data folder. Its methods block on disk, and may run on
-    another thread than the loop's; the journal of hard states is the loop's own."""
+    """Makes replicas from the files of one data folder. Its methods block on disk.
+
+    `make_log` and `remove` may run beside the loop; the journal of hard states is the loop's own,
+    and they only look into it.
+    """
 
     def __init__(
         self,
@@ -59,16 +62,36 @@ class GroupStore:
         found: list[tuple[Replica, TopicInfo | None]] = []
         groups = self._folder.groups()
         if CONTROLLER_GROUP not in groups:
-            found.append((self._create(CONTROLLER_GROUP, None), None))
+            found.append((self.replica(None, self.make_log(None)), None))
         for group in groups:
             manifest = self._folder.manifest(group)
             topic = None if group == CONTROLLER_GROUP else topic_from_manifest(manifest)
-            found.append((self._replica(group, topic, self._open_log(group)), topic))
+            found.append((self.replica(topic, self._open_log(group)), topic))
         return found
 
-    def create(self, topic: TopicInfo) -> Replica:
-        """A replica of a new topic with an empty log; its folder is durable on return."""
-        return self._create(topic.group, topic)
+    def make_log(self, topic: TopicInfo | None) -> GroupLog:
+        """A new topic's folder and empty log, durable on return. Touches files alone."""
+        group = CONTROLLER_GROUP if topic is None else topic.group
+        self._folder.create_group(group, manifest_of(topic))
+        return self._open_log(group)
+
+    def replica(self, topic: TopicInfo | None, log: GroupLog) -> Replica:
+        """A replica over the log; None: the controller's."""
+        machine: StateMachine[Any, Any]
+        if topic is None:
+            group, machine, voters = CONTROLLER_GROUP, ControllerMachine(), self._controller_voters
+        else:
+            group, machine, voters = topic.group, TopicMachine(topic), topic.voters
+        return Replica(
+            node=self._node,
+            group=group,
+            membership=Membership(voters),
+            timing=self._timing,
+            log=log,
+            journal=self.journal,
+            machine=machine,
+            random=self._random,
+        )
 
     def remove(self, replica: Replica) -> None:
         """Drop a deleted group's files; its hard state must be forgotten, durably, before.
@@ -85,10 +108,6 @@ class GroupStore:
             replica.log.close()
         self.journal.close()
         self._folder.close()
-
-    def _create(self, group: GroupId, topic: TopicInfo | None) -> Replica:
-        self._folder.create_group(group, manifest_of(topic))
-        return self._replica(group, topic, self._open_log(group))
 
     def _open_log(self, group: GroupId) -> GroupLog:
         """The group's log, made where a crash came between its manifest and it.
@@ -111,23 +130,6 @@ class GroupStore:
                 file=fs.location(folder), position=0, problem="the group's log is missing"
             )
         return GroupLog.create(fs, folder, group, self._log_limits)
-
-    def _replica(self, group: GroupId, topic: TopicInfo | None, log: GroupLog) -> Replica:
-        machine: StateMachine[Any, Any]
-        if topic is None:
-            machine, voters = ControllerMachine(), self._controller_voters
-        else:
-            machine, voters = TopicMachine(topic), topic.voters
-        return Replica(
-            node=self._node,
-            group=group,
-            membership=Membership(voters),
-            timing=self._timing,
-            log=log,
-            journal=self.journal,
-            machine=machine,
-            random=self._random,
-        )
 
 
 def manifest_of(topic: TopicInfo | None) -> str:

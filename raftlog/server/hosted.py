@@ -17,7 +17,6 @@ from raftlog.replica import Output, Replica
 
 class _Write(NamedTuple):
     term: Term
-    size: int
     done: asyncio.Future[Outcome]
 
 
@@ -41,7 +40,6 @@ class HostedReplica:
         """A peer said that the group is deleted: it must not campaign any more."""
         self.writing = False
         self.idle_ticks = 0
-        self.pending_bytes = 0
         self._request_ids = itertools.count(1)
         self._writes: dict[LogIndex, _Write] = {}
         self._reads: dict[int, asyncio.Future[None]] = {}
@@ -59,8 +57,7 @@ class HostedReplica:
         """The future of the command's outcome. Raises `NotLeader` or `Overloaded` at once."""
         span, term = self.replica.propose([payload])
         done: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._writes[span.first] = _Write(term, payload.size, done)
-        self.pending_bytes += payload.size
+        self._writes[span.first] = _Write(term, done)
         return done
 
     def read_barrier(self) -> asyncio.Future[None]:
@@ -118,7 +115,6 @@ class HostedReplica:
                 done.set_exception(error)
 
     def _end(self, write: _Write, outcome: Outcome | None) -> None:
-        self.pending_bytes -= write.size
         if write.done.done():
             return  # its caller's deadline passed
         if outcome is None:

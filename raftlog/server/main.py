@@ -39,6 +39,7 @@ from raftlog.server.services import Services
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.posix import PosixFileSystem
 from raftlog.transport.inbound import PeerStreams
+from raftlog.transport.link import KEEPALIVE_OPTIONS
 from raftlog.wire.calls import SERVICE
 from raftlog.wire.codec import encode_command
 
@@ -150,6 +151,7 @@ def _server_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", -1),
         # Two nodes on one port would each answer half of the calls.
         ("grpc.so_reuseport", 0),
+        *KEEPALIVE_OPTIONS,
     ]
 
 

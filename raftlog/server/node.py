@@ -72,6 +72,7 @@ class Node:
         self._opening: set[GroupId] = set()
         self._marked: dict[GroupId, None] = {}
         self._turn_scheduled = False
+        self._request_bytes = 0
         self._journal_writing = False
         self._idle_journal_ticks = 0
         self._tick_s = settings.raft.tick_interval_s
@@ -91,6 +92,7 @@ class Node:
                 hello=hello,
                 outbox_bytes_max=settings.server.peer_queue_bytes_max,
                 reconnect_wait_s=settings.server.peer_reconnect_delay_min_s,
+                known_store=self.known_store,
                 on_open=self._link_opened,
                 on_lost=self.peer_closed,
             )
@@ -362,9 +364,9 @@ class Node:
             self.spawn(self._remove_group(hosted))
 
     async def _open_group(self, topic: TopicInfo) -> None:
-        replica = await self._in_pool(lambda: self._store.create(topic))
+        made = await self._in_pool(lambda: self._store.make_log(topic))
         self._opening.discard(topic.group)
-        self._groups[topic.group] = HostedReplica(replica, topic)
+        self._groups[topic.group] = HostedReplica(self._store.replica(topic, made), topic)
         log.info("group opened", group=topic.group, topic=topic.name)
         first = topic.voters[topic.group % len(topic.voters)]
         if first == self.node:
@@ -406,12 +408,15 @@ class Node:
         """
         self.require_leader(hosted)
         limit = self.settings.server.request_bytes_max
-        waiting = sum(each.pending_bytes for each in self._groups.values())
-        if waiting and waiting + payload.size > limit:
+        if self._request_bytes and self._request_bytes + payload.size > limit:
             raise Overloaded(queue="server.request_bytes_max", limit=limit)
         done = hosted.propose(payload)
         self.mark(hosted.group)
-        return await done
+        self._request_bytes += payload.size
+        try:
+            return await done
+        finally:
+            self._request_bytes -= payload.size
 
     async def read_barrier(self, hosted: HostedReplica) -> None:
         """Wait until a read of the machine here is linearizable.

@@ -236,6 +236,8 @@ class Services:
         wanted = None if call.all_fields else frozenset(call.field_ids)
         budget = self._limits.read_bytes_per_turn_max
         for extent in machine.extents_between(call.start, call.end):
+            # Between two extents the loop turns, and the topic may be deleted.
+            self._node.topic_replica(call.group, call.incarnation)
             term, _, command = hosted.replica.log.command(extent.index)
             header, ranges = _sliced(decode_batch_header(command), wanted)
             body = b"".join(hosted.replica.log.body_slices(extent.index, ranges))

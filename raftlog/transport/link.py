@@ -27,6 +27,17 @@ hold up the heartbeats behind it for long."""
 _MESSAGE_BYTES = 64
 """What a message without entries counts for in the outbox's bound."""
 
+KEEPALIVE_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.keepalive_time_ms", 2000),
+    ("grpc.keepalive_timeout_ms", 2000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
+    ("grpc.http2.max_ping_strikes", 0),
+)
+"""A connection whose packets vanish is given up within seconds. TCP alone would back off for
+minutes, and a healed partition would go on for as long."""
+
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
@@ -34,6 +45,7 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 500),
     ("grpc.enable_retries", 0),
+    *KEEPALIVE_OPTIONS,
 )
 """A node that comes back is found within half a second; frames are bounded by their makers."""
 
@@ -53,6 +65,7 @@ class PeerLink:
         hello: PeerHello,
         outbox_bytes_max: int,
         reconnect_wait_s: float,
+        known_store: Callable[[NodeId], str | None],
         on_open: Callable[[NodeId], None],
         on_lost: Callable[[NodeId], None],
     ) -> None:
@@ -65,6 +78,7 @@ class PeerLink:
         self._outbox_bytes = 0
         self._outbox_bytes_max = outbox_bytes_max
         self._reconnect_wait_s = reconnect_wait_s
+        self._known_store = known_store
         self._on_open = on_open
         self._on_lost = on_lost
         self._wake = asyncio.Event()
@@ -155,12 +169,19 @@ class PeerLink:
         return frame
 
     def _check(self, welcome: PeerWelcome) -> None:
+        """The address must be the node that is meant, with the store that the controller knows."""
+        known = self._known_store(self.peer)
+        problem = ""
         if welcome.node != self.peer:
+            problem = f"{self.address} is node {welcome.node}, not {self.peer}"
+        elif known is not None and known != welcome.store_uuid:
+            problem = f"node {self.peer} has store {welcome.store_uuid}, known is {known}"
+        if problem:
             raise grpc.aio.AioRpcError(
                 grpc.StatusCode.FAILED_PRECONDITION,
                 grpc.aio.Metadata(),
                 grpc.aio.Metadata(),
-                details=f"{self.address} is node {welcome.node}, not {self.peer}",
+                details=problem,
             )
 
 
