@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -49,8 +50,7 @@ def serve(
         )
     if not without_tls:
         _refuse_off_loopback(cluster.addresses[node])
-    from raftlog.server.main import run_node
-
+    run_node = _server()
     with holding_pid_file(cluster.pid_file(node)):
         run_node(
             settings=session_of(context).settings,
@@ -76,3 +76,18 @@ def _refuse_off_loopback(address: str) -> None:
             advice="Whoever reaches that address may read and write everything: "
             "give the flag only on a network where that is meant.",
         )
+
+
+def _server() -> Callable[..., None]:
+    """`run_node`, whose requirements a client's installation lacks."""
+    try:
+        from raftlog.server.main import run_node
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("raftlog"):
+            raise
+        raise InvalidOption(
+            option="serve",
+            problem=f"needs {error.name}, which is not installed here",
+            advice="Install the server's parts: pip install 'raftlog[server]'",
+        ) from error
+    return run_node
