@@ -14,7 +14,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import grpc
@@ -183,12 +183,12 @@ class Connection:
         """The group's leader as last heard, else some node that may give a hint."""
         return self._leaders.get(group) or self.next_address()
 
-    def next_address(self) -> str:
-        """The nodes in turn, starting anywhere, so that clients spread."""
-        addresses = self._addresses or self._bootstrap
+    def next_address(self, among: Sequence[str] = ()) -> str:
+        """The nodes in turn, or those of `among`, starting anywhere, so that clients spread."""
+        choice = among or self._addresses or self._bootstrap
         with self._lock:
             self._turn += 1
-            return addresses[self._turn % len(addresses)]
+            return choice[self._turn % len(choice)]
 
     def addresses(self) -> tuple[str, ...]:
         """Every node of the cluster, asked for once; the bootstrap servers while none answers."""

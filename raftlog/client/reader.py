@@ -7,8 +7,8 @@ to the range asked for, and every chunk's CRC is checked before it is decoded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, TypeVar
+from collections.abc import Container, Iterator, Sequence
+from typing import Literal
 
 import pyarrow as pa
 
@@ -22,8 +22,6 @@ from raftlog.wire.calls import ExtentReply, MarkReply, ReadCall, ReadMark, ReadS
 
 ReadPreference = Literal["nearest", "leader", "follower"]
 """`nearest`: any replica, each reader another; `leader`; `follower`: any other than the leader."""
-
-T = TypeVar("T")
 
 
 class TopicReader:
@@ -42,6 +40,7 @@ class TopicReader:
         self._connection = connection
         self._topic = topic
         self._preference = preference
+        self._asked = ""
         by_name = {field.name: field.id for field in topic.schema.fields}
         self._columns = list(by_name) if columns is None else list(columns)
         for name in self._columns:
@@ -78,30 +77,39 @@ class TopicReader:
             pieces_max=pieces_max,
         )
         deadline = self._deadline(start, end)
-        return self._checking_mark(
-            lambda: self._connection.retry(
-                lambda left_s: self._connection.ask(self._address(), "ReadSizes", call, left_s),
+        try:
+            return self._connection.retry(
+                lambda try_s: self._connection.ask(self._address(), "ReadSizes", call, try_s),
                 deadline,
-            ),
-            mark,
-        )
+            )
+        except DeadlineExceeded as error:
+            raise self._beyond(mark) or error from None
 
     def batches(self, start: Offset, end: Offset, *, mark: Offset) -> Iterator[pa.RecordBatch]:
         """The rows [start, end) in order, with the reader's columns; `end <= mark`.
 
         The request's deadline counts from the last progress. Raises `OffsetTrimmed`,
-        `TopicRecreated`, `DataLoss` (a damaged chunk, or a mark that the cluster no longer knows),
-        `DeadlineExceeded`.
+        `TopicRecreated`, `DataLoss` (every replica's copy is damaged, or the cluster no longer
+        knows the mark), `DeadlineExceeded`.
         """
         position = start
+        damaged: dict[str, DataLoss] = {}
         while position < end:
-            for extent, body in self._extents(position, end, mark):
-                batch = self._decode(extent, body)
-                first = max(position, extent.start)
-                last = min(end, extent.start + extent.batch.record_count)
-                assert extent.start <= position < last, "extents come in order, without a gap"
-                yield batch.slice(first - extent.start, last - first)
-                position = Offset(last)
+            try:
+                for extent, body in self._extents(position, end, mark, damaged):
+                    batch = self._decode(extent, body)
+                    first = max(position, extent.start)
+                    last = min(end, extent.start + extent.batch.record_count)
+                    assert extent.start <= position < last, "extents come in order, without a gap"
+                    yield batch.slice(first - extent.start, last - first)
+                    position = Offset(last)
+            except DataLoss as error:
+                # One replica's copy is damaged; the others have theirs.
+                damaged[self._asked] = error
+                if len(damaged) >= len(self._connection.addresses()):
+                    raise
+            except DeadlineExceeded as error:
+                raise self._beyond(mark) or error from None
 
     def wait(self, mark: Offset, timeout_s: float) -> bool:
         """Wait until the topic reaches `mark`; False when the time passed first."""
@@ -127,9 +135,13 @@ class TopicReader:
     # ------------------------------------------------------------ parts
 
     def _extents(
-        self, start: Offset, end: Offset, mark: Offset
+        self, start: Offset, end: Offset, mark: Offset, damaged: Container[str]
     ) -> Iterator[tuple[ExtentReply, bytes]]:
-        """Extents from one replica, until the range or its stream ends; at least one."""
+        """Extents from one replica, until the range or its stream ends; at least one.
+
+        A stream lives as long as one try of a call, so that a replica that hangs is left for
+        another; what comes after is asked for anew.
+        """
         call = ReadCall(
             group=self._topic.group,
             incarnation=self._topic.incarnation,
@@ -139,21 +151,16 @@ class TopicReader:
             field_ids=self._field_ids,
             all_fields=False,
         )
-        deadline = self._deadline(start, end)
 
-        def begin(_: float) -> tuple[Iterator[tuple[ExtentReply, bytes]], ExtentReply, bytes]:
-            # A long range takes longer than one try of a call; its own deadline is the bound.
-            stream = self._connection.stream(
-                self._address(), "Read", call, deadline.remaining_s() + 0.001
-            )
+        def begin(try_s: float) -> tuple[Iterator[tuple[ExtentReply, bytes]], ExtentReply, bytes]:
+            self._asked = self._address(damaged)
+            stream = self._connection.stream(self._asked, "Read", call, try_s)
             first = next(stream, None)
             if first is None:
                 raise Internal(what=f"no extents at all in [{start}, {end}) below mark {mark}")
             return stream, *first
 
-        stream, extent, body = self._checking_mark(
-            lambda: self._connection.retry(begin, deadline), mark
-        )
+        stream, extent, body = self._connection.retry(begin, self._deadline(start, end))
         yield extent, body
         try:
             yield from stream
@@ -177,31 +184,27 @@ class TopicReader:
             term=extent.term,
         )
 
-    def _checking_mark(self, read: Callable[[], T], mark: Offset) -> T:
-        """When no replica reaches `mark` in time, find out whether the cluster ever will."""
-        try:
-            return read()
-        except DeadlineExceeded:
-            known = self.mark().high_water_mark
-            if known >= mark:
-                raise
-            raise DataLoss(
-                what=f"Topic {self._topic.name!r} ends at offset {known}, "
-                f"but offsets up to {mark} were readable before.",
-                advice="The log lost acknowledged records (was a backup restored?). Start with a "
-                "new checkpoint, or set failOnDataLoss=false to go on from the end.",
-            ) from None
+    def _beyond(self, mark: Offset) -> DataLoss | None:
+        """No replica reached `mark` in time: the error if the cluster as a whole has not it."""
+        known = self.mark().high_water_mark
+        if known >= mark:
+            return None
+        return DataLoss(
+            what=f"Topic {self._topic.name!r} ends at offset {known}, "
+            f"but offsets up to {mark} were readable before.",
+            advice="The log lost acknowledged records (was a backup restored?). Start with a "
+            "new checkpoint, or set failOnDataLoss=false to go on from the end.",
+        )
 
     def _deadline(self, start: Offset, end: Offset) -> Deadline:
         return self._connection.deadline(f"Reading [{start}, {end}) of topic {self._topic.name!r}")
 
-    def _address(self) -> str:
-        if self._preference == "leader":
-            return self._connection.leader(self._topic.group)
-        addresses = self._connection.addresses()
-        chosen = self._connection.next_address()
-        if self._preference == "follower" and len(addresses) > 1:
-            leader = self._connection.leader(self._topic.group)
-            while chosen == leader:
-                chosen = self._connection.next_address()
-        return chosen
+    def _address(self, damaged: Container[str] = ()) -> str:
+        """Whom to ask next, by preference, but none whose copy is known to be damaged."""
+        leader = self._connection.leader(self._topic.group)
+        if self._preference == "leader" and leader not in damaged:
+            return leader
+        sound = [each for each in self._connection.addresses() if each not in damaged]
+        if self._preference == "follower":
+            sound = [each for each in sound if each != leader] or sound
+        return self._connection.next_address(sound)
