@@ -87,7 +87,16 @@ class Services:
         return calls.NodeRegisteredReply(known_before=outcome.known_before)
 
     async def create_topic(self, call: calls.CreateTopicCall) -> calls.TopicReply:
-        """Create a topic; its group exists from that entry on. Raises `TopicExists`."""
+        """Create a topic; its group exists from that entry on. Raises `TopicExists`.
+
+        A sink asks with `if_not_exists` for every batch: what is there costs a read, no entry.
+        """
+        if call.if_not_exists:
+            await self._node.read_barrier(self._controller)
+            found = self._node.controller.topic(call.name)
+            if not isinstance(found, Refused):
+                existed = found.incarnation != call.incarnation
+                return calls.TopicReply(topic=found, existed=existed)
         outcome = await self._propose(
             self._controller,
             CreateTopic(
