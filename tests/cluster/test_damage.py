@@ -1,4 +1,4 @@
-"""Bytes turned over on one node's disk: never served, and another replica's copy is read instead."""
+"""Bytes turned over on one node's disk are never served: another copy is read instead."""
 
 from __future__ import annotations
 
