@@ -155,3 +155,41 @@ def test_a_deleted_topic_stays_deleted_on_a_node_that_slept_through_it(
         cluster.kill(2)
         cluster.serve(2)
         cluster.wait_caught_up(client, "load")
+
+
+def test_one_topics_failover_leaves_another_topic_alone(cluster: ProcessCluster) -> None:
+    """CHECKLIST 20."""
+    with cluster.client() as client:
+        names = [f"topic-{each}" for each in range(3)]
+        for name in names:
+            client.create_topic(name, "number bigint")
+        leaders = {name: cluster.leader(client, name) for name in names}
+        hit = names[0]
+        spared = next(name for name in names if leaders[name] != leaders[hit])
+        before = client.watermark(spared)
+        cluster.kill(leaders[hit])
+        client.append(spared, [{"number": 1}])
+        client.append(hit, [{"number": 2}])
+        after = client.watermark(spared)
+        assert (after.leader, after.term) == (before.leader, before.term)
+        assert client.watermark(hit).leader not in (0, leaders[hit])
+
+
+def test_what_lies_below_a_known_mark_is_read_without_any_leader(cluster: ProcessCluster) -> None:
+    """CHECKLIST 67."""
+    with cluster.client() as client:
+        topic = client.create_topic("load", "number bigint")
+        client.append("load", [{"number": 7}])
+        cluster.wait_caught_up(client, "load")
+        wait_for(
+            lambda: all(each.high_water_mark == 1 for each in client.watermark(topic).replicas),
+            "every replica to serve the record",
+            10,
+        )
+        for node in (1, 2):
+            cluster.kill(node)
+        wait_for(lambda: client.watermark(topic).leader == 0, "the last node to give up", 20)
+        (batch,) = client.read(topic, 0, 1, mark=1)
+        assert batch.to_pylist() == [{"number": 7}]
+        with cluster.client(request_timeout_s=1.0) as hasty, pytest.raises(RaftlogError):
+            hasty.read_mark(topic)
