@@ -4,7 +4,7 @@
 
 The first write creates the topic with the files' schema. The job ends when all files are in; run
 again with the same --work it finds nothing to do, and killed at any moment it goes on where the
-log stands.
+log stands. With --input it follows a folder instead, until Ctrl-C or SIGTERM.
 """
 
 from __future__ import annotations
@@ -12,33 +12,35 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 from spark_jobs import nycflights
-from spark_jobs.session import job_parser, open_session
+from spark_jobs.session import await_end, job_parser, open_session, stop_on_signals
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the job; returns when every file is in the topic."""
+    """Run the job; returns when every file is in the topic, or it was stopped."""
     options = parser().parse_args(arguments)
-    folder = options.work / "input"
-    nycflights.split_flights(folder, options.files)
+    folder = options.input or options.work / "input"
+    if options.input is None:
+        nycflights.split_flights(folder, options.files)
     spark = open_session("raftlog ingest")
+    stopped = stop_on_signals()
     flights = (
         spark.readStream.schema(nycflights.FLIGHTS)
         .options(**nycflights.CSV)
         .option("maxFilesPerTrigger", 1)
         .csv(str(folder))
     )
-    query = (
+    writer = (
         flights.writeStream.format("raftlog")
         .queryName("ingest")
         .option("raftlog.bootstrap.servers", options.servers)
         .option("topic", options.topic)
         .option("checkpointLocation", str(options.work / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
     )
-    query.awaitTermination()
+    query = (writer if options.input else writer.trigger(availableNow=True)).start()
+    await_end(query, stopped)
     batches = [batch for batch in query.recentProgress if batch.numInputRows]
     print(
         json.dumps(
@@ -55,9 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
+    """The job's flags."""
     made = job_parser(__doc__.splitlines()[0], "ingest")
     made.add_argument("--topic", default="flights", help="topic to write")
     made.add_argument("--files", type=int, default=24, help="files, and so micro-batches")
+    made.add_argument("--input", type=Path, help="follow the CSV files in this folder instead")
     return made
 
 

@@ -46,6 +46,7 @@ def data_folder() -> Path:
 
 
 def weather_file() -> Path:
+    """The weather records, as they lie in the package."""
     return data_folder() / "weather.csv"
 
 
@@ -85,6 +86,7 @@ def read_flights(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 def read_weather(spark: SparkSession) -> DataFrame:
+    """All weather records, as a batch."""
     return spark.read.schema(WEATHER).options(**CSV).csv(str(weather_file()))
 
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import threading
+import time
 from collections.abc import Sequence
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.streaming import DataStreamReader
 
 from spark_jobs import nycflights
-from spark_jobs.session import job_parser, open_session
+from spark_jobs.session import await_end, job_parser, open_session, stop_on_signals
 
 LATE_MINUTES = 15
 VERY_LATE_MINUTES = 60
@@ -27,19 +29,19 @@ VERY_LATE_MINUTES = 60
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the job; returns when it was stopped, or with --available-now when it is done."""
     options = parser().parse_args(arguments)
-    stopped = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     spark = open_session("raftlog pipeline")
+    stopped = stop_on_signals()
     flights = (
         spark.readStream.format("raftlog")
         .option("raftlog.bootstrap.servers", options.servers)
         .option("subscribe", options.source)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", options.max_offsets)
-        .load()
     )
     writer = (
-        with_delays(flights, nycflights.read_weather(spark).cache())
+        with_delays(
+            load_when_there(flights, options.wait, stopped), nycflights.read_weather(spark).cache()
+        )
         .writeStream.format("raftlog")
         .queryName("pipeline")
         .option("raftlog.bootstrap.servers", options.servers)
@@ -48,10 +50,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     query = (writer.trigger(availableNow=True) if options.available_now else writer).start()
     print(json.dumps({"job": "pipeline", "started": str(query.id)}), flush=True)
-    while not query.awaitTermination(1):
-        if stopped.is_set():
-            query.stop()
+    await_end(query, stopped)
     spark.stop()
+
+
+def load_when_there(
+    reader: DataStreamReader, patience_s: int, stopped: threading.Event
+) -> DataFrame:
+    """Load the source, waiting for its topic: the job that makes it may have started later."""
+    deadline_s = time.monotonic() + patience_s
+    while True:
+        try:
+            return reader.load()
+        except AnalysisException as error:
+            missing = "TopicNotFound" in str(error)
+            if not missing or time.monotonic() > deadline_s or stopped.wait(0.5):
+                raise
 
 
 def with_delays(flights: DataFrame, weather: DataFrame) -> DataFrame:
@@ -82,10 +96,12 @@ def with_delays(flights: DataFrame, weather: DataFrame) -> DataFrame:
 
 
 def parser() -> argparse.ArgumentParser:
+    """The job's flags."""
     made = job_parser(__doc__.splitlines()[0], "pipeline")
     made.add_argument("--source", default="flights", help="topic to read")
     made.add_argument("--sink", default="delays", help="topic to write")
     made.add_argument("--max-offsets", type=int, default=50_000, help="records per micro-batch")
+    made.add_argument("--wait", type=int, default=60, help="seconds to wait for the source topic")
     made.add_argument("--available-now", action="store_true", help="stop when done")
     return made
 

@@ -6,10 +6,13 @@ import argparse
 import importlib.util
 import os
 import shutil
+import signal
 import sys
+import threading
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 DEFAULT_SERVERS = "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403"
 """The addresses of `raftlog up` without options."""
@@ -59,6 +62,24 @@ def open_session(name: str) -> SparkSession:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("WARN")
     return session
+
+
+def stop_on_signals() -> threading.Event:
+    """Set by Ctrl-C or SIGTERM. Call after `open_session`, which has its own idea of Ctrl-C."""
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    return stopped
+
+
+def await_end(query: StreamingQuery, stopped: threading.Event) -> None:
+    """Return when the query ended by itself, or was stopped because it should.
+
+    Raises what the query failed with.
+    """
+    while not query.awaitTermination(1):
+        if stopped.is_set():
+            query.stop()
 
 
 def _advice() -> str:

@@ -90,6 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
+    """The job's flags."""
     made = job_parser(__doc__.splitlines()[0], "verify")
     made.add_argument("--flights", default="flights", help="topic that ingest wrote")
     made.add_argument("--delays", default="delays", help="topic that the pipeline wrote")
@@ -176,7 +177,7 @@ def write_times(found: DataFrame) -> list[tuple[int, int]]:
 def show(verdicts: Sequence[Verdict]) -> None:
     """The verdicts as a table on standard output."""
     table = Table(title="The log against the input")
-    for name in ("topic", "expected", "found", "lost", "duplicated", "changed", "offset gaps"):
+    for name in ("topic", "expected", "found", "lost", "duplicated", "changed", "gaps"):
         table.add_column(name, justify="left" if name == "topic" else "right")
     table.add_column("verdict")
     for one in verdicts:
