@@ -1,0 +1,158 @@
+"""The command line against a real node: what a user does in the first ten minutes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster
+from raftlog.cli.cluster_folder import open_folder
+from raftlog.errors import ExitCode
+
+DEADLINE_S = 60.0
+DDL = "id bigint not null, text string, day date, at timestamp"
+ROWS = [
+    {"id": 1, "text": "hä", "day": "2013-01-02", "at": "2013-01-01T05:00:00+00:00"},
+    {"id": 2, "text": None, "day": None, "at": None},
+]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    """One node: the verbs are the subject here, not the consensus."""
+    folder = tmp_path_factory.mktemp("command-line")
+    with ProcessCluster.start(folder / "data", nodes=1) as running:
+        yield running
+
+
+def raftlog(*words: str, servers: str = "", text: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "raftlog"]
+    command += ["--servers", servers] if servers else []
+    return subprocess.run(
+        [*command, *words],
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+
+
+def answer(cluster: ProcessCluster, *words: str, text: str = "") -> Any:
+    """What a verb that succeeds says with -o json: one document, or one a line."""
+    ended = raftlog(*words, "-o", "json", servers=cluster.servers, text=text)
+    assert ended.returncode == ExitCode.OK, ended.stderr
+    lines = [json.loads(line) for line in ended.stdout.splitlines()]
+    return lines if words[0] == "tail" else lines[0]
+
+
+def test_topic_from_creation_to_deletion(cluster: ProcessCluster) -> None:
+    created = answer(cluster, "topic", "create", "life", "--schema", DDL)
+    assert created["schema"] == "id BIGINT NOT NULL, text STRING, day DATE, at TIMESTAMP"
+    assert answer(cluster, "topic", "describe", "life") == created
+    assert created in answer(cluster, "topic", "list")
+    again = raftlog("topic", "create", "life", "--schema", DDL, servers=cluster.servers)
+    assert again.returncode == ExitCode.ALREADY_EXISTS
+    assert answer(cluster, "topic", "create", "life", "--schema", DDL, "--if-not-exists") == created
+    unasked = raftlog("topic", "delete", "life", servers=cluster.servers, text="n\n")
+    assert unasked.returncode != ExitCode.OK
+    assert answer(cluster, "topic", "delete", "life", "--yes") == created
+    gone = raftlog("topic", "describe", "life", servers=cluster.servers)
+    assert gone.returncode == ExitCode.NOT_FOUND
+    assert "raftlog topic create life" in gone.stderr
+
+
+def test_rows_produced_are_tailed_as_they_were(cluster: ProcessCluster) -> None:
+    answer(cluster, "topic", "create", "rows", "--schema", DDL)
+    lines = "".join(json.dumps(row) + "\n" for row in ROWS)
+    assert answer(cluster, "produce", "rows", text=lines)["end"] == 2
+    tailed = answer(cluster, "tail", "rows", "--no-follow")
+    assert tailed == [{"_offset": offset} | row for offset, row in enumerate(ROWS)]
+    # What tail wrote, its metadata column included, can be produced again as it stands.
+    copied = "".join(json.dumps(row) + "\n" for row in tailed)
+    assert answer(cluster, "produce", "rows", text=copied)["end"] == 4
+    last = answer(cluster, "tail", "rows", "--no-follow", "-n", "1", "--columns", "_offset,id")
+    assert last == [{"_offset": 3, "id": 2}]
+    assert answer(cluster, "tail", "rows", "--no-follow", "--start", "earliest")[:2] == tailed
+
+
+def test_a_row_that_does_not_fit_is_refused_and_the_topic_stays_as_it_was(
+    cluster: ProcessCluster,
+) -> None:
+    answer(cluster, "topic", "create", "strict", "--schema", DDL)
+    for line in ('{"id": null}', '{"idd": 1}', '{"id": "x"}'):
+        ended = raftlog("produce", "strict", servers=cluster.servers, text=line + "\n")
+        assert ended.returncode == ExitCode.USAGE, line
+        assert "Traceback" not in ended.stderr
+    assert answer(cluster, "watermark", "strict")[0]["high_water_mark"] == 0
+
+
+def test_tail_follows_and_ends_quietly_on_ctrl_c(cluster: ProcessCluster) -> None:
+    answer(cluster, "topic", "create", "live", "--schema", DDL)
+    follower = subprocess.Popen(
+        [
+            sys.executable, "-m", "raftlog", "--servers", cluster.servers,
+            "tail", "live", "-o", "json",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    assert follower.stdout is not None
+    for number in (1, 2):
+        answer(cluster, "produce", "live", text=f'{{"id": {number}}}\n')
+        assert json.loads(follower.stdout.readline())["id"] == number
+    follower.send_signal(signal.SIGINT)
+    _, said = follower.communicate(timeout=DEADLINE_S)
+    assert (follower.returncode, said) == (130, "")
+
+
+def test_watermark_and_status_tell_marks_and_leaders(cluster: ProcessCluster) -> None:
+    answer(cluster, "topic", "create", "marks", "--schema", "id bigint")
+    answer(cluster, "produce", "marks", text='{"id": 1}\n{"id": 2}\n')
+    (mark,) = answer(cluster, "watermark", "marks")
+    assert (mark["log_start_offset"], mark["high_water_mark"], mark["leader"]) == (0, 2, 1)
+    assert mark["commit_index"] == mark["last_index"]
+    assert [replica["lag_records"] for replica in mark["replicas"]] == [0]
+    status = answer(cluster, "status")
+    assert status["controller_leader"] == 1
+    assert [node["problem"] for node in status["nodes"]] == [""]
+
+
+def test_up_says_what_died_serve_brings_it_back_and_down_stops_it(tmp_path: Path) -> None:
+    """One node killed with -9: its records are there when it comes back."""
+    with ProcessCluster.start(tmp_path / "data", nodes=1) as running:
+        answer(running, "topic", "create", "kept", "--schema", "id bigint")
+        answer(running, "produce", "kept", text='{"id": 7}\n')
+        running.kill(1)
+        assert open_folder(running.data).running() == {}
+        running.serve(1)
+        assert answer(running, "tail", "kept", "--no-follow", "--columns", "id") == [{"id": 7}]
+        assert open_folder(running.data).running() == {1: running.pids[1]}
+        ended = raftlog("down", "--data", str(running.data), "-o", "json")
+        assert json.loads(ended.stdout) == {"stopped": [1]}
+        assert open_folder(running.data).running() == {}
+
+
+def test_up_stops_all_nodes_on_ctrl_c_and_starts_them_again_with_their_data(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    incarnations = []
+    for _ in range(2):
+        with ProcessCluster.start(data, nodes=1) as running:
+            created = answer(
+                running, "topic", "create", "t", "--schema", "id bigint", "--if-not-exists"
+            )
+            incarnations.append(created["incarnation"])
+            os.kill(running.pids[1], 0)
+        assert open_folder(data).running() == {}
+    assert incarnations[0] == incarnations[1]
