@@ -17,13 +17,12 @@ from typing import Any
 import pyarrow as pa
 
 from raftlog.client.schema_text import (
-    JsonType,
     field_ddl,
     make_schema,
     parse_schema,
-    refusal,
     type_ddl,
 )
+from raftlog.client.spark_types import JsonType, refusal
 from raftlog.errors import SchemaMismatch
 from raftlog.machines.schema import RESERVED_NAMES, Schema
 

@@ -12,7 +12,7 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from raftlog.client.schema_text import DECIMAL_DEFAULT, JsonType, refusal
+from raftlog.client.spark_types import DECIMAL_DEFAULT, JsonType, refusal
 
 _Type = exp.DataType.Type
 _PLAIN = {

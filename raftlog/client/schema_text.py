@@ -13,27 +13,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from raftlog.errors import InvalidOption
+from raftlog.client.spark_types import DECIMAL_DEFAULT, PRIMITIVES, JsonType, refusal
 from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
 
-PRIMITIVES = {
-    "boolean": "BOOLEAN",
-    "byte": "TINYINT",
-    "short": "SMALLINT",
-    "integer": "INT",
-    "long": "BIGINT",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "date": "DATE",
-    "timestamp": "TIMESTAMP",
-    "timestamp_ntz": "TIMESTAMP_NTZ",
-    "string": "STRING",
-    "binary": "BINARY",
-}
-"""Spark's JSON name of each plain type, and its DDL name."""
-
 DECIMAL_PRECISION_MAX = 38
-DECIMAL_DEFAULT = "decimal(10,0)"
 NESTING_MAX = 32
 """Types may be nested this deep: far beyond use, well below Python's stack."""
 
@@ -41,19 +24,6 @@ _KEYWORDS = ("not", "select")
 """What `parse_ddl` reads as a column's name only in backquotes."""
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
-
-_ADVICE = (
-    "Give Spark DDL such as 'id BIGINT NOT NULL, at TIMESTAMP, tags ARRAY<STRING>' "
-    "(a name that is a keyword in backquotes), or the JSON of a Spark schema."
-)
-
-JsonType = str | dict[str, Any]
-"""A type as `json.loads` of its canonical text gives it."""
-
-
-def refusal(problem: str) -> InvalidOption:
-    """The error for a schema that no topic can have; `problem` is a sentence part."""
-    return InvalidOption(option="schema", problem=problem, advice=_ADVICE)
 
 
 def parse_schema(text: str) -> Schema:

@@ -1,0 +1,40 @@
+"""Names of Spark's types, and the refusal of what no topic can hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from raftlog.errors import InvalidOption
+
+PRIMITIVES = {
+    "boolean": "BOOLEAN",
+    "byte": "TINYINT",
+    "short": "SMALLINT",
+    "integer": "INT",
+    "long": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "date": "DATE",
+    "timestamp": "TIMESTAMP",
+    "timestamp_ntz": "TIMESTAMP_NTZ",
+    "string": "STRING",
+    "binary": "BINARY",
+}
+"""Spark's JSON name of each plain type, and its DDL name."""
+
+DECIMAL_DEFAULT = "decimal(10,0)"
+"""What Spark takes a bare `decimal` for."""
+
+JsonType = str | dict[str, Any]
+"""A type as `json.loads` of its canonical text gives it."""
+
+
+_ADVICE = (
+    "Give Spark DDL such as 'id BIGINT NOT NULL, at TIMESTAMP, tags ARRAY<STRING>' "
+    "(a name that is a keyword in backquotes), or the JSON of a Spark schema."
+)
+
+
+def refusal(problem: str) -> InvalidOption:
+    """The error for a schema that no topic can have; `problem` is a sentence part."""
+    return InvalidOption(option="schema", problem=problem, advice=_ADVICE)
