@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from random import Random
+from typing import Any
 
 from raftlog.core.types import NOBODY, GroupId, HardState, Term
 from raftlog.errors import DiskFailed
@@ -43,7 +44,8 @@ class Disk:
     def __init__(self, random: Random) -> None:
         self._random = random
         self._chance = DiskChance(random)
-        self.fs = MemoryFileSystem(self._chance, interrupt=self._interrupt)  # type: ignore[arg-type]
+        chance: Any = self._chance
+        self.fs = MemoryFileSystem(chance, interrupt=self._interrupt)
         self._ends_in: int | None = None
         self._fails = False
 

@@ -111,7 +111,11 @@ class Faults:
         self._cut_apart(set(self._random.sample(sorted(self._nodes), size)))
 
     def _leader_cut_off(self) -> None:
-        self._cut_apart({self._victim().node})
+        """Its peers may notice at once, by a reset, while it still takes itself for the leader."""
+        victim = self._victim()
+        self._cut_apart({victim.node})
+        if self._random.randrange(2):
+            self._tell_peers(victim.node)
 
     def _cut_apart(self, some: set[NodeId]) -> None:
         links = [

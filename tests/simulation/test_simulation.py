@@ -19,8 +19,8 @@ from tests.simulation.run import Failure, run_seeds
 from tests.simulation.swarm import FAULTS
 
 ROOT = Path(__file__).resolve().parents[2]
-FAST_SEEDS = 16
-MANY_SEEDS = 250
+FAST_SEEDS = 12
+MANY_SEEDS = 200
 
 
 def results_of(seeds: Iterable[int], jobs: int) -> list[Result]:

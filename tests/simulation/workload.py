@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 from raftlog.checksum import chain, crc32c
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
+from raftlog.core.types import CONTROLLER_GROUP, NOBODY, GroupId, NodeId, Payload
 from raftlog.machines.commands import (
     AbortEpoch,
     Append,
@@ -52,6 +52,9 @@ from tests.simulation.swarm import Settings
 
 SCHEMA = Schema(version=1, fields=(Field(id=1, name="label", type='"string"', nullable=False),))
 FIELD_ID = 1
+OLD_HINT_SHARE = 0.15
+"""Requests that go to any node, as those of clients do that heard long ago who leads."""
+
 NO_ANSWER = Failed(written=True)
 
 
@@ -134,7 +137,9 @@ class Clients:
         self._network = network
         self._nodes = nodes
         self._tasks: dict[str, Task] = {}
-        self._leaders: dict[GroupId, NodeId] = {}
+        self._leaders: dict[tuple[str, GroupId], NodeId] = {}
+        """Each task's own memory of who leads."""
+        self._current = ""
 
     @property
     def unfinished(self) -> list[str]:
@@ -146,6 +151,7 @@ class Clients:
         self.simulator.at(0, lambda: self._resume(name, None))
 
     def _resume(self, name: str, value: Any) -> None:
+        self._current = name
         try:
             step = self._tasks[name].send(value)
         except StopIteration:
@@ -178,16 +184,19 @@ class Clients:
     def ask_leader(self, group: GroupId, action: Callable[[SimulatedNode, Reply], None]) -> Task:
         """Ask until there is an answer, whoever leads by then. The task's value is the answer."""
         waits = 0
+        hint = (self._current, group)
         while True:
-            to = self._leaders.get(group) or self.random.randrange(len(self._nodes)) + 1
-            answer = yield Ask(NodeId(to), action)
+            to = self._leaders.get(hint, NOBODY)
+            if to == NOBODY or self.random.random() < OLD_HINT_SHARE:
+                to = NodeId(self.random.randrange(len(self._nodes)) + 1)
+            answer = yield Ask(to, action)
             if not isinstance(answer, Failed):
-                self._leaders[group] = NodeId(to)
+                self._leaders[hint] = to
                 return answer
             if answer is NO_ANSWER or answer.leader == to:
-                self._leaders.pop(group, None)
+                self._leaders.pop(hint, None)
             else:
-                self._leaders[group] = answer.leader
+                self._leaders[hint] = answer.leader
             if answer.written:
                 self.simulator.counts["outcome unknown, sent again"] += 1
             # Longer and longer, or resends alone could fill every queue for ever.
