@@ -17,9 +17,19 @@ stop() { say "error: $*"; exit 1; }
 
 may_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
 
+quietly() { # run a command; show what it said only if it fails
+    local said
+    said=$("$@" 2>&1) || { say "$said"; stop "$* failed."; }
+}
+
 apt_install() {
     say "installing $* with apt-get"
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+    DEBIAN_FRONTEND=noninteractive quietly apt-get install -y -qq --no-install-recommends "$@"
+}
+
+apt_offers() { # whether the distribution has an installable version of a package
+    # Not grep -q: it would leave early, and apt-cache die of it.
+    apt-cache policy "$1" | grep '^ *Candidate: [^(]' >/dev/null
 }
 
 python_serves() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
@@ -42,7 +52,7 @@ make_venv() {
     if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
         may_install || stop "$python has no venv module." \
             "Install it (Debian, Ubuntu: apt-get install python3-venv) and try again."
-        apt-get update -qq
+        quietly apt-get update -qq
         apt_install python3-venv
         "$python" -c 'import ensurepip, venv' || stop "$python still has no venv module."
     fi
@@ -62,7 +72,7 @@ need_venv() {
     fi
     say "installing requirements.lock and the project into $VENV"
     local quiet=(--quiet --disable-pip-version-check)
-    $VENV/bin/python -m pip install "${quiet[@]}" -r requirements.lock
+    $VENV/bin/python -m pip install "${quiet[@]}" --use-pep517 -r requirements.lock
     # The lock has setuptools too, so the build needs no download of its own.
     $VENV/bin/python -m pip install "${quiet[@]}" --no-build-isolation --no-deps -e .
     printf '%s\n' "$wanted" >$STAMP
@@ -70,7 +80,7 @@ need_venv() {
 
 java_serves() {
     local version
-    version=$("$1" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1)
+    version=$("$1" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p')
     [ -n "$version" ] && [ "$version" -ge 17 ]
 }
 
@@ -88,10 +98,10 @@ find_java() {
 
 install_java() {
     local package
-    apt-get update -qq
+    quietly apt-get update -qq
     mkdir -p /usr/share/man/man1 # slim images lack it, and the package's scripts want it
     for package in openjdk-21-jre-headless openjdk-17-jre-headless; do
-        if apt-cache show "$package" >/dev/null 2>&1; then
+        if apt_offers "$package"; then
             apt_install "$package"
             return
         fi
