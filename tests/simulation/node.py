@@ -443,7 +443,8 @@ class SimulatedNode:
         for group in [group for group in self._groups if controller.is_deleted(group)]:
             hosted = self._groups.pop(group)
             self._abandon(hosted)
-            self._remove_group(hosted)
+            # Not within the turn: it may be the end of the process.
+            self._later(0, lambda hosted=hosted: self._remove_group(hosted))
 
     def _open_group(self, topic: TopicInfo) -> None:
         self._opening.discard(topic.group)
