@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 from connector import connection
 from connector.options import CreateTopic, Place, SinkOptions, sink_options
 from connector.schema import METADATA_NAMES, check_writable, creation_text
-from raftlog.errors import InvalidOption
+from raftlog.errors import InvalidOption, TopicNotFound
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -191,11 +191,17 @@ def _refuse_overwrite(overwrite: bool, what: str, advice: str) -> None:
 
 
 def _topic(options: SinkOptions, schema: StructType) -> TopicInfo:
-    """The topic to write, made first if it may be. Raises before any task runs."""
+    """The topic to write, made first if it may be. Raises before any task runs.
+
+    It is looked up before it is made: looking is a read, twice for each micro-batch of a stream,
+    making an entry in the controller's log.
+    """
     client = connection.client(options.connection)
-    if options.create_topic is CreateTopic.FALSE:
+    try:
         topic = client.describe_topic(options.topic)
-    else:
+    except TopicNotFound:
+        if options.create_topic is CreateTopic.FALSE:
+            raise
         topic = client.create_topic(options.topic, creation_text(schema), if_not_exists=True)
     check_writable(schema, topic)
     return topic

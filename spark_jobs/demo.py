@@ -342,7 +342,9 @@ class Stage:
             self.console.print(
                 f"the cluster runs on: {self.servers}\n"
                 f"  raftlog --servers {self.servers} watermark --watch\n"
-                f"  raftlog down --data {self.folder / 'cluster'}"
+                f"  raftlog down --data {self.folder / 'cluster'}",
+                soft_wrap=True,
+                highlight=False,
             )
 
 
