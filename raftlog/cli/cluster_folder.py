@@ -16,9 +16,11 @@ import contextlib
 import fcntl
 import json
 import os
+import threading
+import time
 import tomllib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,10 @@ from raftlog.errors import (
     InvalidOption,
 )
 
+LOOK_INTERVAL_S = 0.05
+KILLED_PATIENCE_S = 1.0
+"""So much later than it seems to may a killed process end, on a busy machine: the kernel gives its
+locks up when the last of its threads has ended."""
 FORMAT = 1
 CLUSTER_FILE = "cluster.toml"
 
@@ -160,20 +166,29 @@ def _write_durably(file: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def holding_pid_file(file: Path) -> Iterator[None]:
-    """Keep `file` locked with this process's pid in it. Raises `DataFolderLocked`."""
+def holding_pid_file(file: Path, *, patience_s: float = 0.0) -> Iterator[None]:
+    """Keep `file` locked with this process's pid in it. Raises `DataFolderLocked`.
+
+    It waits up to `patience_s` for a holder that is ending.
+    """
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not wait_until(lambda: _lock(descriptor), patience_s):
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
-            raise DataFolderLocked(folder=str(file.with_suffix("")), holder=holder) from None
+            raise DataFolderLocked(folder=str(file.with_suffix("")), holder=holder)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def running_pid(file: Path) -> int | None:
@@ -202,4 +217,15 @@ def _alive(pid: int) -> bool:
         return False
     except PermissionError:
         return True  # another user's process, or another user's node
+    return True
+
+
+def wait_until(holds: Callable[[], bool], timeout_s: float) -> bool:
+    """Look every so often until the condition holds; False when the time passed first."""
+    deadline_s = time.monotonic() + timeout_s
+    pause = threading.Event()
+    while not holds():
+        if time.monotonic() >= deadline_s:
+            return False
+        pause.wait(LOOK_INTERVAL_S)
     return True

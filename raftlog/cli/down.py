@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from raftlog.cli.cluster_folder import ClusterFolder, open_folder
+from raftlog.cli.cluster_folder import ClusterFolder, open_folder, wait_until
 from raftlog.cli.output import Format, FormatOption, say, show_json
 from raftlog.cli.session import DATA_FOLDER_DEFAULT, session_of
-
-LOOK_INTERVAL_S = 0.05
 
 
 def down(
@@ -56,14 +51,3 @@ def _signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
     except ProcessLookupError:
         pass  # it ended by itself: what was wanted
-
-
-def wait_until(holds: Callable[[], bool], timeout_s: float) -> bool:
-    """Look every so often until the condition holds; False when the time passed first."""
-    deadline_s = time.monotonic() + timeout_s
-    pause = threading.Event()
-    while not holds():
-        if time.monotonic() >= deadline_s:
-            return False
-        pause.wait(LOOK_INTERVAL_S)
-    return True

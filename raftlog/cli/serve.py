@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from raftlog.cli.cluster_folder import holding_pid_file, open_folder
+from raftlog.cli.cluster_folder import KILLED_PATIENCE_S, holding_pid_file, open_folder
 from raftlog.cli.session import DATA_FOLDER_DEFAULT, session_of
 from raftlog.errors import InvalidOption
 
@@ -51,7 +51,7 @@ def serve(
     if not without_tls:
         _refuse_off_loopback(cluster.addresses[node])
     run_node = _server()
-    with holding_pid_file(cluster.pid_file(node)):
+    with holding_pid_file(cluster.pid_file(node), patience_s=KILLED_PATIENCE_S):
         run_node(
             settings=session_of(context).settings,
             cluster_id=cluster.cluster_id,

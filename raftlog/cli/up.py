@@ -118,6 +118,7 @@ def _recorded_cluster(folder: Path, nodes: int | None, port: int | None) -> Clus
 
 
 def _refuse_running(cluster: ClusterFolder) -> None:
+    cluster_folder.wait_until(lambda: not cluster.running(), cluster_folder.KILLED_PATIENCE_S)
     for node, pid in cluster.running().items():
         raise DataFolderLocked(folder=str(cluster.data(node)), holder=str(pid))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ ADDRESSES = {1: "127.0.0.1:7401", 2: "127.0.0.1:7402", 10: "127.0.0.1:7403"}
 
 HOLD_AND_WAIT = """
 import sys
+import threading
 from pathlib import Path
 from raftlog.cli.cluster_folder import holding_pid_file
 with holding_pid_file(Path(sys.argv[1])):
@@ -110,6 +112,14 @@ def test_a_node_runs_for_as_long_as_its_process_holds_the_file(tmp_path: Path) -
     with cluster_folder.holding_pid_file(cluster.pid_file(2)):
         assert cluster.running() == {2: os.getpid()}
     assert cluster.running() == {}
+
+
+def test_a_node_that_starts_waits_for_one_that_was_killed_to_end(tmp_path: Path) -> None:
+    file = recorded(tmp_path / "c").pid_file(2)
+    with holder(file) as child:
+        threading.Timer(0.2, child.kill).start()
+        with cluster_folder.holding_pid_file(file, patience_s=10.0):
+            assert cluster_folder.running_pid(file) == os.getpid()
 
 
 def test_a_live_process_that_does_not_hold_the_file_is_never_stopped(tmp_path: Path) -> None:
