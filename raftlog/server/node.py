@@ -25,7 +25,13 @@ from raftlog.config import Settings
 from raftlog.core.messages import GroupDeleted, PeerMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import CONTROLLER_GROUP, NOBODY, GroupId, NodeId, Payload
-from raftlog.errors import NotLeader, Overloaded, TopicRecreated
+from raftlog.errors import (
+    IdentityRefused,
+    NotLeader,
+    Overloaded,
+    RaftlogError,
+    TopicRecreated,
+)
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.outcomes import Outcome
@@ -95,6 +101,7 @@ class Node:
                 known_store=self.known_store,
                 on_open=self._link_opened,
                 on_lost=self.peer_closed,
+                on_refused=self._refused,
             )
             for peer, address in addresses.items()
             if peer != self.node
@@ -269,7 +276,14 @@ class Node:
         return known.store_uuid if known is not None else None
 
     def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
-        """Messages of one frame, in the order they were sent."""
+        """Messages of one frame, in the order they were sent.
+
+        They are taken by the loop and not by the stream's handler: what a replica asserts must end
+        the process, and grpc would make it the stream's status and go on.
+        """
+        self._loop.call_soon(self._take, peer, messages)
+
+    def _take(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         for message in messages:
             hosted = self._groups.get(message.group)
             if isinstance(message, GroupDeleted):
@@ -301,11 +315,20 @@ class Node:
                 raft.leader_lost(NOBODY, raft.term)
                 self.mark(group)
 
+    def _refused(self, error: RaftlogError) -> None:
+        """A wiped folder learns here that it must not serve: no peer lets it reach a leader."""
+        if isinstance(error, IdentityRefused) and error.node == self.node:
+            self._fail(error)
+
     def peer_opened(self, hello: PeerHello) -> None:
         log.info("peer connected", peer=hello.node, boot_id=hello.boot_id)
 
     def peer_closed(self, peer: NodeId) -> None:
         """The peer's process died or its connection was reset: its groups may elect at once."""
+        # After what it sent before, which may still wait to be taken.
+        self._loop.call_soon(self._look_for_leaders, peer)
+
+    def _look_for_leaders(self, peer: NodeId) -> None:
         if self._stopping:
             return
         for group, hosted in self._groups.items():

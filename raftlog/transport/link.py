@@ -17,8 +17,15 @@ import structlog
 
 from raftlog.core.messages import AppendRequest, PeerMessage
 from raftlog.core.types import NodeId
+from raftlog.errors import RaftlogError
 from raftlog.wire.calls import PEER_SERVICE, PeerHello, PeerWelcome
-from raftlog.wire.codec import decode_welcome, encode_hello, encode_peer_messages
+from raftlog.wire.codec import (
+    ERROR_METADATA_KEY,
+    decode_error,
+    decode_welcome,
+    encode_hello,
+    encode_peer_messages,
+)
 
 _FRAME_BYTES_MAX = 4 * 1024 * 1024
 """A frame closes once it carries this many bytes of entries, so that a bulk transfer does not
@@ -49,13 +56,19 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
 )
 """A node that comes back is found within half a second; frames are bounded by their makers."""
 
+_REFUSED_WAIT_S = 2.0
+"""A peer that refused will do so again until somebody mends a folder or an address."""
+
 STREAM_METHOD = f"/{PEER_SERVICE}/Stream"
 
 log = structlog.get_logger(__name__)
 
 
 class PeerLink:
-    """Sends messages to `peer`, reconnecting for as long as it runs. One event loop's own."""
+    """Sends messages to `peer`, reconnecting for as long as it runs. One event loop's own.
+
+    `on_refused` is told every typed error with which the peer refuses this node.
+    """
 
     def __init__(
         self,
@@ -68,6 +81,7 @@ class PeerLink:
         known_store: Callable[[NodeId], str | None],
         on_open: Callable[[NodeId], None],
         on_lost: Callable[[NodeId], None],
+        on_refused: Callable[[RaftlogError], None],
     ) -> None:
         self.peer = peer
         self.address = address
@@ -81,6 +95,8 @@ class PeerLink:
         self._known_store = known_store
         self._on_open = on_open
         self._on_lost = on_lost
+        self._on_refused = on_refused
+        self._refusal = ""
         self._wake = asyncio.Event()
 
     def send(self, messages: Sequence[PeerMessage]) -> None:
@@ -102,16 +118,15 @@ class PeerLink:
         async with grpc.aio.insecure_channel(self.address, options=CHANNEL_OPTIONS) as channel:
             while True:
                 await channel.channel_ready()
+                wait_s = self._reconnect_wait_s
                 try:
                     await self._stream(channel)
                 except grpc.aio.AioRpcError as error:
-                    log.info(
-                        "peer stream ended",
-                        peer=self.peer,
-                        address=self.address,
-                        status=error.code().name,
-                        details=error.details(),
-                    )
+                    if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                        wait_s = max(wait_s, _REFUSED_WAIT_S)
+                        self._refused(error)
+                    else:
+                        self._log_end(error)
                 finally:
                     was_connected = self.connected
                     self.connected = False
@@ -119,7 +134,25 @@ class PeerLink:
                     self._outbox_bytes = 0
                 if was_connected:
                     self._on_lost(self.peer)
-                await asyncio.sleep(self._reconnect_wait_s)
+                await asyncio.sleep(wait_s)
+
+    def _refused(self, error: grpc.aio.AioRpcError) -> None:
+        """The peer will not have us, or is not whom we mean: said once, not at every try."""
+        if self._refusal != error.details():
+            self._refusal = error.details() or ""
+            self._log_end(error)
+        for key, value in error.trailing_metadata() or ():
+            if key == ERROR_METADATA_KEY:
+                self._on_refused(decode_error(value))
+
+    def _log_end(self, error: grpc.aio.AioRpcError) -> None:
+        log.info(
+            "peer stream ended",
+            peer=self.peer,
+            address=self.address,
+            status=error.code().name,
+            details=error.details(),
+        )
 
     async def _stream(self, channel: grpc.aio.Channel) -> None:
         call = channel.stream_stream(STREAM_METHOD)()
@@ -131,6 +164,7 @@ class PeerLink:
         welcome = decode_welcome(answer)
         self._check(welcome)
         self.connected = True
+        self._refusal = ""
         log.info("peer stream open", peer=self.peer, address=self.address)
         self._on_open(self.peer)
         # The peer sends nothing more: a read that returns tells that the stream has ended, also

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 
-from raftlog.chaos.cluster import ProcessCluster
+from raftlog.chaos.cluster import ProcessCluster, wait_for
 
 
 def test_a_damaged_body_is_read_from_another_replica(tmp_path: Path) -> None:
@@ -29,3 +30,41 @@ def test_a_damaged_body_is_read_from_another_replica(tmp_path: Path) -> None:
         for _ in range(6):
             (batch,) = client.read("t")
             assert pa.Table.from_batches([batch]).to_pylist() == [{"text": text}]
+
+
+def test_a_node_whose_acknowledged_entries_are_gone_ends_and_says_so(tmp_path: Path) -> None:
+    """An older copy of a log: with it a leader could be elected that lacks what was answered."""
+    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+        topic = client.create_topic("t", "number bigint")
+        client.append("t", [{"number": 0}])
+        cluster.wait_caught_up(client, "t")
+        follower = cluster.leader(client, "t") % 3 + 1
+        folder = cluster.data / f"node-{follower}" / "groups" / str(topic.group)
+        cluster.kill(follower)
+        shutil.copytree(folder, tmp_path / "older")
+        cluster.serve(follower)
+        for number in range(1, 6):
+            client.append("t", [{"number": number}])
+        cluster.wait_caught_up(client, "t")
+        cluster.kill(follower)
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / "older", folder)
+        log = cluster.logs[follower]
+        cluster.serve(follower)
+        wait_for(lambda: "the node ends" in log.read_text(), "the node to end", 20)
+        assert "an acknowledged entry is gone from this log" in log.read_text()
+        assert client.append("t", [{"number": 6}]).start == 6
+
+
+def test_a_node_with_a_wiped_folder_is_refused_and_ends(tmp_path: Path) -> None:
+    """DESIGN section 8: it has forgotten its votes, and says so instead of waiting for ever."""
+    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+        client.create_topic("t", "number bigint")
+        cluster.wait_caught_up(client, "t")
+        cluster.kill(3)
+        shutil.rmtree(cluster.data / "node-3")
+        log = cluster.logs[3]
+        cluster.serve(3)
+        wait_for(lambda: "error: Node 3 is known with store" in log.read_text(), "the end", 20)
+        said = "".join(cluster.logs[node].read_text() for node in (1, 2))
+        assert said.count("peer refused") <= 10, "a refused peer does not fill the log"
