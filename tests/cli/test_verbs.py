@@ -204,6 +204,7 @@ def test_serve_refuses_to_run_without_assertions(tmp_path: Path) -> None:
         [sys.executable, "-O", "-m", "raftlog", "serve", "--node", "1", "--data", tmp_path / "c"],
         capture_output=True,
         text=True,
+        timeout=30,
         check=False,
     )
     assert ended.returncode == ExitCode.USAGE
