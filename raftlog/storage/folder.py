@@ -133,12 +133,15 @@ class DataFolder:
         """Remove a group that was deleted, log and all; durable when it returns.
 
         It loses its name first, so that a crash never leaves a part of it. The group's files
-        must be closed.
+        must be closed. Any thread may call it, for different groups also at once.
         """
         folder = self.group_folder(group)
-        self.fs.rename(folder, folder + _REMOVED_ENDING)
+        nameless = folder + _REMOVED_ENDING
+        self.fs.rename(folder, nameless)
         self.fs.sync_folder(GROUPS_FOLDER)
-        _finish_removals(self.fs)
+        # This one alone: another thread may be in the middle of another.
+        self.fs.remove(nameless)
+        self.fs.sync_folder(GROUPS_FOLDER)
 
     def close(self) -> None:
         """Give the folder back; its logs and journal are closed before."""

@@ -100,6 +100,20 @@ def test_a_removed_group_is_gone(empty_disk: FileSystem) -> None:
     assert opened(empty_disk).groups() == [2]
 
 
+def test_removing_a_group_leaves_another_removal_to_whoever_does_it(
+    empty_disk: FileSystem,
+) -> None:
+    """Two topics deleted at once: a thread each, and neither may pull the files from the other."""
+    folder = opened(empty_disk)
+    folder.create_group(GroupId(1), MANIFEST)
+    empty_disk.make_folder("groups/2.removed")
+    folder.remove_group(GroupId(1))
+    assert empty_disk.list("groups") == ["2.removed"]
+    folder.close()
+    opened(empty_disk).close()
+    assert empty_disk.list("groups") == []
+
+
 def test_hard_states_live_beside_the_groups(empty_disk: FileSystem) -> None:
     folder = opened(empty_disk)
     journal = folder.open_journal()
