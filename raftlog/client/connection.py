@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,7 @@ from raftlog.errors import (
     NodeUnreachable,
     NotLeader,
     RaftlogError,
+    TooLarge,
 )
 from raftlog.wire.calls import SERVICE, ClusterDescription, DescribeCluster
 from raftlog.wire.codec import (
@@ -50,6 +52,9 @@ _CHANNEL_OPTIONS = (
     # Retries are ours: grpc's own would resend to the same node.
     ("grpc.enable_retries", 0),
 )
+
+_OVER_MESSAGE_LIMIT = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")
+"""What the server's grpc says of a frame that it drops unread, with nothing typed beside it."""
 
 T = TypeVar("T")
 
@@ -282,4 +287,12 @@ def typed_error(address: str, error: grpc.RpcError) -> RaftlogError:
         grpc.StatusCode.CANCELLED,
     ):
         return NodeUnreachable(address=address, problem=f"{code.name.lower()} ({error.details()})")
+    sizes = _OVER_MESSAGE_LIMIT.search(error.details() or "")
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and sizes is not None:
+        return TooLarge(
+            what="A request",
+            size=int(sizes[1]),
+            limit=int(sizes[2]),
+            option="server.entry_bytes_max",
+        )
     return Internal(what=f"{address} answered {code.name}: {error.details()}")
