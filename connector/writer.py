@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 
 from connector import connection
 from connector.options import CreateTopic, Place, SinkOptions, sink_options
-from connector.schema import METADATA_NAMES, check_writable, creation_text
+from connector.schema import check_writable, creation_text
 from raftlog.errors import InvalidOption, TopicNotFound
 
 if TYPE_CHECKING:
@@ -86,7 +86,10 @@ class _Sink:
         self._topic = topic
 
     def stage(self, key: EpochKey, batches: Iterator[pa.RecordBatch]) -> StagedMessage:
-        """Stage all rows as one new attempt; on return every entry is replicated, none visible."""
+        """Stage all rows as one new attempt; on return every entry is replicated, none visible.
+
+        The client casts and gathers the batches, and passes over reserved columns.
+        """
         attempt = connection.client(self._options.connection).attempt(
             self._topic,
             key,
@@ -98,7 +101,7 @@ class _Sink:
         try:
             for batch in batches:
                 _advise_on_arrow_bytes()
-                attempt.write(_own_columns(batch))
+                attempt.write(batch)
             return StagedMessage(key=key, reference=attempt.finish())
         finally:
             attempt.close()
@@ -242,11 +245,6 @@ def _local_property(context: TaskContext, name: str) -> str:
             "foreachBatch with txnAppId and, as txnVersion, the batch's id.",
         )
     return value
-
-
-def _own_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    reserved = [name for name in batch.schema.names if name in METADATA_NAMES]
-    return batch.drop_columns(reserved) if reserved else batch
 
 
 def _advise_on_arrow_bytes() -> None:
