@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import resource
 import signal
 import sys
 import uuid
@@ -66,6 +67,7 @@ def run_node(
     """
     assert __debug__, "raftlog serves with its assertions on: do not start it with python -O"
     os.umask(0o077)
+    _allow_open_files()
     _log_to_stderr(settings.server.log_level)
     data.mkdir(parents=True, exist_ok=True)
     folder = DataFolder.open(
@@ -205,6 +207,12 @@ def _die(error: BaseException) -> None:
         log.critical("the node ends: a defect of raftlog", exc_info=error)
     sys.stderr.flush()
     os._exit(code)
+
+
+def _allow_open_files() -> None:
+    """As many as this process may have: every log segment in use is one, every connection too."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _log_to_stderr(level: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -155,3 +156,16 @@ def test_up_stops_all_nodes_on_ctrl_c_and_starts_them_again_with_their_data(
             os.kill(running.pids[1], 0)
         assert open_folder(data).running() == {}
     assert incarnations[0] == incarnations[1]
+
+
+def test_a_node_takes_all_the_open_files_that_it_may_have(tmp_path: Path) -> None:
+    """Each topic keeps one open: the usual 1024 would end a node at its thousandth topic."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        with ProcessCluster.start(tmp_path / "data", nodes=1) as running:
+            limits = Path(f"/proc/{running.pids[1]}/limits").read_text()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    (line,) = [line for line in limits.splitlines() if line.startswith("Max open files")]
+    assert int(line.split()[3]) == before[1]
