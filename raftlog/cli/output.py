@@ -22,6 +22,9 @@ from raftlog.errors import RaftlogError
 PIPE_COLUMNS = 240
 """Width of a table that goes into a file or pipe: no cell is cut there."""
 
+NARROW_COLUMNS = 100
+"""On a terminal narrower than this, columns stand closer together."""
+
 
 class Format(StrEnum):
     """What `-o` takes."""
@@ -52,14 +55,15 @@ def show_json(value: object) -> None:
     sys.stdout.flush()
 
 
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A table; cells are text or numbers, numbers to the right. Empty rows show the head alone."""
-    console().print(make_table(columns, rows, title))
+    console().print(make_table(columns, rows))
 
 
-def make_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> Table:
+def make_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
     """The table of `show_table`, for those who print it themselves."""
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
+    gap = 1 if console().width < NARROW_COLUMNS else 2
+    table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
     for position, name in enumerate(columns):
         numbers = bool(rows) and all(isinstance(row[position], int | float) for row in rows)
         table.add_column(name, justify="right" if numbers else "left", overflow="fold")

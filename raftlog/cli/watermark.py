@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from raftlog import LogClient, Watermark
 
 COLUMNS = (
-    "TOPIC", "LOG_START", "HIGH_WATER_MARK", "COMMIT_INDEX", "LEADER", "TERM", "REPLICA", "ROLE",
-    "MATCH_INDEX", "LAG_ENTRIES", "LAG_RECORDS",
+    "TOPIC", "LOG START", "HIGH WATER MARK", "COMMIT INDEX", "LEADER", "TERM", "NODE", "ROLE",
+    "MATCH INDEX", "ENTRY LAG", "RECORD LAG",
 )  # fmt: skip
 
 
@@ -44,8 +44,8 @@ def watermark(
 ) -> None:
     """Per topic: log start, high-water mark, commit index, leader, term; per replica its match.
 
-    Records [LOG_START, HIGH_WATER_MARK) are readable. LAG_ENTRIES counts log entries not known to
-    be durable at a replica, LAG_RECORDS readable records that it does not serve yet.
+    Records [LOG START, HIGH WATER MARK) are readable. ENTRY LAG counts log entries not known to be
+    durable at a replica, RECORD LAG readable records that it does not serve yet.
     """
     with session_of(context).connect() as client:
         if not watch:
