@@ -53,6 +53,10 @@ _CHANNEL_OPTIONS = (
     ("grpc.enable_retries", 0),
 )
 
+_AVOIDED_S = 5.0
+"""How long a node that gave no answer is not asked while there are others: one that hangs costs a
+request a whole try, and its connection is given up only by the keepalive."""
+
 _OVER_MESSAGE_LIMIT = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")
 """What the server's grpc says of a frame that it drops unread, with nothing typed beside it."""
 
@@ -94,6 +98,7 @@ class Connection:
         self._channels: dict[str, grpc.Channel] = {}
         self._owner_pid = os.getpid()
         self._leaders: dict[GroupId, str] = {}
+        self._avoided_until_s: dict[str, float] = {}
         self._addresses: tuple[str, ...] = ()
         self._turn = random.randrange(1 << 16)
 
@@ -163,7 +168,7 @@ class Connection:
             for data in call:
                 yield decode_reply(method, data)
         except grpc.RpcError as error:
-            raise typed_error(address, error) from None
+            raise self._typed(address, error) from None
         finally:
             call.cancel()
 
@@ -189,8 +194,14 @@ class Connection:
         return self._leaders.get(group) or self.next_address()
 
     def next_address(self, among: Sequence[str] = ()) -> str:
-        """The nodes in turn, or those of `among`, starting anywhere, so that clients spread."""
+        """The nodes in turn, or those of `among`, starting anywhere, so that clients spread.
+
+        One that just gave no answer is left out while another did not.
+        """
         choice = among or self._addresses or self._bootstrap
+        now_s = time.monotonic()
+        answering = [each for each in choice if self._avoided_until_s.get(each, 0.0) <= now_s]
+        choice = answering or choice
         with self._lock:
             self._turn += 1
             return choice[self._turn % len(choice)]
@@ -225,13 +236,20 @@ class Connection:
         try:
             reply, _ = decode_reply(method, wait())
         except grpc.RpcError as error:
-            typed = typed_error(address, error)
+            typed = self._typed(address, error)
             if group is not None:
                 self._learn(group, address, typed)
             raise typed from None
+        self._avoided_until_s.pop(address, None)
         if group is not None:
             self._leaders[group] = address
         return reply
+
+    def _typed(self, address: str, error: grpc.RpcError) -> RaftlogError:
+        typed = typed_error(address, error)
+        if isinstance(typed, NodeUnreachable):
+            self._avoided_until_s[address] = time.monotonic() + _AVOIDED_S
+        return typed
 
     def _stub(self, address: str, method: str) -> grpc.UnaryUnaryMultiCallable:
         return self._channel(address).unary_unary(f"/{SERVICE}/{method}")
