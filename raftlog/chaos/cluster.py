@@ -96,13 +96,11 @@ class ProcessCluster:
 
     def kill(self, node: int) -> None:
         """End a node at once (SIGKILL) and wait until it is gone."""
-        self._signal(node, signal.SIGKILL)
-        child = self._served.pop(node, None)
-        if child is not None:
-            child.wait()
-            return
-        pid = self.pids[node]
-        wait_for(lambda: not _runs(pid), f"process {pid} to end", 10.0)
+        self._end(node, signal.SIGKILL)
+
+    def terminate(self, node: int) -> None:
+        """Tell a node to stop (SIGTERM), as an operator does, and wait until it is gone."""
+        self._end(node, signal.SIGTERM)
 
     def pause(self, node: int) -> None:
         """Stop a node's process (SIGSTOP): its connections stay, it answers nothing."""
@@ -168,6 +166,15 @@ class ProcessCluster:
             timeout_s,
         )
         return client.watermark(topic)
+
+    def _end(self, node: int, number: signal.Signals) -> None:
+        self._signal(node, number)
+        child = self._served.pop(node, None)
+        if child is not None:
+            child.wait()
+            return
+        pid = self.pids[node]
+        wait_for(lambda: not _runs(pid), f"process {pid} to end", 10.0)
 
     def _signal(self, node: int, number: signal.Signals) -> None:
         try:

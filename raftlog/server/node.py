@@ -83,6 +83,7 @@ class Node:
         self._idle_journal_ticks = 0
         self._tick_s = settings.raft.tick_interval_s
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._writes: set[asyncio.Future[None]] = set()
         self._stopping = False
         hello = PeerHello(
             cluster_id=identity.cluster_id,
@@ -126,7 +127,9 @@ class Node:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._in_pool(lambda: None)
+        # No turn starts another write now; those under way must have been noted before the logs
+        # are closed, which write and sync the rest.
+        await asyncio.gather(*self._writes, return_exceptions=True)
         for hosted in self._groups.values():
             hosted.abandon_all(NotLeader(group=hosted.group))
         self._pool.shutdown(wait=True)
@@ -157,6 +160,8 @@ class Node:
 
     def _turn(self) -> None:
         self._turn_scheduled = False
+        if self._stopping:
+            return
         marked, self._marked = self._marked, {}
         for group in marked:
             hosted = self._groups.get(group)
@@ -201,10 +206,10 @@ class Node:
         hosted.writing = True
         hosted.idle_ticks = 0
         done = self._loop.run_in_executor(self._pool, write.run)
+        self._writes.add(done)
 
         def written(ran: asyncio.Future[None]) -> None:
-            if ran.cancelled():
-                return
+            self._writes.discard(ran)
             if (error := ran.exception()) is not None:
                 self._fail(error)
                 return
@@ -225,10 +230,10 @@ class Node:
         self._journal_writing = True
         self._idle_journal_ticks = 0
         done = self._loop.run_in_executor(self._pool, write.run)
+        self._writes.add(done)
 
         def written(ran: asyncio.Future[None]) -> None:
-            if ran.cancelled():
-                return
+            self._writes.discard(ran)
             if (error := ran.exception()) is not None:
                 self._fail(error)
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,6 +107,29 @@ def test_a_killed_follower_stops_no_write_and_catches_up(cluster: ProcessCluster
             mark = cluster.wait_caught_up(client, "load", lag_entries_max=50)
         assert mark.high_water_mark >= 400
         check(load, client)
+
+
+def test_nodes_stopped_one_after_another_fail_no_write_and_end_cleanly(
+    cluster: ProcessCluster,
+) -> None:
+    """FAULTS, rolling restart: what is being written is finished before the logs are closed."""
+    with cluster.client() as client, contextlib.ExitStack() as stack:
+        names = [f"load-{each}" for each in range(4)]
+        for name in names:
+            client.create_topic(name, "number bigint")
+        loads = [stack.enter_context(Load(client, name)) for name in names]
+        for node in (1, 2, 3, 1, 2, 3):
+            loads[0].wait_for_more(20)
+            cluster.terminate(node)
+            cluster.serve(node)
+            for name in names:
+                cluster.wait_caught_up(client, name, lag_entries_max=50)
+    for load in loads:
+        assert not load.failed
+        assert load.acknowledged
+    for log in cluster.logs.values():
+        assert log.read_text().count('"stopping"') == 2
+        assert "Traceback" not in log.read_text()
 
 
 def test_all_nodes_killed_at_once_come_back_with_every_acknowledged_record(
