@@ -5,7 +5,7 @@ that a write is durable, then calls `advance()` and does what the output says. T
 make consensus durable live here and nowhere else:
 
 - what the core wants persisted goes to the log and to the journal of hard states before any
-  message that depends on it is handed out (DESIGN section 7, first rule);
+  message that depends on it is handed out;
 - the node's own votes and acknowledgements take the same way as everybody else's;
 - entries are applied in order, once, and each one's outcome goes into the state hash.
 """

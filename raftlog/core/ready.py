@@ -1,6 +1,6 @@
 """What the core wants done: the single output of `Raft.ready()`.
 
-The rules of whoever does it (DESIGN "The core: decide, then do"):
+The rules of whoever does it (docs/ARCHITECTURE.md, "Decide, then do"):
 
 1. `truncate_from`, `entries` and `hard_state` go to disk, in that order with respect to earlier
    outputs; `Raft.persisted` is called once they are durable, never before.

@@ -45,7 +45,8 @@ class EpochKey:
     """Which batch of which writer, in which start of it.
 
     `query_id` is the streaming query's id, or the writer's own name for batch writes. `streaming`
-    tells a stream's epoch from a batch write's (DESIGN section 6, points 6 and 7).
+    tells a stream's epoch from a batch write's (docs/ARCHITECTURE.md,
+    "Exactly once", rules 6 and 7).
     """
 
     writer: str

@@ -29,10 +29,11 @@ PRODUCER_APPENDS_KEPT = 16
 """Appends of one producer whose offsets are remembered: four times a client's default window."""
 
 DISPLACED_RUNS_KEPT = 16
-"""Displaced runs of one writer that stay refused (DESIGN section 6, point 5)."""
+"""Displaced runs of one writer that stay refused (docs/ARCHITECTURE.md, "Exactly once", rule 5)."""
 
 EPOCH_COUNTS_KEPT = 1000
-"""Epochs of one writer whose record counts are remembered (DESIGN section 6, point 3)."""
+"""Epochs of one writer whose record counts are remembered (docs/ARCHITECTURE.md, "Exactly once",
+rule 3)."""
 
 DELETED_TOPICS_KEPT = 1000
 """Deleted incarnations that are remembered, so that a late resend revives none of them."""

@@ -3,7 +3,7 @@
 Only the leader watches, by its monotonic clock, and only from when it began to lead or first saw
 the thing in its present state: a new leader starts all leases anew, so a lease is never shorter
 than asked. What ran out is proposed as an `Expire` entry; log order then decides whether something
-renewed it first (DESIGN section 6, points 4 and 6).
+renewed it first (docs/ARCHITECTURE.md, "Exactly once", rules 4 and 6).
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ def _die(error: BaseException) -> None:
     """End now, without another write: the disk or our own state is not to be trusted.
 
     `os._exit` and no clean-up, because a clean-up would sync, and a sync that failed must never be
-    tried again (DESIGN section 7).
+    tried again.
     """
     code = ExitCode.NODE_REFUSED if isinstance(error, RaftlogError) else ExitCode.FAILED
     if isinstance(error, RaftlogError):

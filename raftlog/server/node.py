@@ -47,7 +47,8 @@ _FIRST_CAMPAIGN_DELAY_S = 0.25
 a heartbeat, rather than after an election timeout: a topic is writable sooner."""
 
 _IDLE_MARKER_S = 1.0
-"""A log that was not written for so long gets its synced marker (DESIGN section 8)."""
+"""A log that was not written for so long gets its synced marker, which bears witness to the end
+of it (docs/ARCHITECTURE.md, "Torn or damaged")."""
 
 log = structlog.get_logger(__name__)
 

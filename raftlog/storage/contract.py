@@ -6,7 +6,7 @@ Two implementations pass the same contract tests: `storage.posix` (the real one)
 Durability: bytes written are durable once `File.sync` returned after the write; a file's name
 once `FileSystem.sync_folder` of its folder returned after the creation, rename or removal. Every
 failure to write or sync raises `raftlog.errors.DiskFailed` and must end the process: it is never
-tried again, because the kernel may have dropped the pages (DESIGN section 7).
+tried again, because the kernel may have dropped the pages.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A segment is a 64-byte header and then frames without gaps; after the last frame
 (space reserved ahead) or what a crash left there. A frame is a 56-byte header, its command and
 its body. All integers are little-endian.
 
-What makes a frame valid (DESIGN section 8):
+What makes a frame valid:
 
 - its own CRC over its fields, seeded by the random id of the segment, so that a header can be
   told from payload bytes and from any other segment's header without its predecessor;

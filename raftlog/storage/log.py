@@ -243,7 +243,7 @@ class GroupLog:
         """Raw bytes [position, position + length) of the entry's body, for each slice.
 
         They are not checked here: the chunks of a body carry their own CRCs in the command, and
-        the reader checks them end to end (DESIGN section 4).
+        the reader checks them end to end.
         """
         assert 1 <= index <= self.last_index, f"entry {index} is not in [1, {self.last_index}]"
         command_length, body_length = self._table.lengths_at(index)

@@ -2,7 +2,7 @@
 
 A peer must belong to this cluster and, once the controller has bound its node id to a store, come
 from that very store: a folder that was wiped has forgotten its votes, so its node may not speak
-under its old id (DESIGN section 8, "A wiped folder").
+under its old id.
 """
 
 from __future__ import annotations

@@ -142,7 +142,7 @@ def test_an_epoch_is_invisible_until_committed_then_whole(client: LogClient, nam
 def test_a_replay_by_another_run_changes_nothing_and_old_runs_are_fenced(
     client: LogClient, name: str
 ) -> None:
-    """DESIGN section 6, points 3 and 5."""
+    """docs/ARCHITECTURE.md, "Exactly once", rules 3 and 5."""
     topic = client.create_topic(name, DDL)
     old, new = uuid.uuid4().hex, uuid.uuid4().hex
     attempt = client.attempt(topic, key(old, 0))
@@ -225,7 +225,7 @@ def test_an_entry_over_the_limit_is_refused_with_size_and_option(
 def test_a_mark_that_the_cluster_never_reached_is_data_loss(
     shared: ProcessCluster, name: str
 ) -> None:
-    """DESIGN section 5, point 3: a position beyond a linearizable mark."""
+    """A position beyond a linearizable mark, not merely beyond a slow replica."""
     with shared.client(request_timeout_s=3.0) as hasty:
         topic = hasty.create_topic(name, DDL)
         hasty.append(name, [{"id": 1, "text": ""}])

@@ -12,7 +12,7 @@ from raftlog.chaos.cluster import ProcessCluster, wait_for
 
 
 def test_a_damaged_body_is_read_from_another_replica(tmp_path: Path) -> None:
-    """CHECKLIST 21: FAULTS, flipped bits on a minority."""
+    """CHECKLIST 21, for bits turned over on a minority."""
     text = os.urandom(100_000).hex()
     with (
         ProcessCluster.start(tmp_path / "data", settings=["storage.cache_bytes_max=0"]) as cluster,
@@ -57,7 +57,7 @@ def test_a_node_whose_acknowledged_entries_are_gone_ends_and_says_so(tmp_path: P
 
 
 def test_a_node_with_a_wiped_folder_is_refused_and_ends(tmp_path: Path) -> None:
-    """DESIGN section 8: it has forgotten its votes, and says so instead of waiting for ever."""
+    """It has forgotten its votes, and says so instead of waiting for ever."""
     with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
         client.create_topic("t", "number bigint")
         cluster.wait_caught_up(client, "t")

@@ -112,7 +112,7 @@ def test_a_killed_follower_stops_no_write_and_catches_up(cluster: ProcessCluster
 def test_nodes_stopped_one_after_another_fail_no_write_and_end_cleanly(
     cluster: ProcessCluster,
 ) -> None:
-    """FAULTS, rolling restart: what is being written is finished before the logs are closed."""
+    """A rolling restart: what is being written is finished before the logs are closed."""
     with cluster.client() as client, contextlib.ExitStack() as stack:
         names = [f"load-{each}" for each in range(4)]
         for name in names:

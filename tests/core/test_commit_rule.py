@@ -54,7 +54,7 @@ def test_one_round_trip_commits_and_a_slow_minority_does_not_matter() -> None:
 
 
 def test_a_leader_counts_its_own_entry_only_once_it_is_durable() -> None:
-    """DESIGN section 7: it sends while its own write is in flight."""
+    """It sends while its own write is in flight."""
     leader = Member(1, terms=[1]).lead()
     leader.sync = False
     leader.take()
@@ -76,7 +76,7 @@ def test_followers_alone_may_commit_what_a_leader_has_not_synced() -> None:
 
 
 def test_a_notice_of_persistence_about_a_cut_entry_is_stale() -> None:
-    """DESIGN section 7: the entry that has the index now is not durable yet."""
+    """The entry that has the index now is not durable yet."""
     member = Member(1, term=1, sync=False)
     member.step(append_request(member, 2, term=1, terms=[1, 1, 1]))
     member.step(append_request(member, 3, term=2, prev=(1, 1), terms=[2, 2]))

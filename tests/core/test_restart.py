@@ -129,7 +129,7 @@ def test_a_log_above_a_base_starts_committed_at_the_base() -> None:
 
 
 def test_a_clone_decides_the_same_and_is_independent() -> None:
-    """DESIGN section 7: a copy, hashed, equal on equal inputs."""
+    """A copy, hashed, equal on equal inputs."""
     network = Network.of(3, seed=4)
     leader = network.elect_any()
     leader.propose("x")

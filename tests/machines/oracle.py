@@ -1,6 +1,6 @@
 """An independent judge of a topic's history: it keeps every event and scans them all each time.
 
-It knows no rows, bounds or packing, only the sentences of DESIGN section 6. It says which kind of
+It knows no rows, bounds or packing, only the sentences of the rules. It says which kind of
 outcome a command must have, and which batches must be visible in which order.
 """
 

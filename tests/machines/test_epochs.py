@@ -1,4 +1,4 @@
-"""Exactly once: each rule of epochs, runs and writers (DESIGN section 6), one by one."""
+"""Exactly once: each rule of epochs, runs and writers, one by one."""
 
 from __future__ import annotations
 
