@@ -113,8 +113,9 @@ async def _serve(
     server.add_generic_rpc_handlers((client_handlers(services, gate), PeerStreams(node).handlers()))
     healths = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(healths, server)
-    _bind(server, addresses[node_id])
     await node.start()
+    # Not before: a client that connects to a port where nobody answers yet waits there in vain.
+    _bind(server, addresses[node_id])
     await server.start()
     await healths.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
     await healths.set("", health_pb2.HealthCheckResponse.SERVING)
