@@ -75,7 +75,7 @@ class ClientSettings(Section):
         0.5, "Longest pause between two retries: an election is not slept through.", gt=0, le=60
     )
     attempt_timeout_s: float = _key(
-        5.0,
+        3.0,
         "One try of a call: a node that has not answered by then is left for another. Every call "
         "may be sent twice, so a slow answer costs work, never a duplicate.",
         gt=0,

@@ -408,11 +408,16 @@ class CorruptFile(DataLoss):
     """Bytes that are not what was written; never read as "the end of the log"."""
 
     what: str = ""
+    advice: str = ""
     file: str
     position: int
     problem: str
 
     cause_text = "{file} is damaged at byte {position}: {problem}."
+    remedy_text = (
+        "Nothing was changed, and the other nodes have their copies. See docs/OPERATIONS.md, "
+        '"damaged", before you touch the file.'
+    )
 
 
 # ---------------------------------------------------------------- the exactly-once rules said no

@@ -28,6 +28,7 @@ from typing import Any
 from raftlog.errors import (
     DataFolderForeign,
     DataFolderLocked,
+    DiskFailed,
     FormatUnsupported,
     InvalidOption,
 )
@@ -176,8 +177,11 @@ def holding_pid_file(file: Path, *, patience_s: float = 0.0) -> Iterator[None]:
         if not wait_until(lambda: _lock(descriptor), patience_s):
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
             raise DataFolderLocked(folder=str(file.with_suffix("")), holder=holder)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            raise DiskFailed(file=str(file), problem=str(error)) from error
         yield
     finally:
         os.close(descriptor)

@@ -25,8 +25,8 @@ STAGED_ENTRY_CHARGE_BYTES = 1024
 """What a staged entry counts beside its body: its place in the log and in memory. Without it a
 writer could stage empty bodies without end."""
 
-PRODUCER_APPENDS_KEPT = 16
-"""Appends of one producer whose offsets are remembered: four times a client's default window."""
+PRODUCER_APPENDS_KEPT = 64
+"""Appends of one producer whose offsets are remembered: as many as a client may have under way."""
 
 DISPLACED_RUNS_KEPT = 16
 """Displaced runs of one writer that stay refused (docs/ARCHITECTURE.md, "Exactly once", rule 5)."""

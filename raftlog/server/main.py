@@ -201,8 +201,9 @@ def _die(error: BaseException) -> None:
     `os._exit` and no clean-up, because a clean-up would sync, and a sync that failed must never be
     tried again.
     """
-    code = ExitCode.NODE_REFUSED if isinstance(error, RaftlogError) else ExitCode.FAILED
+    code = ExitCode.FAILED
     if isinstance(error, RaftlogError):
+        code = error.exit_code
         log.critical("the node ends", cause=error.cause, remedy=error.remedy)
     else:
         log.critical("the node ends: a defect of raftlog", exc_info=error)

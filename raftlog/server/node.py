@@ -17,7 +17,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -41,6 +41,8 @@ from raftlog.server.hosted import HostedReplica
 from raftlog.storage.folder import Identity
 from raftlog.transport.link import PeerLink
 from raftlog.wire.calls import NodeAddress, PeerHello, PeerWelcome
+
+T = TypeVar("T")
 
 _FIRST_CAMPAIGN_DELAY_S = 0.25
 """The first voter of a new topic campaigns after this, when its peers have heard of the topic by
@@ -439,7 +441,7 @@ class Node:
         limit = self.settings.server.request_bytes_max
         if self._request_bytes and self._request_bytes + payload.size > limit:
             raise Overloaded(queue="server.request_bytes_max", limit=limit)
-        done = hosted.propose(payload)
+        done = self._decided(lambda: hosted.propose(payload))
         self.mark(hosted.group)
         self._request_bytes += payload.size
         try:
@@ -453,9 +455,18 @@ class Node:
         Raises `NotLeader`, `NoQuorum`.
         """
         self.require_leader(hosted)
-        done = hosted.read_barrier()
+        done = self._decided(hosted.read_barrier)
         self.mark(hosted.group)
         await done
+
+    def _decided(self, decide: Callable[[], asyncio.Future[T]]) -> asyncio.Future[T]:
+        """What a replica decides for a call. What it asserts must end the process: grpc would make
+        it the call's status and go on with a replica half done."""
+        try:
+            return decide()
+        except AssertionError as error:
+            self._fail(error)
+            raise
 
     def now_us(self) -> int:
         """The wall clock that a leader writes into entries, microseconds since 1970 UTC."""

@@ -43,7 +43,10 @@ class File(Protocol):
         ...
 
     def reserve(self, size: int) -> None:
-        """Allocate disk space so that the file is at least `size` bytes long, new bytes zero."""
+        """Allocate space so that the file is at least `size` bytes long, new bytes zero.
+
+        On a full disk nothing happens: a write may still find room.
+        """
         ...
 
     def close(self) -> None: ...

@@ -8,6 +8,7 @@ the pages. Files are made 0600 and folders 0700.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import shutil
@@ -85,7 +86,9 @@ class PosixFile:
         try:
             os.posix_fallocate(self._fd, present, size - present)
         except OSError as error:
-            raise self._failure(error) from error
+            # Space ahead is a matter of speed: on a full disk the next write may still fit.
+            if error.errno != errno.ENOSPC:
+                raise self._failure(error) from error
 
     def close(self) -> None:
         os.close(self._fd)
@@ -152,8 +155,12 @@ class PosixFileSystem:
             holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
             os.close(fd)
             raise DataFolderLocked(folder=os.path.dirname(place), holder=holder) from None
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        try:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            os.close(fd)
+            raise DiskFailed(file=place, problem=str(error)) from error
         return PosixLock(fd)
 
     def open(self, path: str, *, create: bool) -> PosixFile:

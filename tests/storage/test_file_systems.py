@@ -3,6 +3,7 @@ to the latter."""
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -225,3 +226,20 @@ def test_what_a_failed_sync_left_is_readable_but_never_durable() -> None:
     assert read_all(disk, "a") == b"lost"
     disk.crash()
     assert read_all(disk, "a") == b""
+
+
+def test_a_full_disk_refuses_space_ahead_without_failing_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reserving is a matter of speed; the write that follows may still fit."""
+
+    def full(*_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    file = PosixFileSystem(tmp_path).open("log", create=True)
+    file.reserve(1024)
+    file.write_at(0, [b"entry"])
+    file.sync()
+    assert file.read_at(0, 5) == b"entry"
+    file.close()
