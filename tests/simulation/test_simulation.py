@@ -19,7 +19,7 @@ from tests.simulation.run import Failure, run_seeds
 from tests.simulation.swarm import FAULTS
 
 ROOT = Path(__file__).resolve().parents[2]
-FAST_SEEDS = 12
+FAST_SEEDS = 6
 MANY_SEEDS = 200
 
 
