@@ -127,6 +127,16 @@ class ServerSettings(Section):
         ge=0,
         le=60,
     )
+    reorder_wait_max_s: float = _key(
+        0.05,
+        "How long a writer's call that overtook its predecessor is held back for it. Without the "
+        "wait it would be replicated first and refused as a gap after.",
+        ge=0,
+        le=10,
+    )
+    reorder_senders_max: int = _key(
+        10_000, "Writers whose order is kept track of; the longest silent is forgotten.", ge=1
+    )
     read_bytes_per_turn_max: int = _key(
         4 * MIB,
         "Bytes of bulk reads handed out per turn of the loop, so that reads cannot delay "

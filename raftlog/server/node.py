@@ -432,10 +432,11 @@ class Node:
         if hosted.replica.raft.role is not Role.LEADER:
             raise self.leader_hint(hosted)
 
-    async def propose(self, hosted: HostedReplica, payload: Payload) -> Outcome:
-        """Replicate a command and return what applying it came to.
+    def propose(self, hosted: HostedReplica, payload: Payload) -> asyncio.Future[Outcome]:
+        """Give a command its place in the log; the future of what applying it comes to.
 
-        Raises `NotLeader`, `Overloaded` (nothing was written), or `NoQuorum` (it may have been).
+        Raises `NotLeader`, `Overloaded` (nothing was written). The future may end with `NoQuorum`
+        (it may have been written).
         """
         self.require_leader(hosted)
         limit = self.settings.server.request_bytes_max
@@ -444,10 +445,11 @@ class Node:
         done = self._decided(lambda: hosted.propose(payload))
         self.mark(hosted.group)
         self._request_bytes += payload.size
-        try:
-            return await done
-        finally:
-            self._request_bytes -= payload.size
+        done.add_done_callback(lambda _: self._release(payload.size))
+        return done
+
+    def _release(self, request_bytes: int) -> None:
+        self._request_bytes -= request_bytes
 
     async def read_barrier(self, hosted: HostedReplica) -> None:
         """Wait until a read of the machine here is linearizable.

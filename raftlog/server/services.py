@@ -48,6 +48,7 @@ from raftlog.machines.topic import TopicMachine
 from raftlog.server import views
 from raftlog.server.hosted import HostedReplica
 from raftlog.server.node import Node
+from raftlog.server.order import SenderOrder
 from raftlog.wire import calls
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.codec import decode_batch_header, encode_command
@@ -59,6 +60,10 @@ class Services:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._limits = node.settings.server
+        self._order = SenderOrder(
+            wait_max_s=self._limits.reorder_wait_max_s,
+            senders_max=self._limits.reorder_senders_max,
+        )
 
     # ------------------------------------------------------------ the cluster
 
@@ -78,7 +83,7 @@ class Services:
 
     async def register_node(self, call: calls.RegisterNodeCall) -> calls.NodeRegisteredReply:
         """Bind a node id to its store. Raises `IdentityRefused`."""
-        outcome = await self._propose(
+        outcome = await self._proposed(
             self._controller,
             RegisterNode(node=call.node, store_uuid=call.store_uuid, address=call.address),
         )
@@ -97,7 +102,7 @@ class Services:
             if not isinstance(found, Refused):
                 existed = found.incarnation != call.incarnation
                 return calls.TopicReply(topic=found, existed=existed)
-        outcome = await self._propose(
+        outcome = await self._proposed(
             self._controller,
             CreateTopic(
                 name=call.name,
@@ -114,7 +119,7 @@ class Services:
 
     async def delete_topic(self, call: calls.DeleteTopicCall) -> calls.TopicReply:
         """Delete a topic. Raises `TopicNotFound`."""
-        outcome = await self._propose(
+        outcome = await self._proposed(
             self._controller, DeleteTopic(name=call.name, incarnation=call.incarnation)
         )
         if not isinstance(outcome, TopicDeleted):
@@ -155,7 +160,10 @@ class Services:
             timestamp_us=self._node.now_us(),
             batch=self._judged(hosted, call.batch, call.crc, body),
         )
-        outcome = await self._propose(hosted, command, call.batch, body)
+        await self._order.turn(call.producer, call.sequence)
+        done = self._proposed(hosted, command, call.batch, body)
+        self._order.proposed(call.producer, call.sequence)
+        outcome = await done
         if not isinstance(outcome, Appended):
             _refuse(outcome)
         return calls.AppendedReply(start=outcome.start, end=outcome.end, repeated=outcome.repeated)
@@ -171,7 +179,10 @@ class Services:
             batch=self._judged(hosted, call.batch, call.crc, body),
             create_writer=call.create_writer,
         )
-        outcome = await self._propose(hosted, command, call.batch, body)
+        await self._order.turn(call.attempt, call.number)
+        done = self._proposed(hosted, command, call.batch, body)
+        self._order.proposed(call.attempt, call.number)
+        outcome = await done
         if not isinstance(outcome, Staged):
             _refuse(outcome)
         return calls.StagedReply(number=outcome.number, repeated=outcome.repeated)
@@ -188,7 +199,7 @@ class Services:
             create_writer=call.create_writer,
             transient_writer=call.transient_writer,
         )
-        outcome = await self._propose(hosted, command)
+        outcome = await self._proposed(hosted, command)
         if not isinstance(outcome, EpochCommitted):
             _refuse(outcome)
         return calls.EpochCommittedReply(
@@ -202,7 +213,7 @@ class Services:
     async def abort_epoch(self, call: calls.AbortEpochCall) -> calls.EpochAbortedReply:
         """Drop the open attempts of one run's epoch."""
         hosted = await self._leading(call.group, call.incarnation)
-        outcome = await self._propose(hosted, AbortEpoch(key=call.key))
+        outcome = await self._proposed(hosted, AbortEpoch(key=call.key))
         if not isinstance(outcome, EpochAborted):
             _refuse(outcome)
         return calls.EpochAbortedReply(attempts=outcome.attempts)
@@ -295,13 +306,15 @@ class Services:
             raise NotYet(topic=machine.info.name, have=machine.high_water_mark, need=mark) from None
         return hosted
 
-    async def _propose(
+    def _proposed(
         self,
         hosted: HostedReplica,
         command: Command,
         batch: BatchHeader | None = None,
         body: bytes = b"",
-    ) -> Outcome:
+    ) -> asyncio.Future[Outcome]:
+        """The command in the log; the future of its outcome. Raises `NotLeader`, `Overloaded`,
+        `TooLarge`: then it is not in the log."""
         self._node.require_leader(hosted)
         payload = Payload(encode_command(command, batch), body)
         limit = self._limits.entry_bytes_max
@@ -309,7 +322,7 @@ class Services:
             raise TooLarge(
                 what="An entry", size=payload.size, limit=limit, option="server.entry_bytes_max"
             )
-        return await self._node.propose(hosted, payload)
+        return self._node.propose(hosted, payload)
 
     def _judged(
         self, hosted: HostedReplica, batch: BatchHeader, crc: int, body: bytes
