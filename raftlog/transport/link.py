@@ -170,9 +170,13 @@ class PeerLink:
         # The peer sends nothing more: a read that returns tells that the stream has ended, also
         # while there is nothing to write.
         ended = asyncio.ensure_future(call.read())
+        ended.add_done_callback(lambda _: self._wake.set())
         try:
             while not ended.done():
-                await self._write_frames(call, ended)
+                await self._wake.wait()
+                self._wake.clear()
+                while self._outbox:
+                    await call.write(encode_peer_messages(self._take_frame()))
         except asyncio.InvalidStateError:
             # What grpc raises when the stream ended between two writes; its status says why.
             raise await _status_error(call) from None
@@ -181,16 +185,6 @@ class PeerLink:
                 ended.exception()  # looked at: the stream's status is reported in its stead
             ended.cancel()
             call.cancel()
-
-    async def _write_frames(
-        self, call: grpc.aio.StreamStreamCall, ended: asyncio.Future[bytes]
-    ) -> None:
-        waiting = asyncio.ensure_future(self._wake.wait())
-        await asyncio.wait({waiting, ended}, return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
-        self._wake.clear()
-        while self._outbox:
-            await call.write(encode_peer_messages(self._take_frame()))
 
     def _take_frame(self) -> list[PeerMessage]:
         frame: list[PeerMessage] = []
