@@ -114,6 +114,21 @@ def check_writable(given: StructType, topic: TopicInfo) -> None:
         raise SchemaMismatch(topic=topic.name, difference="\n".join(lines))
 
 
+def check_reserved(given: StructType, topic: str) -> None:
+    """A column under a metadata name is metadata, by its type, or somebody's own by mistake.
+
+    Raises `SchemaMismatch` for the latter: it would be left out unseen.
+    """
+    lines = [
+        f"  {field.name}: {field.dataType.simpleString()} in the DataFrame; the name is reserved "
+        f"for metadata ({METADATA[field.name].dataType.simpleString()}), rename the column"
+        for field in given.fields
+        if field.name in METADATA_NAMES and field.dataType != METADATA[field.name].dataType
+    ]
+    if lines:
+        raise SchemaMismatch(topic=topic, difference="\n".join(lines))
+
+
 def without_metadata(given: StructType) -> StructType:
     """The columns that are a topic's own: reserved names go, so a read-to-write copy works."""
     return StructType([field for field in given.fields if field.name not in METADATA_NAMES])

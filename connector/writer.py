@@ -26,7 +26,7 @@ from pyspark.sql.types import StructType
 
 from connector import connection
 from connector.options import CreateTopic, Place, SinkOptions, sink_options
-from connector.schema import check_writable, creation_text
+from connector.schema import check_reserved, check_writable, creation_text
 from raftlog.errors import InvalidOption, TopicNotFound
 
 if TYPE_CHECKING:
@@ -199,6 +199,7 @@ def _topic(options: SinkOptions, schema: StructType) -> TopicInfo:
     It is looked up before it is made: looking is a read, twice for each micro-batch of a stream,
     making an entry in the controller's log.
     """
+    check_reserved(schema, options.topic)
     client = connection.client(options.connection)
     try:
         topic = client.describe_topic(options.topic)

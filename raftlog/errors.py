@@ -15,6 +15,7 @@
     |   |-- SchemaMismatch          a field-by-field difference
     |   |-- TooLarge                a size over its limit
     |   `-- TooMany                 a count over its bound
+    |   |-- ProducerClosed          rows for a producer that was closed
     |-- NotFound
     |   `-- TopicNotFound           with the nearest names
     |-- AlreadyExists
@@ -143,9 +144,6 @@ def _kinds() -> dict[str, type[RaftlogError]]:
     return found
 
 
-# ---------------------------------------------------------------- unavailable: try again
-
-
 class Unavailable(RaftlogError):
     """Nobody can answer now; the same request may succeed later."""
 
@@ -247,9 +245,6 @@ class DeadlineExceeded(Unavailable):
     )
 
 
-# ---------------------------------------------------------------- invalid: never as it is
-
-
 class InvalidRequest(RaftlogError):
     exit_code = ExitCode.USAGE
     grpc_status = "INVALID_ARGUMENT"
@@ -321,7 +316,14 @@ class TooMany(InvalidRequest):
     remedy_text = "Use fewer; this bound is the same in every cluster."
 
 
-# ---------------------------------------------------------------- what is there and what is not
+@dataclass(kw_only=True, eq=False)
+class ProducerClosed(InvalidRequest):
+    """Nothing was taken."""
+
+    topic: str
+
+    cause_text = "This producer of topic {topic!r} is closed."
+    remedy_text = "Make another with client.producer; append before close or the end of `with`."
 
 
 class NotFound(RaftlogError):
@@ -420,9 +422,6 @@ class CorruptFile(DataLoss):
     )
 
 
-# ---------------------------------------------------------------- the exactly-once rules said no
-
-
 class WriteRefused(RaftlogError):
     exit_code = ExitCode.REFUSED
     grpc_status = "FAILED_PRECONDITION"
@@ -468,8 +467,9 @@ class EpochContentMismatch(WriteRefused):
         "replayed with {replayed_records}."
     )
     remedy_text = (
-        "The source is not replayable or the query changed. Set onReplayMismatch=keep to let the "
-        "first commit stand."
+        "The source gave other rows than before, the query changed, or the checkpoint is an older "
+        "copy. onReplayMismatch=keep goes on: the first commit stands, and the rows of this batch "
+        "are discarded."
     )
 
 
@@ -608,9 +608,6 @@ class UnknownSchemaVersion(WriteRefused):
 
     cause_text = "Schema version {version} is not known here; the latest is {latest}."
     remedy_text = "The client describes the topic again."
-
-
-# ---------------------------------------------------------------- a process that must not serve
 
 
 class NodeRefused(RaftlogError):

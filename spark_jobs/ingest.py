@@ -37,6 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         .queryName("ingest")
         .option("raftlog.bootstrap.servers", options.servers)
         .option("topic", options.topic)
+        # With a name of its own the writer is known again when its checkpoint is lost, and then
+        # refused, rather than taken for another query that writes every row once more.
+        .option("txnAppId", "ingest")
         .option("checkpointLocation", str(options.work / "checkpoint"))
     )
     query = (writer if options.input else writer.trigger(availableNow=True)).start()

@@ -55,12 +55,15 @@ def split_flights(folder: Path, files: int) -> int:
 
     Returns how many rows they hold together. The folder appears whole or not at all; one with as
     many files is left as it is, so that a restarted ingest finds the files that its checkpoint
-    names. Raises `FileExistsError` for a folder with another number of files.
+    names. Ends the job for a folder with another number of files.
     """
     if folder.exists():
         there = len(list(folder.glob("flights-*.csv")))
         if there != files:
-            raise FileExistsError(f"{folder} holds {there} files, not {files}; remove it first")
+            sys.exit(
+                f"error: {folder} holds {there} files, not {files}: another job's, or another "
+                "--files.\n  Give a --work folder of this job's own."
+            )
         return FLIGHTS_ROWS
     unfinished = folder.with_name(folder.name + ".unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)

@@ -46,6 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         .queryName("pipeline")
         .option("raftlog.bootstrap.servers", options.servers)
         .option("topic", options.sink)
+        .option("txnAppId", "pipeline")  # see ingest.py
         .option("checkpointLocation", str(options.work / "checkpoint"))
     )
     query = (writer.trigger(availableNow=True) if options.available_now else writer).start()

@@ -32,12 +32,17 @@ def job_parser(description: str, work: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--servers", default=DEFAULT_SERVERS, help="host:port of the nodes")
+    parser.add_argument(
+        "--servers",
+        default=os.environ.get("RAFTLOG_CLIENT__BOOTSTRAP_SERVERS", DEFAULT_SERVERS),
+        help="host:port of the nodes",
+    )
     parser.add_argument(
         "--work",
         type=Path,
         default=DEFAULT_WORK / work,
-        help="folder for unpacked input and the checkpoint; deleting it means a new start",
+        help="folder of the job's own, for unpacked input and the checkpoint; keep it as long as "
+        "the topics: a job that lost its checkpoint is refused",
     )
     return parser
 

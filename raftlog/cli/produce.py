@@ -13,7 +13,7 @@ import typer
 from raftlog.cli.output import Format, FormatOption, say, show_json
 from raftlog.cli.row_files import SUFFIXES, InputFormat, read_batches
 from raftlog.cli.session import session_of
-from raftlog.errors import InvalidOption
+from raftlog.errors import InvalidOption, InvalidRequest
 
 
 def produce(
@@ -40,9 +40,9 @@ def produce(
 ) -> None:
     """Append rows to a topic: JSON lines, CSV with a header, or Parquet.
 
-    The topic must exist and have the file's columns. Timestamps without a zone are UTC. All rows
-    are durable on a majority when this returns; a resend over a failover doubles none, but a
-    second run of this command appends the rows again.
+    The topic must exist and have the file's columns. Timestamps without a zone are UTC; maps are
+    read from Parquet alone. All rows are durable on a majority when this returns. A resend over a
+    failover doubles none, but a second run of this command appends the rows again.
     """
     started_s = time.monotonic()
     chosen = _format(file, format_)
@@ -51,10 +51,17 @@ def produce(
         from raftlog.client.arrow import arrow_schema
 
         schema = arrow_schema(producer.topic.schema)
-        with _opened(file) as source:
-            for batch in read_batches(source, file, chosen, schema, null or []):
-                producer.append(batch)
-                records += batch.num_rows
+        try:
+            with _opened(file) as source:
+                for batch in read_batches(source, file, chosen, schema, null or []):
+                    producer.append(batch)
+                    records += batch.num_rows
+        except InvalidRequest:
+            end = producer.flush()
+            if records:
+                say(f"{records} records before the error are in {topic}; they end at offset {end}")
+                say("  A row number in the message counts from the record after them.")
+            raise
         end = producer.flush()
     seconds = time.monotonic() - started_s
     if output is Format.JSON:

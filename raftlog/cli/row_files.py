@@ -52,15 +52,15 @@ def read_batches(
             case InputFormat.CSV:
                 yield from _csv_batches(source, schema, nulls)
             case InputFormat.PARQUET:
-                yield from _parquet_batches(source)
+                for batch in _parquet_batches(source):
+                    yield _in_utc(batch, schema)
             case _:
                 assert_never(format_)
     except pa.ArrowException as error:
         raise InvalidOption(
             option="FILE",
             problem=f"names {file}, which cannot be read as {format_.value} of this topic: {error}",
-            advice="`raftlog topic describe` tells the columns; rows before this point may be "
-            "in the topic.",
+            advice="`raftlog topic describe` tells the columns.",
         ) from error
 
 
@@ -116,6 +116,21 @@ def _parquet_batches(source: BufferedReader) -> Iterator[pa.RecordBatch]:
     with tempfile.TemporaryFile() as copy:  # its index is at its end
         shutil.copyfileobj(source, copy)
         yield from pq.ParquetFile(copy).iter_batches()
+
+
+def _in_utc(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with a zone, UTC, in timestamps that have none where the topic's have one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for position, field in enumerate(batch.schema):
+        known = schema.get_field_index(field.name)
+        if known < 0 or not pa.types.is_timestamp(field.type) or field.type.tz is not None:
+            continue
+        if pa.types.is_timestamp(schema.field(known).type) and schema.field(known).type.tz:
+            column = pc.assume_timezone(batch.column(position), "UTC")
+            batch = batch.set_column(position, field.name, column)
+    return batch
 
 
 def _with_texts(schema: pa.Schema, names: list[str]) -> pa.Schema:

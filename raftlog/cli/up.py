@@ -72,7 +72,7 @@ def up(
     try:
         running.start(session)
         running.wait_until_ready(session)
-        running.show(output)
+        running.show(output, session.settings.client.bootstrap_servers)
         running.watch()
     finally:
         running.end(session.settings.up.stop_timeout_s)
@@ -202,7 +202,7 @@ class Running:
                     )
                 self.stop.wait(LOOK_INTERVAL_S)
 
-    def show(self, output: Format) -> None:
+    def show(self, output: Format, default_servers: str) -> None:
         """Per node its pid, address, data folder and log file."""
         if self.stop.is_set():
             return
@@ -220,6 +220,10 @@ class Running:
             show_json({"cluster_id": self.cluster.cluster_id, "nodes": rows})
             return
         show_table(["NODE", "PID", "ADDRESS", "DATA", "LOG"], [list(row.values()) for row in rows])
+        servers = ",".join(self.cluster.addresses.values())
+        if servers != default_servers:
+            say("clients find these nodes by --servers before the verb, or by")
+            say(f"  export RAFTLOG_CLIENT__BOOTSTRAP_SERVERS={servers}")
         say("ready; Ctrl-C stops all nodes, their data stays")
 
     def watch(self) -> None:

@@ -94,7 +94,9 @@ class LogClient:
         self, name: str, schema: SchemaLike, *, if_not_exists: bool = False
     ) -> TopicInfo:
         """Create a topic; durable on return. With `if_not_exists` one that is there is returned,
-        whatever its schema. Raises `TopicExists`, `InvalidTopicName`, `InvalidOption`."""
+        whatever its schema. `schema`: Spark DDL text ("id bigint, text string"), the JSON text of
+        a Spark schema, or a `pa.Schema`. Raises `TopicExists`, `InvalidTopicName`,
+        `InvalidOption`."""
         call = CreateTopicCall(
             name=name,
             incarnation=uuid.uuid4().hex,
@@ -132,7 +134,11 @@ class LogClient:
     # ------------------------------------------------------------ appending
 
     def append(self, topic: str, data: Rows) -> AppendedReply:
-        """Append rows and wait until they are durable on a majority and readable."""
+        """Append rows and wait until they are durable on a majority and readable.
+
+        `data`: a `pa.Table`, a `pa.RecordBatch`, or a list of mappings from column name to value.
+        Returns their offsets [start, end). Raises `SchemaMismatch` before anything is sent.
+        """
         try:
             return self._append(topic, data)
         except TopicRecreated:

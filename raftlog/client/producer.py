@@ -14,6 +14,7 @@ from raftlog.client.buffer import BatchBuffer
 from raftlog.client.connection import Connection
 from raftlog.client.window import Window
 from raftlog.core.types import Offset
+from raftlog.errors import InvalidOption, ProducerClosed
 from raftlog.machines.commands import TopicInfo
 from raftlog.wire.batch import EncodedBatch
 from raftlog.wire.calls import AppendCall, AppendedReply
@@ -45,6 +46,7 @@ class Producer:
         self._buffer = BatchBuffer(topic, compression=compression, batch_bytes=batch_bytes)
         self._window = Window(connection, topic.group, "Append", max_in_flight)
         self._last = AppendedReply(start=Offset(0), end=Offset(0), repeated=False)
+        self._closed = False
         self._lock = threading.Lock()
 
     def __enter__(self) -> Producer:
@@ -54,6 +56,7 @@ class Producer:
         if kind is None:
             self.close()
         else:
+            self._closed = True
             self._window.cancel()
 
     @property
@@ -61,9 +64,13 @@ class Producer:
         return self._topic
 
     def append(self, data: Rows) -> None:
-        """Take rows; sends what fills a batch. Raises `SchemaMismatch` before anything is taken,
-        or the error of an earlier append that failed for good."""
+        """Take rows: a `pa.Table`, a `pa.RecordBatch`, or a list of mappings from column name to
+        value. Sends what fills a batch; the rest waits for `flush` or `close`. Raises
+        `SchemaMismatch` or `ProducerClosed` before anything is taken, or the error of an earlier
+        append that failed for good."""
         with self._lock:
+            if self._closed:
+                raise ProducerClosed(topic=self._topic.name)
             for batch in record_batches(data, self._topic):
                 self._send(self._buffer.add(batch))
 
@@ -93,8 +100,10 @@ class Producer:
             )
 
     def close(self) -> None:
-        """Flush. Nothing else is held open."""
+        """Flush, and take no more rows. A producer that is neither closed nor flushed drops what
+        it had gathered."""
         self.flush()
+        self._closed = True
 
     def _flush(self) -> list[AppendedReply]:
         *most, last = [*self._buffer.flush()] or [None]
@@ -130,9 +139,17 @@ class Producer:
 
 def record_batches(data: Rows, topic: TopicInfo) -> Iterator[pa.RecordBatch]:
     """The rows as record batches; mappings are read with the topic's schema."""
+    if isinstance(data, Iterator):
+        data = list(data)
     if isinstance(data, pa.RecordBatch):
         yield data
     elif isinstance(data, pa.Table):
         yield from data.to_batches()
     else:
+        if isinstance(data, Mapping) or not all(isinstance(row, Mapping) for row in data):
+            raise InvalidOption(
+                option="data",
+                problem="is neither Arrow data nor a list of mappings",
+                advice="Give a pa.Table, a pa.RecordBatch, or rows such as [{'id': 1}].",
+            )
         yield arrow.batch_from_rows(list(data), topic.schema, topic.name)

@@ -92,6 +92,12 @@ class TopicReader:
         `TopicRecreated`, `DataLoss` (every replica's copy is damaged, or the cluster no longer
         knows the mark), `DeadlineExceeded`.
         """
+        if start < 0 or end < 0:
+            raise InvalidOption(
+                option="start" if start < 0 else "end",
+                problem=f"is {min(start, end)}",
+                advice="Offsets count from 0; the high-water mark is the end.",
+            )
         position = start
         damaged: dict[str, DataLoss] = {}
         while position < end:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from raftlog.client.spark_types import DECIMAL_DEFAULT, PRIMITIVES, JsonType, refusal
+from raftlog.errors import InvalidOption
 from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
 
 DECIMAL_PRECISION_MAX = 38
@@ -142,10 +143,14 @@ def _canonical_struct(value: dict[str, Any], depth: int) -> JsonType:
             raise refusal("has a field without a name")
         if not _is_text(name):
             raise refusal(f"has the field name {name!r}, which is no valid Unicode")
+        try:
+            kind = canonical(field.get("type"), depth + 1)
+        except InvalidOption as error:
+            raise refusal(f"names the column {name!r}, which {error.problem}") from None
         fields.append(
             {
                 "name": name,
-                "type": canonical(field.get("type"), depth + 1),
+                "type": kind,
                 "nullable": _flag(field, "nullable"),
                 "metadata": {},
             }

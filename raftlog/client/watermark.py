@@ -19,7 +19,7 @@ class ReplicaMark:
     address: str
     role: str = ""
     match_index: LogIndex | None = None
-    """What the leader knows to be durable there; None while no leader answers."""
+    """What the leader knows to be durable there; None while it knows nothing."""
     lag_entries: int | None = None
     """Entries of the leader's log that are not known to be durable there."""
     applied_index: int = 0
@@ -97,6 +97,8 @@ def _replica(
     match = None
     if leader is not None:
         match = next((f.match_index for f in leader.followers if f.node == node), None)
+    if view is None and match == 0:
+        match = None  # a leader of after its death knows nothing of what it holds
     lag = leader.last_index - match if leader is not None and match is not None else None
     if view is None:
         problem = answer.cause if isinstance(answer, RaftlogError) else "has no replica yet"

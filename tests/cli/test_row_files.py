@@ -148,3 +148,14 @@ def test_what_cannot_be_read_is_an_error_that_names_the_file(
 ) -> None:
     with pytest.raises(InvalidOption, match="the file"):
         rows(data, format_)
+
+
+def test_a_parquet_time_without_a_zone_is_utc() -> None:
+    naive = datetime.datetime(2026, 11, 20, 8, 30)
+    table = pa.table({"at": pa.array([naive, None], pa.timestamp("us"))})
+    sink = io.BytesIO()
+    pq.write_table(table, sink)
+    source = io.BufferedReader(io.BytesIO(sink.getvalue()))
+    schema = pa.schema([("at", pa.timestamp("us", tz="UTC"))])
+    (batch,) = read_batches(source, "x.parquet", InputFormat.PARQUET, schema, [])
+    assert batch.column("at").to_pylist() == [naive.replace(tzinfo=UTC), None]

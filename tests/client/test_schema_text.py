@@ -214,3 +214,12 @@ def _deep() -> object:
 def test_json_that_is_no_schema_of_a_topic_is_refused(text: str):
     with pytest.raises(InvalidOption):
         parse_schema(text)
+
+
+def test_a_type_that_no_topic_can_hold_is_told_with_its_column() -> None:
+    inner = {"type": "struct", "fields": [{"name": "inner", "type": "void", "nullable": True}]}
+    text = json.dumps(
+        {"type": "struct", "fields": [{"name": "outer", "type": inner, "nullable": True}]}
+    )
+    with pytest.raises(InvalidOption, match="'outer', which names the column 'inner', which has"):
+        parse_schema(text)

@@ -20,6 +20,7 @@ from raftlog.errors import (
     InvalidTopicName,
     MalformedRequest,
     NodeUnreachable,
+    ProducerClosed,
     RunDisplaced,
     SchemaMismatch,
     TooLarge,
@@ -273,3 +274,25 @@ def test_no_server_at_all_is_an_error_that_says_how_to_start_one() -> None:
         client.list_topics()
     assert "127.0.0.1:9" in str(caught.value)
     assert not isinstance(caught.value, NodeUnreachable)
+
+
+def test_a_closed_producer_takes_nothing(client: LogClient, name: str) -> None:
+    client.create_topic(name, DDL)
+    with client.producer(name) as producer:
+        producer.append([{"id": 1, "text": ""}])
+    with pytest.raises(ProducerClosed, match=name):
+        producer.append([{"id": 2, "text": ""}])
+    assert ids(client, name) == [1]
+
+
+def test_rows_that_are_no_rows_are_refused_with_the_forms_that_are(
+    client: LogClient, name: str
+) -> None:
+    client.create_topic(name, DDL)
+    for wrong in ({"id": 1}, [(1, "a")], [1]):
+        with pytest.raises(InvalidOption, match="list of mappings"):
+            client.append(name, wrong)
+    with pytest.raises(InvalidOption, match="count from 0"):
+        list(client.read(name, -3))
+    client.append(name, ({"id": each, "text": ""} for each in range(3)))
+    assert ids(client, name) == [0, 1, 2]

@@ -18,8 +18,10 @@ from pyspark.sql.types import (
 
 from connector.reader import conform
 from connector.schema import (
+    METADATA,
     METADATA_NAMES,
     check_projection,
+    check_reserved,
     check_same,
     check_writable,
     creation_text,
@@ -164,3 +166,10 @@ def test_every_batch_is_made_to_fit_exactly_what_spark_planned():
     assert fitted.schema.equals(target)
     assert fitted.column("a").buffers()[1].address == batch.column("a").buffers()[1].address
     assert fitted.to_pydict()["c"] == [[1], None]
+
+
+def test_a_column_of_the_users_own_under_a_reserved_name_is_refused_not_dropped():
+    check_reserved(METADATA, "copy")
+    mine = StructType([StructField("id", LongType()), StructField("_timestamp", StringType())])
+    with pytest.raises(SchemaMismatch, match=r"_timestamp: string in the DataFrame.*reserved"):
+        check_reserved(mine, "mine")
