@@ -35,10 +35,10 @@ from raftlog.errors import (
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.outcomes import Outcome
-from raftlog.replica import Output
 from raftlog.server.groups import GroupStore
 from raftlog.server.hosted import HostedReplica
 from raftlog.storage.folder import Identity
+from raftlog.storage.write import LogWrite
 from raftlog.transport.link import PeerLink
 from raftlog.wire.calls import NodeAddress, PeerHello, PeerWelcome
 
@@ -189,7 +189,7 @@ class Node:
             self._follow_controller()
         if output.more:
             self.mark(hosted.group)
-        self._write_log(hosted, output)
+        self._write_log(hosted)
 
     def _send(self, messages: Sequence[PeerMessage]) -> None:
         by_peer: dict[NodeId, list[PeerMessage]] = {}
@@ -200,7 +200,7 @@ class Node:
             if link is not None:
                 link.send(batch)
 
-    def _write_log(self, hosted: HostedReplica, output: Output | None = None) -> None:
+    def _write_log(self, hosted: HostedReplica) -> None:
         if hosted.writing:
             return
         write = hosted.replica.take_write()
@@ -208,20 +208,14 @@ class Node:
             return
         hosted.writing = True
         hosted.idle_ticks = 0
-        done = self._loop.run_in_executor(self._pool, write.run)
-        self._writes.add(done)
 
-        def written(ran: asyncio.Future[None]) -> None:
-            self._writes.discard(ran)
-            if (error := ran.exception()) is not None:
-                self._fail(error)
-                return
+        def durable() -> None:
             hosted.writing = False
             hosted.replica.written(write)
             if hosted.group in self._groups:
                 self.mark(hosted.group)
 
-        done.add_done_callback(written)
+        self._run_write(write, durable)
 
     def _write_journal(self) -> None:
         if self._journal_writing:
@@ -232,21 +226,29 @@ class Node:
             return
         self._journal_writing = True
         self._idle_journal_ticks = 0
-        done = self._loop.run_in_executor(self._pool, write.run)
-        self._writes.add(done)
 
-        def written(ran: asyncio.Future[None]) -> None:
-            self._writes.discard(ran)
-            if (error := ran.exception()) is not None:
-                self._fail(error)
-                return
+        def durable() -> None:
             self._journal_writing = False
             journal.written(write)
             # Any group may have messages that waited for this.
             for group in self._groups:
                 self.mark(group)
 
-        done.add_done_callback(written)
+        self._run_write(write, durable)
+
+    def _run_write(self, write: LogWrite, durable: Callable[[], None]) -> None:
+        """Run the write on a thread, then `durable` on the loop. One that fails ends the node."""
+        done = self._loop.run_in_executor(self._pool, write.run)
+        self._writes.add(done)
+
+        def ran(future: asyncio.Future[None]) -> None:
+            self._writes.discard(future)
+            if (error := future.exception()) is not None:
+                self._fail(error)
+            else:
+                durable()
+
+        done.add_done_callback(ran)
 
     def _tick(self) -> None:
         """One tick for all, also after a pause: time that was slept through is not made up for."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import threading
 import uuid
+from dataclasses import replace
 
 import grpc
 import pyarrow as pa
 import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.client import arrow
 from raftlog.client.connection import typed_error
 from raftlog.client.log_client import LogClient
 from raftlog.errors import (
@@ -27,9 +29,11 @@ from raftlog.errors import (
     TopicExists,
     TopicNotFound,
     TopicRecreated,
+    UnknownSchemaVersion,
 )
 from raftlog.machines.commands import EpochKey, TopicInfo
-from raftlog.wire.calls import METHODS, SERVICE
+from raftlog.wire.calls import METHODS, SERVICE, AppendCall
+from raftlog.wire.codec import encode_request
 
 DDL = "id bigint, text string"
 
@@ -296,3 +300,44 @@ def test_rows_that_are_no_rows_are_refused_with_the_forms_that_are(
         list(client.read(name, -3))
     client.append(name, ({"id": each, "text": ""} for each in range(3)))
     assert ids(client, name) == [0, 1, 2]
+
+
+def test_a_batch_whose_bytes_are_not_as_described_never_reaches_the_log(
+    shared: ProcessCluster, client: LogClient, name: str
+) -> None:
+    """CRC-32C from client to disk: readers could not read it, and it would be there for ever."""
+    topic = client.create_topic(name, DDL)
+    batch = arrow.encode_batch(
+        arrow.conform(rows(*range(500)), topic.schema, name), topic.schema, "none"
+    )
+    body = bytearray(batch.body)
+    body[len(body) // 2] ^= 1
+    columns = batch.header.columns
+    wrong = [
+        (batch.header, batch.crc, bytes(body)),
+        (batch.header, batch.crc ^ 1, batch.body),
+        (batch.header, batch.crc, batch.body[:-1]),
+        (replace(batch.header, record_count=0), batch.crc, batch.body),
+        (replace(batch.header, columns=columns[:1]), batch.crc, batch.body),
+        (replace(batch.header, columns=columns[::-1]), batch.crc, batch.body),
+        (replace(batch.header, schema_version=2), batch.crc, batch.body),
+    ]
+    leader = shared.servers.split(",")[shared.leader(client, name) - 1]
+    with grpc.insecure_channel(leader) as channel:
+        for header, crc, sent in wrong:
+            call = AppendCall(
+                group=topic.group,
+                incarnation=topic.incarnation,
+                producer=uuid.uuid4().hex,
+                sequence=0,
+                batch=header,
+                crc=crc,
+            )
+            answer = channel.unary_stream(f"/{SERVICE}/Append")(
+                encode_request("Append", call, sent), timeout=10
+            )
+            with pytest.raises(grpc.RpcError) as caught:
+                list(answer)
+            refusal = typed_error(leader, caught.value)
+            assert isinstance(refusal, MalformedRequest | SchemaMismatch | UnknownSchemaVersion)
+    assert client.read_mark(topic).high_water_mark == 0
