@@ -8,6 +8,7 @@ when the controller's log says so, and goes only when the controller's log says 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,7 +16,7 @@ import structlog
 
 from raftlog.config import Settings
 from raftlog.core.raft import Random
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, Membership, NodeId
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, Membership, NodeId
 from raftlog.errors import CorruptFile
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.contract import StateMachine
@@ -55,6 +56,9 @@ class GroupStore:
             cache_bytes_max=settings.storage.cache_bytes_max,
         )
         self._random = random
+        self._removing = threading.Lock()
+        self.deletions_index = folder.deletions_index()
+        """Where the controller's replica must be again before any group is made."""
         self.journal = folder.open_journal()
 
     def open_all(self) -> list[tuple[Replica, TopicInfo | None]]:
@@ -93,13 +97,13 @@ class GroupStore:
             random=self._random,
         )
 
-    def remove(self, replica: Replica) -> None:
-        """Drop a deleted group's files; its hard state must be forgotten, durably, before.
+    def remove(self, replica: Replica, controller_index: LogIndex) -> None:
+        """Drop the files of a group that the controller's log deleted up to that index.
 
-        In the other order a crash in between would leave a vote without a log, which means that
-        a log was lost.
+        The hard state goes after them: a crash in between leaves one that nobody asks for.
         """
-        assert self.journal.get(replica.group) is None, "a vote outlives its log"
+        with self._removing:
+            self._folder.note_deletions(controller_index)
         replica.log.close()
         self._folder.remove_group(replica.group)
 

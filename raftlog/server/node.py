@@ -381,7 +381,13 @@ class Node:
         return None
 
     def _follow_controller(self) -> None:
-        """Replicas come into being, and end, only by applying the controller's log."""
+        """Replicas come into being, and end, only by applying the controller's log.
+
+        A node that starts replays it: what was deleted and removed here must not come into being
+        for a moment, without the votes that it gave.
+        """
+        if self._groups[CONTROLLER_GROUP].replica.applied_index < self._store.deletions_index:
+            return
         controller = self.controller
         for topic in controller.topics():
             here = topic.group in self._groups or topic.group in self._opening
@@ -413,13 +419,12 @@ class Node:
             self.mark(group)
 
     async def _remove_group(self, hosted: HostedReplica) -> None:
-        journal = self._store.journal
-        journal.forget(hosted.group)
-        self._write_journal()
-        forgotten = journal.ticket
-        while hosted.writing or journal.durable_ticket < forgotten:
+        applied = self._groups[CONTROLLER_GROUP].replica.applied_index
+        while hosted.writing:
             await asyncio.sleep(self._tick_s)
-        await self._in_pool(lambda: self._store.remove(hosted.replica))
+        await self._in_pool(lambda: self._store.remove(hosted.replica, applied))
+        self._store.journal.forget(hosted.group)
+        self._write_journal()
         log.info("group removed", group=hosted.group, topic=hosted.topic.name)
 
     # ------------------------------------------------------------ proposals and reads

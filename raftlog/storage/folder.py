@@ -5,6 +5,7 @@
     hard-state.journal    see `hard_state`
     groups/<id>/manifest  what the group is, as text that only the caller reads
     groups/<id>/*.log     the group's log, made after its manifest
+    deletions             up to where of the controller's log groups were removed for it
 
 Identity and manifests are checked texts, written under another name, synced and renamed. The
 identity comes last when a folder is made: whoever finds one finds the rest. Nothing here is
@@ -19,7 +20,7 @@ import re
 from dataclasses import dataclass
 
 from raftlog.checksum import crc32c
-from raftlog.core.types import GroupId, NodeId
+from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.errors import CorruptFile, DataFolderForeign, FormatUnsupported, RaftlogError
 from raftlog.storage.contract import ROOT, FileSystem, Lock
 from raftlog.storage.frames import FORMAT_VERSION
@@ -29,6 +30,7 @@ from raftlog.storage.write import NEW_FILE_ENDING
 IDENTITY_NAME = "identity"
 LOCK_NAME = "lock"
 GROUPS_FOLDER = "groups"
+DELETIONS_NAME = "deletions"
 _MANIFEST_NAME = "manifest"
 _REMOVED_ENDING = ".removed"
 _GROUP_NAME = re.compile(r"0|[1-9]\d{0,18}")
@@ -128,6 +130,25 @@ class DataFolder:
     def manifest(self, group: GroupId) -> str:
         """The text that `create_group` was given. Raises `CorruptFile`, `FormatUnsupported`."""
         return _read_text(self.fs, _manifest_path(group))
+
+    def deletions_index(self) -> LogIndex:
+        """The last index given to `note_deletions`, or 0. Raises `CorruptFile`."""
+        if not self.fs.exists(DELETIONS_NAME):
+            return LogIndex(0)
+        text = _read_text(self.fs, DELETIONS_NAME)
+        if not text.isdecimal():
+            place = self.fs.location(DELETIONS_NAME)
+            raise CorruptFile(file=place, position=0, problem=f"it holds {text!r}, no index")
+        return LogIndex(int(text))
+
+    def note_deletions(self, index: LogIndex) -> None:
+        """Note, durably, that groups go which the controller's log deletes up to `index`.
+
+        A node that starts replays that log from its beginning. Before it is at this index again
+        it must make no group: it could make one anew that was removed here, votes forgotten.
+        """
+        if index > self.deletions_index():
+            _write_text(self.fs, ROOT, DELETIONS_NAME, str(index))
 
     def remove_group(self, group: GroupId) -> None:
         """Remove a group that was deleted, log and all; durable when it returns.

@@ -100,7 +100,11 @@ class Run:
         simulator.note("heal")
         self.faults.heal()
         self._await("every group has a leader that all follow", self._is_led)
-        self._await("the topics are there", lambda: len(self.topics) == settings.topics)
+        # A call that the weather swallowed is only asked again when its client gives it up.
+        patience_us = ELECTION_TIMEOUTS_MAX * settings.election_us + 2 * settings.request_timeout_us
+        self._await(
+            "the topics are there", lambda: len(self.topics) == settings.topics, patience_us
+        )
         enough = simulator.events + HEALTHY_EVENTS_MAX
         simulator.run_until(simulator.now_us + HEALTHY_US, lambda: simulator.events >= enough)
         self._await("the floor of acknowledged records", self._above_floor, FLOOR_US_MAX)

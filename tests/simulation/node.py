@@ -433,6 +433,9 @@ class SimulatedNode:
         return hosted is not None and hosted.replica.raft.role is Role.LEADER
 
     def _follow_controller(self) -> None:
+        applied = self._groups[CONTROLLER_GROUP].replica.applied_index
+        if applied < self._folder.deletions_index():
+            return
         controller = self._controller
         for topic in controller.topics():
             here = topic.group in self._groups or topic.group in self._opening
@@ -461,6 +464,8 @@ class SimulatedNode:
             self._later(self._tick_us, lambda: self._remove_group(hosted))
             return
         try:
+            applied = self._groups[CONTROLLER_GROUP].replica.applied_index
+            self._folder.note_deletions(applied)
             hosted.replica.log.close()
             self._folder.remove_group(hosted.group)
         except (DiskFailed, ProcessEnds) as error:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from raftlog.core.types import GroupId, HardState, NodeId, Term
+from raftlog.core.types import GroupId, HardState, LogIndex, NodeId, Term
 from raftlog.errors import (
     CorruptFile,
     DataFolderForeign,
@@ -232,3 +232,12 @@ def test_a_crash_anywhere_leaves_a_folder_that_opens(seed: int) -> None:
             assert content(log) == entries(1, 5)
         folder.open_journal().close()
     assert number > 30
+
+
+def test_the_index_of_deletions_is_kept_and_never_falls(empty_disk: FileSystem) -> None:
+    folder = opened(empty_disk)
+    assert folder.deletions_index() == 0
+    folder.note_deletions(LogIndex(7))
+    folder.note_deletions(LogIndex(5))
+    folder.close()
+    assert opened(empty_disk).deletions_index() == 7
