@@ -10,6 +10,7 @@ from dataclasses import replace
 import grpc
 import pyarrow as pa
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client import arrow
@@ -341,3 +342,12 @@ def test_a_batch_whose_bytes_are_not_as_described_never_reaches_the_log(
             refusal = typed_error(leader, caught.value)
             assert isinstance(refusal, MalformedRequest | SchemaMismatch | UnknownSchemaVersion)
     assert client.read_mark(topic).high_water_mark == 0
+
+
+def test_every_node_answers_the_standard_health_check(shared: ProcessCluster) -> None:
+    for address in shared.servers.split(","):
+        with grpc.insecure_channel(address) as channel:
+            health = health_pb2_grpc.HealthStub(channel)
+            for service in ("", SERVICE):
+                answer = health.Check(health_pb2.HealthCheckRequest(service=service), timeout=10)
+                assert answer.status == health_pb2.HealthCheckResponse.SERVING
