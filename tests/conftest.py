@@ -14,8 +14,13 @@ import pytest
 SLOW_FOLDERS = ("cluster", "spark")
 
 # Machines are shared, so an example's time says nothing; a failing one prints how to repeat it.
+# CI tries the same examples every time, so that it judges the change and not its luck.
 hypothesis.settings.register_profile(
-    "raftlog", deadline=None, print_blob=True, database=None, derandomize=False
+    "raftlog",
+    deadline=None,
+    print_blob=True,
+    database=None,
+    derandomize=os.environ.get("CI") == "true",
 )
 hypothesis.settings.load_profile("raftlog")
 

@@ -47,6 +47,9 @@ def read_ddl(text: str) -> JsonType:
         )
     except (sqlglot.errors.SqlglotError, RecursionError) as error:
         raise refusal(f"cannot be read as DDL: {_first_problem(error)}") from error
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        # sqlglot trips over some texts that are no SQL at all, such as `(0{:`.
+        raise refusal(f"cannot be read as DDL: {text!r}") from error
     if not isinstance(found, exp.DataType) or found.this != _Type.STRUCT:
         raise refusal(f"cannot be read as DDL: {text!r}")
     return _read_type(found)
