@@ -288,8 +288,21 @@ class Raft:
         known = self._role is Role.FOLLOWER and self._leader != NOBODY
         if not known or leader != self._leader or term != self._term:
             return
-        jitter = max(1, self._timing.leader_lost_jitter_ticks)
         self._leader = NOBODY
+        self._try_soon()
+
+    def voters_reachable(self) -> None:
+        """The way to a majority has opened, where messages were lost before.
+
+        A member that knows no leader, and whose trial may be among what was lost, tries at one of
+        the next `leader_lost_jitter_ticks` ticks rather than after a timeout. Where there is a
+        leader the trial is refused and nothing changes.
+        """
+        if self._role in (Role.FOLLOWER, Role.PRE_CANDIDATE) and self._leader == NOBODY:
+            self._try_soon()
+
+    def _try_soon(self) -> None:
+        jitter = max(1, self._timing.leader_lost_jitter_ticks)
         self._elapsed_ticks = 0
         self._timeout_ticks = self._random.randrange(1, jitter + 1)
 

@@ -24,7 +24,7 @@ import structlog
 from raftlog.config import Settings
 from raftlog.core.messages import GroupDeleted, PeerMessage
 from raftlog.core.ready import Role
-from raftlog.core.types import CONTROLLER_GROUP, NOBODY, GroupId, NodeId, Payload
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
 from raftlog.errors import (
     IdentityRefused,
     NotLeader,
@@ -43,10 +43,6 @@ from raftlog.transport.link import PeerLink
 from raftlog.wire.calls import NodeAddress, PeerHello, PeerWelcome
 
 T = TypeVar("T")
-
-_FIRST_CAMPAIGN_DELAY_S = 0.25
-"""The first voter of a new topic campaigns after this, when its peers have heard of the topic by
-a heartbeat, rather than after an election timeout: a topic is writable sooner."""
 
 _IDLE_MARKER_S = 1.0
 """A log that was not written for so long gets its synced marker, which bears witness to the end
@@ -312,18 +308,13 @@ class Node:
             log.info("group deleted elsewhere", group=message.group, peer=message.sender)
 
     def _link_opened(self, _: NodeId) -> None:
-        """With a majority in reach, a group that never had a leader need not wait for a timeout.
-
-        A pre-vote disturbs nobody, so a node that comes back to a living leader changes nothing.
-        """
+        """With a majority in reach again, groups without a leader need not wait for a timeout."""
         reached = 1 + sum(link.connected for link in self.links.values())
         if reached * 2 <= len(self.addresses):
             return
         for group, hosted in self._groups.items():
-            raft = hosted.replica.raft
-            if raft.role is Role.FOLLOWER and raft.leader == NOBODY:
-                raft.leader_lost(NOBODY, raft.term)
-                self.mark(group)
+            hosted.replica.raft.voters_reachable()
+            self.mark(group)
 
     def _refused(self, error: RaftlogError) -> None:
         """A wiped folder learns here that it must not serve: no peer lets it reach a leader."""
@@ -407,16 +398,7 @@ class Node:
         self._opening.discard(topic.group)
         self._groups[topic.group] = HostedReplica(self._store.replica(topic, made), topic)
         log.info("group opened", group=topic.group, topic=topic.name)
-        first = topic.voters[topic.group % len(topic.voters)]
-        if first == self.node:
-            self._loop.call_later(_FIRST_CAMPAIGN_DELAY_S, self._first_campaign, topic.group)
         self._follow_controller()
-
-    def _first_campaign(self, group: GroupId) -> None:
-        hosted = self._groups.get(group)
-        if hosted is not None and hosted.replica.raft.leader == NOBODY:
-            hosted.replica.raft.leader_lost(NOBODY, hosted.replica.raft.term)
-            self.mark(group)
 
     async def _remove_group(self, hosted: HostedReplica) -> None:
         applied = self._groups[CONTROLLER_GROUP].replica.applied_index

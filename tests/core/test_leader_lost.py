@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from raftlog.core.messages import VoteReply
+from raftlog.core.messages import VoteReply, VoteRequest
 from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY
 from tests.core.member import TIMING, Member, heartbeat, vote_request
@@ -75,3 +75,34 @@ def test_a_killed_leader_is_replaced_within_the_jitter(seed: int) -> None:
         member.leader_lost(old.node, term)
     ticks = network.tick_until(lambda: network.leader is not None)
     assert ticks <= TIMING.leader_lost_jitter_ticks
+
+
+def test_a_lost_trial_is_tried_again_soon_when_the_way_to_a_majority_opens() -> None:
+    """Its request may have been dropped while the peer's stream was still being dialled."""
+    waited = set()
+    for seed in range(30):
+        member = Member(1, term=2, random=Random(seed))
+        member.step(heartbeat(member, 3, term=2))
+        member.leader_lost(3, 2)
+        while member.raft.role is Role.FOLLOWER:
+            member.tick()
+        assert member.raft.role is Role.PRE_CANDIDATE
+        member.take(VoteRequest)
+        member.raft.voters_reachable()
+        ticks = 0
+        while not (trials := member.take(VoteRequest)):
+            member.tick()
+            ticks += 1
+        assert all(trial.pre for trial in trials)
+        waited.add(ticks)
+    assert waited == set(range(1, TIMING.leader_lost_jitter_ticks + 1))
+
+
+def test_who_hears_a_leader_or_leads_is_not_moved_by_an_opened_way() -> None:
+    follower = Member(1, term=2)
+    follower.step(heartbeat(follower, 3, term=2))
+    leader = Member(1, terms=[1]).lead()
+    for member in (follower, leader):
+        before = member.raft.fingerprint()
+        member.raft.voters_reachable()
+        assert member.raft.fingerprint() == before
