@@ -154,7 +154,7 @@ class ServerSettings(Section):
     )
     peer_reconnect_delay_min_s: float = _key(
         0.05,
-        "Least pause before a lost peer is dialled again.",
+        "Pause before a lost peer is dialled again.",
         gt=0,
         le=10,
     )

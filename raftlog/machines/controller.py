@@ -188,10 +188,6 @@ class ControllerMachine:
         """The live topics by name."""
         return [self._topics[name] for name in sorted(self._topics)]
 
-    def group_info(self, group: GroupId) -> TopicInfo | None:
-        """The live topic whose group this is."""
-        return self._groups.get(group)
-
     def is_deleted(self, group: GroupId) -> bool:
         """Whether the group existed and is gone. False for one that this state has not met yet."""
         return 0 < group < self._next_group_id and group not in self._groups

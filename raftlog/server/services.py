@@ -153,7 +153,7 @@ class Services:
 
     async def append(self, call: calls.AppendCall, body: bytes) -> calls.AppendedReply:
         """Append one batch; answered once it is durable on a majority and applied here."""
-        hosted = await self._leading(call.group, call.incarnation)
+        hosted = self._leading(call.group, call.incarnation)
         command = Append(
             producer=call.producer,
             sequence=call.sequence,
@@ -170,7 +170,7 @@ class Services:
 
     async def stage(self, call: calls.StageCall, body: bytes) -> calls.StagedReply:
         """Stage one batch of an open epoch; answered as an append is, and visible to nobody."""
-        hosted = await self._leading(call.group, call.incarnation)
+        hosted = self._leading(call.group, call.incarnation)
         command = Stage(
             key=call.key,
             attempt=call.attempt,
@@ -189,7 +189,7 @@ class Services:
 
     async def commit_epoch(self, call: calls.CommitEpochCall) -> calls.EpochCommittedReply:
         """Make an epoch's attempts visible. Raises what the exactly-once rules refuse."""
-        hosted = await self._leading(call.group, call.incarnation)
+        hosted = self._leading(call.group, call.incarnation)
         command = CommitEpoch(
             key=call.key,
             attempts=call.attempts,
@@ -212,7 +212,7 @@ class Services:
 
     async def abort_epoch(self, call: calls.AbortEpochCall) -> calls.EpochAbortedReply:
         """Drop the open attempts of one run's epoch."""
-        hosted = await self._leading(call.group, call.incarnation)
+        hosted = self._leading(call.group, call.incarnation)
         outcome = await self._proposed(hosted, AbortEpoch(key=call.key))
         if not isinstance(outcome, EpochAborted):
             _refuse(outcome)
@@ -222,7 +222,7 @@ class Services:
 
     async def read_mark(self, call: calls.ReadMark) -> calls.MarkReply:
         """The high-water mark by a read round of this leader (ReadIndex)."""
-        hosted = await self._leading(call.group, call.incarnation)
+        hosted = self._leading(call.group, call.incarnation)
         await self._node.read_barrier(hosted)
         machine = _topic_machine(hosted)
         return calls.MarkReply(
@@ -285,7 +285,7 @@ class Services:
         assert hosted is not None
         return hosted
 
-    async def _leading(self, group: GroupId, incarnation: str) -> HostedReplica:
+    def _leading(self, group: GroupId, incarnation: str) -> HostedReplica:
         """The topic's replica here, which leads; else `NotLeader`, `TopicRecreated`."""
         hosted = self._node.topic_replica(group, incarnation)
         if hosted is None:

@@ -146,7 +146,7 @@ class LogWrite:
     must end: the owner hands out no further write.
     """
 
-    __slots__ = ("_cut", "_folder", "_fs", "_pieces", "_started", "byte_count", "done")
+    __slots__ = ("_cut", "_folder", "_fs", "_pieces", "_started", "done")
 
     def __init__(
         self, fs: FileSystem, folder: str, pieces: Sequence[Piece], cut: Cut | None = None
@@ -157,8 +157,6 @@ class LogWrite:
         self._pieces = pieces
         self._started = False
         self.done = False
-        self.byte_count = sum(len(buffer) for piece in pieces for buffer in piece.buffers)
-        """Bytes that will be written, headers included."""
 
     @property
     def segments(self) -> list[Segment]:

