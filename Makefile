@@ -1,7 +1,11 @@
 # Each target is a script of the same name, for machines without make: scripts/demo.sh and so on.
-# Flags: make demo ARGS=--keep, make test-fast ARGS="-k election"
+# Flags: make demo ARGS=--keep, make test-fast ARGS="-k election", make simulate SEEDS=10000,
+# make soak MINUTES=60
 
-.PHONY: demo test test-fast lint proto lock
+export SEEDS START MINUTES
 
-demo test test-fast lint proto lock:
+TARGETS := demo test test-fast simulate soak bench lint proto lock
+.PHONY: $(TARGETS)
+
+$(TARGETS):
 	@scripts/$@.sh $(ARGS)
