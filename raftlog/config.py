@@ -158,6 +158,11 @@ class ServerSettings(Section):
         gt=0,
         le=10,
     )
+    peer_routes: str = _key(
+        "",
+        "Where a node dials a peer when not at the address that clients are told, such as through "
+        "a tunnel: FROM>TO=host:port, separated by commas. Other pairs are dialled as they are.",
+    )
     shutdown_timeout_s: float = _key(
         5.0, "How long a stopping node lets calls under way finish.", ge=0, le=300
     )

@@ -25,6 +25,7 @@ from raftlog.config import Settings
 from raftlog.core.messages import GroupDeleted, PeerMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
+from raftlog.discovery.static import parse_routes
 from raftlog.errors import (
     IdentityRefused,
     NotLeader,
@@ -91,10 +92,11 @@ class Node:
             boot_id=boot_id,
             address=addresses[self.node],
         )
+        routes = parse_routes(settings.server.peer_routes)
         self.links = {
             peer: PeerLink(
                 peer=peer,
-                address=address,
+                address=routes.get((self.node, peer), address),
                 hello=hello,
                 outbox_bytes_max=settings.server.peer_queue_bytes_max,
                 reconnect_wait_s=settings.server.peer_reconnect_delay_min_s,
