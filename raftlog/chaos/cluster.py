@@ -43,16 +43,30 @@ class ProcessCluster:
     _up: subprocess.Popen[str]
     _served: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     _settings: tuple[str, ...] = ()
+    program: str = "raftlog"
+    """The module (`python -m`) that runs a node brought back: takes raftlog's own arguments."""
 
     @classmethod
-    def start(cls, data: Path, *, nodes: int = 3, settings: Sequence[str] = ()) -> ProcessCluster:
+    def start(
+        cls,
+        data: Path,
+        *,
+        nodes: int = 3,
+        settings: Sequence[str] = (),
+        port: int | None = None,
+        program: str = "raftlog",
+    ) -> ProcessCluster:
         """Run `raftlog up` with a new or an old data folder; all nodes answer when it returns.
 
-        `settings` are texts `section.key=value`. Raises `DeadlineExceeded` with what `up` said.
+        `settings` are texts `section.key=value`; `port` is node 1's, by default a free one; for
+        `program` see there. Raises `DeadlineExceeded` with what `up` said.
         """
         flags = tuple(f"--set={setting}" for setting in settings)
         recorded = data / "cluster.toml"
-        port = _recorded_port(recorded) if recorded.exists() else free_ports(nodes)
+        if recorded.exists():
+            port = _recorded_port(recorded)
+        elif port is None:
+            port = free_ports(nodes)
         command = [
             sys.executable, "-m", "raftlog", *flags,
             "up", "--nodes", str(nodes), "--data", str(data), "--port", str(port), "-o", "json",
@@ -72,7 +86,9 @@ class ProcessCluster:
         table = json.loads(line)
         pids = {row["node"]: row["pid"] for row in table["nodes"]}
         logs = {row["node"]: Path(row["log"]) for row in table["nodes"]}
-        return cls(data=data, port=port, pids=pids, logs=logs, _up=up, _settings=flags)
+        return cls(
+            data=data, port=port, pids=pids, logs=logs, program=program, _up=up, _settings=flags
+        )
 
     def __enter__(self) -> ProcessCluster:
         return self
@@ -83,7 +99,15 @@ class ProcessCluster:
     @property
     def servers(self) -> str:
         """The bootstrap servers, for clients and for Spark's option."""
-        return ",".join(f"127.0.0.1:{self.port + node - 1}" for node in sorted(self.pids))
+        return ",".join(map(self.address, sorted(self.pids)))
+
+    def address(self, node: int) -> str:
+        """Where the node itself listens."""
+        return f"127.0.0.1:{self.port + node - 1}"
+
+    def runs(self, node: int) -> bool:
+        """Whether the node's process is there: it may have ended by itself."""
+        return _runs(self.pids[node])
 
     def client(self, request_timeout_s: float = 30.0) -> LogClient:
         """A client of this cluster alone, whatever the environment says."""
@@ -115,7 +139,7 @@ class ProcessCluster:
         with self.logs[node].open("ab") as log:
             child = subprocess.Popen(
                 [
-                    sys.executable, "-m", "raftlog", *self._settings,
+                    sys.executable, "-m", self.program, *self._settings,
                     "serve", "--node", str(node), "--data", str(self.data),
                 ],
                 stdin=subprocess.DEVNULL,
