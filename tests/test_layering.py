@@ -84,8 +84,9 @@ ROOMS = {
         third_party=("grpc", "grpc_health", "structlog", "uvloop"),
     ),
     "raftlog.chaos": Room(ours=("raftlog.client", "raftlog.config")),
+    "raftlog.bench": Room(ours=("raftlog.client",), third_party=("pyarrow",)),
     "raftlog.cli": Room(
-        ours=("raftlog.client", "raftlog.config", "raftlog.chaos"),
+        ours=("raftlog.client", "raftlog.config", "raftlog.chaos", "raftlog.bench"),
         third_party=("pyarrow", "rich", "typer"),
         inside_functions=("raftlog.server",),
     ),

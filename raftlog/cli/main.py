@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from raftlog import __version__
-from raftlog.cli import down, produce, serve, status, tail, topic, up, watermark
+from raftlog.cli import bench, down, produce, serve, status, tail, topic, up, watermark
 from raftlog.cli.output import say_error
 from raftlog.cli.session import Session
 from raftlog.config import CONFIG_VARIABLE, load
@@ -37,6 +37,7 @@ app.add_typer(topic.app, name="topic")
 app.command("produce")(produce.produce)
 app.command("tail")(tail.tail)
 app.command("watermark")(watermark.watermark)
+app.command("bench")(bench.bench)
 
 
 def _print_version(wanted: bool) -> None:
