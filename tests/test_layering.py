@@ -84,6 +84,19 @@ ROOMS = {
         third_party=("grpc", "grpc_health", "structlog", "uvloop"),
     ),
     "raftlog.chaos": Room(ours=("raftlog.client", "raftlog.config")),
+    # A disk that fails on command stands around the real one, behind the same interface ...
+    "raftlog.chaos.faulty_disk": Room(
+        ours=("raftlog.chaos.disk_notes", "raftlog.storage.contract")
+    ),
+    # ... below a real node: the program that joins them is imported by nothing.
+    "raftlog.chaos.faulty_node": Room(
+        ours=(
+            "raftlog.chaos.faulty_disk",
+            "raftlog.config",
+            "raftlog.server.main",
+            "raftlog.storage.posix",
+        )
+    ),
     "raftlog.bench": Room(ours=("raftlog.client",), third_party=("pyarrow",)),
     "raftlog.cli": Room(
         ours=("raftlog.client", "raftlog.config", "raftlog.chaos", "raftlog.bench"),

@@ -37,6 +37,7 @@ from raftlog.server.node import Node, new_random
 from raftlog.server.registration import register
 from raftlog.server.rpc import CallGate, client_handlers
 from raftlog.server.services import Services
+from raftlog.storage.contract import FileSystem
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.posix import PosixFileSystem
 from raftlog.transport.inbound import PeerStreams
@@ -59,10 +60,12 @@ def run_node(
     node: int,
     addresses: dict[int, str],
     data: Path,
+    fs: FileSystem | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Raises `RaftlogError` where this process must not serve.
 
-    `addresses` names every node of the cluster, this one included. A disk that fails, or a defect
+    `addresses` names every node of the cluster, this one included. `fs` is the file system of the
+    folder `data`; None: the real one. A disk that fails, or a defect
     of ours, ends the process at once with `ExitCode.NODE_REFUSED` or `FAILED` and says why.
     """
     assert __debug__, "raftlog serves with its assertions on: do not start it with python -O"
@@ -71,7 +74,7 @@ def run_node(
     _log_to_stderr(settings.server.log_level)
     data.mkdir(parents=True, exist_ok=True)
     folder = DataFolder.open(
-        PosixFileSystem(data),
+        fs if fs is not None else PosixFileSystem(data),
         cluster_id=cluster_id,
         node=NodeId(node),
         new_store_uuid=uuid.uuid4().hex,

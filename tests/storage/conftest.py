@@ -1,4 +1,4 @@
-"""Both file systems, for every test that asks for a disk."""
+"""Every file system, for every test that asks for a disk."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from raftlog.chaos.faulty_disk import DiskPlaces, FaultyFileSystem
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.memory import MemoryFileSystem
 from raftlog.storage.posix import PosixFileSystem
@@ -15,6 +16,9 @@ from tests.storage.disks import FOLDER
 
 DISKS: dict[str, Callable[[Path], FileSystem]] = {
     "posix": lambda path: PosixFileSystem(path),
+    "faulty": lambda path: FaultyFileSystem(
+        PosixFileSystem(path), DiskPlaces(folder=path.with_name(path.name + "-disks"), node=1)
+    ),
     "memory": lambda path: MemoryFileSystem(Random(1)),
 }
 

@@ -1,0 +1,49 @@
+"""`python -m raftlog.chaos.faulty_node`: `raftlog serve` over a disk that the harness commands.
+
+It takes the arguments `[--set SECTION.KEY=VALUE ...] serve --node N --data CLUSTER` and serves as
+that verb does. Nothing imports this module: it alone of the harness reaches the server, and the
+server knows no switch for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tomllib
+from pathlib import Path
+
+from raftlog.chaos.faulty_disk import DiskPlaces, FaultyFileSystem
+from raftlog.config import load
+from raftlog.errors import RaftlogError
+from raftlog.server.main import run_node
+from raftlog.storage.posix import PosixFileSystem
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until told to stop; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m raftlog.chaos.faulty_node")
+    parser.add_argument("--set", action="append", default=[], dest="settings")
+    verbs = parser.add_subparsers(required=True)
+    serve = verbs.add_parser("serve")
+    serve.add_argument("--node", type=int, required=True)
+    serve.add_argument("--data", type=Path, required=True)
+    asked = parser.parse_args(arguments)
+    recorded = tomllib.loads((asked.data / "cluster.toml").read_text())
+    data = asked.data / f"node-{asked.node}"
+    try:
+        run_node(
+            settings=load(flags=asked.settings),
+            cluster_id=recorded["cluster_id"],
+            node=asked.node,
+            addresses={int(node): address for node, address in recorded["nodes"].items()},
+            data=data,
+            fs=FaultyFileSystem(PosixFileSystem(data), DiskPlaces.of(asked.data, asked.node)),
+        )
+    except RaftlogError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return int(error.exit_code)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
