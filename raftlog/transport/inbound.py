@@ -7,7 +7,9 @@ under its old id.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Container, Sequence
 from typing import NoReturn, Protocol
 
 import grpc
@@ -25,6 +27,13 @@ from raftlog.wire.codec import (
     encode_error,
     encode_welcome,
 )
+
+_HELLO_WAIT_S = 5.0
+"""How long a stream may take to say whose it is."""
+
+_TEXT_BYTES_MAX = 400
+"""An error's text for people stays below this. As a status grpc sends it percent-encoded, up to
+three times as long, and it shares one bound with the encoded error, which says the same in full."""
 
 log = structlog.get_logger(__name__)
 
@@ -45,15 +54,21 @@ class PeerReceiver(Protocol):
     def peer_opened(self, hello: PeerHello) -> None: ...
 
     def peer_closed(self, peer: NodeId) -> None:
-        """The peer's stream ended: its process died, or the wire was cut with a reset."""
+        """The peer's last stream ended: its process died, or the wire was cut with a reset."""
         ...
 
 
 class PeerStreams:
-    """The streams that other nodes opened to this one. One event loop's own."""
+    """The streams that other nodes opened to this one. One event loop's own.
 
-    def __init__(self, receiver: PeerReceiver) -> None:
+    `peers` are the other nodes of the cluster: nobody else is listened to.
+    """
+
+    def __init__(self, receiver: PeerReceiver, peers: Container[NodeId]) -> None:
         self._receiver = receiver
+        self._peers = peers
+        self._open: Counter[NodeId] = Counter()
+        """Streams by peer. One that reconnects has two until the lost one is noticed."""
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """The handler to register with a node's grpc server."""
@@ -65,12 +80,13 @@ class PeerStreams:
         self, frames: AsyncIterator[bytes], context: grpc.aio.ServicerContext
     ) -> None:
         try:
-            hello = decode_hello(await anext(frames, b""))
-            _check(self._receiver, hello)
+            hello = decode_hello(await _first(frames))
+            self._check(hello)
         except RaftlogError as error:
-            log.warning("peer refused", cause=error.cause, peer=context.peer())
+            log.warning("peer refused", cause=_brief(error.cause), peer=context.peer())
             await refuse(context, error)
         self._receiver.peer_opened(hello)
+        self._open[hello.node] += 1
         try:
             await context.write(encode_welcome(self._receiver.welcome()))
             async for frame in frames:
@@ -79,32 +95,56 @@ class PeerStreams:
             log.warning("peer frame refused", cause=error.cause, peer=hello.node)
             await refuse(context, error)
         finally:
-            self._receiver.peer_closed(hello.node)
+            self._open[hello.node] -= 1
+            if not self._open[hello.node]:
+                self._receiver.peer_closed(hello.node)
+
+    def _check(self, hello: PeerHello) -> None:
+        folder = f"of node {hello.node} at {hello.address}"
+        cluster_id = self._receiver.cluster_id()
+        if hello.cluster_id != cluster_id:
+            raise DataFolderForeign(
+                folder=folder,
+                found=f"cluster {hello.cluster_id}",
+                wanted=f"cluster {cluster_id}",
+            )
+        if hello.node not in self._peers:
+            raise DataFolderForeign(
+                folder=folder, found=f"node {hello.node}", wanted="another node of this cluster"
+            )
+        known = self._receiver.known_store(hello.node)
+        if known is not None and known != hello.store_uuid:
+            raise IdentityRefused(
+                node=hello.node, store_uuid=hello.store_uuid, known_store_uuid=known
+            )
 
     def _receive(self, peer: NodeId, frame: bytes) -> None:
         messages = decode_peer_messages(frame)
-        if any(message.sender != peer for message in messages):
-            raise MalformedRequest(call="Stream", what="a message in another node's name")
+        own = self._receiver.welcome().node
+        if any(message.sender != peer or message.to != own for message in messages):
+            raise MalformedRequest(call="Stream", what="a message of or to another node")
         self._receiver.receive(peer, messages)
+
+
+async def _first(frames: AsyncIterator[bytes]) -> bytes:
+    try:
+        async with asyncio.timeout(_HELLO_WAIT_S):
+            return await anext(frames, b"")
+    except TimeoutError:
+        what = f"no greeting within {_HELLO_WAIT_S:g} s"
+        raise MalformedRequest(call="Stream", what=what) from None
 
 
 async def refuse(context: grpc.aio.ServicerContext, error: RaftlogError) -> NoReturn:
     """End the call with the error, typed; never returns."""
     await context.abort(
         grpc.StatusCode[error.grpc_status],
-        str(error),
+        _brief(str(error)),
         ((ERROR_METADATA_KEY, encode_error(error)),),
     )
     raise AssertionError("abort always raises")
 
 
-def _check(receiver: PeerReceiver, hello: PeerHello) -> None:
-    if hello.cluster_id != receiver.cluster_id():
-        raise DataFolderForeign(
-            folder=f"of node {hello.node} at {hello.address}",
-            found=f"cluster {hello.cluster_id}",
-            wanted=f"cluster {receiver.cluster_id()}",
-        )
-    known = receiver.known_store(hello.node)
-    if known is not None and known != hello.store_uuid:
-        raise IdentityRefused(node=hello.node, store_uuid=hello.store_uuid, known_store_uuid=known)
+def _brief(text: str) -> str:
+    """What a stranger sent must fill neither a status nor the log."""
+    return text.encode(errors="replace")[:_TEXT_BYTES_MAX].decode(errors="ignore")

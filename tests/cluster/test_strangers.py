@@ -1,0 +1,211 @@
+"""Who speaks as a peer without being one is refused, and moves nobody's term.
+
+A peer is known by the cluster's id, its node id and its store; whoever has all three is trusted
+as that node (SECURITY.md).
+"""
+
+from __future__ import annotations
+
+import queue
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import grpc
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.client.connection import typed_error
+from raftlog.client.log_client import LogClient
+from raftlog.core.messages import AppendRequest, Heartbeat, PeerMessage, VoteReply, VoteRequest
+from raftlog.errors import (
+    DataFolderForeign,
+    IdentityRefused,
+    MalformedRequest,
+    RaftlogError,
+)
+from raftlog.wire.calls import PEER_SERVICE, ClusterDescription, PeerHello
+from raftlog.wire.codec import (
+    decode_hello,
+    decode_peer_messages,
+    encode_hello,
+    encode_peer_messages,
+)
+from tests.fuzz.inputs import numbered
+from tests.fuzz.mutations import broken
+from tests.fuzz.node_watch import NodeWatch
+
+DEAD = 3
+"""The node whose place the strangers want: it does not run."""
+HUGE_TERM = 2**63
+DDL = "id bigint, text string"
+CALL_TIMEOUT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    """Two nodes of three."""
+    with ProcessCluster.start(tmp_path_factory.mktemp("strangers") / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(cluster: ProcessCluster) -> Iterator[LogClient]:
+    with cluster.client() as connected:
+        connected.create_topic("t", DDL)
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def dead(cluster: ProcessCluster, client: LogClient) -> PeerHello:
+    """The greeting that the dead node would give."""
+    described = descriptions(client)[DEAD]
+    cluster.wait_caught_up(client, "t")
+    cluster.kill(DEAD)
+    cluster.leader(client, "t")
+    address = cluster.servers.split(",")[DEAD - 1]
+    wait_for(lambda: controller_leader(client) not in (0, DEAD), "a controller's leader", 20)
+    return PeerHello(
+        cluster_id=described.cluster_id,
+        node=described.node,
+        store_uuid=described.store_uuid,
+        boot_id=uuid.uuid4().hex,
+        address=address,
+    )
+
+
+def descriptions(client: LogClient) -> dict[int, ClusterDescription]:
+    answers = [answer for _, answer in client.describe_cluster()]
+    return {answer.node: answer for answer in answers if isinstance(answer, ClusterDescription)}
+
+
+def controller_leader(client: LogClient) -> int:
+    return max((each.term, each.leader) for each in descriptions(client).values())[1]
+
+
+def terms(client: LogClient) -> dict[tuple[int, int], tuple[int, int]]:
+    """Term and leader by node and group, as every living node has them."""
+    return {
+        (node, view.group): (view.term, view.leader)
+        for node, _, answer in client.views()
+        if not isinstance(answer, RaftlogError)
+        for view in answer.groups
+    }
+
+
+def speak(address: str, frames: Sequence[bytes]) -> RaftlogError | None:
+    """Open a stream, say the frames at once and end it: the refusal, or None."""
+    with grpc.insecure_channel(address) as channel:
+        stream = channel.stream_stream(f"/{PEER_SERVICE}/Stream")
+        try:
+            for _ in stream(iter(frames), timeout=CALL_TIMEOUT_S):
+                pass
+        except grpc.RpcError as error:
+            return typed_error(address, error)
+    return None
+
+
+def harmful(sender: int, to: int) -> list[PeerMessage]:
+    """What would raise a term, in the name of `sender`."""
+    named = {"group": 0, "sender": sender, "to": to, "term": HUGE_TERM}
+    return [
+        VoteRequest(**named, last_index=HUGE_TERM, last_term=HUGE_TERM, pre=False),
+        VoteReply(**named, granted=True, pre=False),
+        Heartbeat(**named, commit_index=0, read_round=0),
+        AppendRequest(**named, prev_index=0, prev_term=0, entries=(), commit_index=0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "refusal"),
+    [
+        ({"cluster_id": "another"}, DataFolderForeign),
+        ({"node": 99}, DataFolderForeign),
+        ({"node": 0}, DataFolderForeign),
+        ({"node": 2**64 - 1}, DataFolderForeign),
+        ({"store_uuid": "0" * 32}, IdentityRefused),
+        ({"store_uuid": ""}, IdentityRefused),
+        ({"node": 1}, DataFolderForeign),
+        ({"cluster_id": "x" * 100_000, "address": "\u65e5" * 10_000}, DataFolderForeign),
+    ],
+)
+def test_a_stranger_is_refused_and_raises_no_term(
+    cluster: ProcessCluster,
+    client: LogClient,
+    dead: PeerHello,
+    change: dict[str, object],
+    refusal: type[RaftlogError],
+) -> None:
+    before = terms(client)
+    hello = replace(dead, **change)
+    for node in (1, 2):
+        if change == {"node": 1} and node == 2:
+            continue  # to node 2, node 1 is a peer, and the store is another
+        frames = [encode_hello(hello), encode_peer_messages(harmful(hello.node, node))]
+        assert isinstance(speak(cluster.servers.split(",")[node - 1], frames), refusal)
+    assert terms(client) == before
+
+
+def test_a_peer_speaks_for_itself_and_to_the_node_it_calls(
+    cluster: ProcessCluster, client: LogClient, dead: PeerHello
+) -> None:
+    before = terms(client)
+    for sender, to in ((2, 1), (DEAD, 2), (99, 1), (DEAD, 0)):
+        frames = [encode_hello(dead), encode_peer_messages(harmful(sender, to))]
+        assert isinstance(speak(cluster.servers.split(",")[0], frames), MalformedRequest)
+    assert terms(client) == before
+
+
+def test_a_stream_that_greets_nobody_is_ended(cluster: ProcessCluster, dead: PeerHello) -> None:
+    """It would hold its place for as long as its connection lives."""
+    with grpc.insecure_channel(cluster.servers.split(",")[0]) as channel:
+        silent = channel.stream_stream(f"/{PEER_SERVICE}/Stream")
+        said: queue.Queue[bytes | None] = queue.Queue()
+        with pytest.raises(grpc.RpcError) as caught:
+            list(silent(iter(said.get, None), timeout=CALL_TIMEOUT_S))
+        said.put(None)
+    refusal = typed_error("the node", caught.value)
+    assert isinstance(refusal, MalformedRequest)
+    assert "no greeting" in refusal.what
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("count", [300, pytest.param(8_000, marks=pytest.mark.soak)])
+def test_greetings_and_frames_gone_wrong_end_their_stream_alone(
+    cluster: ProcessCluster, client: LogClient, dead: PeerHello, count: int
+) -> None:
+    own = client.create_topic(f"own-{count}", DDL)
+    watch = NodeWatch(cluster, client, own)
+    watch.begin()
+    before = terms(client)
+    good = encode_hello(dead)
+    frame = encode_peer_messages(harmful(DEAD, 1))
+    refused = 0
+    with grpc.insecure_channel(watch.address) as channel:
+        stream = channel.stream_stream(f"/{PEER_SERVICE}/Stream")
+        for one in numbered("peers", count):
+            frames = [broken(good, one.random), frame]
+            if one.number % 2:
+                frames = [good, broken(frame, one.random)]
+            if means_something(*frames, dead):
+                continue
+            with pytest.raises(grpc.RpcError) as caught:
+                list(stream(iter(frames), timeout=CALL_TIMEOUT_S))
+            refusal = typed_error(watch.address, caught.value)
+            known = MalformedRequest | DataFolderForeign | IdentityRefused
+            assert isinstance(refusal, known), f"{frames} gave {refusal}; replay: {one.replay}"
+            refused += 1
+    assert refused > count / 2
+    assert terms(client) == before
+    watch.end()
+
+
+def means_something(greeting: bytes, frame: bytes, dead: PeerHello) -> bool:
+    """Whether the changed bytes still are the dead node's, as far as anybody can tell."""
+    try:
+        hello, messages = decode_hello(greeting), decode_peer_messages(frame)
+    except MalformedRequest:
+        return False
+    if replace(hello, boot_id=dead.boot_id, address=dead.address) != dead:
+        return False
+    return all((message.sender, message.to) == (DEAD, 1) for message in messages)

@@ -1,0 +1,83 @@
+"""One good frame of every call of a node, to be broken."""
+
+from __future__ import annotations
+
+import uuid
+
+import pyarrow as pa
+
+from raftlog.client import arrow
+from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
+from raftlog.wire.calls import (
+    METHODS,
+    AbortEpochCall,
+    AppendCall,
+    CommitEpochCall,
+    CreateTopicCall,
+    DeleteTopicCall,
+    DescribeCluster,
+    DescribeTopic,
+    ListTopics,
+    ReadCall,
+    ReadMark,
+    ReadSizes,
+    RegisterNodeCall,
+    Request,
+    StageCall,
+    WatchGroups,
+)
+from raftlog.wire.codec import encode_request
+
+DDL = "id bigint, text string"
+VICTIM = "victim"
+"""The topic that the good DeleteTopic names; it is not there."""
+
+_RUN = uuid.uuid4().hex
+
+
+def frames(topic: TopicInfo, store_uuid: str, address: str) -> dict[str, bytes]:
+    """By method. `topic` has the columns of `DDL` and some records; the node is number 1."""
+    rows = pa.RecordBatch.from_pylist(
+        [{"id": each, "text": f"text {each}"} for each in range(20)],
+        schema=pa.schema([("id", pa.int64()), ("text", pa.string())]),
+    )
+    batch = arrow.encode_batch(arrow.conform(rows, topic.schema, topic.name), topic.schema, "lz4")
+    named = {"group": topic.group, "incarnation": topic.incarnation}
+    key = EpochKey(writer="writer", query_id="query", run=_RUN, epoch=0, streaming=True)
+    batched = {"batch": batch.header, "crc": batch.crc}
+    requests: dict[str, Request] = {
+        "DescribeCluster": DescribeCluster(),
+        "RegisterNode": RegisterNodeCall(node=1, store_uuid=store_uuid, address=address),
+        "CreateTopic": CreateTopicCall(
+            name="made", incarnation=_RUN, schema=topic.schema, if_not_exists=True
+        ),
+        "DeleteTopic": DeleteTopicCall(name=VICTIM, incarnation=_RUN),
+        "DescribeTopic": DescribeTopic(name=topic.name),
+        "ListTopics": ListTopics(),
+        "Append": AppendCall(**named, producer=_RUN, sequence=0, **batched),
+        "Stage": StageCall(
+            **named, key=key, attempt=_RUN, number=0, create_writer=False, **batched
+        ),
+        "CommitEpoch": CommitEpochCall(
+            **named,
+            key=key,
+            attempts=(
+                AttemptReference(attempt=_RUN, entry_count=1, record_count=20, chained_crc=1),
+            ),
+            schema_version=1,
+            keep_on_mismatch=False,
+            create_writer=False,
+            transient_writer=False,
+        ),
+        "AbortEpoch": AbortEpochCall(**named, key=key),
+        "ReadMark": ReadMark(**named),
+        "Read": ReadCall(**named, start=0, end=1, mark=1, field_ids=(1, 2), all_fields=False),
+        "ReadSizes": ReadSizes(**named, start=0, end=1, mark=1, pieces_max=4),
+        "WatchGroups": WatchGroups(groups=(topic.group,)),
+    }
+    assert requests.keys() == METHODS.keys(), "every call has its sample"
+    with_body = ("Append", "Stage")
+    return {
+        method: encode_request(method, request, batch.body if method in with_body else b"")
+        for method, request in requests.items()
+    }
