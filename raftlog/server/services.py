@@ -45,6 +45,7 @@ from raftlog.machines.outcomes import (
     TopicDeleted,
 )
 from raftlog.machines.topic import TopicMachine
+from raftlog.machines.validity import problem_of_append, problem_of_stage
 from raftlog.server import views
 from raftlog.server.hosted import HostedReplica
 from raftlog.server.node import Node
@@ -82,7 +83,11 @@ class Services:
         )
 
     async def register_node(self, call: calls.RegisterNodeCall) -> calls.NodeRegisteredReply:
-        """Bind a node id to its store. Raises `IdentityRefused`."""
+        """Bind a node id of this cluster to its store. Raises `IdentityRefused`."""
+        if call.node not in self._node.addresses:
+            raise MalformedRequest(
+                call="RegisterNode", what=f"node {call.node} is none of this cluster's"
+            )
         outcome = await self._proposed(
             self._controller,
             RegisterNode(node=call.node, store_uuid=call.store_uuid, address=call.address),
@@ -160,6 +165,7 @@ class Services:
             timestamp_us=self._node.now_us(),
             batch=self._judged(hosted, call.batch, call.crc, body),
         )
+        _check_sense("Append", problem_of_append(command))
         await self._order.turn(call.producer, call.sequence)
         done = self._proposed(hosted, command, call.batch, body)
         self._order.proposed(call.producer, call.sequence)
@@ -179,6 +185,7 @@ class Services:
             batch=self._judged(hosted, call.batch, call.crc, body),
             create_writer=call.create_writer,
         )
+        _check_sense("Stage", problem_of_stage(command))
         await self._order.turn(call.attempt, call.number)
         done = self._proposed(hosted, command, call.batch, body)
         self._order.proposed(call.attempt, call.number)
@@ -350,6 +357,12 @@ def _refuse(outcome: Outcome) -> NoReturn:
     kind = getattr(errors, outcome.code)
     assert issubclass(kind, RaftlogError)
     raise kind(**dict(outcome.values))
+
+
+def _check_sense(call: str, problem: str | None) -> None:
+    """Refuse here what every replica would refuse at apply, before its bytes are replicated."""
+    if problem is not None:
+        raise MalformedRequest(call=call, what=problem)
 
 
 def _check_range(call: str, start: Offset, end: Offset, mark: Offset) -> None:

@@ -17,6 +17,10 @@ ERROR_METADATA_KEY = "raftlog-error-bin"
 ERROR_BYTES_MAX = 6 * 1024
 """An encoded error stays below this: grpc refuses metadata of 8 KiB and more."""
 
+REQUEST_HEADER_BYTES_MAX = 2 * 1024 * 1024
+"""Bytes of a request beside its body, at most. The largest sound ones name 20,000 attempts of an
+epoch or 1,000 columns; reading one must not hold up the node."""
+
 _REQUESTS_WITH_BODY = frozenset({"Append", "Stage"})
 _REPLIES_WITH_BODY = frozenset({"Read"})
 
@@ -29,7 +33,9 @@ def encode_request(method: str, request: Request, body: Body = b"") -> bytes:
 
 def decode_request(method: str, data: bytes) -> tuple[Request, bytes]:
     """A call's request and body (b"" where it has none). Raises `MalformedRequest`."""
-    request, body = _decode(method, METHODS[method][0], data, method in _REQUESTS_WITH_BODY)
+    may_have_body = method in _REQUESTS_WITH_BODY
+    limit = REQUEST_HEADER_BYTES_MAX
+    request, body = _decode(method, METHODS[method][0], data, may_have_body, limit)
     return request, bytes(body)
 
 
@@ -50,9 +56,11 @@ def _encode(kind: type, value: Any, body: Body) -> bytes:
     return join(_CONVERSIONS[kind].encode(value).SerializeToString(), body)
 
 
-def _decode(method: str, kind: type, data: bytes, may_have_body: bool) -> tuple[Any, memoryview]:
+def _decode(
+    method: str, kind: type, data: bytes, may_have_body: bool, header_bytes_max: int | None = None
+) -> tuple[Any, memoryview]:
     try:
-        header, body = split(data)
+        header, body = split(data, header_bytes_max)
         if body and not may_have_body:
             raise Unreadable(f"{kind.__name__} comes with a body of {len(body)} bytes")
         message = getattr(pb, kind.__name__).FromString(header)

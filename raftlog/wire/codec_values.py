@@ -11,7 +11,7 @@ from raftlog.machines.commands import BatchSummary
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.batch import BatchHeader, Bound, ColumnChunk
 from raftlog.wire.framing import Unreadable
-from raftlog.wire.mapping import Conversion, Conversions
+from raftlog.wire.mapping import Conversion, Conversions, bounded
 
 UNREADABLE = (DecodeError, Unreadable)
 """All that reading hostile bytes may raise within this room."""
@@ -46,7 +46,7 @@ def decode_header(message: pb.BatchHeader) -> BatchHeader:
     return BatchHeader(
         record_count=message.record_count,
         schema_version=message.schema_version,
-        columns=tuple([_decode_chunk(chunk) for chunk in message.columns]),
+        columns=tuple([_decode_chunk(chunk) for chunk in bounded(message.columns)]),
     )
 
 

@@ -38,16 +38,18 @@ def join(header: bytes, body: Body = b"") -> bytes:
     return b"".join((prefix, header, padding, *body))
 
 
-def split(data: bytes) -> tuple[bytes, memoryview]:
+def split(data: bytes, header_bytes_max: int | None = None) -> tuple[bytes, memoryview]:
     """A frame's header and a view of its body, which is not copied.
 
-    Raises `Unreadable` for another version or a frame shorter than it says.
+    Raises `Unreadable` for another version, a frame shorter than it says, or a longer header.
     """
     if len(data) < _PREFIX.size:
         raise Unreadable(f"a frame of {len(data)} bytes is too short")
     version, header_length = _PREFIX.unpack_from(data)
     if version != VERSION:
         raise Unreadable(f"frame version {version} is not known here, only {VERSION}")
+    if header_bytes_max is not None and header_length > header_bytes_max:
+        raise Unreadable(f"a header of {header_length} bytes; {header_bytes_max} are allowed")
     header_end = _PREFIX.size + header_length
     body_start = header_end + -header_end % _ALIGNMENT
     if body_start > len(data):

@@ -17,6 +17,10 @@ from raftlog.wire.framing import Unreadable
 
 _SCALARS = (bool, int, str, bytes)
 
+LIST_VALUES_MAX = 100_000
+"""Values of one list, at most: more than any sound message has (20,000 attempts of an epoch). Two
+bytes of a frame can be a value, which takes a hundred bytes of memory and its time."""
+
 
 class Conversion(NamedTuple):
     """How values of one type become messages (`encode`) and messages values (`decode`).
@@ -82,8 +86,15 @@ class Conversions:
         conversion = self.of(member)
         return Conversion(
             lambda values: [conversion.encode(value) for value in values],
-            lambda messages: tuple([conversion.decode(message) for message in messages]),
+            lambda messages: tuple([conversion.decode(message) for message in bounded(messages)]),
         )
+
+
+def bounded(messages: Any) -> Any:
+    """The repeated field, if it has no more than `LIST_VALUES_MAX` values; else `Unreadable`."""
+    if len(messages) > LIST_VALUES_MAX:
+        raise Unreadable(f"a list of {len(messages)} values; {LIST_VALUES_MAX} are allowed")
+    return messages
 
 
 def _is_scalar(hint: Any) -> bool:

@@ -1,0 +1,142 @@
+"""Frames that no client sends, to every call of a real node: each is answered, typed; none hurts.
+
+What may come back is a reply that decodes, or an error with a code of `raftlog.errors`; a status
+without one would be a defect of ours that came out as grpc's.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Iterator
+
+import grpc
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster
+from raftlog.client.connection import typed_error
+from raftlog.client.log_client import LogClient
+from raftlog.errors import Internal, NodeUnreachable
+from raftlog.machines.commands import TopicInfo
+from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.calls import METHODS, SERVICE
+from raftlog.wire.codec import decode_reply
+from tests.fuzz.inputs import Input, numbered
+from tests.fuzz.mutations import broken, changed
+from tests.fuzz.node_watch import NodeWatch
+from tests.fuzz.samples import DDL, frames
+
+SHORT, LONG = 2_500, 80_000
+UNDER_WAY_MAX = 16
+CLEAN_EVERY = 500
+CALL_TIMEOUT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    """One node, which waits for nothing long: a wait is not what is tried here."""
+    folder = tmp_path_factory.mktemp("calls") / "data"
+    quick = ["server.not_yet_wait_max_s=0.01", "server.reorder_wait_max_s=0.001"]
+    with ProcessCluster.start(folder, nodes=1, settings=quick) as running:
+        yield running
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("count", [SHORT, pytest.param(LONG, marks=pytest.mark.soak)])
+def test_every_call_with_a_frame_gone_wrong_is_answered_and_does_no_harm(
+    cluster: ProcessCluster, count: int
+) -> None:
+    with cluster.client() as client:
+        target = topic_with_records(client, f"target-{count}")
+        own = client.create_topic(f"own-{count}", DDL)
+        watch = NodeWatch(cluster, client, own)
+        good = good_frames(client, target)
+        answers: Counter[str] = Counter()
+        with grpc.insecure_channel(watch.address) as channel:
+            for method, frame in good.items():
+                assert ask(channel, method, frame) in ("ok", *REFUSED_WELL), method
+            under_fire(channel, good, answers, "calls warm-up", CLEAN_EVERY)
+            clean(client, target.name, own.name)
+            watch.begin()
+            for start in range(0, count, CLEAN_EVERY):
+                chunk = min(CLEAN_EVERY, count - start)
+                under_fire(channel, good, answers, f"calls {start}", chunk)
+                clean(client, target.name, own.name)
+        print(dict(answers.most_common()))
+        watch.end()
+        assert answers["ok"] > count / 20, "some broken frames still mean something"
+        assert answers["MalformedRequest"] > count / 20
+
+
+REFUSED_WELL = ("TopicNotFound", "EpochIncomplete", "TopicRecreated")
+"""What some good samples get, because they name what is not there."""
+
+
+def topic_with_records(client: LogClient, name: str) -> TopicInfo:
+    topic = client.create_topic(name, DDL)
+    client.append(name, [{"id": 0, "text": "first"}])
+    return topic
+
+
+def good_frames(client: LogClient, target: TopicInfo) -> dict[str, bytes]:
+    ((address, described),) = client.describe_cluster()
+    assert not isinstance(described, Exception)
+    return frames(target, described.store_uuid, address)
+
+
+def under_fire(
+    channel: grpc.Channel, good: dict[str, bytes], answers: Counter[str], kind: str, count: int
+) -> None:
+    """Send the inputs, several at once, and count what came back."""
+    waiting: deque[tuple[Input, str, bytes, grpc.Call]] = deque()
+    for one in numbered(kind, count):
+        method = one.random.choice(list(METHODS))
+        data = spoiled(good, method, one.random)
+        call = channel.unary_stream(f"/{SERVICE}/{method}")(data, timeout=CALL_TIMEOUT_S)
+        waiting.append((one, method, data, call))
+        if len(waiting) == UNDER_WAY_MAX:
+            settle(*waiting.popleft(), answers)
+    for each in waiting:
+        settle(*each, answers)
+
+
+def spoiled(good: dict[str, bytes], method: str, chance: random.Random) -> bytes:
+    frame = good[method]
+    if chance.random() < 0.5:
+        return changed(frame, getattr(pb, METHODS[method][0].__name__), chance)
+    if chance.random() < 0.05:
+        frame = good[chance.choice(list(good))]
+    return broken(frame, chance)
+
+
+def settle(one: Input, method: str, data: bytes, call: grpc.Call, answers: Counter[str]) -> None:
+    answer = answer_of(method, call)
+    assert not answer.startswith(("Internal", "NodeUnreachable")), (
+        f"{answer[:500]}; {method} with {data[:200]!r}; replay: {one.replay}"
+    )
+    answers[answer] += 1
+
+
+def ask(channel: grpc.Channel, method: str, data: bytes) -> str:
+    call = channel.unary_stream(f"/{SERVICE}/{method}")(data, timeout=CALL_TIMEOUT_S)
+    return answer_of(method, call)
+
+
+def answer_of(method: str, call: grpc.Call) -> str:
+    """`ok` for replies that decode, else the error's code; with its words where it has none."""
+    try:
+        for reply in call:
+            decode_reply(method, reply)
+    except grpc.RpcError as error:
+        refusal = typed_error("the node", error)
+        if isinstance(refusal, Internal | NodeUnreachable):
+            return f"{type(refusal).__name__}: {refusal.cause}"
+        return type(refusal).__name__
+    return "ok"
+
+
+def clean(client: LogClient, *kept: str) -> None:
+    """Topics that a lucky frame made are no growth that this is about."""
+    for topic in client.list_topics():
+        if topic.name not in kept:
+            client.delete_topic(topic.name)
