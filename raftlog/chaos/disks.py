@@ -9,7 +9,7 @@ from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.chaos.faulty_disk import NO_FAULTS, DiskFaults, DiskPlaces
 from raftlog.chaos.power_loss import PowerLoss
 from raftlog.client.log_client import LogClient
-from raftlog.errors import RaftlogError
+from raftlog.errors import DeadlineExceeded, RaftlogError
 
 PROGRAM = "raftlog.chaos.faulty_node"
 """The `program` of a `ProcessCluster` whose disks can be commanded."""
@@ -28,12 +28,14 @@ class ClusterDisks:
         for node in cluster.pids:
             cluster.terminate(node)
             cluster.serve(node)
-        with cluster.client() as client:
-            wait_for(
-                lambda: _all_serve(client, len(cluster.pids)),
-                "every node to answer",
-                _RESTART_TIMEOUT_S,
-            )
+        self.wait_until_all_serve()
+
+    def wait_until_all_serve(self, timeout_s: float = _RESTART_TIMEOUT_S) -> None:
+        """Return when every node answers and knows the controller's leader. Raises
+        `DeadlineExceeded`."""
+        with self._cluster.client() as client:
+            nodes = len(self._cluster.pids)
+            wait_for(lambda: _all_serve(client, nodes), "every node to answer", timeout_s)
 
     def command(self, node: int, faults: DiskFaults) -> None:
         """Let the node's disk do this from its next operation on; the node may be dead now."""
@@ -54,6 +56,9 @@ class ClusterDisks:
 
 
 def _all_serve(client: LogClient, nodes: int) -> bool:
-    answers = [answer for _, answer in client.describe_cluster()]
+    try:
+        answers = [answer for _, answer in client.describe_cluster()]
+    except DeadlineExceeded:
+        return False  # nobody answered yet
     described = [each for each in answers if not isinstance(each, RaftlogError) and each.leader]
     return len(described) == nodes
