@@ -146,6 +146,25 @@ class Replica:
         span = self.raft.propose(payloads)
         return span, self.raft.term
 
+    def read_index(self, request_id: int) -> None:
+        """Ask for a linearizable read; `Output.reads` or `Output.reads_dropped` answers.
+
+        Raises `NotLeader` or `Overloaded`; then nothing was asked.
+        """
+        self.raft.read_index(request_id)
+
+    def tick(self) -> None:
+        """One tick of the clock has passed."""
+        self.raft.tick()
+
+    def leader_lost(self, leader: NodeId) -> None:
+        """The process of `leader`, which this member follows, is gone."""
+        self.raft.leader_lost(leader, self.raft.term)
+
+    def voters_reachable(self) -> None:
+        """The way to a majority has opened, where messages were lost before."""
+        self.raft.voters_reachable()
+
     # ------------------------------------------------------------ disk
 
     def take_write(self) -> LogWrite | None:

@@ -54,6 +54,16 @@ ROOMS = {
     "raftlog.replica": Room(
         ours=("raftlog.core", "raftlog.machines", "raftlog.storage", "raftlog.wire")
     ),
+    "raftlog.host": Room(
+        ours=(
+            "raftlog.core",
+            "raftlog.machines",
+            "raftlog.replica",
+            "raftlog.storage",
+            "raftlog.wire",
+        ),
+        pure=True,
+    ),
     "raftlog.transport": Room(
         ours=("raftlog.core.messages", "raftlog.wire", "raftlog.config"),
         third_party=("grpc", "structlog"),
@@ -74,6 +84,7 @@ ROOMS = {
             "raftlog.config",
             "raftlog.core",
             "raftlog.discovery",
+            "raftlog.host",
             "raftlog.machines",
             "raftlog.replica",
             "raftlog.storage",
@@ -215,6 +226,9 @@ def test_every_module_imports_only_what_its_room_may(name: str) -> None:
         ("raftlog.machines.topic", "from raftlog.core.raft import Raft"),
         ("raftlog.machines.topic", "import random"),
         ("raftlog.storage.log", "import grpc"),
+        ("raftlog.host.host", "import asyncio"),
+        ("raftlog.host.groups", "import threading"),
+        ("raftlog.host.host", "from raftlog.server import node"),
         ("raftlog.client.log_client", "from raftlog.server import node"),
         ("raftlog.client.log_client", "def f():\n    import raftlog.storage.log"),
         ("raftlog.server.node", "from raftlog.client import arrow"),

@@ -31,9 +31,8 @@ from raftlog.errors import (
     RaftlogError,
 )
 from raftlog.machines.topic import TopicMachine
-from raftlog.server.groups import GroupStore
 from raftlog.server.leases import LeaseWatch
-from raftlog.server.node import Node, new_random
+from raftlog.server.node import Node
 from raftlog.server.registration import register
 from raftlog.server.rpc import CallGate, client_handlers
 from raftlog.server.services import Services
@@ -99,14 +98,10 @@ async def _serve(
     asyncio.get_running_loop().set_exception_handler(
         lambda _, context: _on_loop_exception(context, fail)
     )
-    store = GroupStore(
-        settings=settings, folder=folder, voters=tuple(sorted(addresses)), random=new_random()
-    )
     node = Node(
         settings=settings,
-        identity=folder.identity,
+        folder=folder,
         addresses=addresses,
-        store=store,
         boot_id=uuid.uuid4().hex,
         fail=fail,
     )
@@ -178,10 +173,9 @@ async def _watch_leases(node: Node) -> None:
             assert isinstance(hosted.machine, TopicMachine)
             for command in watch.due(hosted.machine, loop.time()):
                 try:
-                    hosted.propose(Payload(encode_command(command, None), b""))
+                    node.propose_unasked(hosted, Payload(encode_command(command, None), b""))
                 except Overloaded:
                     break  # writes go first; the next check finds it again
-            node.mark(hosted.group)
         gone = watches.keys() - {hosted.group for hosted in node.groups()}
         for group in gone:
             del watches[group]

@@ -21,6 +21,7 @@ from raftlog.errors import (
     SchemaMismatch,
     TooLarge,
 )
+from raftlog.host.hosted import HostedReplica
 from raftlog.machines.commands import (
     AbortEpoch,
     Append,
@@ -47,7 +48,6 @@ from raftlog.machines.outcomes import (
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.validity import problem_of_append, problem_of_stage
 from raftlog.server import views
-from raftlog.server.hosted import HostedReplica
 from raftlog.server.node import Node
 from raftlog.server.order import SenderOrder
 from raftlog.wire import calls
@@ -307,7 +307,7 @@ class Services:
             raise NotYet(topic=f"group {group}", have=0, need=mark)
         try:
             async with asyncio.timeout(self._limits.not_yet_wait_max_s):
-                await hosted.mark_reached(mark)
+                await self._node.mark_reached(hosted, mark)
         except TimeoutError:
             machine = _topic_machine(hosted)
             raise NotYet(topic=machine.info.name, have=machine.high_water_mark, need=mark) from None

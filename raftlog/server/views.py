@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from raftlog.core.ready import Role
+from raftlog.host.hosted import HostedReplica
 from raftlog.machines.topic import TopicMachine
-from raftlog.server.hosted import HostedReplica
 from raftlog.server.node import Node
 from raftlog.wire.calls import FollowerView, GroupView
 

@@ -17,23 +17,65 @@ from tests.simulation.simulator import Simulator
 from tests.simulation.swarm import Settings
 
 Receive = Callable[[NodeId, Sequence[PeerMessage]], None]
+PeerReachable = Callable[[int], None]
 Link = tuple[NodeId, NodeId]
 
 
+CONNECT_US = 50_000
+"""How long a node waits before it tries again to open its stream to a peer."""
+
+
 class Network:
-    """Directed links between nodes. A healed network only delays."""
+    """Directed links between nodes. A healed network only delays.
+
+    Frames need no stream here, but that one opens is an event for the node which opened it.
+    """
 
     def __init__(self, simulator: Simulator, settings: Settings) -> None:
         self._simulator = simulator
         self._settings = settings
         self._random = simulator.random("network")
         self._receivers: dict[NodeId, Receive] = {}
+        self._openers: dict[NodeId, PeerReachable] = {}
+        self._up: set[NodeId] = set()
+        self._connecting: set[Link] = set()
         self._cuts: dict[Link, int] = {}
         self._last_arrival: dict[Link, int] = {}
         self.faulty = True
 
-    def attach(self, node: NodeId, receive: Receive) -> None:
+    def attach(self, node: NodeId, receive: Receive, peer_reachable: PeerReachable) -> None:
+        """`peer_reachable` is told how many nodes are in reach when the node's stream opens."""
         self._receivers[node] = receive
+        self._openers[node] = peer_reachable
+
+    def started(self, node: NodeId) -> None:
+        """The node's process runs: it opens a stream to every peer, and every peer to it."""
+        self._up.add(node)
+        for peer in sorted(self._up - {node}):
+            self.connect(node, peer)
+            self.connect(peer, node)
+
+    def ended(self, node: NodeId) -> None:
+        self._up.discard(node)
+
+    def connect(self, here: NodeId, there: NodeId) -> None:
+        """Open a stream as soon as the way is open, for as long as both processes run."""
+        link = (here, there)
+        if link in self._connecting:
+            return
+        self._connecting.add(link)
+
+        def attempt() -> None:
+            self._connecting.discard(link)
+            if not self._up.issuperset(link):
+                return
+            if link in self._cuts:
+                self.connect(here, there)
+                return
+            reached = sum((here, peer) not in self._cuts for peer in self._up)
+            self._openers[here](reached)
+
+        self._simulator.at(CONNECT_US + self._latency(), attempt)
 
     def heal(self) -> None:
         """End all cuts, and lose, double and reorder nothing from now on."""

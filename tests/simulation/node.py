@@ -1,44 +1,50 @@
-"""One simulated node: real replicas, logs and journal on a simulated disk, driven as a server does.
+"""One simulated node: the host that the server runs, on a simulated disk, clock and network.
 
-What `raftlog.server.node` does with an event loop and threads is done here with events: inputs
-mark a group, a turn advances every marked group once, a write is taken, runs some time later, and
-is noticed some time after that. Between any two of these the process may die.
+A write or a job runs some time after it was asked for, and is noticed some time after that.
+Between any two of these the process may die. What the checker wants to know it is told by the
+replicas and logs themselves, which are watched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
-from raftlog.core.messages import GroupDeleted, PeerMessage
+from raftlog.core.messages import PeerMessage, RaftMessage
 from raftlog.core.ready import Role
-from raftlog.core.types import (
-    CONTROLLER_GROUP,
-    NOBODY,
-    GroupId,
-    LogIndex,
-    Membership,
-    NodeId,
-    Payload,
-    Term,
+from raftlog.core.types import NOBODY, GroupId, NodeId, Payload, Span, Term
+from raftlog.errors import DiskFailed, NotLeader, Overloaded, RaftlogError
+from raftlog.host.effects import (
+    GroupDeletedElsewhere,
+    GroupOpened,
+    GroupRemoved,
+    HostEvent,
+    LeadershipChanged,
+    TornWriteCut,
 )
-from raftlog.errors import DiskFailed, NotLeader, Overloaded
-from raftlog.machines.commands import TopicInfo
-from raftlog.machines.controller import ControllerMachine
-from raftlog.machines.topic import TopicMachine
+from raftlog.host.groups import GroupStore
+from raftlog.host.host import Host
+from raftlog.host.hosted import HostedReplica
 from raftlog.replica import Output, Replica
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.log import GroupLog
 from raftlog.storage.write import LogWrite
-from raftlog.wire.calls import TopicReply
-from raftlog.wire.codec import decode_reply, encode_reply
 from tests.simulation.checkers import Checker, WitnessedLog
 from tests.simulation.disk import Disk, DurableLog, ProcessEnds
 from tests.simulation.network import Network
 from tests.simulation.simulator import Simulator
 from tests.simulation.swarm import Settings
 
+T = TypeVar("T")
+
 CLUSTER_ID = "simulation"
+
+JOB_CHANGES_MAX = 12
+"""A crash in the middle of making or removing a group comes before one of its first changes."""
+
+NOTICE_US_MAX = 200
+"""How long after it has run a write or job is noticed, at most."""
 
 
 class Failed(NamedTuple):
@@ -51,32 +57,71 @@ class Failed(NamedTuple):
 Reply = Callable[[Any], None]
 
 
-class _Waiting(NamedTuple):
-    term: Term
-    reply: Reply
-
-
 class Hosted:
-    """A replica and those who wait for it."""
+    """A replica as the checker sees it."""
 
-    def __init__(self, replica: Replica, topic: TopicInfo | None) -> None:
+    def __init__(self, replica: Replica) -> None:
         self.replica = replica
-        self.topic = topic
-        self.deleted_elsewhere = False
-        self.writing = False
-        self.idle_ticks = 0
-        self.writes: dict[LogIndex, _Waiting] = {}
-        self.reads: dict[int, Reply] = {}
+        self.group = replica.group
         self.seen: Any = None
         """The checker's memory of this replica."""
 
-    @property
-    def group(self) -> GroupId:
-        return self.replica.group
 
-    @property
-    def machine(self) -> Any:
-        return self.replica.machine
+class WatchedReplica(Replica):
+    """The real replica; the checker is told of every event of it, and what its writes will do."""
+
+    def __init__(self, *, owner: SimulatedNode, log: GroupLog, **parts: Any) -> None:
+        super().__init__(log=log, **parts)
+        assert isinstance(log, WitnessedLog)
+        self._owner = owner
+        self._checker = owner.checker
+        self._hosted = Hosted(self)
+        self._checker.opened(owner, self._hosted, log)
+
+    def step(self, message: RaftMessage) -> None:
+        super().step(message)
+        self._checker.stepped(self._hosted)
+
+    def tick(self) -> None:
+        super().tick()
+        self._checker.stepped(self._hosted)
+
+    def propose(self, payloads: list[Payload]) -> tuple[Span, Term]:
+        placed = super().propose(payloads)
+        self._checker.stepped(self._hosted)
+        return placed
+
+    def leader_lost(self, leader: NodeId) -> None:
+        super().leader_lost(leader)
+        self._checker.stepped(self._hosted)
+
+    def voters_reachable(self) -> None:
+        super().voters_reachable()
+        self._checker.stepped(self._hosted)
+
+    def take_write(self) -> LogWrite | None:
+        write = super().take_write()
+        if write is not None:
+            self._owner.planned(write, self.group, DurableLog.of(self.log))
+        return write
+
+    def written(self, write: LogWrite) -> None:
+        super().written(write)
+        self._checker.stepped(self._hosted)
+
+    def advance(self) -> Output:
+        output = super().advance()
+        self._checker.advanced(self._hosted, output)
+        for message in output.messages:
+            self._checker.sent(self._owner, self._hosted, message)
+        return output
+
+
+class _Plan(NamedTuple):
+    """What a group's log will be once a write has run."""
+
+    group: GroupId
+    log: DurableLog
 
 
 class SimulatedNode:
@@ -94,35 +139,33 @@ class SimulatedNode:
     ) -> None:
         self.node = node
         self.voters = voters
+        self.checker = checker
         self.disk = Disk(simulator.random(f"disk {node}"))
-        self.running = False
         self.slow_disk = 1
         self._simulator = simulator
         self._network = network
         self._settings = settings
-        self._checker = checker
         self._random = simulator.random(f"node {node}")
         drift = 1 + settings.tick_drift * (2 * self._random.random() - 1)
         self._tick_us = int(settings.tick_us * drift)
         self._clock_us = 1_700_000_000_000_000 + self._random.randrange(5_000_000)
         self._life = 0
         self._paused = False
-        self._stalled: list[Callable[[], None]] = []
-        self._groups: dict[GroupId, Hosted] = {}
         self._clear()
-        network.attach(node, self._receive)
+        network.attach(node, self._receive, self._peer_reachable)
 
     def _clear(self) -> None:
-        self._groups = {}
-        self._stalled = []
-        self._marked: dict[GroupId, None] = {}
-        self._turn_scheduled = False
-        self._journal_writing = False
-        self._opening: set[GroupId] = set()
-        self._under_way: dict[int, tuple[LogWrite, GroupId | None, DurableLog | None]] = {}
-        self._next_request = 0
+        self._host: Host | None = None
+        self._stalled: list[Callable[[], None]] = []
+        self._plans: dict[LogWrite, _Plan] = {}
+        self._writes: dict[LogWrite, None] = {}
+        self._job: Callable[[], Any] | None = None
 
     # ------------------------------------------------------------ life
+
+    @property
+    def running(self) -> bool:
+        return self._host is not None
 
     def start(self) -> None:
         """Open everything from the disk; the power may fail meanwhile, then try again later."""
@@ -133,7 +176,7 @@ class SimulatedNode:
         if self._network.faulty and self._random.random() < self._settings.crash_in_recovery:
             self.disk.end_after(self._random.randrange(12))
         try:
-            self._open()
+            self._host = self._open()
         except (ProcessEnds, DiskFailed):
             self._simulator.counts["crash in recovery"] += 1
             self._simulator.note("crash in recovery", self.node)
@@ -143,35 +186,70 @@ class SimulatedNode:
             return
         finally:
             self.disk.end_after(None)
-        self.running = True
         self._simulator.note("start", self.node)
-        for group in self._groups:
-            self._mark(group)
+        self._network.started(self.node)
         self._later(self._random.randrange(self._tick_us), self._tick)
+
+    def _open(self) -> Host:
+        self._folder = DataFolder.open(
+            self.disk.fs,
+            cluster_id=CLUSTER_ID,
+            node=self.node,
+            new_store_uuid=f"store-{self.node}",
+        )
+        store = GroupStore(
+            folder=self._folder,
+            voters=self.voters,
+            timing=self._settings.timing,
+            log_limits=self._settings.log_limits,
+            random=self._random,
+            tell=self.tell,
+            log_type=WitnessedLog,
+            replica_type=partial(WatchedReplica, owner=self),
+        )
+        if store.journal.report.torn_bytes:
+            self._simulator.counts["torn tail of the journal cut"] += 1
+        host = Host(
+            node=self.node,
+            nodes=self.voters,
+            store=store,
+            effects=self,
+            idle_ticks_max=self._settings.idle_ticks,
+            request_bytes_max=self._settings.request_bytes_max,
+        )
+        host.start(store.open_all())
+        return host
 
     def _start_unless_running(self) -> None:
         if not self.running:
             self.start()
 
     def end(self, *, power: bool) -> None:
-        """Kill the process or, with `power`, the machine. Writes under way end anywhere."""
+        """Kill the process or, with `power`, the machine. What is under way ends anywhere."""
         assert self.running
-        self.running = False
         self._life += 1
-        for write, group, planned in list(self._under_way.values()):
-            if write.done:
-                continue
+        self._network.ended(self.node)
+        for write in self._writes:
             if self._random.randrange(2) and not self.disk.run_partly(write):
                 self._simulator.counts["write torn by a crash"] += 1
-            if group is not None and planned is not None:
-                self._checker.half_written(self.node, group, planned)
+            self._half_written(write)
+        if self._job is not None and self._random.randrange(2):
+            self._run_job_partly(self._job)
         if power:
             self.disk.power_fails()
         else:
             self.disk.process_dies()
-        for hosted in self._groups.values():
-            self._abandon(hosted)
+        # Who waits for this process hears nothing more from it: their deadlines pass.
         self._clear()
+
+    def _run_job_partly(self, job: Callable[[], Any]) -> None:
+        self.disk.end_after(self._random.randrange(JOB_CHANGES_MAX))
+        try:
+            job()
+        except (ProcessEnds, DiskFailed):
+            self._simulator.counts["group half made or removed by a crash"] += 1
+        finally:
+            self.disk.end_after(None)
 
     def _ends_at_the_disk(self, error: DiskFailed | ProcessEnds) -> None:
         """A sync has failed, or a crash met a write: the process ends, somebody starts it again."""
@@ -206,272 +284,110 @@ class SimulatedNode:
 
         self._simulator.at(delay_us, happen)
 
-    def _open(self) -> None:
-        fs = self.disk.fs
-        self._folder = DataFolder.open(
-            fs, cluster_id=CLUSTER_ID, node=self.node, new_store_uuid=f"store-{self.node}"
-        )
-        self.journal = self._folder.open_journal()
-        if self.journal.report.torn_bytes:
-            self._simulator.counts["torn tail of the journal cut"] += 1
-        groups = self._folder.groups()
-        if CONTROLLER_GROUP not in groups:
-            self._create(CONTROLLER_GROUP, None)
-        for group in groups:
-            self._host(group, _topic_from(self._folder.manifest(group)), self._open_log(group))
+    def _tick(self) -> None:
+        self._running_host.tick()
+        self._later(self._tick_us, self._tick)
 
-    def _create(self, group: GroupId, topic: TopicInfo | None) -> None:
-        self._folder.create_group(group, _manifest_of(topic))
-        self._host(group, topic, self._open_log(group))
+    # ------------------------------------------------------------ the host's effects
 
-    def _open_log(self, group: GroupId) -> GroupLog:
-        fs, folder = self.disk.fs, self._folder.group_folder(group)
-        if not GroupLog.exists(fs, folder):
-            return WitnessedLog.create(fs, folder, group, self._settings.log_limits)
-        log = WitnessedLog.open(fs, folder, group, self._settings.log_limits)
-        if log.report.torn_bytes:
-            self._simulator.counts["torn tail of a log cut"] += 1
-        return log
+    def soon(self, turn: Callable[[], None]) -> None:
+        self._later(self._settings.turn_us, turn)
 
-    def _host(self, group: GroupId, topic: TopicInfo | None, log: GroupLog) -> None:
-        assert isinstance(log, WitnessedLog)
-        replica = Replica(
-            node=self.node,
-            group=group,
-            membership=Membership(self.voters if topic is None else topic.voters),
-            timing=self._settings.timing,
-            log=log,
-            journal=self.journal,
-            machine=ControllerMachine() if topic is None else TopicMachine(topic),
-            random=self._random,
-        )
-        hosted = Hosted(replica, topic)
-        self._groups[group] = hosted
-        self._checker.opened(self, hosted, log)
+    def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
+        self._network.send(self.node, peer, messages)
 
-    def log_folder(self, group: GroupId) -> str:
-        return self._folder.group_folder(group)
-
-    # ------------------------------------------------------------ turns
-
-    def _mark(self, group: GroupId) -> None:
-        self._marked[group] = None
-        if not self._turn_scheduled:
-            self._turn_scheduled = True
-            self._later(self._settings.turn_us, self._turn)
-
-    def _turn(self) -> None:
-        self._turn_scheduled = False
-        marked, self._marked = self._marked, {}
-        for group in marked:
-            hosted = self._groups.get(group)
-            if hosted is not None:
-                self._advance(hosted)
-        self._write_journal()
-
-    def _advance(self, hosted: Hosted) -> None:
-        output = hosted.replica.advance()
-        self._checker.advanced(hosted, output)
-        by_peer: dict[NodeId, list[PeerMessage]] = {}
-        for message in output.messages:
-            self._checker.sent(self, hosted, message)
-            by_peer.setdefault(message.to, []).append(message)
-        for peer, messages in by_peer.items():
-            self._network.send(self.node, peer, messages)
-        self._settle(hosted, output)
-        if hosted.group == CONTROLLER_GROUP and output.applied and not output.more:
-            self._follow_controller()
-        if output.more:
-            self._mark(hosted.group)
-        self._write_log(hosted)
-
-    def _settle(self, hosted: Hosted, output: Output) -> None:
-        for index, term, outcome in output.applied:
-            waiting = hosted.writes.pop(index, None)
-            if waiting is not None:
-                waiting.reply(outcome if waiting.term == term else Failed(written=True))
-        for read in output.reads:
-            hosted.reads.pop(read.request_id)(None)
-        for request_id in output.reads_dropped:
-            hosted.reads.pop(request_id)(Failed(written=False))
-        if output.soft_state is not None:
-            state = output.soft_state
-            self._simulator.note(
-                "role", self.node, hosted.group, state.role.value, state.term, state.leader
-            )
-            if state.role is not Role.LEADER:
-                writes, hosted.writes = hosted.writes, {}
-                for waiting in writes.values():
-                    waiting.reply(Failed(written=True, leader=state.leader))
-
-    def _abandon(self, hosted: Hosted) -> None:
-        """Whoever waits for this replica hears nothing more from it: its deadline passes."""
-        hosted.writes.clear()
-        hosted.reads.clear()
-
-    def _write_log(self, hosted: Hosted) -> None:
-        if hosted.writing:
-            return
-        write = hosted.replica.take_write()
-        if write is None:
-            return
-        hosted.writing = True
-        hosted.idle_ticks = 0
-        planned = DurableLog.of(hosted.replica.log)
-
-        def noticed() -> None:
-            hosted.writing = False
-            hosted.replica.written(write)
-            if hosted.group in self._groups:
-                self._checker.stepped(hosted)
-                self._mark(hosted.group)
-
-        self._run_later(write, hosted.group, planned, noticed)
-
-    def _write_journal(self) -> None:
-        if self._journal_writing:
-            return
-        write = self.journal.take_write()
-        if write is None:
-            return
-        self._journal_writing = True
-
-        def noticed() -> None:
-            self._journal_writing = False
-            self.journal.written(write)
-            for group in self._groups:
-                self._mark(group)
-
-        self._run_later(write, None, None, noticed)
-
-    def _run_later(
-        self,
-        write: LogWrite,
-        group: GroupId | None,
-        planned: DurableLog | None,
-        noticed: Callable[[], None],
-    ) -> None:
-        """Run the write after a while, and notice after another that it ran."""
-        self._under_way[id(write)] = (write, group, planned)
+    def run_write(self, write: LogWrite, durable: Callable[[], None]) -> None:
+        self._writes[write] = None
 
         def run() -> None:
+            del self._writes[write]
             try:
                 write.run()
             except (DiskFailed, ProcessEnds) as error:
-                del self._under_way[id(write)]
-                if group is not None and planned is not None:
-                    self._checker.half_written(self.node, group, planned)
+                self._half_written(write)
                 self._ends_at_the_disk(error)
                 return
-            del self._under_way[id(write)]
-            if group is not None and planned is not None:
-                self._checker.on_disk(self.node, group, planned)
-            self._later(self._random.randrange(200), noticed)
+            plan = self._plans.pop(write, None)
+            if plan is not None:
+                self.checker.on_disk(self.node, plan.group, plan.log)
+            self._later(self._random.randrange(NOTICE_US_MAX), durable)
 
-        delay = self._random.randrange(1, 2 * self._settings.write_us) * self.slow_disk
-        self._later(delay, run)
+        self._later(self._disk_us(), run)
 
-    def _tick(self) -> None:
-        for group, hosted in self._groups.items():
-            if not hosted.deleted_elsewhere:
-                hosted.replica.raft.tick()
-                self._checker.stepped(hosted)
-            hosted.idle_ticks += 1
-            if hosted.idle_ticks == self._settings.idle_ticks:
-                hosted.replica.log.idle_marker()
-                self.journal.idle_marker()
-            self._mark(group)
-        self._later(self._tick_us, self._tick)
+    def run_job(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        assert self._job is None, "one job at a time"
+        self._job = work
+
+        def run() -> None:
+            self._job = None
+            try:
+                value = work()
+            except (DiskFailed, ProcessEnds) as error:
+                self._ends_at_the_disk(error)
+                return
+            self._later(self._random.randrange(NOTICE_US_MAX), lambda: done(value))
+
+        self._later(self._disk_us(), run)
+
+    def tell(self, event: HostEvent) -> None:
+        simulator = self._simulator
+        match event:
+            case LeadershipChanged(group=group, state=state):
+                simulator.note("role", self.node, group, state.role.value, state.term, state.leader)
+            case GroupOpened(topic=topic):
+                simulator.note("group opened", self.node, topic.group)
+            case GroupRemoved(topic=topic):
+                simulator.note("group removed", self.node, topic.group)
+            case GroupDeletedElsewhere(group=group, peer=peer):
+                simulator.note("group deleted elsewhere", self.node, group, peer)
+                simulator.counts["replicas told that their group is deleted"] += 1
+            case TornWriteCut():
+                simulator.counts["torn tail of a log cut"] += 1
+
+    def _disk_us(self) -> int:
+        return self._random.randrange(1, 2 * self._settings.write_us) * self.slow_disk
+
+    def planned(self, write: LogWrite, group: GroupId, log: DurableLog) -> None:
+        """A replica has handed out the write; its log will be this once it has run."""
+        self._plans[write] = _Plan(group, log)
+
+    def _half_written(self, write: LogWrite) -> None:
+        plan = self._plans.pop(write, None)
+        if plan is not None:
+            self.checker.half_written(self.node, plan.group, plan.log)
 
     # ------------------------------------------------------------ peers
 
     def _receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         if self.running:
-            self._later(0, lambda: self._take(peer, messages))
+            self._later(0, lambda: self._running_host.receive(peer, messages))
 
-    def _take(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
-        for message in messages:
-            hosted = self._groups.get(message.group)
-            if isinstance(message, GroupDeleted):
-                if hosted is not None:
-                    hosted.deleted_elsewhere = True
-            elif hosted is not None:
-                hosted.replica.step(message)
-                self._checker.stepped(hosted)
-                self._mark(message.group)
-            elif self._controller.is_deleted(message.group):
-                gone = GroupDeleted(group=message.group, sender=self.node, to=peer)
-                self._network.send(self.node, peer, [gone])
+    def _peer_reachable(self, reachable: int) -> None:
+        self._later(0, lambda: self._running_host.peer_reachable(reachable))
 
     def connection_lost(self, peer: NodeId) -> None:
-        """The connection to the peer's process was reset."""
+        """The connection to the peer's process was reset; a new one is tried."""
         if self.running:
-            self._later(0, lambda: self._leader_lost(peer))
+            self._later(0, lambda: self._running_host.peer_closed(peer))
+            self._network.connect(self.node, peer)
 
-    def _leader_lost(self, peer: NodeId) -> None:
-        for group, hosted in self._groups.items():
-            raft = hosted.replica.raft
-            if raft.leader == peer:
-                raft.leader_lost(peer, raft.term)
-                self._checker.stepped(hosted)
-                self._mark(group)
-
-    # ------------------------------------------------------------ groups
+    # ------------------------------------------------------------ what it has
 
     @property
-    def _controller(self) -> ControllerMachine:
-        machine = self._groups[CONTROLLER_GROUP].machine
-        assert isinstance(machine, ControllerMachine)
-        return machine
+    def _running_host(self) -> Host:
+        assert self._host is not None, "the process runs"
+        return self._host
 
-    def hosted(self, group: GroupId) -> Hosted | None:
+    def hosted(self, group: GroupId) -> HostedReplica | None:
         """The replica, if the node runs and has it."""
-        return self._groups.get(group)
+        return self._host.hosted(group) if self._host is not None else None
 
     def leads(self, group: GroupId) -> bool:
-        hosted = self._groups.get(group)
+        hosted = self.hosted(group)
         return hosted is not None and hosted.replica.raft.role is Role.LEADER
 
-    def _follow_controller(self) -> None:
-        applied = self._groups[CONTROLLER_GROUP].replica.applied_index
-        if applied < self._folder.deletions_index():
-            return
-        controller = self._controller
-        for topic in controller.topics():
-            here = topic.group in self._groups or topic.group in self._opening
-            if self.node in topic.voters and not here:
-                self._opening.add(topic.group)
-                delay = self._random.randrange(1, 2 * self._settings.write_us)
-                self._later(delay, lambda topic=topic: self._open_group(topic))
-        for group in [group for group in self._groups if controller.is_deleted(group)]:
-            hosted = self._groups.pop(group)
-            self._abandon(hosted)
-            # Not within the turn: it may be the end of the process.
-            self._later(0, lambda hosted=hosted: self._remove_group(hosted))
-
-    def _open_group(self, topic: TopicInfo) -> None:
-        self._opening.discard(topic.group)
-        try:
-            self._create(topic.group, topic)
-        except (DiskFailed, ProcessEnds) as error:
-            self._ends_at_the_disk(error)
-            return
-        self._mark(topic.group)
-        self._follow_controller()
-
-    def _remove_group(self, hosted: Hosted) -> None:
-        if hosted.writing:
-            self._later(self._tick_us, lambda: self._remove_group(hosted))
-            return
-        try:
-            applied = self._groups[CONTROLLER_GROUP].replica.applied_index
-            self._folder.note_deletions(applied)
-            hosted.replica.log.close()
-            self._folder.remove_group(hosted.group)
-        except (DiskFailed, ProcessEnds) as error:
-            self._ends_at_the_disk(error)
-            return
-        self.journal.forget(hosted.group)
+    def log_folder(self, group: GroupId) -> str:
+        return self._folder.group_folder(group)
 
     # ------------------------------------------------------------ calls
 
@@ -482,53 +398,38 @@ class SimulatedNode:
 
     def propose(self, group: GroupId, make_payload: Callable[[int], Payload], reply: Reply) -> None:
         """Replicate the command made with this node's clock; reply with its outcome."""
-        hosted = self._groups.get(group)
+        hosted = self.hosted(group)
         if hosted is None or hosted.deleted_elsewhere:
             reply(Failed(written=False))
             return
         payload = make_payload(self._clock_us + self._simulator.now_us)
+
+        def answer(outcome: Any) -> None:
+            leader = hosted.replica.raft.leader
+            failed = isinstance(outcome, RaftlogError)
+            reply(Failed(written=True, leader=leader) if failed else outcome)
+
         try:
-            span, term = hosted.replica.propose([payload])
+            self._running_host.propose(hosted, payload, answer)
         except NotLeader as error:
             reply(Failed(written=False, leader=NodeId(error.leader)))
-            return
         except Overloaded:
             self._simulator.counts["proposal refused as overload"] += 1
             reply(Failed(written=False, leader=self.node))
-            return
-        hosted.writes[span.first] = _Waiting(term, reply)
-        self._checker.stepped(hosted)
-        self._mark(group)
 
     def read_barrier(self, group: GroupId, reply: Reply) -> None:
         """Reply with None when a read of the machine here is linearizable."""
-        hosted = self._groups.get(group)
+        hosted = self.hosted(group)
         if hosted is None:
             reply(Failed(written=False))
             return
-        self._next_request += 1
+
+        def answer(error: RaftlogError | None) -> None:
+            reply(Failed(written=False) if error is not None else None)
+
         try:
-            hosted.replica.raft.read_index(self._next_request)
+            self._running_host.read_barrier(hosted, answer)
         except NotLeader as error:
             reply(Failed(written=False, leader=NodeId(error.leader)))
-            return
         except Overloaded:
             reply(Failed(written=False, leader=self.node))
-            return
-        hosted.reads[self._next_request] = reply
-        self._mark(group)
-
-
-def _manifest_of(topic: TopicInfo | None) -> str:
-    """In the real codec: what a node stores of a topic survives a restart as it was."""
-    if topic is None:
-        return ""
-    return encode_reply("CreateTopic", TopicReply(topic=topic)).hex()
-
-
-def _topic_from(manifest: str) -> TopicInfo | None:
-    if not manifest:
-        return None
-    reply, _ = decode_reply("CreateTopic", bytes.fromhex(manifest))
-    assert isinstance(reply, TopicReply)
-    return reply.topic

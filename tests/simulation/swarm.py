@@ -59,6 +59,7 @@ class Settings:
     body_padding: int
     think_us: int
     request_timeout_us: int
+    request_bytes_max: int
 
     @property
     def election_us(self) -> int:
@@ -123,6 +124,7 @@ def draw(random: Random) -> Settings:
         records_max=pick((1, 5, 20)),
         body_padding=pick((0, 10, 300)),
         think_us=pick((10, 30, 60, 120)) * MILLISECOND,
+        request_bytes_max=pick((1_000, 1_000_000)),
         request_timeout_us=pick((300, 600, 2_000)) * MILLISECOND,
     )
 

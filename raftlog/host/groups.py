@@ -8,16 +8,20 @@ when the controller's log says so, and goes only when the controller's log says 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-import structlog
-
-from raftlog.config import Settings
 from raftlog.core.raft import Random
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, Membership, NodeId
+from raftlog.core.types import (
+    CONTROLLER_GROUP,
+    GroupId,
+    LogIndex,
+    Membership,
+    NodeId,
+    RaftTiming,
+)
 from raftlog.errors import CorruptFile
+from raftlog.host.effects import TornWriteCut
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.contract import StateMachine
 from raftlog.machines.controller import ControllerMachine
@@ -28,35 +32,37 @@ from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
 
-log = structlog.get_logger(__name__)
-
 
 class GroupStore:
     """Makes replicas from the files of one data folder. Its methods block on disk.
 
-    `make_log` and `remove` may run beside the loop; the journal of hard states is the loop's own,
-    and they only look into it.
+    `make_log` and `remove` may run on another thread, one at a time; the journal of hard states is
+    the host's own, and they only look into it.
     """
 
     def __init__(
         self,
         *,
-        settings: Settings,
         folder: DataFolder,
         voters: tuple[NodeId, ...],
+        timing: RaftTiming,
+        log_limits: LogLimits,
         random: Random,
+        tell: Callable[[TornWriteCut], None],
+        log_type: type[GroupLog] = GroupLog,
+        replica_type: Callable[..., Replica] = Replica,
     ) -> None:
+        """`voters` are the controller's. `log_type` and `replica_type` make every log and replica:
+        a simulation gives its own, which are watched."""
         self._folder = folder
         self._node = NodeId(folder.identity.node)
         self._controller_voters = voters
-        self._timing = settings.raft.timing()
-        self._log_limits = LogLimits(
-            segment_bytes_max=settings.storage.segment_bytes_max,
-            preallocate_bytes=settings.storage.preallocate_bytes,
-            cache_bytes_max=settings.storage.cache_bytes_max,
-        )
+        self._timing = timing
+        self._log_limits = log_limits
         self._random = random
-        self._removing = threading.Lock()
+        self._tell = tell
+        self._log_type = log_type
+        self._replica_type = replica_type
         self.deletions_index = folder.deletions_index()
         """Where the controller's replica must be again before any group is made."""
         self.journal = folder.open_journal()
@@ -86,7 +92,7 @@ class GroupStore:
             group, machine, voters = CONTROLLER_GROUP, ControllerMachine(), self._controller_voters
         else:
             group, machine, voters = topic.group, TopicMachine(topic), topic.voters
-        return Replica(
+        return self._replica_type(
             node=self._node,
             group=group,
             membership=Membership(voters),
@@ -102,8 +108,7 @@ class GroupStore:
 
         The hard state goes after them: a crash in between leaves one that nobody asks for.
         """
-        with self._removing:
-            self._folder.note_deletions(controller_index)
+        self._folder.note_deletions(controller_index)
         replica.log.close()
         self._folder.remove_group(replica.group)
 
@@ -119,21 +124,23 @@ class GroupStore:
         A group that has a hard state has served: then a missing log is a lost one.
         """
         fs, folder = self._folder.fs, self._folder.group_folder(group)
-        if GroupLog.exists(fs, folder):
-            found = GroupLog.open(fs, folder, group, self._log_limits)
-            if found.report.torn_bytes:
-                log.warning(
-                    "a torn write was cut: it was never acknowledged",
-                    file=found.report.torn_file,
-                    position=found.report.torn_position,
-                    bytes=found.report.torn_bytes,
+        if self._log_type.exists(fs, folder):
+            found = self._log_type.open(fs, folder, group, self._log_limits)
+            report = found.report
+            if report.torn_bytes:
+                self._tell(
+                    TornWriteCut(
+                        file=report.torn_file,
+                        position=report.torn_position,
+                        byte_count=report.torn_bytes,
+                    )
                 )
             return found
         if self.journal.get(group) is not None:
             raise CorruptFile(
                 file=fs.location(folder), position=0, problem="the group's log is missing"
             )
-        return GroupLog.create(fs, folder, group, self._log_limits)
+        return self._log_type.create(fs, folder, group, self._log_limits)
 
 
 def manifest_of(topic: TopicInfo | None) -> str:

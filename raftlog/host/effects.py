@@ -1,0 +1,85 @@
+"""What a host wants done outside of it, and what it tells: all that server and simulator differ in.
+
+Whatever raises in here, or in something that was handed out to be run, is the end of the node: the
+host never hears of it, and must not be driven any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from raftlog.core.messages import PeerMessage
+from raftlog.core.ready import SoftState
+from raftlog.core.types import GroupId, NodeId
+from raftlog.machines.commands import TopicInfo
+from raftlog.storage.write import LogWrite
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadershipChanged:
+    """A replica's role, term or leader is another now; `topic` is None for the controller."""
+
+    group: GroupId
+    topic: TopicInfo | None
+    state: SoftState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOpened:
+    """The controller's log created a topic, and its replica is here now."""
+
+    topic: TopicInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRemoved:
+    """The controller's log deleted a topic, and its files are gone from here."""
+
+    topic: TopicInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDeletedElsewhere:
+    """A peer says that the group is deleted: the replica here campaigns no more, and waits."""
+
+    group: GroupId
+    peer: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TornWriteCut:
+    """Opening a log cut what a crash had left half written; it was never acknowledged."""
+
+    file: str
+    position: int
+    byte_count: int
+
+
+HostEvent = LeadershipChanged | GroupOpened | GroupRemoved | GroupDeletedElsewhere | TornWriteCut
+"""What is worth telling people. Nothing depends on whether anybody listens."""
+
+
+class Effects(Protocol):
+    """Done by the driver. Every callback comes on the host's own thread, never within the call."""
+
+    def soon(self, turn: Callable[[], None]) -> None:
+        """Call `turn` once what has come in already was handed to the host."""
+
+    def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
+        """Let the messages leave, in this order; they may be lost."""
+
+    def run_write(self, write: LogWrite, durable: Callable[[], None]) -> None:
+        """Run the write, on any thread, then call `durable`."""
+
+    def run_job(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Run `work`, which blocks on the disk, on any thread; then call `done` with its value.
+
+        The host asks for one job at a time.
+        """
+
+    def tell(self, event: HostEvent) -> None:
+        """Something worth telling has happened."""

@@ -1,0 +1,367 @@
+"""All replicas of one node, driven in turns.
+
+Whatever happens marks a group (peer messages, calls, ticks, writes that became durable), and the
+next turn advances every marked group once, so what came in together is proposed, sent and synced
+together. Nothing here waits: what takes time is asked of `Effects`, and comes back as a call.
+
+An exception out of any method here is a defect, or a disk that failed: a replica may be half done,
+so the driver ends the process and never calls again. `NotLeader`, `Overloaded` and
+`TopicRecreated` are answers, as documented.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from raftlog.core.messages import GroupDeleted, PeerMessage
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
+from raftlog.errors import NotLeader, Overloaded, RaftlogError, TopicRecreated
+from raftlog.host.effects import (
+    Effects,
+    GroupDeletedElsewhere,
+    GroupOpened,
+    GroupRemoved,
+    LeadershipChanged,
+)
+from raftlog.host.groups import GroupStore
+from raftlog.host.hosted import HostedReplica, ReadReply, WriteReply
+from raftlog.machines.commands import TopicInfo
+from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.outcomes import Outcome
+from raftlog.replica import Replica
+from raftlog.storage.log import GroupLog
+
+
+class _Job(NamedTuple):
+    work: Callable[[], Any]
+    done: Callable[[Any], None]
+
+
+class Host:
+    """The replicas of node `node` in a cluster of `nodes`. One thread's own."""
+
+    def __init__(
+        self,
+        *,
+        node: NodeId,
+        nodes: Sequence[NodeId],
+        store: GroupStore,
+        effects: Effects,
+        idle_ticks_max: int,
+        request_bytes_max: int,
+    ) -> None:
+        """A log not written for `idle_ticks_max` ticks gets its synced marker, which bears
+        witness to the end of it. `request_bytes_max` bounds what all unanswered proposals carry.
+        """
+        self.node = node
+        self._nodes = tuple(nodes)
+        self._store = store
+        self._effects = effects
+        self._idle_ticks_max = idle_ticks_max
+        self._request_bytes_max = request_bytes_max
+        self._request_bytes = 0
+        self._groups: dict[GroupId, HostedReplica] = {}
+        self._opening: set[GroupId] = set()
+        self._jobs: deque[_Job] = deque()
+        self._job_running = False
+        self._marked: dict[GroupId, None] = {}
+        self._turn_scheduled = False
+        self._journal_writing = False
+        self._journal_idle_ticks = 0
+        self._stopped = False
+
+    # ------------------------------------------------------------ life
+
+    def start(self, opened: Iterable[tuple[Replica, TopicInfo | None]]) -> None:
+        """Begin with what `GroupStore.open_all` found."""
+        for replica, topic in opened:
+            self._groups[replica.group] = HostedReplica(replica, topic)
+            self.mark(replica.group)
+        assert CONTROLLER_GROUP in self._groups, "every node carries the controller's group"
+
+    def stop(self) -> None:
+        """Start no turn, write or job from now on; those under way are still to be noted."""
+        self._stopped = True
+
+    def close(self) -> None:
+        """After `stop`, with nothing under way any more: answer everybody, close the files."""
+        assert self._stopped, "a host is stopped before it is closed"
+        for hosted in self._groups.values():
+            hosted.abandon_all(NotLeader(group=hosted.group))
+        self._store.close(hosted.replica for hosted in self._groups.values())
+
+    # ------------------------------------------------------------ turns
+
+    def mark(self, group: GroupId) -> None:
+        """Something happened to the group: advance it in the next turn."""
+        self._marked[group] = None
+        self._schedule_turn()
+
+    def _schedule_turn(self) -> None:
+        if not self._turn_scheduled:
+            self._turn_scheduled = True
+            self._effects.soon(self._turn)
+
+    def _turn(self) -> None:
+        self._turn_scheduled = False
+        if self._stopped:
+            return
+        marked, self._marked = self._marked, {}
+        for group in marked:
+            hosted = self._groups.get(group)
+            if hosted is not None:
+                self._advance(hosted)
+        self._write_journal()
+
+    def _advance(self, hosted: HostedReplica) -> None:
+        output = hosted.replica.advance()
+        self._send(output.messages)
+        hosted.settle(output)
+        if output.soft_state is not None:
+            self._effects.tell(
+                LeadershipChanged(group=hosted.group, topic=hosted.topic, state=output.soft_state)
+            )
+        if hosted.group == CONTROLLER_GROUP and output.applied and not output.more:
+            self._follow_controller()
+        if output.more:
+            self.mark(hosted.group)
+        self._write_log(hosted)
+
+    def _send(self, messages: Sequence[PeerMessage]) -> None:
+        by_peer: dict[NodeId, list[PeerMessage]] = {}
+        for message in messages:
+            by_peer.setdefault(message.to, []).append(message)
+        for peer, batch in by_peer.items():
+            self._effects.send(peer, batch)
+
+    def _write_log(self, hosted: HostedReplica) -> None:
+        if hosted.writing:
+            return
+        write = hosted.replica.take_write()
+        if write is None:
+            return
+        hosted.writing = True
+        hosted.idle_ticks = 0
+
+        def durable() -> None:
+            hosted.writing = False
+            hosted.replica.written(write)
+            if hosted.group in self._groups:
+                self.mark(hosted.group)
+            else:
+                self._remove(hosted)
+
+        self._effects.run_write(write, durable)
+
+    def _write_journal(self) -> None:
+        if self._journal_writing or self._stopped:
+            return
+        journal = self._store.journal
+        write = journal.take_write()
+        if write is None:
+            return
+        self._journal_writing = True
+        self._journal_idle_ticks = 0
+
+        def durable() -> None:
+            self._journal_writing = False
+            journal.written(write)
+            # Any group may have messages that waited for this.
+            for group in self._groups:
+                self.mark(group)
+
+        self._effects.run_write(write, durable)
+
+    def tick(self) -> None:
+        """One tick of the clock has passed, for all replicas."""
+        if self._stopped:
+            return
+        for group, hosted in self._groups.items():
+            if not hosted.deleted_elsewhere:
+                hosted.replica.tick()
+            hosted.idle_ticks += 1
+            if hosted.idle_ticks == self._idle_ticks_max:
+                hosted.replica.log.idle_marker()
+            self.mark(group)
+        self._journal_idle_ticks += 1
+        if self._journal_idle_ticks == self._idle_ticks_max:
+            self._store.journal.idle_marker()
+
+    # ------------------------------------------------------------ peers
+
+    def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
+        """Messages of one frame from the peer, in the order they were sent."""
+        for message in messages:
+            hosted = self._groups.get(message.group)
+            if isinstance(message, GroupDeleted):
+                self._group_deleted(message)
+            elif hosted is not None:
+                hosted.replica.step(message)
+                self.mark(message.group)
+            elif self.controller.is_deleted(message.group):
+                deleted = GroupDeleted(group=message.group, sender=self.node, to=peer)
+                self._effects.send(peer, [deleted])
+            # Otherwise the group is not here yet: the controller's log will bring it.
+
+    def _group_deleted(self, message: GroupDeleted) -> None:
+        hosted = self._groups.get(message.group)
+        if hosted is not None and not hosted.deleted_elsewhere:
+            hosted.deleted_elsewhere = True
+            event = GroupDeletedElsewhere(group=message.group, peer=message.sender)
+            self._effects.tell(event)
+
+    def peer_reachable(self, reachable: int) -> None:
+        """The way to a peer has opened; with this node, `reachable` nodes are in reach now.
+
+        With a majority among them, groups without a leader need not wait for a timeout.
+        """
+        if self._stopped or reachable * 2 <= len(self._nodes):
+            return
+        for group, hosted in self._groups.items():
+            hosted.replica.voters_reachable()
+            self.mark(group)
+
+    def peer_closed(self, peer: NodeId) -> None:
+        """The peer's process died or its connection was reset: its groups may elect at once.
+
+        Call it after `receive` of what the peer sent before.
+        """
+        if self._stopped:
+            return
+        for group, hosted in self._groups.items():
+            if hosted.replica.raft.leader == peer:
+                hosted.replica.leader_lost(peer)
+                self.mark(group)
+
+    # ------------------------------------------------------------ groups
+
+    @property
+    def controller(self) -> ControllerMachine:
+        """The controller's state, as far as this node has applied it."""
+        machine = self._groups[CONTROLLER_GROUP].machine
+        assert isinstance(machine, ControllerMachine)
+        return machine
+
+    def groups(self) -> Sequence[HostedReplica]:
+        """Every replica here, the controller's among them."""
+        return list(self._groups.values())
+
+    def hosted(self, group: GroupId) -> HostedReplica | None:
+        """The group's replica, if it is here."""
+        return self._groups.get(group)
+
+    def topic_replica(self, group: GroupId, incarnation: str) -> HostedReplica | None:
+        """The replica of exactly this incarnation; None: not here (yet).
+
+        Raises `TopicRecreated` when the incarnation is known to be gone.
+        """
+        hosted = self._groups.get(group)
+        if hosted is not None and hosted.topic is not None:
+            if hosted.topic.incarnation != incarnation or hosted.deleted_elsewhere:
+                raise TopicRecreated(topic=hosted.topic.name, wanted=incarnation)
+            return hosted
+        if self.controller.is_deleted(group):
+            former = self.controller.deleted_topic(incarnation)
+            name = former.name if former is not None else f"group {group}"
+            raise TopicRecreated(topic=name, wanted=incarnation)
+        return None
+
+    def _follow_controller(self) -> None:
+        """Replicas come into being, and end, only by applying the controller's log.
+
+        A node that starts replays it: what was deleted and removed here must not come into being
+        for a moment, without the votes that it gave.
+        """
+        if self._groups[CONTROLLER_GROUP].replica.applied_index < self._store.deletions_index:
+            return
+        controller = self.controller
+        for topic in controller.topics():
+            here = topic.group in self._groups or topic.group in self._opening
+            if self.node in topic.voters and not here:
+                self._open(topic)
+        for group in [group for group in self._groups if controller.is_deleted(group)]:
+            hosted = self._groups.pop(group)
+            assert hosted.topic is not None, "the controller's group is never deleted"
+            hosted.abandon_all(
+                TopicRecreated(topic=hosted.topic.name, wanted=hosted.topic.incarnation)
+            )
+            if not hosted.writing:
+                self._remove(hosted)
+
+    def _open(self, topic: TopicInfo) -> None:
+        self._opening.add(topic.group)
+
+        def made(log: GroupLog) -> None:
+            self._opening.discard(topic.group)
+            self._groups[topic.group] = HostedReplica(self._store.replica(topic, log), topic)
+            self._effects.tell(GroupOpened(topic=topic))
+            self.mark(topic.group)
+            self._follow_controller()
+
+        self._run_job(lambda: self._store.make_log(topic), made)
+
+    def _remove(self, hosted: HostedReplica) -> None:
+        """Drop the files of a group that was taken out of `_groups` and of which no write is out.
+
+        Its hard state is forgotten after them: a crash in between leaves one nobody asks for.
+        """
+        topic = hosted.topic
+        assert topic is not None, "the controller's group is never removed"
+        assert not hosted.writing, "its log is at rest"
+        applied = self._groups[CONTROLLER_GROUP].replica.applied_index
+
+        def removed(_: None) -> None:
+            self._store.journal.forget(hosted.group)
+            self._schedule_turn()
+            self._effects.tell(GroupRemoved(topic=topic))
+
+        self._run_job(lambda: self._store.remove(hosted.replica, applied), removed)
+
+    def _run_job(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """One at a time, in order: a hundred new topics do not keep a hundred threads from syncs,
+        and two removals never note their deletions at the same time."""
+        self._jobs.append(_Job(work, done))
+        self._start_job()
+
+    def _start_job(self) -> None:
+        if self._job_running or self._stopped or not self._jobs:
+            return
+        self._job_running = True
+        job = self._jobs.popleft()
+
+        def ran(value: Any) -> None:
+            self._job_running = False
+            job.done(value)
+            self._start_job()
+
+        self._effects.run_job(job.work, ran)
+
+    # ------------------------------------------------------------ proposals and reads
+
+    def propose(self, hosted: HostedReplica, payload: Payload, reply: WriteReply) -> None:
+        """Give a command its place in the log; reply with what applying it comes to.
+
+        Raises `NotLeader`, `Overloaded`: nothing was written and `reply` is never called. It may
+        be called with `NoQuorum`, or `TopicRecreated`: then the command may have been written.
+        """
+        limit = self._request_bytes_max
+        if self._request_bytes and self._request_bytes + payload.size > limit:
+            raise Overloaded(queue="server.request_bytes_max", limit=limit)
+
+        def release(answer: Outcome | RaftlogError) -> None:
+            self._request_bytes -= payload.size
+            reply(answer)
+
+        hosted.propose(payload, release)
+        self._request_bytes += payload.size
+        self.mark(hosted.group)
+
+    def read_barrier(self, hosted: HostedReplica, reply: ReadReply) -> None:
+        """Reply with None when a read of the machine here is linearizable.
+
+        Raises `NotLeader`, `Overloaded`: then `reply` is never called.
+        """
+        hosted.read_barrier(reply)
+        self.mark(hosted.group)

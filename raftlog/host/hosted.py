@@ -1,0 +1,132 @@
+"""A replica on this node, and the calls that wait for it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from raftlog.core.ready import Role
+from raftlog.core.types import GroupId, LogIndex, Offset, Payload, Term
+from raftlog.errors import NoQuorum, RaftlogError
+from raftlog.machines.commands import TopicInfo
+from raftlog.machines.outcomes import Outcome
+from raftlog.machines.topic import TopicMachine
+from raftlog.replica import Output, Replica
+
+WriteReply = Callable[[Outcome | RaftlogError], None]
+"""Called once: with the command's outcome, or with why there is none."""
+
+ReadReply = Callable[[RaftlogError | None], None]
+"""Called once: with None when the read may be answered, or with why it may not."""
+
+
+class _Write(NamedTuple):
+    term: Term
+    reply: WriteReply
+
+
+class _MarkWait(NamedTuple):
+    mark: Offset
+    reply: ReadReply
+
+
+class HostedReplica:
+    """Joins one replica to those who wait for it.
+
+    Every reply is called: applied with the entry's own term (the outcome), lost to another leader
+    or a step-down (`NoQuorum`, which a client may resend because every write is idempotent), or
+    the group is gone from here. A caller whose deadline passed ignores what comes.
+    """
+
+    def __init__(self, replica: Replica, topic: TopicInfo | None) -> None:
+        self.replica = replica
+        self.topic = topic
+        self.deleted_elsewhere = False
+        """A peer said that the group is deleted: it must not campaign any more."""
+        self.writing = False
+        """A write of its log is out."""
+        self.idle_ticks = 0
+        """Ticks since its log was last written."""
+        self._numbers = itertools.count(1)
+        self._writes: dict[LogIndex, _Write] = {}
+        self._reads: dict[int, ReadReply] = {}
+        self._mark_waits: dict[int, _MarkWait] = {}
+
+    @property
+    def group(self) -> GroupId:
+        return self.replica.group
+
+    @property
+    def machine(self) -> Any:
+        return self.replica.machine
+
+    def propose(self, payload: Payload, reply: WriteReply) -> None:
+        """Put a command into the log. Raises `NotLeader` or `Overloaded`: then it is not there,
+        and `reply` is never called."""
+        span, term = self.replica.propose([payload])
+        self._writes[span.first] = _Write(term, reply)
+
+    def read_barrier(self, reply: ReadReply) -> None:
+        """Reply when a read of the machine here is linearizable (ReadIndex).
+
+        Raises `NotLeader` or `Overloaded`: then `reply` is never called.
+        """
+        number = next(self._numbers)
+        self.replica.read_index(number)
+        self._reads[number] = reply
+
+    def await_mark(self, mark: Offset, reply: ReadReply) -> int:
+        """Reply once this replica has applied the topic up to `mark`, which it has not yet.
+
+        Returns the number by which `forget_mark` ends the wait.
+        """
+        assert self.machine.high_water_mark < mark, "there is nothing to wait for"
+        number = next(self._numbers)
+        self._mark_waits[number] = _MarkWait(mark, reply)
+        return number
+
+    def forget_mark(self, number: int) -> None:
+        """Nobody waits any more for what `await_mark` numbered so; it may have been answered."""
+        self._mark_waits.pop(number, None)
+
+    def settle(self, output: Output) -> None:
+        """Answer whatever the replica's output decides."""
+        for index, term, outcome in output.applied:
+            write = self._writes.pop(index, None)
+            if write is not None:
+                if write.term != term:
+                    write.reply(NoQuorum(what="a write"))
+                else:
+                    assert outcome is not None, "a command has an outcome"
+                    write.reply(outcome)
+        for read in output.reads:
+            self._reads.pop(read.request_id)(None)
+        for request_id in output.reads_dropped:
+            self._reads.pop(request_id)(NoQuorum(what="a read"))
+        if output.soft_state is not None and output.soft_state.role is not Role.LEADER:
+            self._abandon_writes()
+        if output.applied and self._mark_waits:
+            self._settle_marks()
+
+    def abandon_all(self, error: RaftlogError) -> None:
+        """The group is gone from this node: nobody here will ever be answered otherwise."""
+        self._abandon_writes()
+        waits = [*self._reads.values(), *(wait.reply for wait in self._mark_waits.values())]
+        self._reads.clear()
+        self._mark_waits.clear()
+        for reply in waits:
+            reply(error)
+
+    def _abandon_writes(self) -> None:
+        """This member leads no more: what it had not confirmed, another leader decides."""
+        writes, self._writes = self._writes, {}
+        for write in writes.values():
+            write.reply(NoQuorum(what="a write"))
+
+    def _settle_marks(self) -> None:
+        assert isinstance(self.machine, TopicMachine), "only topics have marks"
+        reached = self.machine.high_water_mark
+        due = [number for number, wait in self._mark_waits.items() if wait.mark <= reached]
+        for number in due:
+            self._mark_waits.pop(number).reply(None)
