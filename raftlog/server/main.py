@@ -23,7 +23,6 @@ from raftlog.config import Settings
 from raftlog.core.ready import Role
 from raftlog.core.types import CONTROLLER_GROUP, NodeId, Payload
 from raftlog.errors import (
-    AddressInUse,
     DiskFailed,
     ExitCode,
     NodeRefused,
@@ -32,6 +31,7 @@ from raftlog.errors import (
 )
 from raftlog.machines.topic import TopicMachine
 from raftlog.server.leases import LeaseWatch
+from raftlog.server.listener import Listener
 from raftlog.server.node import Node
 from raftlog.server.registration import register
 from raftlog.server.rpc import CallGate, client_handlers
@@ -106,16 +106,22 @@ async def _serve(
         fail=fail,
     )
     services = Services(node)
-    server = grpc.aio.server(options=_server_options(settings))
     gate = CallGate(settings.server)
     streams = PeerStreams(node, addresses.keys() - {node_id})
-    server.add_generic_rpc_handlers((client_handlers(services, gate), streams.handlers()))
+    handlers = (client_handlers(services, gate), streams.handlers())
     healths = health.aio.HealthServicer()
-    health_pb2_grpc.add_HealthServicer_to_server(healths, server)
+
+    def new_server() -> grpc.aio.Server:
+        server = grpc.aio.server(options=_server_options(settings))
+        server.add_generic_rpc_handlers(handlers)
+        health_pb2_grpc.add_HealthServicer_to_server(healths, server)
+        return server
+
+    listener = Listener(new_server, addresses[node_id])
     await node.start()
     # Not before: a client that connects to a port where nobody answers yet waits there in vain.
-    _bind(server, addresses[node_id])
-    await server.start()
+    await listener.start()
+    node.spawn(listener.keep())
     await healths.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
     await healths.set("", health_pb2.HealthCheckResponse.SERVING)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -128,19 +134,10 @@ async def _serve(
     await healths.enter_graceful_shutdown()
     await gate.close()
     # At once: the peers' streams never end by themselves.
-    await server.stop(None)
+    await listener.stop()
     await node.stop()
     if failure:
         raise failure[0]
-
-
-def _bind(server: grpc.aio.Server, address: str) -> None:
-    try:
-        bound = server.add_insecure_port(address)
-    except RuntimeError:
-        raise AddressInUse(address=address) from None
-    if bound == 0:
-        raise AddressInUse(address=address)
 
 
 def _server_options(settings: Settings) -> list[tuple[str, int]]:
@@ -153,6 +150,9 @@ def _server_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", -1),
         # Two nodes on one port would each answer half of the calls.
         ("grpc.so_reuseport", 0),
+        # Who connects and says nothing, or half of it, holds a socket no longer than this.
+        ("grpc.server_handshake_timeout_ms", 5_000),
+        ("grpc.http2.settings_timeout", 5_000),
         *KEEPALIVE_OPTIONS,
     ]
 

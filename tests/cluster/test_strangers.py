@@ -7,6 +7,7 @@ as that node (SECURITY.md).
 from __future__ import annotations
 
 import queue
+import socket
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -31,6 +32,7 @@ from raftlog.wire.codec import (
     encode_hello,
     encode_peer_messages,
 )
+from tests.fuzz.http2 import request
 from tests.fuzz.inputs import numbered
 from tests.fuzz.mutations import broken
 from tests.fuzz.node_watch import NodeWatch
@@ -167,6 +169,23 @@ def test_a_stream_that_greets_nobody_is_ended(cluster: ProcessCluster, dead: Pee
     refusal = typed_error("the node", caught.value)
     assert isinstance(refusal, MalformedRequest)
     assert "no greeting" in refusal.what
+
+
+def test_a_path_that_is_no_text_costs_no_node_its_place(
+    cluster: ProcessCluster, client: LogClient, dead: PeerHello
+) -> None:
+    """It ends grpc's server on both nodes, and with it the streams between them, for a moment."""
+    watch = NodeWatch(cluster, client, client.create_topic("path", DDL))
+    watch.begin()
+    before = terms(client)
+    for node in (1, 2):
+        port = cluster.port + node - 1
+        with socket.create_connection(("127.0.0.1", port), timeout=CALL_TIMEOUT_S) as sent:
+            sent.sendall(request("ListTopics", b"", path=b"\xff"))
+            log = cluster.logs[node]
+            wait_for(lambda log=log: "another takes its place" in log.read_text(), "it", 10)
+    watch.end()
+    wait_for(lambda: terms(client) == before, "the same leaders to lead", 10)
 
 
 @pytest.mark.timeout(1800)

@@ -1,0 +1,88 @@
+"""A node's grpc server at its address, and another in its place should grpc's own loop end.
+
+grpc.aio takes all calls in one loop and decodes a call's path there: one path that is no UTF-8,
+from anybody, ends the loop and closes the port, while the process lives on, leads its groups and
+answers nobody. So that loop's end is watched, and a new server takes the place of the old one at
+once. Calls and streams of the old one are cut off; who made them tries again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import grpc.aio
+import structlog
+
+from raftlog.errors import AddressInUse
+
+_GRPC_LOOP = "_server_main_loop"
+"""The name of the coroutine in which grpc.aio's server takes calls."""
+
+_REBIND_TRIES = 100
+_REBIND_PAUSE_S = 0.05
+"""The old server's port may take a moment to be free."""
+
+log = structlog.get_logger(__name__)
+
+
+class Listener:
+    """Serves at `address` with servers from `make`. One event loop's own."""
+
+    def __init__(self, make: Callable[[], grpc.aio.Server], address: str) -> None:
+        self._make = make
+        self._address = address
+        self._server: grpc.aio.Server | None = None
+        self._grpc_loop: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    async def start(self) -> None:
+        """Bind and serve. Raises `AddressInUse`."""
+        server = self._make()
+        _bind(server, self._address)
+        before = asyncio.all_tasks()
+        await server.start()
+        new = asyncio.all_tasks() - before
+        loops = [task for task in new if task.get_coro().__name__ == _GRPC_LOOP]
+        assert len(loops) == 1, "this version of grpc takes calls otherwise"
+        self._grpc_loop = loops[0]
+        self._server = server
+
+    async def keep(self) -> None:
+        """Until `stop`: serve anew whenever grpc's loop has ended. Raises `AddressInUse`."""
+        while True:
+            assert self._grpc_loop is not None, "it was started"
+            await asyncio.wait([self._grpc_loop])
+            if self._stopping or self._grpc_loop.cancelled():
+                return
+            cause = self._grpc_loop.exception()
+            log.warning("grpc's server ended: another takes its place", cause=repr(cause))
+            await self._again()
+
+    async def stop(self) -> None:
+        """Cut off every call and stream, and close the port."""
+        assert self._server is not None, "it was started"
+        self._stopping = True
+        await self._server.stop(None)
+
+    async def _again(self) -> None:
+        old = self._server
+        assert old is not None
+        for left in reversed(range(_REBIND_TRIES)):
+            try:
+                await self.start()
+                break
+            except AddressInUse:
+                if left == 0:
+                    raise
+                await asyncio.sleep(_REBIND_PAUSE_S)
+        await old.stop(None)
+
+
+def _bind(server: grpc.aio.Server, address: str) -> None:
+    try:
+        bound = server.add_insecure_port(address)
+    except RuntimeError:
+        raise AddressInUse(address=address) from None
+    if bound == 0:
+        raise AddressInUse(address=address)

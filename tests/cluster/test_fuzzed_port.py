@@ -1,0 +1,156 @@
+"""Bytes of all kinds at a node's port, and connections that never get on: the node serves on."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.client.log_client import LogClient
+from raftlog.wire.calls import ClusterDescription
+from tests.fuzz.http2 import PREFACE, opening, request, stream_of_bytes
+from tests.fuzz.inputs import numbered
+from tests.fuzz.node_watch import NodeWatch
+from tests.fuzz.samples import DDL, frames
+
+SOCKET_TIMEOUT_S = 0.5
+CLOSED_WITHIN_S = 20.0
+SILENT = 200
+LOOK_EVERY = 500
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    with ProcessCluster.start(tmp_path_factory.mktemp("port") / "data", nodes=1) as running:
+        yield running
+
+
+@pytest.fixture
+def client(cluster: ProcessCluster) -> Iterator[LogClient]:
+    with cluster.client() as connected:
+        yield connected
+
+
+def good_frames(client: LogClient, name: str) -> dict[str, bytes]:
+    ((address, described),) = client.describe_cluster()
+    assert isinstance(described, ClusterDescription)
+    return frames(client.create_topic(name, DDL), described.store_uuid, address)
+
+
+def connected(cluster: ProcessCluster) -> socket.socket:
+    """A connection; the port may be closed for a moment while one server replaces another."""
+    made: list[socket.socket] = []
+
+    def connect() -> bool:
+        try:
+            address = ("127.0.0.1", cluster.port)
+            made.append(socket.create_connection(address, timeout=SOCKET_TIMEOUT_S))
+        except ConnectionError:
+            return False
+        return True
+
+    wait_for(connect, "the node to listen", 5)
+    return made[0]
+
+
+def say(cluster: ProcessCluster, data: bytes, chance: random.Random) -> None:
+    """Send the bytes over a connection of their own, and leave it in one of several ways."""
+    with connected(cluster) as sent:
+        try:
+            sent.sendall(data)
+            match chance.randrange(32):
+                case 0:
+                    while sent.recv(65_536):
+                        pass
+                case 1:
+                    sent.recv(65_536)
+                case each if each < 12:
+                    # A reset instead of an orderly end.
+                    sent.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                case _:
+                    pass
+        except (ConnectionError, TimeoutError):
+            pass  # the node had enough of it, or waits for the rest: both are its right
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("count", [1_000, pytest.param(20_000, marks=pytest.mark.soak)])
+def test_bytes_that_are_no_protocol_do_no_harm(
+    cluster: ProcessCluster, client: LogClient, count: int
+) -> None:
+    watch = NodeWatch(cluster, client, client.create_topic(f"own-{count}", DDL))
+    good = good_frames(client, f"target-{count}")
+    with connected(cluster) as sound:
+        sound.sendall(request("DescribeCluster", good["DescribeCluster"]))
+        assert sound.recv(9)[3] == 4, "a request written by hand is answered, settings first"
+    for one in numbered("port warm-up", LOOK_EVERY):
+        say(cluster, stream_of_bytes(good, one.random), one.random)
+    watch.begin()
+    for one in numbered("port", count):
+        say(cluster, stream_of_bytes(good, one.random), one.random)
+        if one.number % LOOK_EVERY == 0:
+            watch.serves()
+    watch.end()
+
+
+@pytest.mark.parametrize("path", [b"\xff", b"/raftlog.v1.Log/\xf4", b"\x80" * 100, b"", b"x"])
+def test_a_path_that_is_no_text_does_not_end_the_service(
+    cluster: ProcessCluster, client: LogClient, path: bytes
+) -> None:
+    """grpc's own loop decodes it, and ends by it: another server takes its place."""
+    watch = NodeWatch(cluster, client, client.create_topic(f"path-{path.hex()[:99]}", DDL))
+    with connected(cluster) as sent:
+        sent.sendall(request("ListTopics", b"", path=path))
+        watch.serves()
+    with connected(cluster) as sent:
+        sent.sendall(request("ListTopics", b"", path=path))
+        watch.serves()
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        pytest.param(b"", b"", id="silent"),
+        pytest.param(PREFACE[:10], PREFACE[10:11], id="slow preface"),
+        pytest.param(opening(), b"", id="opened and silent"),
+        pytest.param(opening() + b"\0\x40\0", b"\0", id="slow frame"),
+    ],
+)
+def test_connections_that_never_get_on_are_closed_and_hold_nobody_up(
+    cluster: ProcessCluster, client: LogClient, first: bytes, then: bytes
+) -> None:
+    """Slow loris: each holds a socket open for as long as it can, a byte at a time."""
+    watch = NodeWatch(cluster, client, client.create_topic(f"beside-{first.hex()[:99]}", DDL))
+    watch.begin()
+    before = watch.open_files()
+    slow = [connected(cluster) for _ in range(SILENT)]
+    try:
+        for each in slow:
+            each.sendall(first)
+        wait_for(lambda: watch.open_files() >= before + SILENT // 2, "the connections", 10)
+        wait_for(drips(slow, then, watch, before), "the node to close them", CLOSED_WITHIN_S)
+    finally:
+        for each in slow:
+            each.close()
+    watch.end()
+
+
+def drips(
+    slow: list[socket.socket], then: bytes, watch: NodeWatch, before: int
+) -> Callable[[], bool]:
+    """Whether all are closed; each look sends one more byte, and asks the node for its service."""
+
+    def closed() -> bool:
+        for each in slow:
+            try:
+                each.sendall(then)
+            except ConnectionError:
+                pass  # closed by the node, as it should be
+        watch.serves()
+        return watch.open_files() <= before
+
+    return closed
