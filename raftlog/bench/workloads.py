@@ -117,6 +117,13 @@ def large_batches(client: LogClient, plan: Plan) -> Measured:
 
 def reads(client: LogClient, plan: Plan) -> Measured:
     """The same range over and over, from any replica, from the nodes' page caches."""
+    with readable_topic(client, plan) as (topic, end):
+        return read_over_and_over(client, plan, topic, end)
+
+
+@contextmanager
+def readable_topic(client: LogClient, plan: Plan) -> Iterator[tuple[TopicInfo, int]]:
+    """A scratch topic with `plan.read_bytes` of large batches in it, and its end offset."""
     batches = _large(plan)
     with scratch_topic(client) as topic:
         with client.producer(
@@ -125,17 +132,22 @@ def reads(client: LogClient, plan: Plan) -> Measured:
             for turn in range(max(1, plan.read_bytes // plan.batch_bytes)):
                 producer.append(batches[turn % _DISTINCT_BATCHES])
             end = producer.flush()
-        watch = Stopwatch(warm_up_s=plan.warm_up_s, seconds=plan.seconds)
-        per_record = plan.batch_bytes // _LARGE_ROWS
-        while watch.running():
-            records = sum(batch.num_rows for batch in client.read(topic, 0, end, mark=end))
-            assert records == end, f"{records} of {end} records were read"
-            watch.lap(records=records, data_bytes=records * per_record)
-        what = (
-            f"read {end * per_record / MEGABYTE:,.0f} MB in batches of "
-            f"{plan.batch_bytes / MIB:g} MiB, page cache, one client"
-        )
-        return watch.result("read", what, with_latency=False)
+        yield topic, end
+
+
+def read_over_and_over(client: LogClient, plan: Plan, topic: TopicInfo, end: int) -> Measured:
+    """Read [0, end) of what `readable_topic` wrote, whole passes until the time is over."""
+    per_record = plan.batch_bytes // _LARGE_ROWS
+    watch = Stopwatch(warm_up_s=plan.warm_up_s, seconds=plan.seconds)
+    while watch.running():
+        records = sum(batch.num_rows for batch in client.read(topic, 0, end, mark=end))
+        assert records == end, f"{records} of {end} records were read"
+        watch.lap(records=records, data_bytes=records * per_record)
+    what = (
+        f"read {end * per_record / MEGABYTE:,.0f} MB in batches of "
+        f"{plan.batch_bytes / MIB:g} MiB, page cache, one client"
+    )
+    return watch.result("read", what, with_latency=False)
 
 
 WORKLOADS: dict[str, Callable[[LogClient, Plan], Measured]] = {

@@ -1,0 +1,87 @@
+"""What is measured, as values: figures with their unit, and the targets they are held against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One measured number."""
+
+    name: str
+    value: float
+    unit: str
+    about: str
+    """What was measured, with the sizes that decide it."""
+    detail: Mapping[str, float] = field(default_factory=dict)
+    """Beside it: other percentiles, single runs."""
+
+
+class Verdict(StrEnum):
+    """How a figure stands to its target."""
+
+    AIM = "aim"
+    FIRST_LANDING = "first landing"
+    SHORT = "short"
+    NO_TARGET = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where a figure is wanted: `first_landing` for a first version, `aim` in the end. None: no
+    such target."""
+
+    first_landing: float | None
+    aim: float | None
+    lower_is_better: bool
+
+    def verdict(self, value: float) -> Verdict:
+        """The best column that the value reaches."""
+        if self.aim is not None and self._reached(value, self.aim):
+            return Verdict.AIM
+        if self.first_landing is None:
+            return Verdict.NO_TARGET
+        if self._reached(value, self.first_landing):
+            return Verdict.FIRST_LANDING
+        return Verdict.SHORT
+
+    def _reached(self, value: float, wanted: float) -> bool:
+        return value <= wanted if self.lower_is_better else value >= wanted
+
+
+def _at_most(first_landing: float | None, aim: float | None) -> Target:
+    return Target(first_landing=first_landing, aim=aim, lower_is_better=True)
+
+
+def _at_least(first_landing: float | None, aim: float | None) -> Target:
+    return Target(first_landing=first_landing, aim=aim, lower_is_better=False)
+
+
+TARGETS: dict[str, Target] = {
+    # The aim is what etcd takes through a Python client on such a machine.
+    "append_p50_ms": _at_most(1.5, 0.72),
+    "append_p99_ms": _at_most(4.0, None),
+    "records_per_s": _at_least(300_000, 1_000_000),
+    "batches_mb_per_s": _at_least(150, 300),
+    "read_mb_per_s": _at_least(700, 1200),
+    "failover_p50_s": _at_most(1.0, 0.4),
+    "failover_max_s": _at_most(3.0, 1.0),
+    "log_to_spark_rows_per_s": _at_least(5e6, 10e6),
+    "spark_to_log_default_rows_per_s": _at_least(1e6, None),
+    "spark_to_log_raised_rows_per_s": _at_least(None, 3e6),
+    "micro_batch_ratio": _at_most(1.5, 1.15),
+    "reopen_1_gib_s": _at_most(2.0, 0.5),
+    "reopen_10_gib_s": _at_most(10.0, 1.0),
+    "node_memory_mb": _at_most(500, None),
+    "idle_1000_topics_cpu_percent": _at_most(None, 2.0),
+}
+"""On two cores that run the three nodes and the client; compare the machine's floor first."""
+
+
+def verdict_of(figure: Figure) -> Verdict:
+    """Against its target, if it has one."""
+    target = TARGETS.get(figure.name)
+    return Verdict.NO_TARGET if target is None else target.verdict(figure.value)

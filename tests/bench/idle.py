@@ -1,0 +1,55 @@
+"""What a cluster costs when nobody asks anything of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from raftlog.bench.measure import MEGABYTE
+from raftlog.chaos.cluster import ProcessCluster
+from tests.bench.figures import Figure
+from tests.bench.processes import cpu_s, memory_bytes
+
+_SETTLE_S = 5.0
+_WATCH_S = 15.0
+
+
+def idle(counts: Sequence[int]) -> Callable[[Path], Iterator[Figure]]:
+    """A piece that measures one cluster as it gets so many topics, one count after another."""
+
+    def piece(folder: Path) -> Iterator[Figure]:
+        with ProcessCluster.start(folder / "idle") as cluster, cluster.client() as client:
+            made = 0
+            for count in counts:
+                for number in range(made, count):
+                    client.create_topic(f"t-{number}", "payload binary not null")
+                    if number == count - 1:
+                        client.append(f"t-{number}", [{"payload": b"x"}])
+                made = count
+                yield _figure(count, list(cluster.pids.values()))
+
+    return piece
+
+
+def _figure(topics: int, pids: list[int]) -> Figure:
+    pause = threading.Event()
+    pause.wait(_SETTLE_S)
+    began_s = time.perf_counter()
+    before = [cpu_s(pid) for pid in pids]
+    pause.wait(_WATCH_S)
+    seconds = time.perf_counter() - began_s
+    percents = [
+        100 * (cpu_s(pid) - start_s) / seconds for pid, start_s in zip(pids, before, strict=True)
+    ]
+    return Figure(
+        name=f"idle_{topics}_topics_cpu_percent",
+        value=max(percents),
+        unit="% of a core",
+        about=f"the busiest node of an idle cluster with {topics:,} topics, {_WATCH_S:g} s",
+        detail={
+            "all_nodes_percent": sum(percents),
+            "memory_mb": max(memory_bytes(pid)["RssAnon"] for pid in pids) / MEGABYTE,
+        },
+    )

@@ -1,0 +1,66 @@
+"""What the kernel says of other processes: CPU time and memory, from /proc."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_KIB = 1024
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time that the process has taken, all its threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def memory_bytes(pid: int) -> dict[str, int]:
+    """Resident bytes: `RssAnon` is the process's own, `RssFile` mapped files; no page cache."""
+    found = {}
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        name, _, value = line.partition(":")
+        if name in ("VmRSS", "RssAnon", "RssFile"):
+            found[name] = int(value.split()[0]) * _KIB
+    return found
+
+
+class MemoryWatch:
+    """The highest memory of each process while this context lasts, looked at ten times a second."""
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        self.highest: dict[int, dict[str, int]] = {pid: {} for pid in pids}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="memory-watch", daemon=True)
+
+    def __enter__(self) -> MemoryWatch:
+        self.look()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+        self.look()
+
+    def most(self, name: str) -> int:
+        """The highest value of `name` over all processes."""
+        return max(each[name] for each in self.highest.values())
+
+    def _run(self) -> None:
+        while not self._over.wait(0.1):
+            self.look()
+
+    def look(self) -> None:
+        """Look now as well."""
+        for pid, highest in self.highest.items():
+            for name, value in memory_bytes(pid).items():
+                highest[name] = max(value, highest.get(name, 0))

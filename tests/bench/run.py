@@ -1,0 +1,153 @@
+"""Every figure of docs/BENCHMARKS.md in one run: a table against the targets, and JSON.
+
+    make bench                                   # all, about ten minutes
+    make bench ARGS="--only failover"            # one piece; may be repeated
+    make bench ARGS="--long"                     # also 10 GiB reopened and 1,000 idle topics
+
+Each piece starts clusters of its own in a temporary folder and removes them. Whoever else uses the
+machine is in every figure: run the piece `floor` with it and compare that first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from raftlog.cli.output import plain, show_table
+from tests.bench.failover import failover
+from tests.bench.figures import TARGETS, Figure, Verdict, verdict_of
+from tests.bench.floor import floor
+from tests.bench.idle import idle
+from tests.bench.log import log
+from tests.bench.reopen import reopen
+from tests.bench.spark import log_to_spark, micro_batch, spark_to_log
+
+Piece = Callable[[Path], Iterator[Figure]]
+
+PIECES: dict[str, Piece] = {
+    "floor": floor,
+    "log": log,
+    "failover": failover,
+    "reopen": reopen(1),
+    "idle": idle((1, 100)),
+    "log-to-spark": log_to_spark,
+    "spark-to-log": spark_to_log,
+    "micro-batch": micro_batch,
+}
+LONG_PIECES: dict[str, Piece] = {
+    **{name: piece for name, piece in PIECES.items() if name != "idle"},
+    "idle": idle((1, 100, 1000)),
+    "reopen-10": reopen(10),
+}
+"""With `--long`: needs 15 GB of disk and some minutes more."""
+
+_PACKAGES = ("raftlog", "grpcio", "pyarrow", "uvloop", "pyspark")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the chosen pieces; exits with 1 when a figure falls short of its first landing."""
+    options = parser().parse_args(arguments)
+    # An exit that unwinds: clusters and drivers end with us.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    pieces = LONG_PIECES if options.long else PIECES
+    unknown = [name for name in options.only or [] if name not in pieces]
+    if unknown:
+        sys.exit(f"error: no piece {unknown[0]!r}; there are: {', '.join(pieces)}")
+    figures: list[Figure] = []
+    for name, piece in pieces.items():
+        if not options.only or name in options.only:
+            figures += _run(name, piece)
+    document = {"machine": machine(), "figures": [_as_object(figure) for figure in figures]}
+    if options.json is not None:
+        options.json.write_text(json.dumps(document, indent=2) + "\n")
+    show_table(COLUMNS, [_row(figure) for figure in figures])
+    print(json.dumps(document["machine"]))
+    sys.exit(any(verdict_of(figure) is Verdict.SHORT for figure in figures))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The flags."""
+    made = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").splitlines()[0])
+    made.add_argument("--only", action="append", metavar="PIECE", help=", ".join(LONG_PIECES))
+    made.add_argument("--long", action="store_true", help="the pieces that take minutes as well")
+    made.add_argument("--json", type=Path, metavar="FILE", help="write everything there as well")
+    return made
+
+
+def _run(name: str, piece: Piece) -> Iterator[Figure]:
+    folder = Path(tempfile.mkdtemp(prefix=f"raftlog-bench-{name}-"))
+    began_s = time.monotonic()
+    print(f"{name}: load average {os.getloadavg()[0]:.1f}", file=sys.stderr)
+    try:
+        for figure in piece(folder):
+            print(f"  {figure.name}: {_number(figure.value)} {figure.unit}", file=sys.stderr)
+            yield figure
+    finally:
+        shutil.rmtree(folder)
+    print(f"{name}: {time.monotonic() - began_s:.0f} s", file=sys.stderr)
+
+
+def machine() -> dict[str, Any]:
+    """What the figures were measured on."""
+    processor = "unknown"
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            processor = line.partition(":")[2].strip()
+            break
+    return {
+        "processor": processor,
+        "cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "load_average": os.getloadavg()[0],
+        "versions": {package: version(package) for package in _PACKAGES},
+    }
+
+
+COLUMNS = ("FIGURE", "VALUE", "UNIT", "FIRST LANDING", "AIM", "REACHES", "DETAIL")
+
+
+def _row(figure: Figure) -> list[object]:
+    target = TARGETS.get(figure.name)
+    shown = list(figure.detail.items())[:4]
+    return [
+        figure.name,
+        _number(figure.value),
+        figure.unit,
+        _number(target.first_landing) if target else "-",
+        _number(target.aim) if target else "-",
+        verdict_of(figure).value,
+        ", ".join(f"{name} {_number(value)}" for name, value in shown),
+    ]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def _as_object(figure: Figure) -> dict[str, Any]:
+    target = TARGETS.get(figure.name)
+    return {
+        **plain(figure),
+        "first_landing": target.first_landing if target else None,
+        "aim": target.aim if target else None,
+        "reaches": verdict_of(figure).value,
+    }
+
+
+if __name__ == "__main__":
+    main()

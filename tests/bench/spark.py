@@ -1,0 +1,195 @@
+"""Spark over the log, each against a bare Python source or sink in the same run.
+
+What a first query of a JVM takes is dropped: it is the compiler's time, not ours.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from raftlog.chaos.cluster import ProcessCluster
+from raftlog.client.log_client import LogClient
+from tests.bench.figures import Figure
+from tests.bench.rows import SCHEMA_DDL, rows
+
+_PIECE_ROWS = 250_000
+_READ_ROWS = 10_000_000
+_WRITE_ROWS = 4_000_000
+_FILES = 8
+_ROUNDS = 4
+"""Runs of each query; the first does not count."""
+
+_MICRO_ROWS = 100
+_MICRO_BATCHES = 80
+_MICRO_WARM_BATCHES = 30
+
+_RAISED = {"spark.sql.execution.arrow.maxBytesPerBatch": "2147483647"}
+_BARE = {"batchRows": "10000", "tasks": "2", "rows": str(_READ_ROWS)}
+
+
+def log_to_spark(folder: Path) -> Iterator[Figure]:
+    """A stream from the log to nowhere, over a topic that is there already."""
+    with _cluster(folder / "log-to-spark") as cluster:
+        with cluster.client() as client:
+            client.create_topic("rows", SCHEMA_DDL)
+            with client.producer("rows") as producer:
+                for start in range(0, _READ_ROWS, _PIECE_ROWS):
+                    producer.append(rows(start, _PIECE_ROWS))
+        ours = _query("raftlog", _from_log(cluster, "rows"), "noop", {})
+        bare = _query("bare-source", _BARE, "noop", {})
+        found = _spark(folder / "read", {}, {"bare": bare, "log": ours})
+    yield _throughput(
+        "log_to_spark_rows_per_s",
+        found["log"],
+        f"{_READ_ROWS:,} rows of five columns from the log to noop, local[2]",
+        {"bare_source_rows_per_s": statistics.median(found["bare"])},
+    )
+
+
+def spark_to_log(folder: Path) -> Iterator[Figure]:
+    """A stream from Parquet files to the log, at Spark's defaults and with the one setting."""
+    files = folder / "parquet"
+    files.mkdir()
+    per_file = _WRITE_ROWS // _FILES
+    for number in range(_FILES):
+        with pq.ParquetWriter(files / f"{number}.parquet", rows(0, 1).schema) as writer:
+            writer.write_batch(rows(number * per_file, per_file))
+    with _cluster(folder / "spark-to-log") as cluster, cluster.client() as client:
+        for name, settings in (("default", {}), ("raised", _RAISED)):
+            to_log = _query("parquet", {"path": str(files)}, "raftlog", _into_log(cluster, name))
+            to_bare = _query("parquet", {"path": str(files)}, "bare-sink", {})
+            found = _spark(folder / name, settings, {"bare": to_bare, "log": to_log})
+            _assert_written(client, name)
+            yield _throughput(
+                f"spark_to_log_{name}_rows_per_s",
+                found["log"],
+                f"{_WRITE_ROWS:,} rows of five columns from Parquet to the log, exactly once, "
+                f"local[2], maxBytesPerBatch {'raised' if settings else 'at its default'}",
+                {"bare_sink_rows_per_s": statistics.median(found["bare"])},
+            )
+
+
+def micro_batch(folder: Path) -> Iterator[Figure]:
+    """Log to log in small micro-batches, over a bare source to a bare sink."""
+    count = _MICRO_ROWS * _MICRO_BATCHES
+    with _cluster(folder / "micro-batch") as cluster:
+        with cluster.client() as client:
+            client.create_topic("small", SCHEMA_DDL)
+            for start in range(0, count, _MICRO_ROWS):
+                client.append("small", rows(start, _MICRO_ROWS))
+        source = _from_log(cluster, "small") | {"maxOffsetsPerTrigger": str(_MICRO_ROWS)}
+        bare = {
+            "rows": str(count),
+            "rowsPerTrigger": str(_MICRO_ROWS),
+            "batchRows": str(_MICRO_ROWS),
+            "tasks": "1",
+        }
+        queries = [
+            _query("bare-source", bare, "bare-sink", {}) | {"name": "bare"},
+            _query("raftlog", source, "raftlog", _into_log(cluster, "copy")) | {"name": "log"},
+        ]
+        told = _run_driver(folder / "micro", _RAISED, queries)
+    times_ms = {
+        run["name"]: [batch["milliseconds"] for batch in run["batches"]][_MICRO_WARM_BATCHES:]
+        for run in told
+    }
+    medians = {name: statistics.median(times) for name, times in times_ms.items()}
+    yield Figure(
+        name="micro_batch_ratio",
+        value=medians["log"] / medians["bare"],
+        unit="x",
+        about=f"p50 of a micro-batch of {_MICRO_ROWS} rows, log -> Spark -> log, over bare Python "
+        "source -> sink",
+        detail={"log_p50_ms": medians["log"], "bare_p50_ms": medians["bare"]},
+    )
+
+
+# ---------------------------------------------------------------- parts
+
+
+def _cluster(folder: Path) -> ProcessCluster:
+    return ProcessCluster.start(folder)
+
+
+def _from_log(cluster: ProcessCluster, topic: str) -> dict[str, str]:
+    return {
+        "raftlog.bootstrap.servers": cluster.servers,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+    }
+
+
+def _into_log(cluster: ProcessCluster, topic: str) -> dict[str, str]:
+    return {"raftlog.bootstrap.servers": cluster.servers, "topic": topic}
+
+
+def _query(
+    source: str, source_options: Mapping[str, str], sink: str, sink_options: Mapping[str, str]
+) -> dict[str, Any]:
+    return {
+        "from": source,
+        "source": dict(source_options),
+        "to": sink,
+        "sink": dict(sink_options),
+    }
+
+
+def _spark(
+    folder: Path, settings: Mapping[str, str], queries: Mapping[str, dict[str, Any]]
+) -> dict[str, list[float]]:
+    """Rows a second of each query's runs after the first; the queries take turns in one JVM."""
+    planned = [query | {"name": name} for _ in range(_ROUNDS) for name, query in queries.items()]
+    rates: dict[str, list[float]] = {name: [] for name in queries}
+    for run in _run_driver(folder, settings, planned):
+        seconds = sum(batch["milliseconds"] for batch in run["batches"]) / 1000
+        rates[run["name"]].append(sum(batch["rows"] for batch in run["batches"]) / seconds)
+    return {name: found[1:] for name, found in rates.items()}
+
+
+def _run_driver(
+    folder: Path, settings: Mapping[str, str], queries: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Run the queries in a JVM of their own, each with a checkpoint of its own."""
+    folder.mkdir()
+    numbered = [
+        query | {"checkpoint": str(folder / f"checkpoint-{number}")}
+        for number, query in enumerate(queries)
+    ]
+    plan = {"folder": str(folder), "settings": dict(settings), "queries": numbered}
+    with (folder / "driver.log").open("wb") as log:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.bench.spark_driver", json.dumps(plan)],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            check=False,
+        )
+    if done.returncode:
+        sys.exit(f"Spark ended with {done.returncode}:\n" + (folder / "driver.log").read_text())
+    return json.loads(done.stdout)
+
+
+def _assert_written(client: LogClient, topic: str) -> None:
+    """Every run is a writer of its own and wrote all rows once."""
+    end = client.read_mark(client.describe_topic(topic)).high_water_mark
+    assert end == _ROUNDS * _WRITE_ROWS, f"{topic} ends at {end}"
+
+
+def _throughput(
+    name: str, rates: Sequence[float], about: str, detail: Mapping[str, float]
+) -> Figure:
+    runs = {f"run_{number}_rows_per_s": rate for number, rate in enumerate(rates, 2)}
+    return Figure(
+        name=name,
+        value=statistics.median(rates),
+        unit="rows/s",
+        about=about,
+        detail={**detail, **runs},
+    )

@@ -1,0 +1,71 @@
+"""How figures stand to their targets, and what is read of a process."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.bench.figures import TARGETS, Figure, Target, Verdict, verdict_of
+from tests.bench.processes import MemoryWatch, cpu_s, memory_bytes
+from tests.bench.rows import rows
+from tests.bench.run import LONG_PIECES, PIECES
+
+AT_MOST = Target(first_landing=2.0, aim=1.0, lower_is_better=True)
+AT_LEAST = Target(first_landing=100, aim=200, lower_is_better=False)
+
+
+@pytest.mark.parametrize(
+    ("target", "value", "verdict"),
+    [
+        (AT_MOST, 1.0, Verdict.AIM),
+        (AT_MOST, 1.1, Verdict.FIRST_LANDING),
+        (AT_MOST, 2.1, Verdict.SHORT),
+        (AT_LEAST, 200, Verdict.AIM),
+        (AT_LEAST, 199, Verdict.FIRST_LANDING),
+        (AT_LEAST, 99, Verdict.SHORT),
+    ],
+)
+def test_a_figure_reaches_the_best_column_it_can(
+    target: Target, value: float, verdict: Verdict
+) -> None:
+    assert target.verdict(value) is verdict
+
+
+def test_every_target_has_an_aim_no_easier_than_its_first_landing() -> None:
+    for name, target in TARGETS.items():
+        assert (target.first_landing, target.aim) != (None, None), name
+        if target.first_landing is not None and target.aim is not None:
+            better = target.aim < target.first_landing
+            assert better is target.lower_is_better, name
+
+
+def test_a_figure_without_a_target_is_not_judged() -> None:
+    figure = Figure(name="echo_p50_ms", value=1.0, unit="ms", about="")
+    assert verdict_of(figure) is Verdict.NO_TARGET
+
+
+def test_the_long_run_has_every_piece_of_the_short_one() -> None:
+    assert PIECES.keys() < LONG_PIECES.keys()
+
+
+def test_memory_that_came_and_went_is_seen_as_the_highest() -> None:
+    before = memory_bytes(os.getpid())
+    with MemoryWatch([os.getpid()]) as watch:
+        held = b"x" * (64 << 20)
+        watch.look()
+        del held
+    assert watch.most("RssAnon") >= before["RssAnon"] + (60 << 20)
+
+
+def test_cpu_time_grows_with_work() -> None:
+    before_s = cpu_s(os.getpid())
+    while cpu_s(os.getpid()) < before_s + 0.02:
+        sum(range(10_000))
+
+
+def test_rows_are_numbered_without_a_gap() -> None:
+    first, second = rows(0, 1500), rows(1500, 10)
+    assert first["id"].to_pylist() + second["id"].to_pylist() == list(range(1510))
+    assert first["name"][1001].as_py() == "customer-1"
+    assert first.schema == second.schema
