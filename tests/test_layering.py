@@ -94,7 +94,7 @@ ROOMS = {
         ),
         third_party=("grpc", "grpc_health", "structlog", "uvloop"),
     ),
-    "raftlog.chaos": Room(ours=("raftlog.client", "raftlog.config")),
+    "raftlog.chaos": Room(ours=("raftlog.client", "raftlog.config"), third_party=("pyarrow",)),
     # A disk that fails on command stands around the real one, behind the same interface ...
     "raftlog.chaos.faulty_disk": Room(
         ours=("raftlog.chaos.disk_notes", "raftlog.storage.contract")

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -55,11 +56,13 @@ class ProcessCluster:
         settings: Sequence[str] = (),
         port: int | None = None,
         program: str = "raftlog",
+        said: Path | None = None,
     ) -> ProcessCluster:
         """Run `raftlog up` with a new or an old data folder; all nodes answer when it returns.
 
         `settings` are texts `section.key=value`; `port` is node 1's, by default a free one; for
-        `program` see there. Raises `DeadlineExceeded` with what `up` said.
+        `program` see there. What `up` says goes to the file `said`, or else to standard error.
+        Raises `DeadlineExceeded`.
         """
         flags = tuple(f"--set={setting}" for setting in settings)
         recorded = data / "cluster.toml"
@@ -71,9 +74,15 @@ class ProcessCluster:
             sys.executable, "-m", "raftlog", *flags,
             "up", "--nodes", str(nodes), "--data", str(data), "--port", str(port), "-o", "json",
         ]  # fmt: skip
-        up = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, process_group=0
-        )
+        with ExitStack() as stack:
+            up = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stack.enter_context(said.open("a")) if said else None,
+                text=True,
+                process_group=0,
+            )
         assert up.stdout is not None
         # `up` prints one document when all nodes are ready, or ends within its own deadline.
         line = up.stdout.readline()
@@ -108,6 +117,10 @@ class ProcessCluster:
     def runs(self, node: int) -> bool:
         """Whether the node's process is there: it may have ended by itself."""
         return _runs(self.pids[node])
+
+    def exit_code(self, node: int) -> int | None:
+        """Of a node that `serve` brought back; None: it runs."""
+        return self._served[node].poll()
 
     def client(self, request_timeout_s: float = 30.0) -> LogClient:
         """A client of this cluster alone, whatever the environment says."""

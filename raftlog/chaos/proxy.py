@@ -148,7 +148,7 @@ class PeerLinks:
     async def _reset(self, one: int, other: int) -> int:
         writers = [*self._open[one, other], *self._open[other, one]]
         for writer in writers:
-            _abort(writer)
+            _reset_now(writer)
         return len(writers) // 2
 
     async def _connection(
@@ -164,7 +164,7 @@ class PeerLinks:
         try:
             far_reader, far_writer = await asyncio.open_connection(host.strip("[]"), int(port))
         except OSError:
-            _abort(near_writer)  # as the node's own port would refuse it
+            _reset_now(near_writer)  # as the node's own port would refuse it
             return
         writers = {near_writer, far_writer}
         self._open[pair] |= writers
@@ -211,7 +211,7 @@ async def _give(
         await way.passing.wait()
         if isinstance(data, _End):
             if data.reset:
-                _abort(writer)
+                _reset_now(writer)
             else:
                 writer.close()
             return
@@ -223,7 +223,7 @@ async def _give(
             await writer.drain()
 
 
-def _abort(writer: asyncio.StreamWriter) -> None:
+def _reset_now(writer: asyncio.StreamWriter) -> None:
     taken = writer.get_extra_info("socket")
     if taken is not None and taken.fileno() >= 0:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)

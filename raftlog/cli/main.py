@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from raftlog import __version__
-from raftlog.cli import bench, down, produce, serve, status, tail, topic, up, watermark
+from raftlog.cli import bench, chaos, down, produce, serve, status, tail, topic, up, watermark
 from raftlog.cli.output import say_error
 from raftlog.cli.session import Session
 from raftlog.config import CONFIG_VARIABLE, load
@@ -38,6 +38,7 @@ app.command("produce")(produce.produce)
 app.command("tail")(tail.tail)
 app.command("watermark")(watermark.watermark)
 app.command("bench")(bench.bench)
+app.command("chaos")(chaos.chaos)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,317 @@
+"""A whole run: a scratch cluster, its load, one episode of faults after another, the verdict.
+
+    FOLDER/cluster/        the cluster's folder: data and logs of its nodes
+    FOLDER/up.log          what `raftlog up` said
+    FOLDER/run.json        seed, faults, and what could not be made
+    FOLDER/history.jsonl   everything that was done and came back
+    FOLDER/verdict.json    what came of it
+
+The seed settles which faults come, in which order, how long, and what the writers write. Which node
+leads at the time, and so is hit, it does not settle: processes are not replayed to the instruction.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from raftlog import LogClient, TopicInfo
+from raftlog.chaos import node_logs
+from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.chaos.disks import PROGRAM, ClusterDisks
+from raftlog.chaos.faults import Breaker, Broken, dead_nodes
+from raftlog.chaos.history import Episode, History, Read, Replica
+from raftlog.chaos.proxy import PeerLinks
+from raftlog.chaos.schedule import Kind, Plan, plans
+from raftlog.chaos.small_disk import SmallDisk
+from raftlog.chaos.verdict import Verdict, judge
+from raftlog.chaos.workload import SCHEMA, Site, Workload, read_range
+from raftlog.client.watermark import Answer
+from raftlog.config import MIB
+from raftlog.errors import DeadlineExceeded, InvalidOption, RaftlogError
+
+TOPICS = ("single", "batches", "epochs")
+CONTROLLER = "(controller)"
+NODES = 3
+FLOOR_PER_S = 100.0
+"""A tenth of what the load reaches on two cores shared with others."""
+
+SETTINGS = (
+    # Segments so small that they are closed and opened all the time.
+    f"storage.segment_bytes_max={MIB}",
+    f"storage.preallocate_bytes={64 * 1024}",
+    f"server.entry_bytes_max={512 * 1024}",
+    f"client.batch_bytes={128 * 1024}",
+)
+_SMALL_DISK_NODE = 1
+_SMALL_DISK_BYTES = 4096 * MIB
+_LAG_ENTRIES_MAX = 300
+"""A node that lacks no more has caught up, while writes go on."""
+_HEAL_TIMEOUT_S = 60.0
+_READ_TIMEOUT_S = 120.0
+_QUIET_TIMEOUT_S = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """What a run is to do: at least so many seconds, and at least so many faults."""
+
+    seed: int
+    seconds: float
+    faults_min: int
+    kinds: tuple[Kind, ...]
+    floor_per_s: float = FLOOR_PER_S
+    settings: tuple[str, ...] = ()
+    """Texts `section.key=value` for the nodes, beside those of `SETTINGS`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a run. `not_made` says of each class of fault that cannot be made why."""
+
+    orders: Orders
+    verdict: Verdict
+    not_made: tuple[str, ...]
+
+
+Say = Callable[[str], None]
+"""Takes a line of progress."""
+
+
+def run(orders: Orders, folder: Path, say: Say) -> Outcome:
+    """Break a new cluster in `folder`, which must be empty or not there, and judge it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise InvalidOption(
+            option="--data",
+            problem=f"names {folder}, which is not empty",
+            advice="Give a folder that is empty or not there: the cluster is made to be broken.",
+        )
+    history = History(began_s=time.monotonic())
+    not_made: list[str] = []
+    try:
+        with _cluster(folder / "cluster", orders, not_made) as (cluster, breaker_of):
+            wall_ahead_s = time.time() - time.monotonic()
+            with cluster.client() as client:
+                topics = tuple(client.create_topic(name, SCHEMA) for name in TOPICS)
+                site = Site(
+                    settings=client.settings,
+                    nodes={node: cluster.address(node) for node in sorted(cluster.pids)},
+                    topics=topics,
+                    history=history,
+                    stop=threading.Event(),
+                )
+                _break(orders, site, breaker_of(client, topics), say)
+                say("all faults are over; reading every replica")
+                _look_at_replicas(site, client)
+        leaders = node_logs.leaderships(cluster.logs.values())
+        history.episodes = [
+            replace(each, elections=_elections(leaders, each, wall_ahead_s))
+            for each in history.episodes
+        ]
+    finally:
+        _write(folder / "run.json", {**asdict(orders), "not_made": not_made})
+        history.save(folder / "history.jsonl")
+    verdict = judge(history, floor_per_s=orders.floor_per_s)
+    _write(folder / "verdict.json", asdict(verdict))
+    return Outcome(orders=orders, verdict=verdict, not_made=tuple(not_made))
+
+
+def _write(file: Path, value: object) -> None:
+    file.write_text(json.dumps(value, indent=1) + "\n")
+
+
+def _elections(
+    leaders: Sequence[node_logs.Leadership], episode: Episode, wall_ahead_s: float
+) -> int:
+    begin_s, end_s = episode.begin_s + wall_ahead_s, episode.healed_s + wall_ahead_s
+    return node_logs.elections(leaders, begin_s, end_s)
+
+
+# ---------------------------------------------------------------- the cluster
+
+BreakerOf = Callable[[LogClient, Sequence[TopicInfo]], Breaker]
+
+
+@contextmanager
+def _cluster(
+    folder: Path, orders: Orders, not_made: list[str]
+) -> Iterator[tuple[ProcessCluster, BreakerOf]]:
+    """Nodes whose wires and disks can be broken; what this machine cannot make is noted."""
+    port = free_ports(NODES)
+    addresses = {node: f"127.0.0.1:{port + node - 1}" for node in range(1, NODES + 1)}
+    small_disk = SmallDisk(folder, _SMALL_DISK_NODE, _SMALL_DISK_BYTES)
+    with ExitStack() as stack:
+        links = stack.enter_context(PeerLinks(addresses))
+        settings = (*SETTINGS, f"server.peer_routes={links.routes}", *orders.settings)
+        moved_in = False
+
+        def tidy() -> None:
+            if moved_in:
+                small_disk.move_out()
+
+        stack.callback(tidy)
+        cluster = stack.enter_context(
+            ProcessCluster.start(
+                folder,
+                nodes=NODES,
+                port=port,
+                settings=settings,
+                program=PROGRAM,
+                said=folder.parent / "up.log",
+            )
+        )
+        if Kind.FULL_DISK in orders.kinds:
+            cluster.terminate(_SMALL_DISK_NODE)
+            try:
+                small_disk.move_in()
+                moved_in = True
+            except InvalidOption as error:
+                not_made.append(f"{Kind.FULL_DISK.value}: {error.cause}")
+            cluster.serve(_SMALL_DISK_NODE)
+        disks = ClusterDisks(cluster)
+
+        def breaker_of(client: LogClient, topics: Sequence[TopicInfo]) -> Breaker:
+            return Breaker(
+                cluster=cluster,
+                links=links,
+                disks=disks,
+                small_disk=small_disk if moved_in else None,
+                client=client,
+                topics=tuple(topic.name for topic in topics),
+                wait_healed=lambda: _wait_healed(cluster, client, topics),
+            )
+
+        yield cluster, breaker_of
+
+
+def _wait_healed(cluster: ProcessCluster, client: LogClient, topics: Sequence[TopicInfo]) -> None:
+    for topic in topics:
+        cluster.wait_caught_up(
+            client, topic.name, lag_entries_max=_LAG_ENTRIES_MAX, timeout_s=_HEAL_TIMEOUT_S
+        )
+
+
+# ---------------------------------------------------------------- the episodes
+
+
+def _break(orders: Orders, site: Site, breaker: Breaker, say: Say) -> None:
+    """Load the cluster and break it until the orders are done; then the load ends in peace."""
+    history = site.history
+    kinds = [kind for kind in orders.kinds if kind is not Kind.FULL_DISK or breaker.small_disk]
+    history.began_s = time.monotonic()
+    with Workload(site, orders.seed) as workload:
+        faults = 0
+        for plan in plans(orders.seed, kinds):
+            gone_s = time.monotonic() - history.began_s
+            if (gone_s >= orders.seconds and faults >= orders.faults_min) or site.stop.is_set():
+                break
+            faults += len(plan.faults)
+            site.stop.wait(plan.calm_s)
+            episode = _episode(plan, breaker, site)
+            history.episodes.append(episode)
+            say(
+                f"{episode.begin_s - history.began_s:7.1f} s  {episode.text}; "
+                f"healed after {episode.healed_s - episode.end_s:.1f} s"
+            )
+        history.ended_s = time.monotonic()
+    history.troubles += [f"a worker ended: {error!r}" for error in workload.failures]
+
+
+def _episode(plan: Plan, breaker: Breaker, site: Site) -> Episode:
+    """Begin the faults, let them last, undo them, and wait until all has healed."""
+    history = site.history
+    begin_s = time.monotonic()
+    begun: list[Broken] = []
+    for fault in plan.faults:
+        with _noting_trouble(history):
+            begun.append(breaker.begin(fault, frozenset(each.node for each in begun)))
+    for broken in sorted(begun, key=lambda each: each.fault.seconds):
+        site.stop.wait(max(0.0, begin_s + broken.fault.seconds - time.monotonic()))
+        with _noting_trouble(history):
+            breaker.end(broken)
+    end_s = time.monotonic()
+    text = ", ".join(each.text for each in begun)
+    for node in dead_nodes(breaker.cluster):
+        history.troubles.append(f"node {node} ended by itself, during {text}")
+        breaker.cluster.serve(node)
+    with _noting_trouble(history):
+        breaker.wait_healed()
+    return Episode(
+        number=plan.number,
+        kinds=tuple(fault.kind.value for fault in plan.faults),
+        text=text,
+        begin_s=begin_s,
+        end_s=end_s,
+        healed_s=time.monotonic(),
+    )
+
+
+@contextmanager
+def _noting_trouble(history: History) -> Iterator[None]:
+    """What does not come about in time is part of the verdict; the run goes on."""
+    try:
+        yield
+    except DeadlineExceeded as error:
+        history.troubles.append(error.cause)
+
+
+# ---------------------------------------------------------------- the end
+
+
+def _look_at_replicas(site: Site, client: LogClient) -> None:
+    """Every replica's whole log and state, once nothing moves any more."""
+    history = site.history
+    with _noting_trouble(history):
+        wait_for(
+            lambda: _is_quiet(client.views()),
+            "all replicas to have applied all that is in the log",
+            _QUIET_TIMEOUT_S,
+        )
+    for topic in site.topics:
+        mark = client.read_mark(topic).high_water_mark
+        logs = history.logs[topic.name] = {}
+        for node in site.nodes:
+            with _noting_trouble(history):
+                logs[node] = _whole_log(site, topic, node, mark)
+    for node, _, answer in client.views():
+        if isinstance(answer, RaftlogError):
+            history.troubles.append(f"node {node} does not answer at the end: {answer.cause}")
+            continue
+        for view in answer.groups:
+            history.replicas.setdefault(view.topic or CONTROLLER, []).append(
+                Replica(node=node, applied_index=view.applied_index, state_hash=view.state_hash)
+            )
+
+
+def _is_quiet(answers: Sequence[Answer]) -> bool:
+    """Whether all nodes answer and have applied the same, all that is in the log of each group."""
+    indexes: dict[int, set[int]] = {}
+    for _, _, answer in answers:
+        if isinstance(answer, RaftlogError):
+            return False
+        for view in answer.groups:
+            indexes.setdefault(view.group, set()).update((view.last_index, view.applied_index))
+    return all(len(each) == 1 for each in indexes.values())
+
+
+def _whole_log(site: Site, topic: TopicInfo, node: int, mark: int) -> list[Read]:
+    """[0, mark) as the node gives it. Raises `DeadlineExceeded`."""
+    reads: list[Read] = []
+    position = 0
+
+    def read_on() -> bool:
+        nonlocal position
+        for read in read_range(client, topic, node, position, mark):
+            reads.append(read)
+            position = read.start + len(read.numbers)
+        return position >= mark
+
+    with site.client_of(node) as client:
+        wait_for(read_on, f"node {node} to give all of {topic.name!r}", _READ_TIMEOUT_S)
+    return reads

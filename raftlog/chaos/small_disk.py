@@ -1,0 +1,105 @@
+"""A disk of one node that can be full: a tmpfs whose size becomes what is used. Needs root.
+
+    CLUSTER/small-disk/data      the tmpfs, with the node's data folder in it
+    CLUSTER/node-N               a link to that
+    CLUSTER/disks/node-N.aside   a link into the same tmpfs
+
+What a commanded disk sets aside are hard links, so that folder lies in the tmpfs as well.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from raftlog.chaos.faulty_disk import DiskPlaces
+from raftlog.errors import InvalidOption
+
+_SLACK_BYTES = 16 * 1024
+"""The kernel refuses a size below what is used, and a running node uses more every moment."""
+_TRIES = 50
+
+
+class SmallDisk:
+    """Holds the data of one node of a cluster. Use as a context manager around the cluster."""
+
+    def __init__(self, cluster: Path, node: int, bytes_max: int) -> None:
+        self.node = node
+        self._bytes_max = bytes_max
+        self._mount = cluster / "small-disk"
+        self._data = cluster / f"node-{node}"
+        self._aside = DiskPlaces.of(cluster, node).aside
+
+    def move_in(self) -> None:
+        """Mount it and move the data of the node there, whose process is not running.
+
+        Raises `InvalidOption` where nothing may be mounted.
+        """
+        self._mount.mkdir()
+        option = f"size={self._bytes_max},mode=0700"
+        problem = _command("mount", "-t", "tmpfs", "-o", option, "tmpfs", str(self._mount))
+        if problem:
+            self._mount.rmdir()
+            raise InvalidOption(
+                option="--faults",
+                problem=f"names full-disk, which needs to mount a tmpfs: {problem}",
+                advice="Run it as root, or leave that fault out.",
+            )
+        for place, name in ((self._data, "data"), (self._aside, "aside")):
+            inside = self._mount / name
+            if place.exists():
+                shutil.move(place, inside)
+            else:
+                inside.mkdir()
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(inside)
+
+    def fill(self) -> None:
+        """From now on nothing more fits."""
+        for _ in range(_TRIES):
+            if not self._resize(self._used_bytes() + _SLACK_BYTES):
+                return
+        raise InvalidOption(
+            option="--faults",
+            problem="names full-disk, and the tmpfs did not become smaller",
+            advice="Leave that fault out.",
+        )
+
+    def is_full(self) -> bool:
+        """Whether there is no space for another page."""
+        return os.statvfs(self._mount).f_bavail == 0
+
+    def make_room(self) -> None:
+        """There is space again."""
+        problem = self._resize(self._bytes_max)
+        assert not problem, problem
+
+    def move_out(self) -> None:
+        """Put the data of the node, which is not running, back into the cluster's folder."""
+        for place in (self._data, self._aside):
+            inside = place.resolve()
+            place.unlink()
+            shutil.copytree(inside, place)
+        problem = _command("umount", str(self._mount))
+        assert not problem, problem
+        self._mount.rmdir()
+
+    def _used_bytes(self) -> int:
+        state = os.statvfs(self._mount)
+        return (state.f_blocks - state.f_bfree) * state.f_frsize
+
+    def _resize(self, size: int) -> str:
+        return _command("mount", "-o", f"remount,size={size}", str(self._mount))
+
+
+def _command(*words: str) -> str:
+    """Run a system command; what it said if it failed."""
+    try:
+        ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return f"{words[0]} is not installed"
+    if ended.returncode == 0:
+        return ""
+    return ended.stderr.strip() or f"{words[0]} ended with {ended.returncode}"

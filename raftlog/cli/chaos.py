@@ -1,0 +1,168 @@
+"""`raftlog chaos`: break a scratch cluster in every way while it is written and read, and judge."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import signal
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
+from raftlog.cli.session import Session, session_of
+from raftlog.config import CONFIG_VARIABLE
+from raftlog.errors import ExitCode, InvalidOption
+
+if TYPE_CHECKING:
+    from raftlog.chaos.run import Outcome
+    from raftlog.chaos.schedule import Kind
+
+
+def chaos(
+    context: typer.Context,
+    minutes: Annotated[float, typer.Option(min=0, help="How long faults are made.")] = 5.0,
+    faults_min: Annotated[
+        int, typer.Option("--faults-min", min=0, help="Go on until there were so many faults.")
+    ] = 0,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Settles which faults come, and when; drawn if not given."),
+    ] = None,
+    faults: Annotated[
+        str | None,
+        typer.Option(help="Classes of faults, separated by commas; all if not given."),
+    ] = None,
+    floor: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Acknowledged records/s below which the run counts as stalled (100).",
+            show_default=False,
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="An empty folder for the cluster and the history, kept in any case. Without it a "
+            "new folder is made, and kept if the run fails.",
+            show_default=False,
+        ),
+    ] = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Break a scratch cluster of three nodes while it is written and read, and judge what it did.
+
+    Faults, one or two at a time: kill, pause, cut, partition, reset, delay, slow-sync,
+    failing-sync, full-disk (needs root), restart. Exits with 1 if an acknowledged record was lost,
+    doubled or moved, if replicas differ, if a read was wrong, or if too little was acknowledged.
+    """
+    from raftlog.chaos.run import FLOOR_PER_S, Orders, run
+
+    # Its nodes must not outlive this process, whichever way it is told to end.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    kinds = _kinds(faults)
+    orders = Orders(
+        seed=secrets.randbelow(1_000_000) if seed is None else seed,
+        seconds=minutes * 60,
+        faults_min=faults_min,
+        kinds=kinds,
+        floor_per_s=FLOOR_PER_S if floor is None else floor,
+        settings=_settings(session_of(context)),
+    )
+    replay = _replay(orders.seed, minutes, faults_min, kinds if faults else ())
+    folder = data.absolute() if data else Path(tempfile.mkdtemp(prefix="raftlog-chaos-"))
+    say(f"seed {orders.seed}; again: {replay}")
+    say(f"cluster, history and logs: {folder}")
+    outcome = run(orders, folder, say)
+    if output is Format.JSON:
+        show_json({"orders": outcome.orders, "folder": str(folder), **_result(outcome)})
+    else:
+        _show(outcome)
+    if outcome.verdict.broken:
+        say(f"again: {replay}")
+        say(f"everything of this run: {folder}")
+        raise typer.Exit(int(ExitCode.FAILED))
+    if data is None:
+        shutil.rmtree(folder)
+
+
+def _kinds(text: str | None) -> tuple[Kind, ...]:
+    from raftlog.chaos.schedule import Kind
+
+    if text is None:
+        return tuple(Kind)
+    known = [kind.value for kind in Kind]
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise InvalidOption(
+                option="--faults",
+                problem=f"names {name!r}, which is no class of faults",
+                advice=f"There are {', '.join(known)}.",
+            )
+    return tuple(dict.fromkeys(map(Kind, names)))
+
+
+def _settings(session: Session) -> tuple[str, ...]:
+    """What --set gives, for the nodes of the scratch cluster."""
+    if any(flag.startswith("--config=") for flag in session.passed_on):
+        raise InvalidOption(
+            option="--config",
+            problem="does not reach the nodes of a scratch cluster",
+            advice=f"Name the file in {CONFIG_VARIABLE}, or give --set section.key=value.",
+        )
+    return tuple(flag.removeprefix("--set=") for flag in session.passed_on)
+
+
+def _replay(seed: int, minutes: float, faults_min: int, kinds: Sequence[Kind]) -> str:
+    words = ["raftlog chaos", f"--seed {seed}", f"--minutes {minutes:g}"]
+    if faults_min:
+        words.append(f"--faults-min {faults_min}")
+    if kinds:
+        words.append(f"--faults {','.join(kinds)}")
+    return " ".join(words)
+
+
+def _result(outcome: Outcome) -> dict[str, object]:
+    return {"verdict": outcome.verdict, "not_made": outcome.not_made}
+
+
+def _show(outcome: Outcome) -> None:
+    verdict = outcome.verdict
+    show_table(
+        ["FAULT", "TIMES", "LONGEST WRITE GAP", "MOST ELECTIONS"],
+        [
+            [each.name, each.count, _seconds(each.longest_gap_s), each.elections_max]
+            for each in verdict.faults
+        ],
+    )
+    for each in outcome.not_made:
+        say(f"not made here: {each}")
+    show_table(
+        ["", ""],
+        [
+            ["seconds", f"{verdict.seconds:.0f}"],
+            ["episodes of faults", f"{verdict.episodes:,}"],
+            ["acknowledged records", f"{verdict.acknowledged_records:,}"],
+            ["  per second", f"{verdict.acknowledged_per_s:,.0f} (floor {verdict.floor_per_s:g})"],
+            ["records of unknown fate", f"{verdict.unknown_records:,}"],
+            ["records read meanwhile", f"{verdict.read_records:,}"],
+            ["linearizable mark reads", f"{verdict.mark_reads:,}"],
+            ["lost", verdict.lost],
+            ["duplicated", verdict.duplicated],
+            ["reordered", verdict.reordered],
+            ["replicas", "equal" if verdict.replicas_equal else "DIFFER"],
+            ["longest write gap", _seconds(verdict.longest_gap_s)],
+            ["verdict", "BROKEN" if verdict.broken else "every promise kept"],
+        ],
+    )
+    for sentence in verdict.broken:
+        say(f"broken: {sentence}")
+
+
+def _seconds(value: float | None) -> str | None:
+    return None if value is None else f"{value:.2f} s"
