@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,8 +23,10 @@ def test_every_percentile_was_observed_and_they_never_fall(samples: list[int]) -
     assert round(found.max_ms * MS) == max(samples)
 
 
-@given(st.permutations(range(1, 1002)))
-def test_percentiles_are_exact_and_do_not_depend_on_the_order(samples: list[int]) -> None:
+@given(st.integers(min_value=0))
+def test_percentiles_are_exact_and_do_not_depend_on_the_order(seed: int) -> None:
+    samples = list(range(1, 1002))
+    random.Random(seed).shuffle(samples)
     found = latency_of([sample * MS for sample in samples])
     assert (found.p50_ms, found.p90_ms, found.p99_ms) == (501, 901, 991)
     assert (found.p999_ms, found.max_ms) == (1000, 1001)
