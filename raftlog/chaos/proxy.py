@@ -217,7 +217,8 @@ async def _give(
             return
         if way.wire.bytes_per_s is not None:
             await asyncio.sleep(len(data) / way.wire.bytes_per_s)
-        # A receiver that has gone takes nothing, and the other direction carries that news.
+        if writer.is_closing():
+            continue  # the receiver has gone: the other direction carries that news
         with contextlib.suppress(ConnectionError):
             writer.write(data)
             await writer.drain()
