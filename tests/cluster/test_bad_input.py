@@ -1,0 +1,335 @@
+"""What a bad input gets from real nodes: a typed error that names cause, remedy and option.
+
+One test for each row of the table in docs/TESTING.md, "Bad input". After every refusal the node
+lives and the topic is as it was.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from pathlib import Path
+
+import grpc
+import pyarrow as pa
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.client import arrow
+from raftlog.client.connection import typed_error
+from raftlog.client.log_client import LogClient, connect
+from raftlog.errors import (
+    DataLoss,
+    DeadlineExceeded,
+    ExitCode,
+    InvalidTopicName,
+    MalformedRequest,
+    NotLeader,
+    NotYet,
+    RaftlogError,
+    SchemaMismatch,
+    TooLarge,
+    TopicNotFound,
+)
+from raftlog.machines.commands import TopicInfo
+from raftlog.wire.calls import (
+    METHODS,
+    SERVICE,
+    AppendCall,
+    ReadCall,
+    ReadMark,
+)
+from raftlog.wire.codec import encode_request
+from tests.fuzz.relay import Relay
+
+DDL = "id bigint, text string"
+CALL_TIMEOUT_S = 20.0
+
+
+def records(first: int, count: int) -> pa.Table:
+    ids = range(first, first + count)
+    return pa.table({"id": ids, "text": [f"record {each}" for each in ids]})
+
+
+def ids_read(client: LogClient, topic: str | TopicInfo) -> list[int]:
+    batches = client.read(topic, columns=["id"])
+    return [each for batch in batches for each in batch.column(0).to_pylist()]
+
+
+def raw(address: str, method: str, data: bytes) -> tuple[grpc.StatusCode, RaftlogError]:
+    """One call with these bytes: the status that any grpc client sees, and the typed error."""
+    with grpc.insecure_channel(address) as channel:
+        answers = channel.unary_stream(f"/{SERVICE}/{method}")(data, timeout=CALL_TIMEOUT_S)
+        with pytest.raises(grpc.RpcError) as caught:
+            list(answers)
+    return caught.value.code(), typed_error(address, caught.value)
+
+
+def read_call(topic: TopicInfo, start: int, end: int, mark: int) -> ReadCall:
+    return ReadCall(
+        group=topic.group,
+        incarnation=topic.incarnation,
+        start=start,
+        end=end,
+        mark=mark,
+        field_ids=(),
+        all_fields=True,
+    )
+
+
+# ---------------------------------------------------------------- what a call says
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_malformed_message_is_an_invalid_argument_that_names_the_call(
+    shared: ProcessCluster, client: LogClient, method: str
+) -> None:
+    address = shared.servers.split(",")[0]
+    for data in (b"", b"\1\0\0\0\xff\xff\xff\x7f", b"\1\0\0\0\4\0\0\0\xff\xff\xff\xff\0\0\0\0"):
+        code, error = raw(address, method, data)
+        assert code is grpc.StatusCode.INVALID_ARGUMENT
+        assert isinstance(error, MalformedRequest)
+        assert error.call == method
+        assert "client of the same major version" in error.remedy
+    assert client.list_topics() is not None
+
+
+def test_a_header_or_a_list_beyond_its_bound_is_refused_unread(
+    shared: ProcessCluster, client: LogClient
+) -> None:
+    """Two bytes of a header can be a value of a list, which costs a hundred times as much."""
+    address = shared.servers.split(",")[0]
+    attempts = b"\x22\0" * 200_000
+    for header, what in ((attempts, "a list of 200000"), (attempts * 20, "a header of 8000000")):
+        frame = b"\1\0\0\0" + len(header).to_bytes(4, "little") + header
+        code, error = raw(address, "CommitEpoch", frame)
+        assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, MalformedRequest)
+        assert what in error.cause
+
+
+def test_a_batch_is_split_and_a_record_over_the_limit_names_size_limit_and_option(
+    client: LogClient, name: str
+) -> None:
+    client.create_topic(name, DDL)
+    table = pa.table({"id": range(40), "text": [f"{each:0600000d}" for each in range(40)]})
+    assert client.append(name, table).end == 40, "24 MB go as several entries of at most 8"
+    assert sum(1 for _ in client.read(name, columns=["id"])) > 3
+    text = random.Random(1).randbytes(5 << 20).hex()
+    with pytest.raises(TooLarge) as caught:
+        client.append(name, [{"id": 40, "text": text}])
+    error = caught.value
+    assert error.exit_code is ExitCode.USAGE
+    assert error.size > error.limit == 8 << 20
+    assert error.option == "server.entry_bytes_max"
+    assert error.remedy == "Split it, or raise server.entry_bytes_max."
+    assert ids_read(client, name) == list(range(40))
+
+
+def test_an_unknown_topic_is_not_found_with_the_nearest_names_and_the_command(
+    shared: ProcessCluster, client: LogClient
+) -> None:
+    client.create_topic("flights", DDL)
+    with pytest.raises(TopicNotFound) as caught:
+        client.describe_topic("flihgts")
+    error = caught.value
+    assert (error.grpc_status, error.exit_code) == ("NOT_FOUND", ExitCode.NOT_FOUND)
+    assert error.cause == "There is no topic 'flihgts'. Did you mean flights?"
+    assert error.remedy == "Create it: raftlog topic create flihgts --schema '...'"
+
+
+def test_a_name_of_any_length_is_answered_whatever_it_is_made_of(client: LogClient) -> None:
+    """A refusal quotes it, and grpc takes no more than 8 KiB beside a status."""
+    for long in ("x" * 1024, "\u65e5" * 1024, "\u65e5" * 100_000):
+        with pytest.raises(TopicNotFound):
+            client.describe_topic(long)
+        with pytest.raises(InvalidTopicName):
+            client.create_topic(long, DDL)
+
+
+@pytest.mark.parametrize(
+    "bad", ["", ".hidden", "..", "a/b", "a\\b", "x" * 250, "sp ace", "ü", "\0"]
+)
+def test_a_name_that_is_none_is_refused_with_the_rule(client: LogClient, bad: str) -> None:
+    with pytest.raises(InvalidTopicName) as caught:
+        client.create_topic(bad, DDL)
+    assert caught.value.grpc_status == "INVALID_ARGUMENT"
+    assert caught.value.remedy == "Use 1 to 249 of A-Z a-z 0-9 . _ - without a leading dot."
+
+
+def test_no_name_reaches_a_path(shared: ProcessCluster, client: LogClient) -> None:
+    client.create_topic("x" * 249, DDL)
+    for node in (1, 2, 3):
+        folders = list((shared.data / f"node-{node}" / "groups").iterdir())
+        assert all(folder.name.removesuffix(".new").isdecimal() for folder in folders)
+
+
+def test_a_schema_that_differs_is_told_field_by_field_before_bytes_leave(
+    client: LogClient, name: str
+) -> None:
+    topic = client.create_topic(name, "id bigint not null, text string, day date")
+    with pytest.raises(SchemaMismatch) as caught:
+        client.append(name, pa.table({"id": pa.array(["a"]), "txt": ["b"]}))
+    error = caught.value
+    assert error.exit_code is ExitCode.USAGE
+    lines = error.difference.splitlines()
+    assert {word for line in lines for word in ("id", "txt", "text", "day") if word in line} == {
+        "id", "txt", "text", "day",
+    }  # fmt: skip
+    assert "raftlog topic describe" in error.remedy
+    assert client.read_mark(topic).high_water_mark == 0
+
+
+# ---------------------------------------------------------------- where a read begins and ends
+
+
+def test_an_offset_beyond_the_mark_waits_then_not_yet_then_data_loss(
+    shared: ProcessCluster, client: LogClient, name: str
+) -> None:
+    topic = client.create_topic(name, DDL)
+    client.append(name, records(0, 3))
+    shared.wait_caught_up(client, name)
+    for address in shared.servers.split(","):
+        code, error = raw(address, "Read", encode_request("Read", read_call(topic, 0, 5, 5)))
+        assert (code, type(error)) == (grpc.StatusCode.UNAVAILABLE, NotYet)
+        assert (error.topic, error.have, error.need) == (name, 3, 5)
+        assert error.retriable
+    with shared.client(request_timeout_s=3.0) as hasty, pytest.raises(DataLoss) as caught:
+        list(hasty.read(topic, 0, 5, mark=5))
+    assert caught.value.exit_code is ExitCode.DATA_LOSS
+    assert "ends at offset 3" in caught.value.cause
+    assert "failOnDataLoss=false" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("start", "end", "mark"), [(-1, 1, 1), (2, 1, 3), (0, 3, 2)])
+def test_a_range_that_is_none_is_refused(
+    shared: ProcessCluster, client: LogClient, name: str, start: int, end: int, mark: int
+) -> None:
+    topic = client.create_topic(name, DDL)
+    client.append(name, records(0, 3))
+    data = encode_request("Read", read_call(topic, start, end, mark))
+    code, error = raw(shared.servers.split(",")[0], "Read", data)
+    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, MalformedRequest)
+    assert f"start {start} <= end {end} <= mark {mark}" in error.cause
+
+
+def test_another_node_than_the_leader_answers_with_its_address(
+    shared: ProcessCluster, client: LogClient, name: str
+) -> None:
+    topic = client.create_topic(name, DDL)
+    client.append(name, records(0, 1))
+    leader = shared.leader(client, name)
+    shared.wait_caught_up(client, name)
+    addresses = shared.servers.split(",")
+    asked = addresses[leader % 3]
+    data = encode_request("ReadMark", ReadMark(group=topic.group, incarnation=topic.incarnation))
+    code, error = raw(asked, "ReadMark", data)
+    assert (code, type(error)) == (grpc.StatusCode.UNAVAILABLE, NotLeader)
+    assert (error.leader, error.address) == (leader, addresses[leader - 1])
+    assert error.remedy == f"Ask node {leader} at {addresses[leader - 1]}."
+
+
+def test_without_a_majority_a_call_ends_at_its_deadline_and_says_what_to_look_at(
+    tmp_path: Path,
+) -> None:
+    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+        client.create_topic("t", DDL)
+        client.append("t", records(0, 2))
+        cluster.wait_caught_up(client, "t")
+        topic = client.describe_topic("t")
+        for node in (2, 3):
+            cluster.kill(node)
+        with cluster.client(request_timeout_s=2.0) as hasty:
+            with pytest.raises(DeadlineExceeded) as caught:
+                hasty.append("t", records(2, 1))
+            assert (caught.value.seconds, caught.value.retriable) == ("2", True)
+            assert caught.value.exit_code is ExitCode.UNAVAILABLE
+            assert caught.value.last, "what stood in the way"
+            assert "raftlog status" in caught.value.remedy
+            read = [row["id"] for b in hasty.read(topic, 0, 2, mark=2) for row in b.to_pylist()]
+            assert read == [0, 1], "what is below a known mark is read from any one node"
+
+
+# ---------------------------------------------------------------- bits turned over
+
+
+def test_a_bit_turned_over_on_the_way_to_the_log_never_reaches_it(
+    shared: ProcessCluster, client: LogClient, name: str
+) -> None:
+    topic = client.create_topic(name, DDL)
+    rows = arrow.conform(records(0, 200).to_batches()[0], topic.schema, name)
+    batch = arrow.encode_batch(rows, topic.schema, "lz4")
+    leader = shared.servers.split(",")[shared.leader(client, name) - 1]
+    chance = random.Random(1)
+    for _ in range(50):
+        body = bytearray(batch.body)
+        body[chance.randrange(len(body))] ^= 1 << chance.randrange(8)
+        call = AppendCall(
+            group=topic.group,
+            incarnation=topic.incarnation,
+            producer=uuid.uuid4().hex,
+            sequence=0,
+            batch=batch.header,
+            crc=batch.crc,
+        )
+        code, error = raw(leader, "Append", encode_request("Append", call, bytes(body)))
+        assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, MalformedRequest)
+        assert "CRC-32C does not fit" in error.cause
+    assert client.read_mark(topic).high_water_mark == 0
+
+
+def test_a_bit_turned_over_on_the_way_to_a_reader_is_noticed_by_the_client(
+    tmp_path: Path,
+) -> None:
+    with (
+        ProcessCluster.start(tmp_path / "data", nodes=1) as cluster,
+        Relay(cluster.servers) as relay,
+        connect(relay.address) as client,
+    ):
+        topic = client.create_topic("t", DDL)
+        client.append("t", records(0, 500))
+        assert ids_read(client, topic) == list(range(500))
+        relay.flips = random.Random(1)
+        for flip in range(1, 101):
+            with pytest.raises(DataLoss, match="has CRC"):
+                list(client.read(topic))
+            assert relay.flipped == flip
+        relay.flips = None
+        assert ids_read(client, topic) == list(range(500))
+
+
+def test_bits_turned_over_on_one_nodes_disk_are_never_served_and_it_refuses_to_start(
+    tmp_path: Path,
+) -> None:
+    """The others have their copies, and the group goes on."""
+    uncached = ["storage.cache_bytes_max=0"]
+    with (
+        ProcessCluster.start(tmp_path / "data", settings=uncached) as cluster,
+        cluster.client() as client,
+    ):
+        topic = client.create_topic("t", DDL)
+        for first in range(0, 1000, 50):
+            client.append("t", records(first, 50))
+        cluster.wait_caught_up(client, "t")
+        node = cluster.leader(client, "t") % 3 + 1
+        log = cluster.data / f"node-{node}" / "groups" / str(topic.group) / f"{1:020d}.log"
+        end = len(log.read_bytes().rstrip(b"\0"))
+        chance = random.Random(1)
+        for _ in range(36):
+            with log.open("r+b") as file:
+                place = chance.randrange(end)
+                file.seek(place)
+                (byte,) = file.read(1)
+                file.seek(place)
+                file.write(bytes([byte ^ 1 << chance.randrange(8)]))
+            for _ in range(2):
+                assert ids_read(client, topic) == list(range(1000))
+        said = cluster.logs[node]
+        cluster.kill(node)
+        cluster.serve(node)
+        wait_for(lambda: "is damaged at byte" in said.read_text(), "the node to refuse", 20)
+        words = said.read_text().splitlines()
+        cause = next(line for line in words if "is damaged at byte" in line)
+        assert str(log) in cause
+        assert "docs/OPERATIONS.md" in words[words.index(cause) + 1]
+        assert client.append("t", records(1000, 1)).end == 1001
+        assert ids_read(client, topic) == list(range(1001))
