@@ -57,6 +57,12 @@ class _Inode:
         self.changes.clear()
         self.image = bytearray(self.durable)
 
+    def durable_copy(self) -> _Inode:
+        other = _Inode()
+        other.image = bytearray(self.durable)
+        other.durable = bytearray(self.durable)
+        return other
+
 
 def _apply(image: bytearray, change: _Write | _Resize) -> None:
     match change:
@@ -109,6 +115,12 @@ class _Folder:
         self.changes.clear()
         for _, node in sorted(self.names.items()):
             node.crash(random)
+
+    def durable_copy(self) -> _Folder:
+        other = _Folder()
+        other.durable = {name: node.durable_copy() for name, node in self.durable.items()}
+        other.names = dict(other.durable)
+        return other
 
 
 class MemoryFile:
@@ -203,6 +215,15 @@ class MemoryFileSystem:
         self._locked = False
         self._root.crash(self._random)
 
+    def durable_copy(self, random: Random) -> MemoryFileSystem:
+        """A file system of its own with what is durable in this one now, and nothing else.
+
+        It is the least that a power failure leaves. This one is not changed, nor its chance used.
+        """
+        other = MemoryFileSystem(random)
+        other._root = self._root.durable_copy()
+        return other
+
     def interrupted(self, operation: str, path: str) -> None:
         """Tell the interrupt, if there is one, what is about to be done."""
         if self.interrupt is not None:
@@ -242,6 +263,11 @@ class MemoryFileSystem:
         for part in path.split("/") if path else ():
             node = node.names.get(part) if isinstance(node, _Folder) else None
         return node is not None
+
+    def is_folder(self, path: str) -> bool:
+        """Of a path that exists."""
+        folder, name = self._parent(path)
+        return isinstance(folder.names[name], _Folder)
 
     def list(self, folder: str) -> list[str]:
         return sorted(self._folder(folder).names)

@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from raftlog.core import invariants
 from raftlog.core.messages import AppendReply, PeerMessage, VoteReply, VoteRequest
+from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
 from raftlog.core.types import Entry, GroupId, HardState, NodeId
 from raftlog.machines.outcomes import Appended, EpochCommitted
 from raftlog.replica import Output
 from raftlog.storage.log import GroupLog
 from tests.simulation.disk import DurableLog, durable_log, durable_state
+from tests.simulation.promises import Promise, Violation
 from tests.simulation.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -35,10 +37,6 @@ if TYPE_CHECKING:
 
 DEEP_CHECK_EVERY = 200
 """Acknowledgements per one for which the log is read back from the durable disk."""
-
-
-class Violation(AssertionError):
-    """A promise was broken."""
 
 
 class WitnessedLog(GroupLog):
@@ -86,15 +84,17 @@ class GroupChecker:
         self.votes: dict[tuple[NodeId, int], NodeId] = {}
         self.acknowledgements = 0
 
-    def fail(self, what: str) -> None:
-        raise Violation(f"group {self.group}: {what}")
+    def fail(self, promise: Promise, what: str) -> None:
+        raise Violation(promise, f"group {self.group}: {what}")
 
     def entered(self, index: int, term: int, prev_term: int, crc: int) -> None:
         """Log Matching."""
         content = _Content(prev_term, crc)
         known = self.contents.setdefault((index, term), content)
         if known != content:
-            self.fail(f"Log Matching: entry {index} of term {term} differs between two logs")
+            self.fail(
+                Promise.LOG_MATCHING, f"entry {index} of term {term} differs between two logs"
+            )
 
     def disk(self, node: NodeId) -> DurableLog:
         return self.disks.setdefault(node, DurableLog())
@@ -107,14 +107,35 @@ class GroupChecker:
 class _Seen:
     """What was last seen of one replica in this life of its process."""
 
-    __slots__ = ("applied", "commit_index", "moment", "role", "term")
+    __slots__ = ("applied", "commit_index", "glance", "moment", "role", "term")
 
     def __init__(self, moment: invariants.Observed) -> None:
         self.moment = moment
+        self.glance: tuple[int, ...] = ()
         self.applied = 0
         self.commit_index = 0
         self.role = Role.FOLLOWER
         self.term = 0
+
+
+def _glance(raft: Raft) -> tuple[int, ...]:
+    """Everything that `invariants.check` looks at; a leader's contacts apart, which it does not."""
+    last_index, commit_index = raft.last_index, raft.commit_index
+    glance = (
+        id(raft.role),
+        raft.term,
+        raft.vote,
+        raft.leader,
+        last_index,
+        raft.term_at(last_index),
+        raft.durable_index,
+        commit_index,
+        raft.term_at(commit_index),
+        raft.last_applied,
+    )
+    if raft.role is Role.LEADER:
+        return glance + tuple([view.match_index for view in raft.followers()])
+    return glance
 
 
 class Checker:
@@ -157,14 +178,21 @@ class Checker:
             log.last_index < was.last_index
             or log.term_at(was.last_index) != was.term_at(was.last_index)
         ):
-            truth.fail(f"node {node.node} lost synced entries up to {was.last_index}")
+            truth.fail(
+                Promise.SYNCED_STAYS, f"node {node.node} lost synced entries up to {was.last_index}"
+            )
         truth.disks[node.node] = DurableLog.of(log)
         promised = truth.promised.get(node.node)
         if promised is not None:
             if raft.term < promised.term:
-                truth.fail(f"node {node.node} fell from term {promised.term} to {raft.term}")
+                truth.fail(
+                    Promise.SYNCED_STAYS,
+                    f"node {node.node} fell from term {promised.term} to {raft.term}",
+                )
             if raft.term == promised.term and promised.vote not in (0, raft.vote):
-                truth.fail(f"node {node.node} forgot its vote in term {raft.term}")
+                truth.fail(
+                    Promise.SYNCED_STAYS, f"node {node.node} forgot its vote in term {raft.term}"
+                )
         hosted.seen = _Seen(invariants.observe(raft))
 
     # ------------------------------------------------------------ events
@@ -172,6 +200,10 @@ class Checker:
     def stepped(self, hosted: Hosted) -> None:
         """One event has happened to the replica."""
         seen, raft = hosted.seen, hosted.replica.raft
+        glance = _glance(raft)
+        if glance == seen.glance:
+            return  # most ticks and heartbeats change nothing of what is checked
+        seen.glance = glance
         seen.moment = invariants.check(seen.moment, raft)
         if raft.role is Role.LEADER and (seen.role is not Role.LEADER or seen.term != raft.term):
             self._leads(hosted)
@@ -191,27 +223,35 @@ class Checker:
         truth = self.group(hosted.group)
         for index, term, outcome in output.applied:
             if index != seen.applied + 1:
-                truth.fail(f"node {replica.node} applied {index} after {seen.applied}")
+                truth.fail(
+                    Promise.APPLIED_IN_ORDER,
+                    f"node {replica.node} applied {index} after {seen.applied}",
+                )
             seen.applied = index
             if index > len(truth.committed) or truth.committed[index - 1].term != term:
-                truth.fail(f"node {replica.node} applied {index}, which is not committed")
+                truth.fail(
+                    Promise.APPLIED_IN_ORDER,
+                    f"node {replica.node} applied {index}, which is not committed",
+                )
             command = replica.log.command(index)[2]
             fact = (zlib.crc32(command), zlib.crc32(repr(outcome).encode()))
             if index <= len(truth.applied):
                 if truth.applied[index - 1] != fact:
-                    truth.fail(f"State Machine Safety: outcomes differ at {index}: {outcome}")
+                    truth.fail(
+                        Promise.STATE_MACHINE_SAFETY, f"outcomes differ at {index}: {outcome}"
+                    )
             else:
                 truth.applied.append(fact)
                 self._see_outcome(truth, outcome)
         known = truth.hashes.setdefault(seen.applied, replica.state_hash)
         if known != replica.state_hash:
-            truth.fail(f"State Machine Safety: state hashes differ at {seen.applied}")
+            truth.fail(Promise.STATE_MACHINE_SAFETY, f"state hashes differ at {seen.applied}")
 
     def _see_outcome(self, truth: GroupChecker, outcome: object) -> None:
         match outcome:
             case Appended(repeated=False) | EpochCommitted(replayed=False):
                 if outcome.start != truth.mark:
-                    truth.fail(f"offsets are not dense: {outcome} at mark {truth.mark}")
+                    truth.fail(Promise.DENSE_OFFSETS, f"{outcome} at mark {truth.mark}")
                 truth.mark = outcome.end
 
     def _leads(self, hosted: Hosted) -> None:
@@ -220,32 +260,58 @@ class Checker:
         self._simulator.counts["elections won"] += 1
         known = truth.leaders.setdefault(term, replica.node)
         if known != replica.node:
-            truth.fail(f"Election Safety: {known} and {replica.node} lead term {term}")
+            truth.fail(Promise.ELECTION_SAFETY, f"{known} and {replica.node} lead term {term}")
+        votes = sum(
+            1 for voter in replica.raft.membership.voters if self._voted(truth, voter, hosted)
+        )
+        if 2 * votes <= truth.voters:
+            truth.fail(
+                Promise.ELECTION_SAFETY, f"{replica.node} leads term {term} with {votes} votes"
+            )
         log = replica.log
         for index, entry in enumerate(truth.committed, 1):
             if entry.known_in >= term:
                 break
             if index > log.last_index or log.term_at(index) != entry.term:
                 truth.fail(
-                    f"Leader Completeness: node {replica.node} leads term {term} without entry "
-                    f"{index} of term {entry.term}"
+                    Promise.LEADER_COMPLETENESS,
+                    f"node {replica.node} leads term {term} without entry "
+                    f"{index} of term {entry.term}",
                 )
+
+    def _voted(self, truth: GroupChecker, voter: NodeId, hosted: Hosted) -> bool:
+        """Did the voter's vote for this leader leave it? Its own is told by its candidacy."""
+        replica = hosted.replica
+        own = voter == replica.node and truth.voters == 1
+        return own or truth.votes.get((voter, replica.raft.term)) == replica.node
 
     def _commits(self, hosted: Hosted, before: int) -> None:
         raft, truth = hosted.replica.raft, self.group(hosted.group)
         index = raft.commit_index
         if index > len(truth.committed):
             if truth.leaders.get(raft.term) != raft.node:
-                truth.fail(f"node {raft.node} takes {index} for committed before any leader does")
+                truth.fail(
+                    Promise.COMMITTED_BY_MAJORITY,
+                    f"node {raft.node} takes {index} for committed before any leader does",
+                )
             if raft.term_at(index) != raft.term:
-                truth.fail(f"an entry of an older term at {index} was committed by counting")
+                truth.fail(
+                    Promise.COMMITTED_BY_MAJORITY,
+                    f"an entry of an older term at {index} was committed by counting",
+                )
             if not truth.majority_holds(index, raft.term):
-                truth.fail(f"{index} is committed without a majority of disks that hold it")
+                truth.fail(
+                    Promise.COMMITTED_BY_MAJORITY,
+                    f"{index} is committed without a majority of disks that hold it",
+                )
             for each in range(len(truth.committed) + 1, index + 1):
                 truth.committed.append(_Committed(raft.term_at(each), raft.term))
         for each in range(before + 1, index + 1):
             if raft.term_at(each) != truth.committed[each - 1].term:
-                truth.fail(f"node {raft.node} takes another entry {each} for committed")
+                truth.fail(
+                    Promise.COMMITTED_BY_MAJORITY,
+                    f"node {raft.node} takes another entry {each} for committed",
+                )
 
     # ------------------------------------------------------------ messages
 
@@ -264,13 +330,17 @@ class Checker:
         known = truth.votes.get((node.node, promise.term))
         if known is not None and known != promise.vote:
             truth.fail(
-                f"node {node.node} votes for {known} and {promise.vote} in term {promise.term}"
+                Promise.DURABLE_VOTES,
+                f"node {node.node} votes for {known} and {promise.vote} in term {promise.term}",
             )
         if known is None:
             truth.votes[(node.node, promise.term)] = promise.vote
             durable = durable_state(node.disk, hosted.group)
             if durable < promise or (durable.term == promise.term and durable != promise):
-                truth.fail(f"node {node.node} promises {promise}, its disk says {durable}")
+                truth.fail(
+                    Promise.DURABLE_VOTES,
+                    f"node {node.node} promises {promise}, its disk says {durable}",
+                )
         truth.promised[node.node] = max(promise, truth.promised.get(node.node, promise))
 
     def _acknowledges(self, node: SimulatedNode, hosted: Hosted, reply: AppendReply) -> None:
@@ -285,4 +355,7 @@ class Checker:
         if truth.acknowledgements % DEEP_CHECK_EVERY == 1:
             disk = durable_log(node.disk, node.log_folder(hosted.group), hosted.group)
         if not disk.holds(index, hosted.replica.log.term_at(index)):
-            truth.fail(f"node {node.node} acknowledges {index}, its disk ends at {disk.last_index}")
+            truth.fail(
+                Promise.DURABLE_ACKNOWLEDGEMENTS,
+                f"node {node.node} acknowledges {index}, its disk ends at {disk.last_index}",
+            )

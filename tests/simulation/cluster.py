@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
 from raftlog.machines.commands import TopicInfo
-from tests.simulation.checkers import Checker, Violation
+from tests.simulation.checkers import Checker
 from tests.simulation.faults import Faults
 from tests.simulation.history import Label, TopicHistory
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
+from tests.simulation.promises import Promise, Violation
 from tests.simulation.simulator import Simulator
 from tests.simulation.swarm import SECOND, Settings, draw
 from tests.simulation.workload import Clients, Query, Task, read_rows
@@ -21,20 +22,19 @@ ELECTION_TIMEOUTS_MAX = 10
 """After healing, within so many of the longest timeouts, every group has a leader, and later all
 that was acknowledged is on all nodes."""
 
-CHAOS_EVENTS_MAX = 12_000
+CHAOS_EVENTS_MAX = 10_000
 """A run with fast clients is ended early, so that seeds cost about the same."""
 
-HEALTHY_US = 1 * SECOND
-HEALTHY_EVENTS_MAX = 3_000
-"""How long clients go on after healing."""
+HEALTHY_EVENTS_MAX = 800
+"""How long clients go on after healing: for one of the longest election timeouts at most."""
 
-FINISH_US_MAX = 120 * SECOND
+FINISH_US_MAX = 600 * SECOND
 """Every client has its last answer within this after it was asked to stop."""
 
 ACKNOWLEDGED_MIN = 20
 """Records that every run must have acknowledged in the end, so that what stalls cannot pass."""
 
-FLOOR_US_MAX = 30 * SECOND
+FLOOR_US_MAX = 120 * SECOND
 """The floor is reached within this after healing, at the latest."""
 
 
@@ -106,7 +106,8 @@ class Run:
             "the topics are there", lambda: len(self.topics) == settings.topics, patience_us
         )
         enough = simulator.events + HEALTHY_EVENTS_MAX
-        simulator.run_until(simulator.now_us + HEALTHY_US, lambda: simulator.events >= enough)
+        until = simulator.now_us + settings.election_us
+        simulator.run_until(until, lambda: simulator.events >= enough)
         self._await("the floor of acknowledged records", self._above_floor, FLOOR_US_MAX)
         self.clients.stopping = True
         self._await(
@@ -138,6 +139,8 @@ class Run:
                 clients.spawn(f"{query.writer}.{slot}", task)
         for number in range(settings.readers):
             clients.spawn(f"{name}-reader-{number}", clients.read(topic, history))
+        if settings.expiries:
+            clients.spawn(f"{name}-expiry", clients.expire_epochs(topic))
 
     # ------------------------------------------------------------ after healing
 
@@ -145,7 +148,9 @@ class Run:
         limit = limit_us or ELECTION_TIMEOUTS_MAX * self.settings.election_us
         if not self.simulator.run_until(self.simulator.now_us + limit, done):
             tasks = ", ".join(self.clients.unfinished)
-            raise Violation(f"not within {limit} us: {what}; clients at work: {tasks}")
+            raise Violation(
+                Promise.LIVENESS, f"not within {limit} us: {what}; clients at work: {tasks}"
+            )
 
     def _is_led(self) -> bool:
         """Each group has one leader, which all nodes follow, and has committed in its term."""
@@ -191,11 +196,17 @@ class Run:
             replicas = self._replicas(group)
             assert replicas is not None
             if len({(each.state_hash, each.machine.fingerprint()) for each in replicas}) > 1:
-                raise Violation(f"group {group}: the nodes' states differ at the end")
+                raise Violation(
+                    Promise.STATE_MACHINE_SAFETY,
+                    f"group {group}: the nodes' states differ at the end",
+                )
         for group, (_, history) in self.topics.items():
             mark = self.checker.group(group).mark
             copies = [read_rows(node, group, 0, mark, mark) for node in self.nodes.values()]
             if any(copy != copies[0] for copy in copies):
-                raise Violation(f"group {group}: the nodes' records differ at the end")
+                raise Violation(
+                    Promise.READS_BELOW_THE_MARK,
+                    f"group {group}: the nodes' records differ at the end",
+                )
             history.rows_read(0, mark, copies[0])
             history.check_whole([Label.parse(text) for _, text in copies[0]])

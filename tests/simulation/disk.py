@@ -1,19 +1,17 @@
 """A node's simulated disk: what is on it durably, writes that end half-way, syncs that fail.
 
 `Disk.image` is the disk as it would be if the power failed now and nothing unsynced came through:
-the truth against which acknowledgements are checked.
+the truth against which acknowledgements and votes are checked.
 """
 
 from __future__ import annotations
 
-import copy
 from random import Random
-from typing import Any
 
 from raftlog.core.types import NOBODY, GroupId, HardState, Term
 from raftlog.errors import DiskFailed
 from raftlog.storage.contract import ROOT
-from raftlog.storage.hard_state import HardStateJournal
+from raftlog.storage.hard_state import read_states
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
 from raftlog.storage.memory import MemoryFileSystem
@@ -24,28 +22,12 @@ class ProcessEnds(Exception):
     """The process dies before its next change of the disk."""
 
 
-class DiskChance:
-    """The chance that a disk uses; `nothing_survives` makes the next crash the worst one."""
-
-    def __init__(self, random: Random) -> None:
-        self._random = random
-        self.nothing_survives = False
-
-    def randrange(self, stop: int) -> int:
-        return 0 if self.nothing_survives else self._random.randrange(stop)
-
-    def getrandbits(self, count: int) -> int:
-        return self._random.getrandbits(count)
-
-
 class Disk:
     """A file system that a run can interrupt."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._chance = DiskChance(random)
-        chance: Any = self._chance
-        self.fs = MemoryFileSystem(chance, interrupt=self._interrupt)
+        self.fs = MemoryFileSystem(random, interrupt=self._interrupt)
         self._ends_in: int | None = None
         self._fails = False
 
@@ -85,16 +67,7 @@ class Disk:
 
     def image(self) -> MemoryFileSystem:
         """A copy with what is durable now, and only that."""
-        fs, chance = self.fs, self._chance
-        fs.interrupt = None
-        chance.nothing_survives = True
-        try:
-            durable = copy.deepcopy(fs)
-        finally:
-            fs.interrupt = self._interrupt
-            chance.nothing_survives = False
-        durable.crash()
-        return durable
+        return self.fs.durable_copy(Random(0))
 
     def _interrupt(self, operation: str, path: str) -> None:
         if self._ends_in is not None:
@@ -145,5 +118,5 @@ def durable_log(disk: Disk, folder: str, group: GroupId) -> DurableLog:
 
 def durable_state(disk: Disk, group: GroupId) -> HardState:
     """Read the group's term and vote from what is durable now."""
-    state = HardStateJournal.open(disk.image(), ROOT, must_exist=True).get(group)
-    return state if state is not None else HardState(Term(0), NOBODY)
+    states, _ = read_states(disk.image(), ROOT)
+    return states.get(group, HardState(Term(0), NOBODY))

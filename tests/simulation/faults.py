@@ -8,9 +8,11 @@ from raftlog.core.types import GroupId, NodeId
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
 from tests.simulation.simulator import Simulator
-from tests.simulation.swarm import Settings
+from tests.simulation.swarm import SECOND, Settings
 
 SLOW_DISK_FACTOR = 50
+CLOCK_JUMP_US = 3_600 * SECOND
+"""How far a wall clock jumps at most, forward or back."""
 
 
 class Faults:
@@ -44,6 +46,8 @@ class Faults:
             "failed sync": self._failed_sync,
             "slow disk": self._slow_disk,
             "reset": self._reset,
+            "clock jump": self._clock_jump,
+            "clock speed": self._clock_speed,
         }
 
     def start(self) -> None:
@@ -56,6 +60,7 @@ class Faults:
         self._network.heal()
         for node in self._nodes.values():
             node.slow_disk = 1
+            node.set_speed(1)
             node.disk.behave()
             node.resume()
             if not node.running:
@@ -181,3 +186,15 @@ class Faults:
             node.slow_disk = 1
 
         self._lasting(fast_again)
+
+    # ------------------------------------------------------------ clocks
+
+    def _clock_jump(self) -> None:
+        ahead_us = self._random.randrange(-CLOCK_JUMP_US, CLOCK_JUMP_US)
+        self._victim().set_clock(ahead_us)
+
+    def _clock_speed(self) -> None:
+        """Ticks come twice as fast, or half as fast, for a while."""
+        node = self._victim()
+        node.set_speed(2 if self._random.randrange(2) else 0.5)
+        self._lasting(lambda: node.set_speed(1))

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from raftlog.core.raft import Raft
+from raftlog.core.ready import Role
 from raftlog.core.types import GroupId
 from raftlog.machines.outcomes import Appended, EpochCommitted
-from tests.simulation.checkers import Checker, Violation
+from tests.simulation.checkers import Checker
+from tests.simulation.promises import Promise, Violation
 
 
 class AppendKey(NamedTuple):
@@ -67,8 +70,18 @@ class TopicHistory:
         self._first_commits: set[EpochName] = set()
         """Epochs of which some client was told that its CommitEpoch was the one that counted."""
 
-    def fail(self, what: str) -> None:
-        raise Violation(f"topic of group {self.group}: {what}")
+    def fail(self, promise: Promise, what: str) -> None:
+        raise Violation(promise, f"topic of group {self.group}: {what}")
+
+    def is_deposed(self, raft: Raft) -> bool:
+        """Does it take itself for the leader, when a later term has one?"""
+        return raft.role is Role.LEADER and raft.term < max(self._truth.leaders)
+
+    def lines(self) -> list[str]:
+        """What clients were told, in the order in which they were: for the folder of a failure."""
+        appends = [f"{key} at {place}" for key, place in self._acked_appends.items()]
+        epochs = [f"{name} at {place}" for name, place in self._acked_epochs.items()]
+        return [*appends, *epochs, f"highest mark known to a client: {self.floor}"]
 
     # ------------------------------------------------------------ writing
 
@@ -83,7 +96,10 @@ class TopicHistory:
             self._acked_appends[key] = (-1, -1)
             return
         if outcome.end - outcome.start != count:
-            self.fail(f"{key} of {count} records was put at [{outcome.start}, {outcome.end})")
+            self.fail(
+                Promise.NOTHING_LOST,
+                f"{key} of {count} records was put at [{outcome.start}, {outcome.end})",
+            )
         self._acked_appends[key] = (outcome.start, outcome.end)
         self._known_to_be_visible(outcome.end)
 
@@ -100,10 +116,13 @@ class TopicHistory:
             for attempts in self._proposals[name]
         }
         if outcome.record_count not in counts:
-            self.fail(f"{name} was tried with {counts} records, committed {outcome.record_count}")
+            self.fail(
+                Promise.EPOCHS_WHOLE,
+                f"{name} was tried with {counts} records, committed {outcome.record_count}",
+            )
         if not outcome.replayed:
             if name in self._first_commits:
-                self.fail(f"{name} was committed twice: {outcome}")
+                self.fail(Promise.EPOCHS_WHOLE, f"{name} was committed twice: {outcome}")
             self._first_commits.add(name)
             self.acknowledged_records += outcome.record_count
         if outcome.start == -1:
@@ -112,13 +131,16 @@ class TopicHistory:
         place = (outcome.start, outcome.end)
         known = self._acked_epochs.get(name, (-1, -1))
         if known not in ((-1, -1), place):
-            self.fail(f"{name} lies at {known} and at {place}")
+            self.fail(Promise.EPOCHS_WHOLE, f"{name} lies at {known} and at {place}")
         self._acked_epochs[name] = place
         self._known_to_be_visible(outcome.end)
 
     def _known_to_be_visible(self, end: int) -> None:
         if end > self._truth.mark:
-            self.fail(f"{end} was acknowledged, the committed log ends at {self._truth.mark}")
+            self.fail(
+                Promise.NOTHING_LOST,
+                f"{end} was acknowledged, the committed log ends at {self._truth.mark}",
+            )
         self.floor = max(self.floor, end)
 
     # ------------------------------------------------------------ reading
@@ -126,31 +148,50 @@ class TopicHistory:
     def mark_read(self, floor_before: int, mark: int) -> None:
         """A strong read of the mark; `floor_before` is the floor when it was asked for."""
         if mark < floor_before:
-            self.fail(f"a strong read says {mark}, {floor_before} was known before it began")
+            self.fail(
+                Promise.LINEARIZABLE_MARKS,
+                f"a strong read says {mark}, {floor_before} was known before it began",
+            )
         if mark > self._truth.mark:
-            self.fail(f"a strong read says {mark}, the committed log ends at {self._truth.mark}")
+            self.fail(
+                Promise.LINEARIZABLE_MARKS,
+                f"a strong read says {mark}, the committed log ends at {self._truth.mark}",
+            )
         self.floor = max(self.floor, mark)
 
     def rows_read(self, start: int, end: int, rows: Sequence[tuple[int, str]]) -> None:
         """(offset, text) of every record in [start, end), as some replica gave them."""
         if end > self._truth.mark:
-            self.fail(f"records up to {end} were read, the mark is {self._truth.mark}")
+            self.fail(
+                Promise.READS_BELOW_THE_MARK,
+                f"records up to {end} were read, the mark is {self._truth.mark}",
+            )
         if [offset for offset, _ in rows] != list(range(start, end)):
-            self.fail(f"a read of [{start}, {end}) gave offsets {[row[0] for row in rows]}")
+            self.fail(
+                Promise.READS_BELOW_THE_MARK,
+                f"a read of [{start}, {end}) gave offsets {[row[0] for row in rows]}",
+            )
         for offset, text in rows:
             if self._read.setdefault(offset, text) != text:
-                self.fail(f"offset {offset} was {self._read[offset]} and is {text}")
+                self.fail(
+                    Promise.READS_BELOW_THE_MARK,
+                    f"offset {offset} was {self._read[offset]} and is {text}",
+                )
             label = Label.parse(text)
             once = label._replace(attempt="")
             if self._places.setdefault(once, offset) != offset:
-                self.fail(f"{text} is at {self._places[once]} and at {offset}")
+                self.fail(
+                    Promise.NOTHING_LOST, f"{text} is at {self._places[once]} and at {offset}"
+                )
 
     # ------------------------------------------------------------ at the end
 
     def check_whole(self, labels: Sequence[Label]) -> None:
         """The topic from 0 to its mark, after everything has ended."""
         if len(labels) != self._truth.mark:
-            self.fail(f"{len(labels)} records are readable of {self._truth.mark}")
+            self.fail(
+                Promise.NOTHING_LOST, f"{len(labels)} records are readable of {self._truth.mark}"
+            )
         self._check_acknowledged(labels)
         position = 0
         next_sequence: dict[str, int] = {}
@@ -158,19 +199,25 @@ class TopicHistory:
         while position < len(labels):
             first = labels[position]
             if first.kind == "append":
+                promise = Promise.NOTHING_LOST
                 key = AppendKey(first.source, first.number)
                 expected = append_labels(key, self._appends.get(key, 0))
                 if next_sequence.get(key.producer, 0) != key.sequence:
-                    self.fail(f"{key} comes after sequence {next_sequence.get(key.producer, 0)}")
+                    self.fail(
+                        promise, f"{key} comes after sequence {next_sequence.get(key.producer, 0)}"
+                    )
                 next_sequence[key.producer] = key.sequence + 1
             else:
+                promise = Promise.EPOCHS_WHOLE
                 name = EpochName(first.source, first.number)
                 expected = self._epoch_at(name, labels, position)
                 if last_epoch.get(name.writer, -1) >= name.epoch:
-                    self.fail(f"{name} comes after epoch {last_epoch[name.writer]}")
+                    self.fail(promise, f"{name} comes after epoch {last_epoch[name.writer]}")
                 last_epoch[name.writer] = name.epoch
             if not expected or list(labels[position : position + len(expected)]) != expected:
-                self.fail(f"at offset {position}, {first.text()} is not whole, or out of order")
+                self.fail(
+                    promise, f"at offset {position}, {first.text()} is not whole, or out of order"
+                )
             position += len(expected)
 
     def _epoch_at(self, name: EpochName, labels: Sequence[Label], position: int) -> list[Label]:
@@ -189,9 +236,13 @@ class TopicHistory:
             else:
                 lost = list(labels[start:end]) != append_labels(key, self._appends[key])
             if lost:
-                self.fail(f"{key}, acknowledged at [{start}, {end}), is not there")
+                self.fail(
+                    Promise.NOTHING_LOST, f"{key}, acknowledged at [{start}, {end}), is not there"
+                )
         for name, (start, end) in self._acked_epochs.items():
             if start == -1 or start == end:
                 continue
             if {(label.source, label.number) for label in labels[start:end]} != {tuple(name)}:
-                self.fail(f"{name}, acknowledged at [{start}, {end}), is not there")
+                self.fail(
+                    Promise.NOTHING_LOST, f"{name}, acknowledged at [{start}, {end}), is not there"
+                )

@@ -148,6 +148,7 @@ class SimulatedNode:
         self._random = simulator.random(f"node {node}")
         drift = 1 + settings.tick_drift * (2 * self._random.random() - 1)
         self._tick_us = int(settings.tick_us * drift)
+        self._speed = 1.0
         self._clock_us = 1_700_000_000_000_000 + self._random.randrange(5_000_000)
         self._life = 0
         self._paused = False
@@ -270,6 +271,14 @@ class SimulatedNode:
         for action in stalled:
             self._simulator.at(0, action)
 
+    def set_clock(self, ahead_us: int) -> None:
+        """Set the wall clock forward or, below 0, back. Ticks come from another clock."""
+        self._clock_us += ahead_us
+
+    def set_speed(self, share: float) -> None:
+        """Let ticks come so many times as fast as the process's own; 1 is as it began."""
+        self._speed = share
+
     def _later(self, delay_us: int, action: Callable[[], None]) -> None:
         """An event of this life of the process; a paused process sees it when it goes on."""
         life = self._life
@@ -286,7 +295,7 @@ class SimulatedNode:
 
     def _tick(self) -> None:
         self._running_host.tick()
-        self._later(self._tick_us, self._tick)
+        self._later(int(self._tick_us / self._speed), self._tick)
 
     # ------------------------------------------------------------ the host's effects
 

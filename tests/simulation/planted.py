@@ -1,33 +1,54 @@
 """Bugs to plant: each breaks one rule in a real class, from outside, for as long as it lasts.
 
-The product carries no switch for any of them. `BUGS` names them by the rule that they break.
+The product carries no switch for any of them. `BUGS` names them by the rule that they break; how
+soon each is noticed, and by what, `tests.simulation.hunt` measures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
-from raftlog.core import replication
+from raftlog.core import election, replication
+from raftlog.core.election import Ballot
 from raftlog.core.leadership import Leadership
-from raftlog.core.messages import AppendRequest
+from raftlog.core.letters import Letters
+from raftlog.core.messages import AppendReply, AppendRequest, VoteReply
 from raftlog.core.progress import Progress
+from raftlog.core.quorum import Outcome, majority
 from raftlog.core.raft import Raft
-from raftlog.core.types import LogIndex, Offset
+from raftlog.core.reads import ReadRounds
+from raftlog.core.types import NOBODY, HardState, LogIndex, NodeId, Offset
 from raftlog.machines import writers
-from raftlog.machines.commands import AbortEpoch, CommitEpoch
+from raftlog.machines.commands import AbortEpoch, CommitEpoch, ExpireEpoch
 from raftlog.machines.epoch_rules import Publish
 from raftlog.machines.outcomes import Appended
 from raftlog.machines.producers import ProducerTable
 from raftlog.machines.topic import TopicMachine
+from raftlog.machines.writer_row import WriterRow
 from raftlog.machines.writers import WriterTable
 from raftlog.replica import Replica
+from raftlog.storage import recovery, reopen
+from raftlog.storage.folder import DataFolder
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.memory import MemoryFile
 from raftlog.storage.write import LogWrite
 
 _FOR_EVER = 1 << 60
+
+
+_JUDGED: dict[int, int] = {}
+
+
+@contextmanager
+def _both(*patches: Any) -> Iterator[None]:
+    """Several replacements that make one bug."""
+    with ExitStack() as stack:
+        for patch in patches:
+            stack.enter_context(patch)
+        yield
 
 
 @contextmanager
@@ -70,6 +91,103 @@ def vote_not_synced() -> Any:
     return _replaced(HardStateJournal, "durable_ticket", _constant(_FOR_EVER))
 
 
+def term_and_vote_written_apart() -> Any:
+    """A new term is written first, the vote in it with the next write."""
+    original = HardStateJournal.take_write
+
+    def take_write(self: HardStateJournal) -> Any:
+        terms = self.__dict__.setdefault("terms_written", {})
+        late = {}
+        for group in self._changed:
+            state = self._states.get(group)
+            if state is not None and state.vote != NOBODY and terms.get(group) != state.term:
+                terms[group] = state.term
+                late[group] = state
+        for group, state in late.items():
+            self._states[group] = HardState(state.term, NOBODY)
+        write = original(self)
+        self._states.update(late)
+        self._changed.update(late)
+        return write
+
+    return _replaced(HardStateJournal, "take_write", take_write)
+
+
+def journal_renamed_before_its_sync() -> Any:
+    """A journal written anew gets its name while its bytes are not durable."""
+    original = MemoryFile.sync
+
+    def sync(self: MemoryFile) -> None:
+        if not self.path.endswith(".journal.new"):
+            original(self)
+
+    return _replaced(MemoryFile, "sync", sync)
+
+
+def own_entries_counted_before_fsync() -> Any:
+    """A leader counts its own copy of an entry before its disk has it."""
+    original = Raft._advance_commit_index
+
+    def advance(self: Raft) -> None:
+        durable, self._durable_index = self._durable_index, self._log.last_index
+        original(self)
+        self._durable_index = durable
+
+    return _replaced(Raft, "_advance_commit_index", advance)
+
+
+def two_votes_in_a_term() -> Any:
+    """A vote is given to whoever asks with a good log."""
+
+    def deserves_vote(request: Any, *, term: int, vote: int, leader: int, log: Any) -> bool:
+        return request.term == term and election.log_is_up_to_date(request, log)
+
+    return _replaced(election, "deserves_vote", deserves_vote)
+
+
+def vote_for_any_log() -> Any:
+    """The election restriction of Raft section 5.4.1 is forgotten."""
+    return _replaced(election, "log_is_up_to_date", lambda request, log: True)
+
+
+def duplicated_vote_counted_twice() -> Any:
+    """Answers are counted, not voters."""
+
+    def record(self: Ballot, voter: NodeId, *, granted: bool) -> None:
+        place = voter if voter not in self._votes else NodeId(-len(self._votes) - 1)
+        self._votes[place] = granted
+
+    def outcome(self: Ballot) -> Outcome:
+        needed = majority(len(self._voters))
+        return Outcome.WON if sum(self._votes.values()) >= needed else Outcome.OPEN
+
+    return _both(_replaced(Ballot, "record", record), _replaced(Ballot, "outcome", outcome))
+
+
+def stale_vote_accepted() -> Any:
+    """A vote of an earlier term counts in the present one."""
+    original = Raft._on_vote_reply
+
+    def on_vote_reply(self: Raft, reply: VoteReply) -> None:
+        if not reply.pre and reply.term < self._term:
+            reply = replace(reply, term=self._term)
+        original(self, reply)
+
+    return _replaced(Raft, "_on_vote_reply", on_vote_reply)
+
+
+def stale_acknowledgement_accepted() -> Any:
+    """An acknowledgement of an earlier term counts in the present one."""
+    original = Raft._on_append_reply
+
+    def on_append_reply(self: Raft, reply: AppendReply) -> None:
+        if reply.term < self._term:
+            reply = replace(reply, term=self._term)
+        original(self, reply)
+
+    return _replaced(Raft, "_on_append_reply", on_append_reply)
+
+
 def old_term_committed_by_counting() -> Any:
     """Any entry that a majority holds is committed (Raft figure 8)."""
 
@@ -91,6 +209,37 @@ def commit_index_unverified() -> Any:
             self._learn_commit_index(LogIndex(min(request.commit_index, self._log.last_index)))
 
     return _replaced(Raft, "_on_append_request", on_append_request)
+
+
+def heartbeat_vouches_for_too_much() -> Any:
+    """A heartbeat tells commit_index, whether or not the follower's log is known to agree."""
+    original = Leadership.views
+
+    def views(self: Leadership) -> Any:
+        if self.heartbeat_due:
+            return [view._replace(match_index=LogIndex(_FOR_EVER)) for view in original(self)]
+        return original(self)
+
+    return _replaced(Leadership, "views", views)
+
+
+def whole_log_acknowledged() -> Any:
+    """A follower acknowledges its last entry, not the last one that the request has verified."""
+    original = Letters.accept
+
+    def accept(self: Letters, request: Any, term: Any, log: Any, *, match_index: Any) -> Any:
+        return original(self, request, term, log, match_index=log.last_index)
+
+    return _replaced(Letters, "accept", accept)
+
+
+def previous_entry_unverified() -> Any:
+    """A request is taken wherever it follows on some entry, of whatever term."""
+
+    def matches(log: Any, *, prev_index: int, prev_term: int) -> bool:
+        return prev_index <= log.last_index
+
+    return _replaced(replication, "previous_entry_matches", matches)
 
 
 def truncate_always() -> Any:
@@ -121,6 +270,32 @@ def read_at_the_mark_plus_one() -> Any:
 def read_before_the_noop() -> Any:
     """A new leader answers strong reads by a commit_index that may be old."""
     return _replaced(Leadership, "term_start", _constant(LogIndex(0)))
+
+
+def strong_read_without_a_quorum() -> Any:
+    """Who takes itself for the leader answers strong reads by itself."""
+    original = Raft._speak_as_leader
+
+    def speak_as_leader(self: Raft, leadership: Leadership) -> None:
+        original(self, leadership)
+        self._outbox.reads.extend(leadership.reads.confirm(leadership.reads.latest))
+
+    return _replaced(Raft, "_speak_as_leader", speak_as_leader)
+
+
+def strong_read_joins_a_round_under_way() -> Any:
+    """A read is confirmed by answers to heartbeats that were sent before it was asked."""
+
+    def start(self: ReadRounds, commit_index: LogIndex) -> None:
+        if not self._under_way:
+            self.latest += 1
+        self._under_way.append((self.latest, commit_index, tuple(self._gathered)))
+        self._gathered.clear()
+
+    return _both(
+        _replaced(ReadRounds, "start", start),
+        _replaced(ReadRounds, "wants_round", property(lambda self: bool(self._gathered))),
+    )
 
 
 def abort_undoes_an_applied_epoch() -> Any:
@@ -163,6 +338,78 @@ def epochs_not_whole() -> Any:
     return _replaced(writers, "judge_commit", judge_commit)
 
 
+def replay_published_again() -> Any:
+    """An epoch that is committed already is taken for a new one when another run brings it."""
+    original = writers.judge_commit
+
+    def judge_commit(row: Any, command: CommitEpoch, facts: Any) -> Any:
+        key = command.key
+        if row is None or key.epoch != row.last_epoch or key.run == row.last_run:
+            return original(row, command, facts)
+        row.last_epoch -= 1
+        verdict = original(row, command, facts)
+        if not isinstance(verdict, Publish):
+            row.last_epoch += 1
+        return verdict
+
+    return _replaced(writers, "judge_commit", judge_commit)
+
+
+def displaced_run_goes_on() -> Any:
+    """Of two runs of a query, both may commit."""
+
+    def take_over(self: WriterRow, run: str) -> None:
+        self.run = run
+
+    return _both(
+        _replaced(WriterRow, "is_displaced", lambda self, run: False),
+        _replaced(WriterRow, "take_over", take_over),
+        _replaced(
+            WriterRow,
+            "attempt",
+            lambda self, run, epoch, attempt: (
+                self.open_epochs[epoch].attempts.get(attempt) if epoch in self.open_epochs else None
+            ),
+        ),
+    )
+
+
+def expiry_overtakes_a_stage() -> Any:
+    """An epoch's lease expires although a stage renewed it since the leader looked."""
+
+    def expire_epoch(self: WriterTable, command: ExpireEpoch) -> bool:
+        row = self._rows.get(command.writer)
+        return row is not None and row.drop_epoch(command.epoch) > 0
+
+    return _replaced(WriterTable, "expire_epoch", expire_epoch)
+
+
+def state_outside_the_log() -> Any:
+    """A machine's outcome depends on what it did since its process began."""
+    original = ProducerTable.judge
+
+    def judge(self: ProducerTable, producer: str, sequence: int, crc: int) -> Any:
+        if sequence > 0 and sequence == _JUDGED.get(id(self), 0):
+            return Appended(start=Offset(-1), end=Offset(-1), repeated=True)
+        _JUDGED[id(self)] = sequence
+        return original(self, producer, sequence, crc)
+
+    return _replaced(ProducerTable, "judge", judge)
+
+
+def torn_tail_taken_for_whole() -> Any:
+    """The payloads of a log's last frames are not checked when it is opened."""
+    return _both(
+        _replaced(recovery, "payload_is_whole", lambda file, frame: True),
+        _replaced(reopen, "read_tail", recovery.read_tail),
+    )
+
+
+def deleted_group_revived() -> Any:
+    """A restarted node replays a topic's creation before it knows again that it was deleted."""
+    return _replaced(DataFolder, "deletions_index", lambda self: LogIndex(0))
+
+
 def cut_not_done_before_the_append() -> Any:
     """After a conflict the old end of the log stays on disk."""
     return _replaced(LogWrite, "_run_cut", lambda self, cut: None)
@@ -171,18 +418,42 @@ def cut_not_done_before_the_append() -> Any:
 BUGS: dict[str, Callable[[], Any]] = {
     bug.__name__: bug
     for bug in (
+        # what is on disk
         acknowledge_before_fsync,
+        own_entries_counted_before_fsync,
         log_never_synced,
+        cut_not_done_before_the_append,
+        torn_tail_taken_for_whole,
         vote_not_synced,
+        term_and_vote_written_apart,
+        journal_renamed_before_its_sync,
+        deleted_group_revived,
+        # elections
+        two_votes_in_a_term,
+        vote_for_any_log,
+        duplicated_vote_counted_twice,
+        stale_vote_accepted,
+        # replication
         old_term_committed_by_counting,
         commit_index_unverified,
+        heartbeat_vouches_for_too_much,
+        previous_entry_unverified,
         truncate_always,
+        whole_log_acknowledged,
+        stale_acknowledgement_accepted,
         match_index_regresses,
+        # reads
         read_at_the_mark_plus_one,
         read_before_the_noop,
-        abort_undoes_an_applied_epoch,
+        strong_read_without_a_quorum,
+        strong_read_joins_a_round_under_way,
+        # machines
         producers_not_deduplicated,
         epochs_not_whole,
-        cut_not_done_before_the_append,
+        replay_published_again,
+        displaced_run_goes_on,
+        abort_undoes_an_applied_epoch,
+        expiry_overtakes_a_stage,
+        state_outside_the_log,
     )
 }

@@ -4,13 +4,16 @@
     python -m tests.simulation.run --seeds 1000 --jobs 2  many, with faults by class
 
 A failure prints the seed, the command that replays it, and leaves a folder with the settings, the
-error and the time line. The exit status is 1 if any seed failed.
+error, the time line, what clients were told, and every node's files. The exit status is 1 if any
+seed failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import multiprocessing
+import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -21,7 +24,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from raftlog.errors import RaftlogError
+from raftlog.storage.contract import ROOT
+from raftlog.storage.memory import MemoryFileSystem
 from tests.simulation.cluster import Result, Run
+from tests.simulation.promises import noticed_by
+from tests.simulation.swarm import FAULTS, WEATHER
 
 REPLAY = ".venv/bin/python -m tests.simulation.run --seed {seed}"
 
@@ -34,22 +41,23 @@ class Failure(NamedTuple):
     """A seed that broke a promise."""
 
     seed: int
+    noticed_by: str
     error: str
     folder: str
 
     def __str__(self) -> str:
         replay = REPLAY.format(seed=self.seed)
-        return f"seed {self.seed}: {self.error}\n  replay: {replay}\n  time line: {self.folder}"
+        return f"seed {self.seed}: {self.error}\n  replay: {replay}\n  all of it: {self.folder}"
 
 
-def run_seed(seed: int) -> Result | Failure:
-    """Run a seed; a failure leaves its folder."""
+def run_seed(seed: int, *, keep: bool = True) -> Result | Failure:
+    """Run a seed; a failure leaves its folder if `keep`."""
     run = Run(seed)
     try:
         return run.go()
     except FAILURES as error:
-        folder = _write_folder(run, error)
-        return Failure(seed, f"{type(error).__name__}: {error}", str(folder))
+        folder = str(_write_folder(run, error)) if keep else ""
+        return Failure(seed, noticed_by(error), f"{type(error).__name__}: {error}", folder)
 
 
 def run_seeds(seeds: Iterable[int], jobs: int) -> Iterator[Result | Failure]:
@@ -64,13 +72,32 @@ def run_seeds(seeds: Iterable[int], jobs: int) -> Iterator[Result | Failure]:
 
 def _write_folder(run: Run, error: BaseException) -> Path:
     folder = Path(tempfile.gettempdir()) / "raftlog-simulation" / f"seed-{run.simulator.seed}"
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "settings.txt").write_text("\n".join(run.settings.lines()) + "\n")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    replay = REPLAY.format(seed=run.simulator.seed)
+    (folder / "settings.txt").write_text("\n".join([replay, *run.settings.lines()]) + "\n")
     (folder / "error.txt").write_text("".join(traceback.format_exception(error)))
     with (folder / "timeline.txt").open("w") as file:
         for moment, *facts in run.simulator.trace.lines:
             file.write(f"{moment:>12} us  {' '.join(map(str, facts))}\n")
+    with (folder / "history.txt").open("w") as file:
+        for topic, history in run.topics.values():
+            file.writelines(f"{topic.name}: {line}\n" for line in history.lines())
+    for node in run.nodes.values():
+        _write_files(node.disk.fs, ROOT, folder / f"node-{node.node}")
     return folder
+
+
+def _write_files(fs: MemoryFileSystem, source: str, target: Path) -> None:
+    """The simulated files as a process would read them, synced or not."""
+    target.mkdir()
+    for name in fs.list(source):
+        path = f"{source}/{name}" if source else name
+        if fs.is_folder(path):
+            _write_files(fs, path, target / name)
+        else:
+            file = fs.open(path, create=False)
+            (target / name).write_bytes(file.read_at(0, file.size()))
 
 
 def main() -> int:
@@ -85,7 +112,7 @@ def main() -> int:
         seeds, jobs = range(arguments.seed, arguments.seed + 1), 1
     else:
         seeds, jobs = range(arguments.start, arguments.start + arguments.seeds), arguments.jobs
-    started = time.monotonic()
+    started, cpu_started = time.monotonic(), _cpu_seconds()
     counts: Counter[str] = Counter()
     simulated_us = records = failures = 0
     for result in run_seeds(seeds, jobs):
@@ -98,15 +125,28 @@ def main() -> int:
         records += result.acknowledged_records
         if len(seeds) == 1:
             print(f"seed {result.seed}: trace {result.trace}")
-    seconds = time.monotonic() - started
+    seconds, cpu_seconds = time.monotonic() - started, _cpu_seconds() - cpu_started
     print(
-        f"{len(seeds)} seeds in {seconds:.1f} s ({len(seeds) / seconds:.1f} seeds/s), "
-        f"{simulated_us / 3.6e9:.3f} simulated hours, {records} records acknowledged, "
-        f"{failures} seeds failed"
+        f"{len(seeds)} seeds from {seeds[0]}, {failures} failed\n"
+        f"{seconds:.1f} s, {len(seeds) / seconds:.1f} seeds/s; {cpu_seconds:.1f} s of processor "
+        f"time, {len(seeds) / cpu_seconds:.1f} seeds/s of one core\n"
+        f"{simulated_us / 3.6e9:.2f} simulated hours, {records} records acknowledged"
     )
+    _print_counts("faults", {name: counts.pop(name, 0) for name in (*FAULTS, *WEATHER)})
+    _print_counts("what else happened", counts)
+    return 1 if failures else 0
+
+
+def _cpu_seconds() -> float:
+    """Processor time of this process and of its children that have ended."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+def _print_counts(title: str, counts: dict[str, int]) -> None:
+    print(f"{title}:")
     for name, count in sorted(counts.items()):
         print(f"  {count:>9}  {name}")
-    return 1 if failures else 0
 
 
 if __name__ == "__main__":

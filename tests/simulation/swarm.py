@@ -55,6 +55,8 @@ class Settings:
     writers: int
     rivals: float
     readers: int
+    expiries: bool
+    """Open epochs' leases run out, as if their writers were slow."""
     records_max: int
     body_padding: int
     think_us: int
@@ -83,49 +85,74 @@ FAULTS = (
     "failed sync",
     "slow disk",
     "reset",
+    "clock jump",
+    "clock speed",
 )
+"""The faults that are planned one by one, by weight."""
+
+WEATHER = (
+    "frame lost",
+    "frame cut",
+    "frame doubled",
+    "frame overtaken",
+    "frame late",
+    "call lost",
+    "crash in recovery",
+    "crash within a write",
+    "write torn by a crash",
+    "sync failed: the process ended",
+    "torn tail of a log cut",
+    "torn tail of the journal cut",
+)
+"""What comes of rates, and of the faults above: each must occur in a run of many seeds."""
 
 
 def draw(random: Random) -> Settings:
-    """The settings of a seed."""
+    """The settings of a seed.
+
+    Ticks are drawn so that election timeouts lie around production's, a second or two, and half
+    as long or five times as long in some seeds. What should last some election timeouts, or
+    happen a few times in one, is drawn in ticks; what a network or a disk does, in seconds.
+    """
     pick = random.choice
     heartbeat_ticks = pick((1, 2))
     election_ticks_min = pick((5, 6, 8, 10))
-    tick_us = pick((20, 40, 60, 80)) * MILLISECOND
+    tick_us = pick((50, 100, 150, 250)) * MILLISECOND
     return Settings(
-        nodes=pick((3, 3, 3, 3, 3, 3, 5, 1)),
+        nodes=pick((3, 3, 3, 3, 3, 5, 5, 1)),
         topics=pick((1, 1, 2)),
-        chaos_us=pick((3, 5, 8)) * SECOND,
+        chaos_us=pick((75, 125, 200)) * tick_us,
         tick_us=tick_us,
         tick_drift=pick((0.0, 0.05, 0.3)),
-        turn_us=pick((0, 20, 1000)),
+        turn_us=pick((0, 50, 2_000)),
         timing=_timing(random, heartbeat_ticks, election_ticks_min),
-        latency_us=pick((100, 500, 2_000, 8_000)),
+        latency_us=pick((100, 1_000, 5_000, 20_000)),
         spike_share=pick((0.0, 0.0, 0.01, 0.05)),
         loss=pick((0.0, 0.0, 0.01, 0.05, 0.15)),
         duplication=pick((0.0, 0.0, 0.02, 0.1)),
         reordering=pick((0.0, 0.0, 0.05, 0.3)),
-        write_us=pick((100, 1_000, 5_000, 20_000)),
+        write_us=pick((200, 2_000, 10_000, 50_000)),
         log_limits=LogLimits(
             segment_bytes_max=pick((2_000, 10_000, 1_000_000)),
             preallocate_bytes=pick((0, 4_096, 65_536)),
             cache_bytes_max=pick((0, 2_000, 1_000_000)),
         ),
         idle_ticks=pick((3, 10)),
-        fault_interval_us=pick((200, 400, 800, 1_600)) * MILLISECOND,
-        fault_us=pick((100, 400, 1_000)) * MILLISECOND,
+        fault_interval_us=pick((5, 10, 20, 40)) * tick_us,
+        fault_us=pick((3, 10, 25)) * tick_us,
         weights=tuple((fault, pick((0, 0, 1, 2, 5))) for fault in FAULTS),
         crash_in_recovery=pick((0.0, 0.1, 0.4)),
         producers=pick((1, 2, 3)),
         window=pick((1, 1, 2, 4)),
         writers=pick((0, 1, 2)),
         rivals=pick((0.0, 0.3)),
-        readers=pick((1, 2)),
+        readers=pick((1, 2, 4)),
+        expiries=pick((False, True)),
         records_max=pick((1, 5, 20)),
         body_padding=pick((0, 10, 300)),
-        think_us=pick((10, 30, 60, 120)) * MILLISECOND,
+        think_us=int(pick((0.25, 0.75, 1.5, 3)) * tick_us),
         request_bytes_max=pick((1_000, 1_000_000)),
-        request_timeout_us=pick((300, 600, 2_000)) * MILLISECOND,
+        request_timeout_us=pick((8, 16, 50)) * tick_us,
     )
 
 

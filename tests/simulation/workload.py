@@ -22,6 +22,7 @@ from raftlog.machines.commands import (
     CreateTopic,
     DeleteTopic,
     EpochKey,
+    ExpireEpoch,
     Stage,
     TopicInfo,
 )
@@ -29,6 +30,7 @@ from raftlog.machines.outcomes import (
     Appended,
     EpochAborted,
     EpochCommitted,
+    Expired,
     Refused,
     Staged,
     TopicCreated,
@@ -37,7 +39,6 @@ from raftlog.machines.outcomes import (
 from raftlog.machines.schema import Field, Schema
 from raftlog.wire.batch import BatchHeader, ColumnChunk
 from raftlog.wire.codec import decode_batch_header, encode_command
-from tests.simulation.checkers import Violation
 from tests.simulation.history import (
     AppendKey,
     EpochName,
@@ -47,6 +48,7 @@ from tests.simulation.history import (
 )
 from tests.simulation.network import Network
 from tests.simulation.node import Failed, Reply, SimulatedNode
+from tests.simulation.promises import Promise, Violation
 from tests.simulation.simulator import Simulator
 from tests.simulation.swarm import Settings
 
@@ -112,7 +114,10 @@ def read_rows(node: SimulatedNode, group: GroupId, start: int, end: int, mark: i
         slices = [(column.position, column.length)]
         (body,) = hosted.replica.log.body_slices(extent.index, slices)
         if crc32c(body) != column.crc:
-            raise Violation(f"group {group}: node {node.node} reads other bytes at {extent.start}")
+            raise Violation(
+                Promise.READS_BELOW_THE_MARK,
+                f"group {group}: node {node.node} reads other bytes at {extent.start}",
+            )
         for place, line in enumerate(body.split(b"\n")[: extent.count]):
             if start <= extent.start + place < end:
                 rows.append((extent.start + place, line.decode()))
@@ -181,14 +186,24 @@ class Clients:
 
     # ------------------------------------------------------------ asking leaders
 
-    def ask_leader(self, group: GroupId, action: Callable[[SimulatedNode, Reply], None]) -> Task:
-        """Ask until there is an answer, whoever leads by then. The task's value is the answer."""
+    def ask_leader(
+        self,
+        group: GroupId,
+        action: Callable[[SimulatedNode, Reply], None],
+        asked: Callable[[], None] | None = None,
+    ) -> Task:
+        """Ask until there is an answer, whoever leads by then. The task's value is the answer.
+
+        `asked` is told before each try: the answer is to the last of them.
+        """
         waits = 0
         hint = (self._current, group)
         while True:
             to = self._leaders.get(hint, NOBODY)
             if to == NOBODY or self.random.random() < OLD_HINT_SHARE:
                 to = NodeId(self.random.randrange(len(self._nodes)) + 1)
+            if asked is not None:
+                asked()
             answer = yield Ask(to, action)
             if not isinstance(answer, Failed):
                 self._leaders[hint] = to
@@ -197,11 +212,13 @@ class Clients:
                 self._leaders.pop(hint, None)
             else:
                 self._leaders[hint] = answer.leader
+            waits += 1
+            longest = min(waits, 16) * self.settings.think_us
             if answer.written:
                 self.simulator.counts["outcome unknown, sent again"] += 1
-            # Longer and longer, or resends alone could fill every queue for ever.
-            waits = min(waits + 1, 16)
-            yield Sleep(self.random.randrange(1, waits * self.settings.think_us + 1))
+                # Longer and longer, or resends alone could fill every queue for ever.
+                longest = max(longest, self.settings.request_timeout_us * 2 ** min(waits, 5) // 8)
+            yield Sleep(self.random.randrange(1, longest + 1))
 
     def write(
         self, group: GroupId, make: Callable[[int], Command], batch: Batch | None = None
@@ -240,7 +257,7 @@ class Clients:
 
         outcome = yield from self.write(CONTROLLER_GROUP, make)
         if not isinstance(outcome, TopicCreated) or outcome.existed:
-            raise Violation(f"creating {name} came to {outcome}")
+            raise Violation(Promise.EXPECTED_OUTCOMES, f"creating {name} came to {outcome}")
         return outcome.topic
 
     def come_and_go(self, name: str) -> Task:
@@ -257,7 +274,9 @@ class Clients:
                 ),
             )
             if not isinstance(outcome, TopicDeleted):
-                raise Violation(f"deleting {topic.name} came to {outcome}")
+                raise Violation(
+                    Promise.EXPECTED_OUTCOMES, f"deleting {topic.name} came to {outcome}"
+                )
             self.simulator.counts["topics deleted"] += 1
 
     # ------------------------------------------------------------ producers
@@ -299,7 +318,7 @@ class Clients:
             assert isinstance(outcome, Refused)
             early = outcome.code in ("SequenceGap", "UnknownProducer") and key.sequence > 0
             if not early:
-                raise Violation(f"{key} came to {outcome}")
+                raise Violation(Promise.EXPECTED_OUTCOMES, f"{key} came to {outcome}")
             # Its predecessor is not in the log yet: another slot is still at it.
             self.simulator.counts["append before its predecessor"] += 1
             yield self.think()
@@ -387,10 +406,12 @@ class Clients:
         return True
 
     def _refused(self, query: Query, key: EpochKey, outcome: Refused) -> bool:
-        """A run may be displaced by another, and old news may be too old; nothing else."""
+        """A run may be displaced, news too old, an open epoch expired; nothing else."""
         expected = {"RunDisplaced", "EpochTooOld"} if query.runs > 1 else set()
+        if self.settings.expiries:
+            expected |= {"EpochIncomplete", "StageGap"}
         if outcome.code not in expected:
-            raise Violation(f"{key} came to {outcome}")
+            raise Violation(Promise.EXPECTED_OUTCOMES, f"{key} came to {outcome}")
         self.simulator.counts[f"refused: {outcome.code}"] += 1
         return False
 
@@ -434,13 +455,38 @@ class Clients:
             chained_crc=crc,
         )
 
+    def expire_epochs(self, topic: TopicInfo) -> Task:
+        """Let open epochs run out that some node knows of, as a leader does after their lease."""
+        while not self.stopping:
+            node = self._nodes[NodeId(self.random.randrange(len(self._nodes)) + 1)]
+            hosted = node.hosted(topic.group)
+            opened = hosted.machine.open_epochs() if hosted is not None else []
+            if opened:
+                writer, run, epoch, renewals = self.random.choice(opened)
+                outcome = yield from self.write(
+                    topic.group,
+                    lambda _, facts=(writer, run, epoch, renewals): ExpireEpoch(
+                        writer=facts[0], run=facts[1], epoch=facts[2], renewals=facts[3]
+                    ),
+                )
+                assert isinstance(outcome, Expired)
+                self.simulator.counts["epochs expired" if outcome.done else "leases renewed"] += 1
+            yield Sleep(self.settings.think_us * self.random.randrange(1, 40))
+
     # ------------------------------------------------------------ readers
 
     def read(self, topic: TopicInfo, history: TopicHistory) -> Task:
         """Strong reads of the mark at the leader, then ranges below it from any replica."""
-        while not self.stopping:
+        floor = 0
+
+        def asked() -> None:
+            nonlocal floor
             floor = history.floor
-            mark = yield from self.ask_leader(topic.group, self._mark_at(topic.group))
+
+        while not self.stopping:
+            mark = yield from self.ask_leader(
+                topic.group, self._mark_at(topic.group, history), asked
+            )
             history.mark_read(floor, mark)
             self.simulator.counts["marks read"] += 1
             start = self.random.randrange(mark + 1)
@@ -448,7 +494,9 @@ class Clients:
             yield from self._read_range(topic, history, start, end, mark)
             yield self.think()
 
-    def _mark_at(self, group: GroupId) -> Callable[[SimulatedNode, Reply], None]:
+    def _mark_at(
+        self, group: GroupId, history: TopicHistory
+    ) -> Callable[[SimulatedNode, Reply], None]:
         def action(node: SimulatedNode, reply: Reply) -> None:
             def confirmed(answer: Any) -> None:
                 hosted = node.hosted(group)
@@ -457,6 +505,9 @@ class Clients:
                 else:
                     reply(hosted.machine.high_water_mark)
 
+            hosted = node.hosted(group)
+            if hosted is not None and history.is_deposed(hosted.replica.raft):
+                self.simulator.counts["marks asked of a deposed leader"] += 1
             node.read_barrier(group, confirmed)
 
         return action

@@ -1,0 +1,50 @@
+"""The promises that a run checks, by name, and what is raised when one is broken."""
+
+from __future__ import annotations
+
+import traceback
+from enum import StrEnum
+from pathlib import Path
+
+from raftlog.core import invariants
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Promise(StrEnum):
+    """Raft figure 3 first, then what makes it durable, then what clients may rely on."""
+
+    ELECTION_SAFETY = "Election Safety"
+    LEADER_COMPLETENESS = "Leader Completeness"
+    LOG_MATCHING = "Log Matching"
+    STATE_MACHINE_SAFETY = "State Machine Safety"
+    COMMITTED_BY_MAJORITY = "committed by a majority of disks, in the leader's own term"
+    APPLIED_IN_ORDER = "applied once, in order, after it was committed"
+    DURABLE_VOTES = "votes and terms are on disk before they are told"
+    DURABLE_ACKNOWLEDGEMENTS = "entries are on disk before they are acknowledged"
+    SYNCED_STAYS = "what was synced is there after a crash"
+    DENSE_OFFSETS = "offsets are dense"
+    NOTHING_LOST = "what was acknowledged is there, once, in its place"
+    EPOCHS_WHOLE = "an epoch is there whole and once, or not at all"
+    READS_BELOW_THE_MARK = "reads show what is committed, the same bytes everywhere"
+    LINEARIZABLE_MARKS = "strong reads are linearizable"
+    EXPECTED_OUTCOMES = "a command comes to what its client may expect"
+    LIVENESS = "healed, it goes on in time"
+
+
+class Violation(AssertionError):
+    """A promise was broken."""
+
+    def __init__(self, promise: Promise, what: str) -> None:
+        super().__init__(f"{promise}: {what}")
+        self.promise = promise
+
+
+def noticed_by(error: BaseException) -> str:
+    """Who noticed: a promise's checker, the invariants of the core, or a replica's assertion."""
+    if isinstance(error, Violation):
+        return f"{error.promise}"
+    place = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
+    if place == Path(invariants.__file__):
+        return f"invariants of the core: {error}"
+    return f"{type(error).__name__} in {place.relative_to(ROOT)}: {error}"
