@@ -8,6 +8,7 @@
     |   |-- NoQuorum                a leader that lost its majority, or an election under way
     |   |-- NotYet                  this replica has not applied far enough; ask another
     |   |-- Overloaded              a bounded queue is full
+    |   |-- DiskFull                writes wait or are refused until there is room; reads go on
     |   `-- DeadlineExceeded        the request's one total deadline has passed
     |-- InvalidRequest              the request can never succeed as it is
     |   |-- InvalidOption           an option's name or value
@@ -55,22 +56,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from enum import IntEnum
 from typing import ClassVar
 
-
-class ExitCode(IntEnum):
-    """What the command line exits with; scripts may rely on these."""
-
-    OK = 0
-    FAILED = 1
-    USAGE = 2
-    UNAVAILABLE = 3
-    NOT_FOUND = 4
-    ALREADY_EXISTS = 5
-    DATA_LOSS = 6
-    REFUSED = 7
-    NODE_REFUSED = 8
+from raftlog.exit_code import ExitCode
 
 
 @dataclass(kw_only=True, eq=False)
@@ -222,6 +210,18 @@ class Overloaded(Unavailable):
 
     cause_text = "The queue {queue} holds its limit of {limit}."
     remedy_text = "Send less at once, or raise {queue} in conf/raftlog.toml."
+
+
+@dataclass(kw_only=True, eq=False)
+class DiskFull(Unavailable):
+    """There is no room for a write to `file`; nothing of it counts, and it may be written later."""
+
+    file: str
+    node: str = "this node"
+    grpc_status = "RESOURCE_EXHAUSTED"
+
+    cause_text = "The disk of {node} is full: there is no room for {file}."
+    remedy_text = "Make room on that disk or delete topics; the node goes on by itself. Reads work."
 
 
 @dataclass(kw_only=True, eq=False)

@@ -29,10 +29,9 @@ class DiskFaults:
     sync_delay_s: float = 0.0
     """Every sync takes so much longer."""
     sync_fails_after: int | None = None
-    """After so many syncs every one fails with EIO; None: none does."""
+    """After so many syncs one fails with EIO, and those after it succeed; None: none fails."""
     write_fails_after: int | None = None
-    """After so many writes every one fails with `write_error`, half done."""
-    write_error: Literal["EIO", "ENOSPC"] = "EIO"
+    """After so many writes one fails with EIO, half done."""
     syncs_lie: bool = False
     """Syncs claim success and do nothing."""
     only: str = ""
@@ -98,7 +97,7 @@ class _Command:
             done = self._counted[operation]
             self._counted[operation] = done + 1
         after = faults.sync_fails_after if operation == "sync" else faults.write_fails_after
-        fails = 0 if after is not None and done >= after else None
+        fails = 0 if after is not None and done == after else None
         return replace(faults, sync_fails_after=fails, write_fails_after=fails)
 
     def _look(self) -> None:
@@ -139,7 +138,7 @@ class FaultyFile:
         faults = self._fs.command.due("write", self.path)
         if faults.write_fails_after is not None:
             self._inner.write_at(position, [b"".join(buffers)[: length // 2]])
-            raise self._failure(faults.write_error)
+            raise self._failure()
         self._inner.write_at(position, buffers)
 
     def sync(self) -> None:
@@ -148,7 +147,7 @@ class FaultyFile:
         faults = self._fs.command.due("sync", self.path)
         _wait(faults.sync_delay_s)
         if faults.sync_fails_after is not None:
-            raise self._failure("EIO")
+            raise self._failure()
         if not faults.syncs_lie:
             self._inner.sync()
             self._fs.notes.file_synced(self.inode, upto)
@@ -178,9 +177,9 @@ class FaultyFile:
         if self._failed:
             raise DiskFailed(file=self.path, problem="an earlier write or sync of it failed")
 
-    def _failure(self, error: str) -> DiskFailed:
+    def _failure(self) -> DiskFailed:
         self._failed = True
-        return _failure(self.path, error)
+        return _failure(self.path)
 
 
 class FaultyFileSystem:
@@ -247,7 +246,7 @@ class FaultyFileSystem:
             faults = self.command.due("sync", self.location(path))
             _wait(faults.sync_delay_s)
             if faults.sync_fails_after is not None:
-                raise _failure(self.location(path), "EIO")
+                raise _failure(self.location(path))
             if faults.syncs_lie:
                 return
             self._inner.sync_folder(path)
@@ -269,9 +268,8 @@ def _wait(seconds: float) -> None:
         threading.Event().wait(seconds)  # nobody ever sets it
 
 
-def _failure(path: str, error: str) -> DiskFailed:
-    number = getattr(errno, error)
-    return DiskFailed(file=path, problem=f"[Errno {number}] {os.strerror(number)} (injected)")
+def _failure(path: str) -> DiskFailed:
+    return DiskFailed(file=path, problem=f"{OSError(errno.EIO, os.strerror(errno.EIO))} (injected)")
 
 
 def _link(source: Path, target: Path) -> None:

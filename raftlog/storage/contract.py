@@ -7,6 +7,10 @@ Durability: bytes written are durable once `File.sync` returned after the write;
 once `FileSystem.sync_folder` of its folder returned after the creation, rename or removal. Every
 failure to write or sync raises `raftlog.errors.DiskFailed` and must end the process: it is never
 tried again, because the kernel may have dropped the pages.
+
+But one: a write or a new name that finds no room raises `DiskFull`. Some of its bytes may be there;
+nothing that was there before is lost, and the same may be tried again later. A *sync* that finds
+no room has failed as any other: what it was to write had been taken already.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ class File(Protocol):
         ...
 
     def write_at(self, position: int, buffers: Sequence[bytes]) -> None:
-        """Write the buffers one after another; all of them, or raise `DiskFailed`."""
+        """Write the buffers one after another; all of them, or raise `DiskFailed`, `DiskFull`."""
         ...
 
     def sync(self) -> None:
@@ -76,7 +80,7 @@ class FileSystem(Protocol):
     def open(self, path: str, *, create: bool) -> File:
         """Open for reading and writing; `create` makes a new one and fails if it is there.
 
-        Raises FileNotFoundError or FileExistsError; those are facts, not failures.
+        Raises FileNotFoundError or FileExistsError (those are facts, not failures), `DiskFull`.
         """
         ...
 
@@ -87,11 +91,17 @@ class FileSystem(Protocol):
         ...
 
     def make_folder(self, path: str) -> None:
-        """Make the folder unless it is there; its parent must exist, save for the root's."""
+        """Make the folder unless it is there; its parent must exist, save for the root's.
+
+        Raises `DiskFull`.
+        """
         ...
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically replace `target` by `source`, a file or folder of the same folder."""
+        """Atomically replace `target` by `source`, a file or folder of the same folder.
+
+        Raises `DiskFull`: then nothing is changed.
+        """
         ...
 
     def remove(self, path: str) -> None:

@@ -161,12 +161,18 @@ class HardStateJournal:
             self._replaced = None
 
     def close(self) -> None:
-        """Write what is pending and a marker, then close the file. No write may be out."""
-        self.idle_marker()
-        while (write := self.take_write()) is not None:
-            write.run()
-            self.written(write)
+        """Write what is pending and a marker, then close the file. No write may be under way.
+
+        On a full disk the rest stays unwritten: no message that depends on it has left.
+        """
+        if self._outstanding is None:
             self.idle_marker()
+            while (write := self.take_write()) is not None:
+                write.run()
+                if not write.done:
+                    break
+                self.written(write)
+                self.idle_marker()
         self._active.close()
 
     @property
@@ -176,7 +182,7 @@ class HardStateJournal:
 
     def _write_all(self) -> None:
         self._outstanding = self._plan_anew()
-        self._outstanding.run()
+        self._outstanding.run_whole()
         self.written(self._outstanding)
 
     def _compact_bytes(self) -> int:

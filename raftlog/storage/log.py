@@ -81,7 +81,7 @@ class GroupLog:
         )
         piece = Piece(Segment(segment_path(folder, 1), header), create=True)
         remove_unfinished(fs, folder, SEGMENT_ENDING)
-        LogWrite(fs, folder, [piece]).run()
+        LogWrite(fs, folder, [piece]).run_whole()
         report = RecoveryReport(segments=1, last_index=LogIndex(0))
         return cls(fs, folder, group, limits, Reopened(segments=[piece.segment], report=report))
 
@@ -100,12 +100,18 @@ class GroupLog:
         return bool(segment_names(fs, folder))
 
     def close(self) -> None:
-        """Write what is pending and a marker, then close the files. No write may be out."""
-        self.idle_marker()
-        while (write := self.take_write()) is not None:
-            write.run()
-            self.written(write)
+        """Write what is pending and a marker, then close the files. No write may be under way.
+
+        On a full disk the rest stays unwritten: nobody was told that it is durable.
+        """
+        if self._outstanding is None:
             self.idle_marker()
+            while (write := self.take_write()) is not None:
+                write.run()
+                if not write.done:
+                    break
+                self.written(write)
+                self.idle_marker()
         for segment in self._segments:
             segment.close()
 

@@ -4,6 +4,9 @@ Any failure to write, sync, truncate or reserve raises `DiskFailed` and closes t
 the disk for good: a later write or sync of the same file raises again without being tried,
 because after one failed sync the kernel may report the next as a success without having written
 the pages. Files are made 0600 and folders 0700.
+
+A write or a new name for which there is no room raises `DiskFull` and may be tried again: the
+kernel refused it before it took it, so no page can have been dropped.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ import os
 import shutil
 from collections.abc import Sequence
 
-from raftlog.errors import CorruptFile, DataFolderLocked, DiskFailed
+from raftlog.errors import CorruptFile, DataFolderLocked, DiskFailed, DiskFull
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _BUFFERS_MAX = os.sysconf("SC_IOV_MAX")
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
@@ -62,6 +66,8 @@ class PosixFile:
                 position += written
                 pending = _after(pending, written)
         except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise DiskFull(file=self._path) from error
             raise self._failure(error) from error
 
     def sync(self) -> None:
@@ -87,7 +93,7 @@ class PosixFile:
             os.posix_fallocate(self._fd, present, size - present)
         except OSError as error:
             # Space ahead is a matter of speed: on a full disk the next write may still fit.
-            if error.errno != errno.ENOSPC:
+            if error.errno not in _NO_ROOM:
                 raise self._failure(error) from error
 
     def close(self) -> None:
@@ -171,7 +177,7 @@ class PosixFileSystem:
         except (FileNotFoundError, FileExistsError):
             raise
         except OSError as error:
-            raise DiskFailed(file=place, problem=str(error)) from error
+            raise _name_failure(place, error) from error
 
     def exists(self, path: str) -> bool:
         return os.path.exists(self.location(path))
@@ -190,7 +196,7 @@ class PosixFileSystem:
             if not os.path.isdir(place):
                 raise DiskFailed(file=place, problem="it is a file, not a folder") from None
         except OSError as error:
-            raise DiskFailed(file=place, problem=str(error)) from error
+            raise _name_failure(place, error) from error
 
     def rename(self, source: str, target: str) -> None:
         assert os.path.dirname(source) == os.path.dirname(target), "one folder's sync covers both"
@@ -198,7 +204,7 @@ class PosixFileSystem:
         try:
             os.rename(self.location(source), place)
         except OSError as error:
-            raise DiskFailed(file=place, problem=str(error)) from error
+            raise _name_failure(place, error) from error
 
     def remove(self, path: str) -> None:
         assert path, "the root is not ours to remove"
@@ -224,6 +230,13 @@ def _make_root(place: str) -> None:
     for folder in reversed(missing):
         os.mkdir(folder, _FOLDER_MODE)
         _sync_folder(os.path.dirname(folder))
+
+
+def _name_failure(place: str, error: OSError) -> DiskFailed | DiskFull:
+    """Why a name could not be made: for want of room, or because the disk fails."""
+    if error.errno in _NO_ROOM:
+        return DiskFull(file=place)
+    return DiskFailed(file=place, problem=str(error))
 
 
 def _sync_folder(place: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from raftlog.errors import DiskFull
 from raftlog.storage.contract import File, FileSystem
 from raftlog.storage.frames import (
     MARKER,
@@ -119,7 +120,7 @@ class Segment:
 class Piece:
     """Frames for one segment. `create` makes its file; `seal` gives back space reserved ahead."""
 
-    __slots__ = ("buffers", "create", "position", "reserve", "seal", "segment")
+    __slots__ = ("buffers", "create", "done", "position", "reserve", "seal", "segment")
 
     def __init__(self, segment: Segment, *, create: bool) -> None:
         self.segment = segment
@@ -128,6 +129,7 @@ class Piece:
         self.buffers: list[bytes] = [segment.header.encode()] if create else []
         self.reserve = 0
         self.seal = False
+        self.done = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,13 +142,14 @@ class Cut:
 
 
 class LogWrite:
-    """One batch of I/O. `run` may be called once, from any thread; then `written` on the owner.
+    """One batch of I/O. `run` may be called from any thread; then `written` on the owner.
 
     If `run` raises (`DiskFailed`), nothing of the batch may be taken for durable and the process
-    must end: the owner hands out no further write.
+    must end: the owner hands out no further write. If it returns and `full` is set, there was no
+    room: run it again later, until it is `done`.
     """
 
-    __slots__ = ("_cut", "_folder", "_fs", "_pieces", "_started", "done")
+    __slots__ = ("_cut", "_folder", "_fs", "_pieces", "_running", "done", "full")
 
     def __init__(
         self, fs: FileSystem, folder: str, pieces: Sequence[Piece], cut: Cut | None = None
@@ -154,9 +157,10 @@ class LogWrite:
         self._fs = fs
         self._folder = folder
         self._cut = cut
-        self._pieces = pieces
-        self._started = False
+        self._pieces = list(pieces)
+        self._running = False
         self.done = False
+        self.full: DiskFull | None = None
 
     @property
     def segments(self) -> list[Segment]:
@@ -164,14 +168,36 @@ class LogWrite:
         return [piece.segment for piece in self._pieces]
 
     def run(self) -> None:
-        """Do it all, in order, with one sync per touched file. Raises `DiskFailed`."""
-        assert not self._started, "a write is never tried again"
-        self._started = True
+        """Do it all, in order, with one sync per touched file. Raises `DiskFailed`.
+
+        A batch that found no room goes on with the file for which there was none, and writes the
+        same bytes to the same places. That is no second try of what failed: the kernel refused
+        those bytes before any sync of them was asked for, so it has nothing that it could have
+        dropped, and nobody was told of them.
+        """
+        assert not self._running, "a write that failed is never tried again"
+        assert not self.done, "a write is done once"
+        self._running = True
+        self.full = None
         if self._cut is not None:
             self._run_cut(self._cut)
-        for piece in self._pieces:
-            self._run_piece(piece)
-        self.done = True
+            self._cut = None
+        try:
+            for piece in self._pieces:
+                if not piece.done:
+                    self._run_piece(piece)
+                    piece.done = True
+        except DiskFull as error:
+            self.full = error
+        else:
+            self.done = True
+        self._running = False
+
+    def run_whole(self) -> None:
+        """`run` where nothing can wait: raises `DiskFull` as well."""
+        self.run()
+        if self.full is not None:
+            raise self.full
 
     def _run_cut(self, cut: Cut) -> None:
         # Each removal is durable before the next: a crash leaves a log without holes.
@@ -188,12 +214,19 @@ class LogWrite:
         segment = piece.segment
         path = segment.path
         if piece.create:
+            if self._fs.exists(path + NEW_FILE_ENDING):
+                self._fs.remove(path + NEW_FILE_ENDING)  # of a run that found no room
             file = self._fs.open(path + NEW_FILE_ENDING, create=True)
         else:
             file = segment.opened(self._fs)
-        if piece.reserve:
-            file.reserve(piece.reserve)
-        file.write_at(piece.position, piece.buffers)
+        try:
+            if piece.reserve:
+                file.reserve(piece.reserve)
+            file.write_at(piece.position, piece.buffers)
+        except DiskFull:
+            if piece.create:
+                file.close()
+            raise
         if piece.seal:
             file.truncate(segment.end)
         file.sync()

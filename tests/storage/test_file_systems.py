@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from raftlog.errors import DataFolderLocked, DiskFailed
+from raftlog.errors import DataFolderLocked, DiskFailed, DiskFull
 from raftlog.storage.contract import File, FileSystem
 from raftlog.storage.memory import MemoryFileSystem
 from raftlog.storage.posix import PosixFile, PosixFileSystem, _after
@@ -143,12 +143,21 @@ def test_no_path_leaves_the_root(tmp_path: Path) -> None:
 
 
 def test_a_real_write_that_fails_ends_the_file() -> None:
-    file = PosixFile("/dev/full", os.open("/dev/full", os.O_RDWR))
+    file = PosixFile("read-only", os.open("/dev/null", os.O_RDONLY))
     with pytest.raises(DiskFailed) as caught:
         file.write_at(0, [b"a"])
-    assert "No space" in caught.value.problem
+    assert "Bad file descriptor" in caught.value.problem
     with pytest.raises(DiskFailed):
         file.sync()
+    file.close()
+
+
+def test_a_real_write_without_room_is_refused_and_may_be_tried_again() -> None:
+    file = PosixFile("/dev/full", os.open("/dev/full", os.O_RDWR))
+    for _ in range(2):
+        with pytest.raises(DiskFull) as caught:
+            file.write_at(0, [b"a"])
+        assert "no room for /dev/full" in str(caught.value)
     file.close()
 
 
