@@ -13,7 +13,7 @@ from raftlog.chaos.proxy import PeerLinks, Wire
 from raftlog.chaos.schedule import Aim, Fault, Kind
 from raftlog.chaos.small_disk import SmallDisk
 from raftlog.client.log_client import LogClient
-from raftlog.errors import RaftlogError
+from raftlog.errors import DeadlineExceeded, RaftlogError
 
 _DELAY_MAX_S = 0.4
 _THROTTLED_BYTES_PER_S = 100_000.0
@@ -172,11 +172,15 @@ class Breaker:
         disk = self.small_disk
         assert disk is not None
         disk.fill()
-        wait_for(
-            lambda: disk.is_full() or not self.cluster.runs(node),
-            f"the disk of node {node} to be full",
-            _EFFECT_TIMEOUT_S,
-        )
+        try:
+            wait_for(
+                lambda: disk.is_full() or not self.cluster.runs(node),
+                f"the disk of node {node} to be full",
+                _EFFECT_TIMEOUT_S,
+            )
+        except DeadlineExceeded:
+            disk.make_room()
+            raise
         return self._broken(fault, node, disk.make_room, ends=True)
 
     def _restart_in_turn(self) -> None:

@@ -99,6 +99,8 @@ def plans(seed: int, kinds: Sequence[Kind]) -> Iterator[Plan]:
             chosen = [bag.pop()]
             if bag and random.random() < _TWO_AT_ONCE and not _ALONE & {chosen[0], bag[-1]}:
                 chosen.append(bag.pop())
+            # Where the disk is small settles its node: the other fault is for another one.
+            chosen.sort(key=lambda kind: kind is not Kind.FULL_DISK)
             yield Plan(
                 number=number,
                 calm_s=random.uniform(0.2, 1.0),

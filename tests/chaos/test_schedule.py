@@ -31,6 +31,12 @@ def test_two_faults_at_once_come_about_but_never_beside_a_restart_of_all() -> No
     assert all(fault.kind is not Kind.RESTART for plan in pairs for fault in plan.faults)
 
 
+def test_a_full_disk_comes_first_of_two_because_its_node_is_settled() -> None:
+    kinds = [[fault.kind for fault in plan.faults] for seed in range(20) for plan in drawn(seed)]
+    assert any(Kind.FULL_DISK in each and len(each) == 2 for each in kinds)
+    assert all(each.index(Kind.FULL_DISK) == 0 for each in kinds if Kind.FULL_DISK in each)
+
+
 def test_every_fault_lasts_as_long_as_its_class_may() -> None:
     for fault in (fault for plan in drawn(3) for fault in plan.faults):
         least, most = LASTS_S[fault.kind]

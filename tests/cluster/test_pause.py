@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from raftlog.chaos.cluster import ProcessCluster
-from raftlog.client.log_client import connect
+from raftlog.chaos.workload import OneNode
+from raftlog.client.log_client import LogClient, connect
+from raftlog.client.producer import Producer
 from raftlog.config import load
+from raftlog.errors import RaftlogError
+from raftlog.machines.commands import TopicInfo
 
 TRY_S = 2.0
+ASLEEP_S = 30.0
 
 
 def test_a_replica_that_hangs_holds_up_one_read_and_not_every_third(tmp_path: Path) -> None:
@@ -29,3 +38,59 @@ def test_a_replica_that_hangs_holds_up_one_read_and_not_every_third(tmp_path: Pa
                 assert [batch.num_rows for batch in client.read(topic, 0, 1, mark=1)] == [1]
                 took_s.append(time.monotonic() - start_s)
         assert sum(each >= TRY_S for each in took_s) <= 1, took_s
+
+
+def test_a_leader_that_slept_through_an_election_says_nothing_stale(tmp_path: Path) -> None:
+    """What it was asked while it slept waits in its socket; it must learn of the other leader, or
+    lose its majority, before it answers."""
+    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+        topic = client.create_topic("t", "number bigint")
+        for number in range(3):
+            client.append("t", [{"number": 10 * number}])
+            leader = cluster.leader(client, "t")
+            with only(cluster, leader) as asked, ThreadPoolExecutor(2) as pool:
+                # Its producer and its connection are there before it sleeps.
+                producer = Producer(
+                    asked, topic, compression="none", batch_bytes=1024, max_in_flight=1
+                )
+                producer.append_and_flush([{"number": 10 * number + 1}])
+                reader = LogClient(asked)
+                cluster.pause(leader)
+                acknowledged = client.append("t", [{"number": 10 * number + 2}])
+                mark = pool.submit(said, partial(mark_of, reader, topic))
+                write = pool.submit(said, partial(start_of, producer, 99))
+                cluster.resume(leader)
+                for answer in (mark.result(), write.result()):
+                    assert answer is None or answer >= acknowledged.end
+            cluster.wait_caught_up(client, "t")
+        numbers = [n for batch in client.read("t") for n in batch["number"].to_pylist()]
+        assert [n for n in numbers if n != 99] == [0, 1, 2, 10, 11, 12, 20, 21, 22]
+
+
+@contextlib.contextmanager
+def only(cluster: ProcessCluster, node: int) -> Iterator[OneNode]:
+    """A connection that asks this node once, and waits."""
+    settings = load().client.model_copy(
+        update={"request_timeout_s": ASLEEP_S, "attempt_timeout_s": ASLEEP_S}
+    )
+    connection = OneNode(settings, cluster.address(node))
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def mark_of(client: LogClient, topic: TopicInfo) -> int:
+    return client.read_mark(topic).high_water_mark
+
+
+def start_of(producer: Producer, number: int) -> int:
+    return producer.append_and_flush([{"number": number}]).start
+
+
+def said(ask: Callable[[], int]) -> int | None:
+    """What the node answers; None: it refuses."""
+    try:
+        return ask()
+    except RaftlogError:
+        return None

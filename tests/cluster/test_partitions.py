@@ -1,0 +1,151 @@
+"""Wires cut between real nodes: a majority goes on, a minority refuses, healing disturbs nobody."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.chaos.node_logs import elections, leaderships
+from raftlog.chaos.proxy import PeerLinks, Wire
+from raftlog.chaos.workload import OneNode
+from raftlog.client.log_client import LogClient
+from raftlog.client.producer import Producer
+from raftlog.config import load
+from raftlog.errors import NoQuorum, NotLeader
+from raftlog.machines.commands import TopicInfo
+
+NODES = (1, 2, 3)
+ELECTIONS_MAX = 2
+"""One would do; on a busy machine a vote may be split once."""
+RESUME_S = 20.0
+REFUSE_S = 20.0
+HELD_S = 4.0
+"""Longer than the longest election timeout, and than the keepalive of a silent connection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wired:
+    """A cluster whose wires can be cut, with a topic."""
+
+    cluster: ProcessCluster
+    links: PeerLinks
+    client: LogClient
+    topic: TopicInfo
+
+    def leader_and_others(self) -> tuple[int, int, int]:
+        leader = self.cluster.leader(self.client, self.topic.name)
+        return leader, *(node for node in NODES if node != leader)
+
+    def cut(self, *pairs: tuple[int, int]) -> None:
+        for sender, receiver in pairs:
+            self.links.set(sender, receiver, Wire(cut=True))
+
+    def only(self, node: int, request_timeout_s: float) -> OneNode:
+        """A connection that asks one node once."""
+        settings = load().client.model_copy(
+            update={
+                "request_timeout_s": request_timeout_s,
+                "attempt_timeout_s": request_timeout_s,
+            }
+        )
+        return OneNode(settings, self.cluster.address(node))
+
+    def append(self) -> None:
+        """Something is acknowledged, by whom ever, within the time that a failover may take."""
+        with self.cluster.client(request_timeout_s=RESUME_S) as client:
+            client.append(self.topic.name, [{"number": 1}])
+
+    def heal(self) -> None:
+        self.links.heal()
+        self.cluster.wait_caught_up(self.client, self.topic.name)
+
+    def elections_since(self, begin_s: float) -> int:
+        return elections(leaderships(self.cluster.logs.values()), begin_s, time.time())
+
+
+@pytest.fixture(scope="module")
+def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
+    with ExitStack() as stack:
+        port = free_ports(len(NODES))
+        addresses = {node: f"127.0.0.1:{port + node - 1}" for node in NODES}
+        links = stack.enter_context(PeerLinks(addresses))
+        cluster = stack.enter_context(
+            ProcessCluster.start(
+                tmp_path_factory.mktemp("wired") / "data",
+                port=port,
+                settings=[f"server.peer_routes={links.routes}"],
+            )
+        )
+        client = stack.enter_context(cluster.client())
+        topic = client.create_topic("t", "number bigint")
+        cluster.wait_caught_up(client, "t")
+        yield Wired(cluster=cluster, links=links, client=client, topic=topic)
+
+
+def test_a_leader_cut_off_from_all_is_replaced_and_refuses_in_time(wired: Wired) -> None:
+    leader, one, other = wired.leader_and_others()
+    begin_s = time.time()
+    wired.cut((leader, one), (leader, other), (one, leader), (other, leader))
+    wired.append()
+    cut_off = wired.only(leader, 2 * REFUSE_S)
+    producer = Producer(cut_off, wired.topic, compression="none", batch_bytes=1024, max_in_flight=1)
+    for ask in (
+        lambda: LogClient(cut_off).read_mark(wired.topic),
+        lambda: producer.append_and_flush([{"number": 2}]),
+    ):
+        asked_s = time.monotonic()
+        with pytest.raises((NotLeader, NoQuorum)):
+            ask()
+        assert time.monotonic() - asked_s < REFUSE_S
+    cut_off.close()
+    wired.heal()
+    assert 1 <= wired.elections_since(begin_s) <= ELECTIONS_MAX
+
+
+def test_a_leader_whose_words_reach_nobody_is_replaced(wired: Wired) -> None:
+    leader, one, other = wired.leader_and_others()
+    begin_s = time.time()
+    wired.cut((leader, one), (leader, other))
+    wired.append()
+    wired.heal()
+    assert 1 <= wired.elections_since(begin_s) <= ELECTIONS_MAX
+
+
+def test_a_leader_that_hears_nobody_gives_way(wired: Wired) -> None:
+    leader, one, other = wired.leader_and_others()
+    begin_s = time.time()
+    wired.cut((one, leader), (other, leader))
+    wired.append()
+    wired.heal()
+    assert 1 <= wired.elections_since(begin_s) <= ELECTIONS_MAX
+
+
+@pytest.mark.parametrize("mute", [True, False], ids=["unheard", "deaf"])
+def test_a_follower_cut_off_in_one_direction_disturbs_nobody(wired: Wired, mute: bool) -> None:
+    """Pre-vote: neither while it is cut off nor when it comes back is there an election."""
+    leader, follower, other = wired.leader_and_others()
+    before = wired.client.watermark("t").term
+    to_others = ((follower, leader), (follower, other))
+    wired.cut(*(to_others if mute else [pair[::-1] for pair in to_others]))
+    healed_at_s = time.monotonic() + HELD_S
+    wait_for(lambda: time.monotonic() >= healed_at_s, "the follower to miss its leader", 2 * HELD_S)
+    wired.append()
+    wired.heal()
+    after = wired.client.watermark("t")
+    assert (after.leader, after.term) == (leader, before)
+
+
+def test_one_wire_of_a_leader_cut_stops_no_write(wired: Wired) -> None:
+    """The follower behind it may disturb nobody, for the other one hears the leader."""
+    leader, one, _ = wired.leader_and_others()
+    begin_s = time.time()
+    wired.cut((leader, one))
+    for _ in range(3):
+        wired.append()
+    wired.heal()
+    assert wired.elections_since(begin_s) <= ELECTIONS_MAX
