@@ -272,14 +272,23 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._marks
 
     def _mark(self, name: str) -> TopicMark:
-        """One round trip while the topic stays the same; a recreated one is found by name."""
+        """One round trip while the topic stays the same; a recreated one is found by name.
+
+        Raises `TopicRecreated` if the topic went since this process asked last, `TopicNotFound`
+        if it never was there.
+        """
         known = self._topics.get(name)
         if known is not None:
             try:
                 return self._ranges.mark(known)
             except (TopicRecreated, TopicNotFound):
                 del self._topics[name]
-        self._topics[name] = self._ranges.describe(name)
+        try:
+            self._topics[name] = self._ranges.describe(name)
+        except TopicNotFound:
+            if known is None:
+                raise
+            raise TopicRecreated(topic=name, wanted=known.incarnation) from None
         return self._ranges.mark(self._topics[name])
 
     def _still_there(self, wanted: TopicRange) -> TopicRange | None:
@@ -297,5 +306,5 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _mark_or_none(self, name: str) -> TopicMark | None:
         try:
             return self._mark(name)
-        except TopicNotFound:
+        except (TopicNotFound, TopicRecreated):
             return None

@@ -60,13 +60,13 @@ class StagedMessage(WriterCommitMessage):
 def stream_writer(
     given: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> RaftlogStreamWriter:
-    """A stream's writer. Runs twice for each batch, in two processes.
+    """A stream's writer. Runs twice for each batch, in two processes, and changes nothing.
 
-    So its only side effect is creating the topic, which is idempotent.
+    Which batch it is for, only tasks are told. So a topic that is not there is left to them.
     """
     _refuse_overwrite(overwrite, "outputMode 'complete'", "Use outputMode('append').")
     options = sink_options(given, Place.STREAM_SINK)
-    return RaftlogStreamWriter(options, _topic(options, schema))
+    return RaftlogStreamWriter(options, _target(options, schema))
 
 
 def batch_writer(
@@ -75,15 +75,25 @@ def batch_writer(
     """A batch write's writer, once for each write: it mints the run."""
     _refuse_overwrite(overwrite, "mode 'overwrite'", "Use .mode('append').")
     options = sink_options(given, Place.BATCH_SINK)
-    return RaftlogBatchWriter(options, _topic(options, schema), run=uuid.uuid4().hex)
+    target = _target(options, schema)
+    made = target.topic or _made(options, target)
+    return RaftlogBatchWriter(options, _Target(schema, made), run=uuid.uuid4().hex)
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What is written to: the topic, None if it was not there, and the rows' columns."""
+
+    schema: StructType
+    topic: TopicInfo | None
 
 
 class _Sink:
     """What both writers share; pickled to executors, so it holds plain values alone."""
 
-    def __init__(self, options: SinkOptions, topic: TopicInfo) -> None:
+    def __init__(self, options: SinkOptions, target: _Target) -> None:
         self._options = options
-        self._topic = topic
+        self._target = target
 
     def stage(self, key: EpochKey, batches: Iterator[pa.RecordBatch]) -> StagedMessage:
         """Stage all rows as one new attempt; on return every entry is replicated, none visible.
@@ -91,7 +101,7 @@ class _Sink:
         The client casts and gathers the batches, and passes over reserved columns.
         """
         attempt = connection.client(self._options.connection).attempt(
-            self._topic,
+            self._target.topic or self._made_for(key),
             key,
             compression=self._options.compression,
             batch_bytes=self._options.batch_bytes,
@@ -116,26 +126,43 @@ class _Sink:
             assert message.key == key, f"{message.key} is not {key}"
             if message.reference is not None:
                 references.append(message.reference)
-        connection.client(self._options.connection).commit_epoch(
-            self._topic,
+        client = connection.client(self._options.connection)
+        reply = client.commit_epoch(
+            self._target.topic or client.describe_topic(self._options.topic),
             key,
             references,
             keep_on_mismatch=self._options.keep_on_mismatch,
             create_writer=self._options.create_topic is CreateTopic.ALWAYS,
             transient_writer=transient,
         )
+        # Where an epoch lies is told of the writer's last one alone.
+        if key.streaming and reply.replayed and reply.start < 0:
+            _warn_of_older_checkpoint(key)
 
     def discard(self, key: EpochKey) -> None:
         """Drop the key's open attempts; nothing that is visible changes."""
-        connection.client(self._options.connection).abort_epoch(self._topic, key)
+        if self._target.topic is not None:
+            connection.client(self._options.connection).abort_epoch(self._target.topic, key)
+
+    def _made_for(self, key: EpochKey) -> TopicInfo:
+        """The topic, made now by the first batch; a later one's was deleted under the query."""
+        if key.epoch > 0 and self._options.create_topic is not CreateTopic.ALWAYS:
+            raise InvalidOption(
+                option="createTopic",
+                problem=f"is true, which makes the topic for a query's first batch alone: this is "
+                f"batch {key.epoch}, and there is no topic {self._options.topic!r} (any more)",
+                advice="Start with a new checkpointLocation, or set createTopic=always to go on "
+                "into a new topic.",
+            )
+        return _made(self._options, self._target)
 
 
 class RaftlogStreamWriter(DataSourceStreamArrowWriter):
     """One micro-batch. The ids reach `commit` in the messages: it has no task context."""
 
-    def __init__(self, options: SinkOptions, topic: TopicInfo) -> None:
+    def __init__(self, options: SinkOptions, target: _Target) -> None:
         self._options = options
-        self._sink = _Sink(options, topic)
+        self._sink = _Sink(options, target)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
         return self._sink.stage(_streaming_key(self._options.txn_app_id), iterator)
@@ -157,12 +184,12 @@ class RaftlogStreamWriter(DataSourceStreamArrowWriter):
 class RaftlogBatchWriter(DataSourceArrowWriter):
     """One batch write: `txnAppId` and `txnVersion`, or a writer of its own that expires."""
 
-    def __init__(self, options: SinkOptions, topic: TopicInfo, *, run: str) -> None:
+    def __init__(self, options: SinkOptions, target: _Target, *, run: str) -> None:
         import raftlog
 
         writer = options.txn_app_id or run
         self._transient = options.txn_app_id is None
-        self._sink = _Sink(options, topic)
+        self._sink = _Sink(options, target)
         self._key = raftlog.EpochKey(
             writer=writer,
             query_id=writer,
@@ -193,22 +220,44 @@ def _refuse_overwrite(overwrite: bool, what: str, advice: str) -> None:
         )
 
 
-def _topic(options: SinkOptions, schema: StructType) -> TopicInfo:
-    """The topic to write, made first if it may be. Raises before any task runs.
+def _target(options: SinkOptions, schema: StructType) -> _Target:
+    """The topic if it is there, and that rows of this schema fit. Raises before any task runs.
 
     It is looked up before it is made: looking is a read, twice for each micro-batch of a stream,
     making an entry in the controller's log.
     """
+    from raftlog.client.arrow_types import schema_of
+
     check_reserved(schema, options.topic)
-    client = connection.client(options.connection)
     try:
-        topic = client.describe_topic(options.topic)
+        topic = connection.client(options.connection).describe_topic(options.topic)
     except TopicNotFound:
         if options.create_topic is CreateTopic.FALSE:
             raise
-        topic = client.create_topic(options.topic, creation_text(schema), if_not_exists=True)
+        # A stream's first task makes it; what no topic can hold is refused here all the same.
+        schema_of(creation_text(schema))
+        return _Target(schema, None)
     check_writable(schema, topic)
+    return _Target(schema, topic)
+
+
+def _made(options: SinkOptions, target: _Target) -> TopicInfo:
+    """The topic, made with the rows' columns unless another process was faster."""
+    client = connection.client(options.connection)
+    topic = client.create_topic(options.topic, creation_text(target.schema), if_not_exists=True)
+    check_writable(target.schema, topic)
     return topic
+
+
+def _warn_of_older_checkpoint(key: EpochKey) -> None:
+    """Say what a restart never does by itself: Spark replays the last batch alone."""
+    log.warning(
+        "Batch %s of writer %r is in the log, and so are later ones: the checkpointLocation holds "
+        "an older copy. What the log has is not written again. It is known by the batch's number "
+        "and record count: other rows in a batch of the same size are NOT written (docs/SPARK.md).",
+        key.epoch,
+        key.writer,
+    )
 
 
 def _known_key(messages: Sequence[WriterCommitMessage | None]) -> EpochKey | None:

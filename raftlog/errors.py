@@ -374,7 +374,7 @@ class TopicRecreated(RaftlogError):
         now = f"it is now {self.found}" if self.found else "it does not exist now"
         return f"Topic {self.topic!r} was incarnation {self.wanted}; {now}: it was deleted."
 
-    remedy_text = "Start the query with a new checkpoint, or set failOnDataLoss=false to go on."
+    remedy_text = "Use a new checkpointLocation; a reader may go on with failOnDataLoss=false."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -435,7 +435,7 @@ class RunDisplaced(WriteRefused):
 
     cause_text = (
         "Run {run} of writer {writer!r} was displaced by run {current_run}: two drivers write "
-        "with one checkpoint or txnAppId."
+        "with one checkpointLocation or txnAppId."
     )
     remedy_text = "Stop one of the two; a restarted query goes on where the log stands."
 
@@ -499,7 +499,7 @@ class CheckpointReset(WriteRefused):
         "Query {query_id} writes epoch {epoch} as writer {writer!r}, whose last epoch "
         "{last_epoch} came from query {known_query_id}: the checkpoint was deleted or replaced."
     )
-    remedy_text = "Restore the checkpoint, or write under another txnAppId."
+    remedy_text = "Restore the checkpointLocation. Another txnAppId writes the rows once more."
 
 
 @dataclass(kw_only=True, eq=False)

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import socket
-import subprocess
 import sys
 import threading
 import time
@@ -21,9 +18,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 import raftlog
+from raftlog.chaos.cluster import ProcessCluster
+from tests.spark.faults import Faults, FaultySource
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
+"""Far more than anything takes alone: beside other work a JVM may need a minute to start."""
+TEST_TIMEOUT_S = 600
 LOOK_INTERVAL_S = 0.05
+TASK_TRIES = 2
+"""How often Spark tries a task that fails before it gives the batch up."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests of this folder the time that Spark takes on a busy machine."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:
@@ -35,84 +45,28 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
         pause.wait(LOOK_INTERVAL_S)
 
 
-class Cluster:
-    """Three nodes under `raftlog up`, and those that a test killed and brought back."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._log = (folder.parent / "up.log").open("ab")
-        self._up = subprocess.Popen(
-            [*self._raftlog(), "up", "--data", folder, "--port", str(free_ports(3)), "-o", "json"],
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-        )
-        assert self._up.stdout is not None
-        line = self._up.stdout.readline()
-        assert line, (folder.parent / "up.log").read_text()
-        nodes = json.loads(line)["nodes"]
-        self.pids = {row["node"]: row["pid"] for row in nodes}
-        self.servers = ",".join(row["address"] for row in nodes)
-        self._served: list[subprocess.Popen[bytes]] = []
-
-    def _raftlog(self) -> list[str]:
-        return [sys.executable, "-m", "raftlog"]
-
-    def serve(self, node: int) -> None:
-        """Bring a killed node back, as its user would."""
-        child = subprocess.Popen(
-            [*self._raftlog(), "serve", "--node", str(node), "--data", self.folder],
-            stdout=self._log,
-            stderr=self._log,
-        )
-        self._served.append(child)
-        self.pids[node] = child.pid
-
-    def stop(self) -> None:
-        for child in (*self._served, self._up):
-            child.send_signal(signal.SIGTERM)
-        for child in (*self._served, self._up):
-            child.wait(DEADLINE_S)
-        self._log.close()
-
-
-def free_ports(count: int) -> int:
-    """The first of so many free ports in a row."""
-    for port in range(17401, 27401, count):
-        probes = []
-        try:
-            for number in range(port, port + count):
-                probes.append(socket.socket())
-                probes[-1].bind(("127.0.0.1", number))
-            return port
-        except OSError:
-            continue
-        finally:
-            for probe in probes:
-                probe.close()
-    raise AssertionError("no free ports")
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    """Three nodes, some of which a test kills and brings back."""
+    with ProcessCluster.start(tmp_path_factory.mktemp("cluster") / "data") as started:
+        yield started
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    started = Cluster(tmp_path_factory.mktemp("cluster") / "data")
-    yield started
-    started.stop()
-
-
-@pytest.fixture(scope="session")
-def client(cluster: Cluster) -> Iterator[raftlog.LogClient]:
-    with raftlog.connect(cluster.servers) as opened:
+def client(cluster: ProcessCluster) -> Iterator[raftlog.LogClient]:
+    with cluster.client() as opened:
         yield opened
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A small session in a zone that is not UTC, so that a wrong zone shows."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     session = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(f"local[2,{TASK_TRIES}]")
         .config("spark.driver.memory", "1g")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "America/New_York")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
@@ -120,15 +74,35 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("OFF")
+    session.dataSource.register(FaultySource)
     yield session
     session.stop()
+
+
+class RowFiles:
+    """A folder of files for a file stream, which takes them in the order of their making."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self._folder = folder
+        self._file_time_s = time.time() - 100_000
+
+    def add(self, name: str, *ids: int) -> None:
+        """A file that appears at once and whole: rows (id, "s<id>")."""
+        lines = [json.dumps({"id": number, "s": f"s{number}"}) for number in ids]
+        unfinished = self._folder.with_name(f"{name}.unfinished")
+        unfinished.write_text("\n".join(lines))
+        # Spark takes files by their time, in milliseconds; two of one time in any order.
+        self._file_time_s += 1
+        os.utime(unfinished, (self._file_time_s, self._file_time_s))
+        unfinished.rename(self._folder / name)
 
 
 class Lab:
     """What most tests do: write and read one topic, feed a file stream, run a query to its end."""
 
     def __init__(
-        self, spark: SparkSession, cluster: Cluster, client: raftlog.LogClient, folder: Path
+        self, spark: SparkSession, cluster: ProcessCluster, client: raftlog.LogClient, folder: Path
     ) -> None:
         self.spark = spark
         self.cluster = cluster
@@ -137,8 +111,8 @@ class Lab:
         self.topic = f"t-{folder.name}"
         self.files = folder / "files"
         self.checkpoint = folder / "checkpoint"
-        self.files.mkdir()
-        self._file_time_s = time.time() - 1000
+        self.faults = Faults(folder / "faults")
+        self._row_files = RowFiles(self.files)
 
     def create(self, schema: str = "id bigint, s string") -> None:
         self.client.create_topic(self.topic, schema)
@@ -158,20 +132,13 @@ class Lab:
 
     def leader(self) -> int:
         """The node that leads the topic now."""
-        found: list[int] = []
-
-        def known() -> bool:
-            found[:] = [self.client.watermark(self.topic).leader]
-            return found != [0]
-
-        wait_until(known, "a leader of the topic")
-        return found[0]
+        return self.cluster.leader(self.client, self.topic, DEADLINE_S)
 
     @contextmanager
     def leader_killed(self) -> Iterator[None]:
         """Kill the topic's leader, and bring it back at the end."""
         leader = self.leader()
-        os.kill(self.cluster.pids[leader], signal.SIGKILL)
+        self.cluster.kill(leader)
         try:
             yield
         finally:
@@ -179,13 +146,7 @@ class Lab:
 
     def rows_file(self, name: str, *ids: int) -> None:
         """One file of the file stream, and so one micro-batch: rows (id, "s<id>")."""
-        lines = [json.dumps({"id": number, "s": f"s{number}"}) for number in ids]
-        unfinished = self.folder / name
-        unfinished.write_text("\n".join(lines))
-        # Spark takes files by their time, in milliseconds; two of one time in any order.
-        self._file_time_s += 1
-        os.utime(unfinished, (self._file_time_s, self._file_time_s))
-        unfinished.rename(self.files / name)
+        self._row_files.add(name, *ids)
 
     def file_stream(self) -> DataFrame:
         """The files as a stream, one for each micro-batch, in order of their making."""
@@ -208,6 +169,11 @@ class Lab:
     def write(self, data: DataFrame, **given: object) -> None:
         options = self._options({"topic": self.topic} | given)
         data.write.format("raftlog").options(**options).mode("append").save()
+
+    def faulty_sink(self, data: DataFrame, **given: object) -> DataStreamWriter:
+        """As `sink`, through the moments of `faults`."""
+        options = {"faults": str(self.faults.folder)} | given
+        return self.sink(data, name=FaultySource.name(), **options)
 
     def sink(self, data: DataFrame, *, name: str = "raftlog", **given: object) -> DataStreamWriter:
         """A stream into the topic which ends when everything there was is done."""
@@ -255,7 +221,7 @@ def failure(query: StreamingQuery) -> str:
 
 @pytest.fixture
 def lab(
-    spark: SparkSession, cluster: Cluster, client: raftlog.LogClient, tmp_path: Path
+    spark: SparkSession, cluster: ProcessCluster, client: raftlog.LogClient, tmp_path: Path
 ) -> Iterator[Lab]:
     """A lab with a topic name of its own; ends the queries that its test left running."""
     yield Lab(spark, cluster, client, tmp_path)

@@ -1,0 +1,266 @@
+"""What a test does to a query, and at which moment of a micro-batch: a source and sink with faults.
+
+A test arms a moment with a deed; the first process that reaches the moment claims it and does the
+deed. That is a task's Python worker, or one of those that Spark's driver asks for offsets, plans
+and commits. Everything else is the product's own source and sink, untouched. What passed between
+test and query lies as files in one folder, because it passes between processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from connector.datasource import RaftlogDataSource
+from connector.options import Place, SourceOptions, source_options
+from connector.reader import RaftlogStreamReader
+from connector.writer import BATCH_ID, RaftlogStreamWriter, StagedMessage
+from raftlog.errors import RaftlogError
+
+HELD_MAX_S = 300.0
+LOOK_INTERVAL_S = 0.02
+
+
+class Moment(Enum):
+    """Where a micro-batch stands, in the order in which it passes."""
+
+    OFFSETS = "offsets"
+    """Its end is decided; nothing of it is logged."""
+    PLANNED = "planned"
+    """offsets/N is logged; no task runs."""
+    STAGING = "staging"
+    """A task has its rows in hand and has staged none."""
+    STAGED = "staged"
+    """A task has staged all its rows; the driver does not know."""
+    COMMITTING = "committing"
+    """All tasks have staged; CommitEpoch is not sent."""
+    COMMITTED = "committed"
+    """CommitEpoch is applied; commits/N is not logged."""
+
+
+class Deed(Enum):
+    """What is done to the processes of the query; only to those that the test started."""
+
+    KILL_DRIVER = "kill driver"
+    """SIGKILL to the driver's JVM, and to the process that is at the moment."""
+    ORPHAN = "orphan"
+    """SIGKILL to the driver's JVM; the process at the moment lives, and goes on when released."""
+    KILL_EXECUTOR = "kill executor"
+    """SIGKILL to the executor's JVM that runs the task."""
+    KILL_WORKER = "kill worker"
+    """SIGKILL to the Python worker itself."""
+    FAIL = "fail"
+    """The task raises an error of its own."""
+    HOLD = "hold"
+    """Wait until released."""
+
+
+class Faults:
+    """The armed moments of one query. Pickled into tasks: it holds a path alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    # ------------------------------------------------------------ the test's side
+
+    def arm(self, moment: Moment, deed: Deed) -> None:
+        """Let the next process that reaches the moment do the deed."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for old in ("happened", "released"):
+            self._file(moment, old).unlink(missing_ok=True)
+        unfinished = self._file(moment, "unfinished")
+        unfinished.write_text(deed.value)
+        unfinished.rename(self._file(moment, "armed"))
+
+    def disarm(self) -> None:
+        """Take back what no process has claimed."""
+        for armed in self.folder.glob("*.armed"):
+            armed.unlink(missing_ok=True)
+
+    def happened(self, moment: Moment) -> bool:
+        """Whether the deed was done, or is being done."""
+        return self._file(moment, "happened").exists()
+
+    def release(self, moment: Moment) -> None:
+        """Let a process that is held go on."""
+        self._file(moment, "released").touch()
+
+    def journal(self) -> list[dict[str, Any]]:
+        """What the query's processes noted: `what`, `pid`, and of tasks partition,
+        attempt number and epoch."""
+        file = self.folder / "journal"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def note_driver(self, jvm_pid: int) -> None:
+        """Say which process `KILL_DRIVER` and `ORPHAN` mean."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / "driver").write_text(str(jvm_pid))
+
+    @property
+    def driver(self) -> int:
+        """The process that `KILL_DRIVER` and `ORPHAN` mean."""
+        return int((self.folder / "driver").read_text())
+
+    # ------------------------------------------------------------ the query's side
+
+    def reached(self, moment: Moment) -> None:
+        """Do what is armed for the moment, if no other process claimed it before."""
+        happened = self._file(moment, "happened")
+        try:
+            self._file(moment, "armed").rename(happened)
+        except FileNotFoundError:
+            return
+        match Deed(happened.read_text()):
+            case Deed.KILL_DRIVER:
+                self._kill_driver()
+                os.kill(os.getpid(), signal.SIGKILL)
+            case Deed.ORPHAN:
+                # The daemon that forked this worker ends its own process group with the JVM.
+                os.setsid()
+                self._kill_driver()
+                self._hold(moment)
+            case Deed.KILL_EXECUTOR:
+                os.kill(_parent(os.getppid()), signal.SIGKILL)
+                self._hold(moment)
+            case Deed.KILL_WORKER:
+                os.kill(os.getpid(), signal.SIGKILL)
+            case Deed.FAIL:
+                raise RuntimeError(f"this task fails when {moment.value}")
+            case Deed.HOLD:
+                self._hold(moment)
+
+    @contextlib.contextmanager
+    def noting(self, what: str) -> Iterator[None]:
+        """Note what is done inside when it is done, or the product's error that ended it.
+
+        And before that what the connector warned of.
+        """
+        noted = _NotedWarnings(self._note)
+        log = logging.getLogger("raftlog.connector")
+        log.addHandler(noted)
+        try:
+            yield
+        except RaftlogError as error:
+            self._note(f"{what}: {type(error).__name__}")
+            raise
+        finally:
+            log.removeHandler(noted)
+        self._note(what)
+
+    def _note(self, what: str) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        context = TaskContext.get()
+        line: dict[str, Any] = {"what": what, "pid": os.getpid()}
+        if context is not None:
+            line |= {"partition": context.partitionId(), "attempt": context.attemptNumber()}
+            line |= {"epoch": int(context.getLocalProperty(BATCH_ID))}
+        with (self.folder / "journal").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def _hold(self, moment: Moment) -> None:
+        deadline_s = time.monotonic() + HELD_MAX_S
+        pause = threading.Event()
+        while not self._file(moment, "released").exists():
+            assert time.monotonic() < deadline_s, f"nobody released {moment} in {self.folder}"
+            pause.wait(LOOK_INTERVAL_S)
+
+    def _kill_driver(self) -> None:
+        os.kill(self.driver, signal.SIGKILL)
+
+    def _file(self, moment: Moment, suffix: str) -> Path:
+        return self.folder / f"{moment.value}.{suffix}"
+
+
+class _NotedWarnings(logging.Handler):
+    def __init__(self, note: Callable[[str], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._note = note
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._note(f"warning: {record.getMessage()}")
+
+
+def _parent(pid: int) -> int:
+    stat = Path(f"/proc/{pid}/stat").read_text()
+    return int(stat.rpartition(")")[2].split()[1])
+
+
+# ---------------------------------------------------------------- the source and the sink
+
+
+class FaultySource(RaftlogDataSource):
+    """`raftlog` whose stream reader and writer pass the moments of `Faults(option "faults")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "raftlog_faulty"
+
+    def __init__(self, options: dict[str, str]) -> None:
+        own = dict(options)
+        self._faults = Faults(Path(own.pop("faults")))
+        super().__init__(own)
+
+    def streamReader(self, schema: StructType) -> FaultyReader:
+        return FaultyReader(source_options(self.options, Place.STREAM_SOURCE), schema, self._faults)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        return FaultyWriter(super().streamWriter(schema, overwrite), self._faults)
+
+
+class FaultyReader(RaftlogStreamReader):
+    """The reader with moments around what the driver asks."""
+
+    def __init__(self, options: SourceOptions, schema: StructType, faults: Faults) -> None:
+        super().__init__(options, schema)
+        self._faults = faults
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        end = super().latestOffset(start, limit)
+        if end != start:
+            self._faults.reached(Moment.OFFSETS)
+        return end
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]:
+        self._faults.reached(Moment.PLANNED)
+        return super().partitions(start, end)
+
+
+class FaultyWriter(DataSourceStreamArrowWriter):
+    """The writer with moments around what tasks and driver do."""
+
+    def __init__(self, inner: RaftlogStreamWriter, faults: Faults) -> None:
+        self._inner = inner
+        self._faults = faults
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
+        # All at once: a worker that outlives its JVM gets no more rows from it.
+        batches = list(iterator)
+        self._faults.reached(Moment.STAGING)
+        with self._faults.noting("staged"):
+            message = self._inner.write(iter(batches))
+        self._faults.reached(Moment.STAGED)
+        return message
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        self._faults.reached(Moment.COMMITTING)
+        with self._faults.noting("committed"):
+            self._inner.commit(messages, batchId)
+        self._faults.reached(Moment.COMMITTED)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        with self._faults.noting("aborted"):
+            self._inner.abort(messages, batchId)

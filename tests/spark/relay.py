@@ -1,0 +1,156 @@
+"""The driver program that tests kill: files into a topic, and that topic into another.
+
+    python -m tests.spark.relay --servers HOST:PORT --work FOLDER
+
+Two queries in one session, `ingest` (FOLDER/files -> `<prefix>numbers`) and `pipeline`
+(`<prefix>numbers` -> `<prefix>words`), each with a checkpoint and a folder of armed moments of its
+own. Prints one line of JSON when both run. With --until-done it ends when everything there is
+through; else it runs until it is killed, or ends with what a query failed with.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import DataStreamWriter
+
+from tests.spark.faults import Faults, FaultySource
+from tests.spark.small_cluster import HOSTS, start_workers
+
+ROWS = "id bigint, s string"
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    "spark.sql.streaming.metricsEnabled": "false",
+    # A short life does not pay back what the second compiler costs.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
+WORKERS_SETTINGS = {
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    # A task is tried a second time beside its first as soon as one other is done.
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.5",
+    "spark.speculation.minTaskRuntime": "1s",
+}
+
+
+class Relay:
+    """Where the relay's parts lie, for the program and for the tests."""
+
+    def __init__(self, work: Path, prefix: str) -> None:
+        self.work = work
+        self.prefix = prefix
+        self.files = work / "files"
+        self.topics = {"ingest": f"{prefix}numbers", "pipeline": f"{prefix}words"}
+        self.checkpoints = {query: work / "checkpoints" / query for query in self.topics}
+        self.faults = {query: Faults(work / "faults" / query) for query in self.topics}
+
+
+def main() -> None:
+    """Run until killed, until done, or until a query fails; see the module."""
+    options = parser().parse_args()
+    relay = Relay(options.work, options.prefix)
+    spark = session(options.workers, relay.work)
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None, "the session runs in a JVM of its own"
+    for faults in relay.faults.values():
+        faults.note_driver(jvm.java.lang.ProcessHandle.current().pid())
+    spark.dataSource.register(FaultySource)
+    sources = {"ingest": files, "pipeline": words}
+    writers = [
+        sink(sources[query](spark, relay, options), query, relay, options)
+        for query in options.queries.split(",")
+    ]
+    try:
+        if options.until_done:
+            for writer in writers:
+                writer.trigger(availableNow=True).start().awaitTermination()
+        else:
+            for writer in writers:
+                writer.start()
+            print(json.dumps({"ready": True}), flush=True)
+            spark.streams.awaitAnyTermination()
+    except StreamingQueryException as error:
+        sys.exit(f"a query failed: {error}")
+    spark.stop()
+
+
+def session(workers: int, work: Path) -> SparkSession:
+    """A local session, or one of a small cluster whose executors are processes of their own."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = HOSTS[0]
+    builder = SparkSession.builder.config("spark.sql.warehouse.dir", str(work / "warehouse"))
+    for key, value in SETTINGS.items():
+        builder = builder.config(key, value)
+    if workers:
+        for key, value in WORKERS_SETTINGS.items():
+            builder = builder.config(key, value)
+        builder = builder.master(start_workers(workers, work))
+    else:
+        builder = builder.master("local[2,4]")
+    made = builder.getOrCreate()
+    made.sparkContext.setLogLevel("ERROR")
+    return made
+
+
+def files(spark: SparkSession, relay: Relay, options: argparse.Namespace) -> DataFrame:
+    """The rows of the files, so many files for each micro-batch, in order of their making."""
+    reader = spark.readStream.schema(ROWS).option("maxFilesPerTrigger", options.files_per_batch)
+    return reader.json(str(relay.files))
+
+
+def words(spark: SparkSession, relay: Relay, options: argparse.Namespace) -> DataFrame:
+    """The rows of the first topic, changed a little."""
+    reader = spark.readStream.format(FaultySource.name()).option("startingOffsets", "earliest")
+    reader = reader.option("subscribe", relay.topics["ingest"])
+    reader = reader.option("minPartitions", options.partitions)
+    reader = reader.option("maxOffsetsPerTrigger", options.rows_per_batch)
+    reader = reader.option("raftlog.bootstrap.servers", options.servers)
+    reader = reader.option("faults", str(relay.faults["pipeline"].folder))
+    return reader.load().selectExpr("id", "s || '!' AS s")
+
+
+def sink(
+    data: DataFrame, query: str, relay: Relay, options: argparse.Namespace
+) -> DataStreamWriter:
+    """One of the two queries, not started."""
+    return (
+        data.writeStream.format(FaultySource.name())
+        .queryName(query)
+        .option("topic", relay.topics[query])
+        .option("raftlog.bootstrap.servers", options.servers)
+        .option("faults", str(relay.faults[query].folder))
+        .option("checkpointLocation", str(relay.checkpoints[query]))
+    )
+
+
+def parser() -> argparse.ArgumentParser:
+    """The program's flags."""
+    made = argparse.ArgumentParser()
+    made.add_argument("--servers", required=True)
+    made.add_argument("--work", type=Path, required=True)
+    made.add_argument("--prefix", default="", help="of the topics' names")
+    made.add_argument("--queries", default="ingest,pipeline")
+    made.add_argument("--files-per-batch", type=int, default=1)
+    made.add_argument("--rows-per-batch", type=int, default=40)
+    made.add_argument("--partitions", type=int, default=1, help="tasks of a pipeline's batch")
+    made.add_argument("--workers", type=int, default=0, help="executors as processes; 0: none")
+    made.add_argument("--until-done", action="store_true")
+    return made
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""Runs of the relay, one after another on the same checkpoints: started, killed, compared."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import raftlog
+from raftlog.chaos.cluster import ProcessCluster, wait_for
+from tests.spark.conftest import RowFiles
+from tests.spark.faults import Faults
+from tests.spark.relay import Relay
+
+START_TIMEOUT_S = 400.0
+"""From the start of a JVM to its first batch takes 8 s on two idle cores, minutes on busy ones."""
+
+QUERIES = ("ingest", "pipeline")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stand:
+    """How far one query is: by its checkpoint, and by its topic."""
+
+    logged: int
+    """The last batch in offsets/, -1 before the first."""
+    visible: int
+    """The last epoch in the topic."""
+    done: int
+    """The last batch in commits/."""
+
+    @property
+    def words(self) -> str:
+        """Where between two batches, or in which part of one, the query stands."""
+        if self.done == self.logged:
+            return "between two batches"
+        if self.visible == self.logged:
+            return "visible, not in commits/"
+        return "in offsets/, not visible"
+
+
+class RelayRuns:
+    """The input, the topics and the checkpoints of a relay, and its driver while there is one."""
+
+    def __init__(self, cluster: ProcessCluster, client: raftlog.LogClient, folder: Path) -> None:
+        self.parts = Relay(folder, f"{folder.name}-")
+        self.client = client
+        self.rows = 0
+        """Ids 0 to rows - 1 are in the files."""
+        self._servers = cluster.servers
+        self._input = RowFiles(self.parts.files)
+        self._files = 0
+        self._driver: subprocess.Popen[str] | None = None
+        self._log = folder / "relay.log"
+        for topic in self.parts.topics.values():
+            client.create_topic(topic, "id bigint, s string")
+
+    # ------------------------------------------------------------ the input
+
+    def add_file(self, rows: int) -> None:
+        """One more file, so one more batch of the ingest: the next `rows` ids."""
+        self._input.add(f"file-{self._files:05}", *range(self.rows, self.rows + rows))
+        self._files += 1
+        self.rows += rows
+
+    def append(self, rows: int) -> None:
+        """The next `rows` ids straight into the first topic, as if an ingest had been there."""
+        ids = range(self.rows, self.rows + rows)
+        records = [{"id": number, "s": f"s{number}"} for number in ids]
+        self.client.append(self.parts.topics["ingest"], records)
+        self.rows += rows
+
+    @property
+    def files_waiting(self) -> int:
+        """Files that the ingest has not logged a batch for."""
+        return self._files - 1 - self.stand("ingest").logged
+
+    # ------------------------------------------------------------ the driver
+
+    def __enter__(self) -> RelayRuns:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._driver is not None:
+            self.kill()
+
+    def start(self, *flags: str) -> None:
+        """Start a driver on the checkpoints. Does not wait for it."""
+        assert self._driver is None, "one driver at a time"
+        command = [sys.executable, "-m", "tests.spark.relay", "--servers", self._servers]
+        command += ["--work", str(self.parts.work), "--prefix", self.parts.prefix, *flags]
+        with self._log.open("ab") as log:
+            self._driver = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                process_group=0,
+            )
+
+    def wait_ready(self) -> None:
+        """Wait until the driver's queries run."""
+        assert self._driver is not None, "there is no driver"
+        assert self._driver.stdout is not None
+        assert self._driver.stdout.readline(), f"no query started; see {self._log}"
+
+    def finish(self, *flags: str) -> None:
+        """Run until everything there is through."""
+        self.start("--until-done", *flags)
+        assert self.wait_end() == 0, f"the last run failed; see {self._log}"
+
+    def wait_end(self) -> int:
+        """Wait until the driver ended by itself; its exit code."""
+        assert self._driver is not None, "there is no driver"
+        self._driver.communicate(timeout=2 * START_TIMEOUT_S)
+        driver, self._driver = self._driver, None
+        return driver.returncode
+
+    def kill(self) -> None:
+        """SIGKILL to the driver: its JVM and the Python beside it."""
+        assert self._driver is not None, "there is no driver"
+        try:
+            os.kill(self.parts.faults["ingest"].driver, signal.SIGKILL)
+        except (ProcessLookupError, FileNotFoundError):
+            pass  # it has died, or it never came to write its number down
+        self._driver.kill()
+        self.wait_end()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the driver runs, rather than having ended by itself."""
+        return self._driver is not None and self._driver.poll() is None
+
+    def said(self) -> str:
+        """All that the drivers wrote."""
+        return self._log.read_text()
+
+    # ------------------------------------------------------------ how far it is
+
+    def faults(self, query: str) -> Faults:
+        return self.parts.faults[query]
+
+    def end_of(self, query: str) -> int:
+        """The high-water mark of the query's topic."""
+        topic = self.parts.topics[query]
+        return self.client.read_mark(self.client.describe_topic(topic)).high_water_mark
+
+    def wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until the condition holds; the driver must not end by itself meanwhile."""
+        wait_for(lambda: condition() or not self.alive, what, START_TIMEOUT_S)
+        assert condition(), f"the driver ended before {what}; see {self._log}"
+
+    def stand(self, query: str) -> Stand:
+        """How far the query is; true while no driver runs."""
+        checkpoint, end = self.parts.checkpoints[query], self.end_of(query)
+        last = self._epochs(query, end - 1, end) if end else iter([-1])
+        return Stand(
+            logged=_last_batch(checkpoint / "offsets"),
+            visible=next(last),
+            done=_last_batch(checkpoint / "commits"),
+        )
+
+    def forget_batch(self, query: str, number: int) -> None:
+        """As if Spark had not written down that the batch is done."""
+        commits = self.parts.checkpoints[query] / "commits"
+        (commits / str(number)).unlink()
+        (commits / f".{number}.crc").unlink()
+
+    def _epochs(self, query: str, start: int, end: int) -> Iterator[int]:
+        for batch in self.client.read(self.parts.topics[query], start, end, columns=["_epoch"]):
+            yield from batch.column("_epoch").to_pylist()
+
+    # ------------------------------------------------------------ what came of it
+
+    def rows_of(self, query: str) -> list[tuple[int, str]]:
+        """All rows of the query's topic, in offset order."""
+        return [
+            row
+            for batch in self.client.read(self.parts.topics[query], columns=["id", "s"])
+            for row in zip(
+                batch.column("id").to_pylist(), batch.column("s").to_pylist(), strict=True
+            )
+        ]
+
+    def assert_each_row_once(self) -> None:
+        """Every id of the files is in both topics, once, and in the files' order."""
+        assert self.rows_of("ingest") == [(number, f"s{number}") for number in range(self.rows)]
+        assert self.rows_of("pipeline") == [(number, f"s{number}!") for number in range(self.rows)]
+
+
+def _last_batch(folder: Path) -> int:
+    """The highest number of a batch in a checkpoint's folder; unfinished files have other names."""
+    names = [path.name for path in folder.glob("*")] if folder.exists() else []
+    return max((int(name) for name in names if name.isdecimal()), default=-1)

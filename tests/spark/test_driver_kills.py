@@ -1,0 +1,199 @@
+"""Files -> topic -> topic, while the driver is killed again and again: each row once, in order.
+
+Some kills strike at a random time, some at a moment of a micro-batch that matters. Of those some
+leave an orphan: a process of the dead driver that stages or commits when its successor has long
+taken over.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import raftlog
+from raftlog.chaos.cluster import ProcessCluster
+from tests.spark.faults import Deed, Moment
+from tests.spark.relay_run import QUERIES, RelayRuns
+
+FIRST_SEED = int(os.environ.get("START") or 1)
+
+FILES_WAITING = 12
+"""So that no kill finds the queries idle."""
+FILE_ROWS_MAX = 30
+ROWS_PER_KILL_MIN = 10
+"""Rows through both queries for each kill, or the runs did not get far enough to show anything."""
+PAUSE_MAX_S = 3.0
+FORGET_SHARE = 0.3
+"""How often the checkpoint loses its newest commits/N, as on a disk that lost power."""
+
+AROUND_THE_WRITE = (
+    (Moment.STAGING, Deed.ORPHAN),
+    (Moment.STAGED, Deed.KILL_DRIVER),
+    (Moment.COMMITTING, Deed.ORPHAN),
+    (Moment.COMMITTED, Deed.KILL_DRIVER),
+)
+EVERYWHERE = (
+    *AROUND_THE_WRITE,
+    (Moment.OFFSETS, Deed.KILL_DRIVER),
+    (Moment.PLANNED, Deed.KILL_DRIVER),
+    (Moment.STAGING, Deed.KILL_DRIVER),
+    (Moment.COMMITTING, Deed.KILL_DRIVER),
+)
+REFUSED = "orphans refused: RunDisplaced"
+OF_THE_SOURCE = (Moment.OFFSETS, Moment.PLANNED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill:
+    """One kill of the driver."""
+
+    query: str
+    moment: Moment | None
+    """None: at a random time."""
+    deed: Deed
+    early: bool
+    """In a run's first batch, which may be a replay; else after a batch of this run is through."""
+    pause_s: float
+    """Of a kill at a random time: how long after the start, or after that batch."""
+
+    @property
+    def words(self) -> str:
+        when = "at random" if self.moment is None else f"at {self.moment.value}"
+        return f"{self.deed.value} {when}"
+
+
+def plan(rng: random.Random, moments: Sequence[tuple[Moment, Deed]], at_random: int) -> list[Kill]:
+    """A kill for each of the moments and some at random times, in random order."""
+    wanted = [*moments, *[(None, Deed.KILL_DRIVER)] * at_random]
+    kills = [
+        Kill(
+            query="pipeline" if moment in OF_THE_SOURCE else rng.choice(QUERIES),
+            moment=moment,
+            deed=deed,
+            early=rng.random() < 0.5 and deed is not Deed.ORPHAN,
+            pause_s=rng.uniform(0.0, PAUSE_MAX_S),
+        )
+        for moment, deed in wanted
+    ]
+    rng.shuffle(kills)
+    return kills
+
+
+class Rounds:
+    """One kill after another on the same checkpoints, and what became of the orphans."""
+
+    def __init__(self, runs: RelayRuns, rng: random.Random) -> None:
+        self._runs = runs
+        self._rng = rng
+        self._orphan: Kill | None = None
+        self._forgotten = 0
+        self.struck: Counter[str] = Counter()
+
+    def run(self, kill: Kill) -> None:
+        """Start a driver, kill it as planned, look where the kill struck."""
+        runs = self._runs
+        while runs.files_waiting < FILES_WAITING:
+            runs.add_file(self._rng.randint(1, FILE_ROWS_MAX))
+        early = kill.early and self._orphan is None
+        if early and kill.moment is not None:
+            runs.faults(kill.query).arm(kill.moment, kill.deed)
+        runs.start()
+        if not early:
+            self._wait_progress(kill.query)
+        self.settle_orphan()
+        if kill.moment is None:
+            if early:
+                runs.wait_ready()
+            threading.Event().wait(kill.pause_s)
+            runs.kill()
+        else:
+            if not early:
+                runs.faults(kill.query).arm(kill.moment, kill.deed)
+            runs.wait_for(lambda: runs.faults(kill.query).happened(kill.moment), kill.words)
+            runs.wait_end()
+        if kill.deed is Deed.ORPHAN:
+            self._orphan = kill
+        self._look(kill)
+
+    def settle_orphan(self) -> None:
+        """Let the orphan of an earlier run go on, now that another run has taken over from it."""
+        kill, self._orphan = self._orphan, None
+        if kill is None:
+            return
+        assert kill.moment is not None
+        self._runs.faults(kill.query).release(kill.moment)
+        self._runs.wait_for(self._one_more_refused, "the orphan's refusal")
+        self.struck[REFUSED] += 1
+
+    def _one_more_refused(self) -> bool:
+        notes = [line["what"] for query in QUERIES for line in self._runs.faults(query).journal()]
+        return sum(note.endswith("RunDisplaced") for note in notes) > self.struck[REFUSED]
+
+    def _wait_progress(self, query: str) -> None:
+        """Wait for a batch of this run in the query's topic, and in that of the orphan's."""
+        runs = self._runs
+        queries = {query} | ({self._orphan.query} if self._orphan else set())
+        before = {each: runs.end_of(each) for each in queries}
+        for each, end in before.items():
+            runs.wait_for(lambda each=each, end=end: runs.end_of(each) > end, f"a batch of {each}")
+
+    def _look(self, kill: Kill) -> None:
+        self.struck[kill.words] += 1
+        for query in QUERIES:
+            stand = self._runs.stand(query)
+            self.struck[f"{query} {stand.words}"] += 1
+            assert stand.done <= stand.visible, f"{query}: in commits/, but not in the topic"
+            between = stand.done == stand.logged >= 0
+            if between and (self._forgotten == 0 or self._rng.random() < FORGET_SHARE):
+                self._runs.forget_batch(query, stand.done)
+                self._forgotten += 1
+                self.struck["commits/N deleted"] += 1
+
+
+def rows_are_written_once(runs: RelayRuns, seed: int, kills: Sequence[Kill]) -> None:
+    """Kill the driver as planned, let the last run come to the end, compare with the files."""
+    print(f"\nseed {seed}, {len(kills)} kills in {runs.parts.work}", flush=True)
+    rounds = Rounds(runs, random.Random(seed))
+    for number, kill in enumerate(kills, 1):
+        rounds.run(kill)
+        print(f"{number}: {kill.words} in {kill.query}", flush=True)
+    through = runs.end_of("pipeline")
+    runs.start("--files-per-batch", "100", "--rows-per-batch", "100000")
+    runs.wait_for(lambda: runs.end_of("pipeline") == runs.rows, "the last row")
+    rounds.settle_orphan()
+    runs.kill()
+    runs.assert_each_row_once()
+    print(f"{runs.rows} rows, {through} of them through before the last kill")
+    for what, times in sorted(rounds.struck.items()):
+        print(f"{times:4} {what}", flush=True)
+    assert rounds.struck["commits/N deleted"] > 0
+    assert through >= len(kills) * ROWS_PER_KILL_MIN, "a run that stands still proves nothing"
+
+
+@pytest.mark.timeout(1200)
+def test_each_row_is_written_once_though_the_driver_is_killed_five_times(
+    cluster: ProcessCluster, client: raftlog.LogClient, tmp_path: Path
+) -> None:
+    with RelayRuns(cluster, client, tmp_path) as runs:
+        kills = plan(random.Random(FIRST_SEED), AROUND_THE_WRITE, at_random=1)
+        rows_are_written_once(runs, FIRST_SEED, kills)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + 5))
+def test_each_row_is_written_once_though_the_driver_is_killed_ten_times(
+    cluster: ProcessCluster, client: raftlog.LogClient, tmp_path: Path, seed: int
+) -> None:
+    """Fifty kills over five seeds. Replay: START=<seed> pytest -s -m soak <this file>."""
+    with RelayRuns(cluster, client, tmp_path) as runs:
+        first = seed % len(EVERYWHERE)
+        moments = (*EVERYWHERE[first:], *EVERYWHERE[:first])[:5]
+        rows_are_written_once(runs, seed, plan(random.Random(seed), moments, at_random=5))

@@ -1,0 +1,161 @@
+"""Queries that must not go on, each told why and what to do; and replies that never came."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from raftlog.chaos.cluster import ProcessCluster
+from raftlog.chaos.proxy import PeerLinks, Wire
+from tests.spark.conftest import DEADLINE_S, Lab, failure, finish, wait_until
+from tests.spark.faults import Deed, Moment
+from tests.spark.relay_run import RelayRuns
+
+CLIENT, NODE = 0, 1
+"""Both ends of the wire that loses a reply."""
+
+
+def test_a_batch_whose_reply_was_lost_stays_though_spark_gives_it_up(lab, tmp_path):
+    """CommitEpoch is applied, no reply comes, Spark aborts: the abort takes nothing back."""
+    with (
+        ProcessCluster.start(tmp_path / "data", nodes=1) as lone,
+        PeerLinks({CLIENT: "127.0.0.1:1", NODE: lone.address(NODE)}) as links,
+        lone.client() as client,
+    ):
+        lab.client = client
+        lab.faults.arm(Moment.COMMITTING, Deed.HOLD)
+        routes = dict(route.split("=") for route in links.routes.split(","))
+        options = {
+            "raftlog.bootstrap.servers": routes[f"{CLIENT}>{NODE}"],
+            "raftlog.request.timeout.ms": 3000,
+        }
+        lab.rows_file("a", 1, 2)
+        query = lab.faulty_sink(lab.file_stream(), **options).start()
+        wait_until(lambda: lab.faults.happened(Moment.COMMITTING), "all is staged")
+        assert lab.ids() == []
+        links.set(NODE, CLIENT, Wire(cut=True))
+        lab.faults.release(Moment.COMMITTING)
+        wait_until(lambda: "committed: DeadlineExceeded" in noted(lab), "the sink gives up")
+        assert lab.ids() == [1, 2]
+        links.heal()
+        message = failure(query)
+        assert "CommitEpoch was not done within 3 s" in message
+        assert "raftlog.request.timeout.ms" in message
+        assert noted(lab) == ["staged", "committed: DeadlineExceeded", "aborted"]
+        assert lab.ids() == [1, 2]
+        lab.rows_file("b", 3)
+        finish(lab.faulty_sink(lab.file_stream(), **options).start())
+        assert lab.ids() == [1, 2, 3]
+
+
+def noted(lab: Lab) -> list[str]:
+    """What the query's processes did, or what stopped them."""
+    return [line["what"] for line in lab.faults.journal()]
+
+
+def test_a_driver_whose_checkpoint_another_one_took_over_is_told_so(lab, cluster, client, tmp_path):
+    """Two real drivers: the second replays what the first one staged, and the first wakes up."""
+    with RelayRuns(cluster, client, tmp_path / "shared") as runs:
+        lab.files, lab.checkpoint = runs.parts.files, runs.parts.checkpoints["ingest"]
+        first = lab.faulty_sink(lab.file_stream(), topic=runs.parts.topics["ingest"])
+        query = first.trigger(processingTime="0 seconds").start()
+        runs.add_file(rows=3)
+        query.processAllAvailable()
+        lab.faults.arm(Moment.COMMITTING, Deed.HOLD)
+        runs.add_file(rows=5)
+        wait_until(lambda: lab.faults.happened(Moment.COMMITTING), "the second batch is staged")
+        runs.finish()
+        lab.faults.release(Moment.COMMITTING)
+        message = failure(query)
+        assert f"of writer '{query.id}' was displaced by run " in message
+        assert "two drivers write with one checkpointLocation or txnAppId" in message
+        assert "Stop one of the two; a restarted query goes on where the log stands" in message
+        runs.add_file(rows=2)
+        runs.finish()
+        runs.assert_each_row_once()
+
+
+def test_a_deleted_checkpoint_is_refused_with_both_query_ids_and_the_way_out(lab):
+    lab.rows_file("a", 1, 2)
+    query = lab.sink(lab.file_stream(), txnAppId="job").start()
+    finish(query)
+    shutil.rmtree(lab.checkpoint)
+    again = lab.sink(lab.file_stream(), txnAppId="job").start()
+    message = failure(again)
+    assert (
+        f"Query {again.id} writes epoch 0 as writer 'job', whose last epoch 0 came from query "
+        f"{query.id}: the checkpoint was deleted or replaced." in message
+    )
+    assert "Restore the checkpointLocation. Another txnAppId writes the rows once more" in message
+    assert lab.ids() == [1, 2]
+
+
+def test_an_older_copy_of_a_checkpoint_writes_nothing_twice_and_is_warned_of(lab):
+    """Its batches have the same files as before, so the same rows; later ones are new."""
+    lab.rows_file("a", 1, 2)
+    finish(lab.faulty_sink(lab.file_stream()).start())
+    older = lab.folder / "older"
+    shutil.copytree(lab.checkpoint, older)
+    for name, number in (("b", 3), ("c", 4), ("d", 5)):
+        lab.rows_file(name, number)
+    finish(lab.faulty_sink(lab.file_stream()).start())
+    assert not [note for note in noted(lab) if note.startswith("warning")]
+    shutil.rmtree(lab.checkpoint)
+    older.rename(lab.checkpoint)
+    lab.rows_file("e", 6)
+    finish(lab.faulty_sink(lab.file_stream()).start())
+    assert lab.ids() == [1, 2, 3, 4, 5, 6]
+    warnings = [note for note in noted(lab) if note.startswith("warning")]
+    assert [re.search(r"Batch (\d) of writer", warning)[1] for warning in warnings] == ["1", "2"]
+    assert "checkpointLocation holds an older copy" in warnings[0]
+
+
+def test_a_running_query_is_told_that_its_sink_was_made_anew(lab):
+    lab.rows_file("a", 1)
+    query = lab.sink(lab.file_stream()).trigger(processingTime="0 seconds").start()
+    query.processAllAvailable()
+    lab.client.delete_topic(lab.topic)
+    lab.create()
+    lab.rows_file("b", 2)
+    message = failure(query)
+    assert f"does not know writer '{query.id}', which is at epoch 1" in message
+    assert "the topic was recreated under a running query" in message
+    assert "Start with a new checkpoint, or set createTopic=always" in message
+    assert lab.ids() == []
+
+
+def test_a_query_whose_sink_goes_between_stage_and_commit_is_told_so(lab):
+    lab.faults.arm(Moment.COMMITTING, Deed.HOLD)
+    lab.rows_file("a", 1)
+    query = lab.faulty_sink(lab.file_stream()).start()
+    wait_until(lambda: lab.faults.happened(Moment.COMMITTING), "all is staged")
+    lab.client.delete_topic(lab.topic)
+    lab.faults.release(Moment.COMMITTING)
+    message = failure(query)
+    assert f"Topic '{lab.topic}' was incarnation" in message
+    assert "it does not exist now: it was deleted" in message
+    assert lab.topic not in [topic.name for topic in lab.client.list_topics()]
+
+
+def test_a_running_query_is_told_that_its_source_was_made_anew(lab):
+    lab.create()
+    lab.append(1, 2)
+    seen: list[int] = []
+    stream = lab.read_stream(startingOffsets="earliest")
+    query = lab.collect(stream, seen, processingTime="0 seconds")
+    wait_until(lambda: seen == [1, 2], "the rows before")
+    old = lab.client.describe_topic(lab.topic).incarnation
+    lab.client.delete_topic(lab.topic)
+    lab.create()
+    lab.append(10)
+    with pytest.raises(StreamingQueryException) as raised:
+        query.awaitTermination(int(DEADLINE_S))
+    message = str(raised.value)
+    assert f"Topic '{lab.topic}' was incarnation {old}; " in message
+    assert "it was deleted" in message
+    assert "Use a new checkpointLocation" in message
+    assert "failOnDataLoss=false" in message
+    assert seen == [1, 2]
