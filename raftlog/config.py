@@ -68,6 +68,13 @@ class ClientSettings(Section):
         gt=0,
         le=3600,
     )
+    refused_timeout_s: float = _key(
+        3.0,
+        "A client that never had an answer gives up after this where every address it was given "
+        "refuses the connection: nothing listens there. One that had an answer keeps its deadline.",
+        ge=0,
+        le=3600,
+    )
     retry_delay_min_s: float = _key(
         0.02, "Pause before the first retry; each further one doubles it, with jitter.", gt=0, le=10
     )

@@ -11,7 +11,7 @@ import typer
 
 from raftlog import __version__
 from raftlog.cli.output import Format, FormatOption, plain, say, show_json, show_table
-from raftlog.cli.session import session_of
+from raftlog.cli.session import ServersOption, session_of
 from raftlog.errors import InvalidOption, RaftlogError
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def bench(
     compression: Annotated[
         str, typer.Option(help="Of batches and read; records uses the client's setting.")
     ] = "none",
+    servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Measure a cluster: single appends, small records, large batches, reads.
@@ -75,7 +76,7 @@ def bench(
         read_bytes=read_mib * _MIB,
         compression=compression,
     )
-    with session_of(context).connect() as client:
+    with session_of(context, servers).connect() as client:
         about = _about(client)
         found = []
         for name in WORKLOADS:

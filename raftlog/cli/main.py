@@ -16,7 +16,7 @@ import typer
 from raftlog import __version__
 from raftlog.cli import bench, chaos, down, produce, serve, status, tail, topic, up, watermark
 from raftlog.cli.output import say_error
-from raftlog.cli.session import Session
+from raftlog.cli.session import ServersOption, Session
 from raftlog.config import CONFIG_VARIABLE, load
 from raftlog.errors import RaftlogError
 
@@ -66,14 +66,7 @@ def root(
             show_default=False,
         ),
     ] = None,
-    servers: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT,...",
-            help="Nodes to ask first; short for --set client.bootstrap_servers=...",
-            show_default=False,
-        ),
-    ] = None,
+    servers: ServersOption = None,
     version: Annotated[
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Say and exit."),

@@ -12,7 +12,7 @@ import typer
 
 from raftlog.cli.output import Format, FormatOption, say, show_json
 from raftlog.cli.row_files import SUFFIXES, InputFormat, read_batches
-from raftlog.cli.session import session_of
+from raftlog.cli.session import ServersOption, session_of
 from raftlog.errors import InvalidOption, InvalidRequest
 
 
@@ -36,6 +36,7 @@ def produce(
             show_default=False,
         ),
     ] = None,
+    servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Append rows to a topic: JSON lines, CSV with a header, or Parquet.
@@ -47,7 +48,7 @@ def produce(
     started_s = time.monotonic()
     chosen = _format(file, format_)
     records = 0
-    with session_of(context).connect() as client, client.producer(topic) as producer:
+    with session_of(context, servers).connect() as client, client.producer(topic) as producer:
         from raftlog.client.arrow import arrow_schema
 
         schema = arrow_schema(producer.topic.schema)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,17 @@ if TYPE_CHECKING:
 
 DATA_FOLDER_DEFAULT = Path("raftlog-data")
 """Where `up`, `serve` and `down` look for a cluster's data unless told otherwise."""
+
+ServersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--servers",
+        metavar="HOST:PORT,...",
+        help="Nodes to ask first; short for --set client.bootstrap_servers=...",
+        show_default=False,
+    ),
+]
+"""Taken before the verb and after it; after it goes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +43,12 @@ class Session:
         return connect(settings=self.settings.client)
 
 
-def session_of(context: typer.Context) -> Session:
-    """The session that the global options made."""
+def session_of(context: typer.Context, servers: str | None = None) -> Session:
+    """The session that the global options made, with the verb's own --servers if it was given."""
     found = context.find_object(Session)
     assert found is not None, "the root command makes the session before any verb runs"
-    return found
+    if servers is None:
+        return found
+    settings = found.settings
+    client = settings.client.model_copy(update={"bootstrap_servers": servers})
+    return replace(found, settings=settings.model_copy(update={"client": client}))

@@ -7,19 +7,21 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
-from raftlog.cli.session import session_of
+from raftlog.cli.session import ServersOption, session_of
 from raftlog.errors import ExitCode, RaftlogError
 
 if TYPE_CHECKING:
     from raftlog.client.log_client import ClusterDescription
 
 
-def status(context: typer.Context, output: FormatOption = Format.TABLE) -> None:
+def status(
+    context: typer.Context, servers: ServersOption = None, output: FormatOption = Format.TABLE
+) -> None:
     """Which nodes answer, who leads the controller, how many groups each hosts and leads.
 
     Exits with 3 while fewer than a majority answer or no controller leader is known.
     """
-    with session_of(context).connect() as client:
+    with session_of(context, servers).connect() as client:
         described = client.describe_cluster()
         views = client.views()
     nodes = _nodes(described)

@@ -10,7 +10,7 @@ import typer
 from rich.cells import cell_len
 
 from raftlog.cli.output import Format, FormatOption, plain, show_json
-from raftlog.cli.session import session_of
+from raftlog.cli.session import ServersOption, session_of
 from raftlog.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def tail(
     follow: Annotated[
         bool, typer.Option(help="Go on until Ctrl-C, or stop at the end of now.")
     ] = True,
+    servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
     """A topic's records, in order, from the last few on; only what a majority holds is shown.
@@ -44,7 +45,7 @@ def tail(
     With -o json one object a line. Times are UTC; binary values are shown as text where they are
     UTF-8, else as base64.
     """
-    with session_of(context).connect() as client:
+    with session_of(context, servers).connect() as client:
         info = client.describe_topic(topic)
         mark = client.read_mark(info)
         begin = _begin(start, last, mark)

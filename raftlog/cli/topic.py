@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
-from raftlog.cli.session import session_of
+from raftlog.cli.session import ServersOption, session_of
 from raftlog.errors import InvalidOption
 
 if TYPE_CHECKING:
@@ -38,11 +38,12 @@ def create(
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="No error if it is there, whatever its schema.")
     ] = False,
+    servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Create a topic. It is durable on a majority of nodes when this returns."""
     text = _schema_text(schema, schema_file)
-    with session_of(context).connect() as client:
+    with session_of(context, servers).connect() as client:
         _show_topic(client.create_topic(name, text, if_not_exists=if_not_exists), output)
 
 
@@ -67,9 +68,11 @@ def _schema_text(schema: str | None, file: Path | None) -> str:
 
 
 @app.command("list")
-def list_topics(context: typer.Context, output: FormatOption = Format.TABLE) -> None:
+def list_topics(
+    context: typer.Context, servers: ServersOption = None, output: FormatOption = Format.TABLE
+) -> None:
     """All topics, by name."""
-    with session_of(context).connect() as client:
+    with session_of(context, servers).connect() as client:
         topics = client.list_topics()
     if output is Format.JSON:
         show_json([_as_object(topic) for topic in topics])
@@ -82,10 +85,13 @@ def list_topics(context: typer.Context, output: FormatOption = Format.TABLE) -> 
 
 @app.command()
 def describe(
-    context: typer.Context, name: NameArgument, output: FormatOption = Format.TABLE
+    context: typer.Context,
+    name: NameArgument,
+    servers: ServersOption = None,
+    output: FormatOption = Format.TABLE,
 ) -> None:
     """A topic's columns and identity."""
-    with session_of(context).connect() as client:
+    with session_of(context, servers).connect() as client:
         _show_topic(client.describe_topic(name), output)
 
 
@@ -94,10 +100,11 @@ def delete(
     context: typer.Context,
     name: NameArgument,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Delete a topic and all its records, for good."""
-    with session_of(context).connect() as client:
+    with session_of(context, servers).connect() as client:
         topic = client.describe_topic(name)
         if not yes:
             typer.confirm(f"Delete topic {name!r} and all its records?", abort=True, err=True)

@@ -179,6 +179,7 @@ class Running:
             update={
                 "bootstrap_servers": ",".join(self.cluster.addresses.values()),
                 "attempt_timeout_s": 1.0,
+                "refused_timeout_s": 0.0,  # look after the children in between
             }
         )
         last = "no node answered"
@@ -222,7 +223,7 @@ class Running:
         show_table(["NODE", "PID", "ADDRESS", "DATA", "LOG"], [list(row.values()) for row in rows])
         servers = ",".join(self.cluster.addresses.values())
         if servers != default_servers:
-            say("clients find these nodes by --servers before the verb, or by")
+            say("clients find these nodes by --servers, or by")
             say(f"  export RAFTLOG_CLIENT__BOOTSTRAP_SERVERS={servers}")
         say("ready; Ctrl-C stops all nodes, their data stays")
 

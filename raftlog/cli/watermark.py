@@ -17,7 +17,7 @@ from raftlog.cli.output import (
     say,
     show_json,
 )
-from raftlog.cli.session import session_of
+from raftlog.cli.session import ServersOption, session_of
 
 if TYPE_CHECKING:
     from raftlog import LogClient, Watermark
@@ -40,6 +40,7 @@ def watermark(
     interval: Annotated[
         float, typer.Option(help="Seconds between two looks of --watch.", min=0.1)
     ] = 1.0,
+    servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Per topic: log start, high-water mark, commit index, leader, term; per replica its match.
@@ -47,7 +48,7 @@ def watermark(
     Records [LOG START, HIGH WATER MARK) are readable. ENTRY LAG counts log entries not known to be
     durable at a replica, RECORD LAG readable records that it does not serve yet.
     """
-    with session_of(context).connect() as client:
+    with session_of(context, servers).connect() as client:
         if not watch:
             _show(_marks(client, topics), output)
             return

@@ -57,6 +57,9 @@ _AVOIDED_S = 5.0
 """How long a node that gave no answer is not asked while there are others: one that hangs costs a
 request a whole try, and its connection is given up only by the keepalive."""
 
+_REFUSED = "Connection refused"
+"""What grpc says of an address where nothing listens, with nothing typed beside it."""
+
 _OVER_MESSAGE_LIMIT = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")
 """What the server's grpc says of a frame that it drops unread, with nothing typed beside it."""
 
@@ -99,6 +102,10 @@ class Connection:
         self._owner_pid = os.getpid()
         self._leaders: dict[GroupId, str] = {}
         self._avoided_until_s: dict[str, float] = {}
+        self._refused_since_s: dict[str, float] = {}
+        """Bootstrap servers that refused every connection so far, since when."""
+        self._answered = False
+        """Whether any node ever answered."""
         self._addresses: tuple[str, ...] = ()
         self._turn = random.randrange(1 << 16)
 
@@ -173,16 +180,24 @@ class Connection:
             call.cancel()
 
     def retry(self, once: Callable[[float], T], deadline: Deadline) -> T:
-        """`once(seconds for this try)` until it succeeds, fails for good, or time is over."""
+        """`once(seconds for this try)` until it succeeds, fails for good, or time is over.
+
+        Raises `NodeUnreachable` naming all addresses where nothing listens at any of them.
+        """
 
         def give_up(state: tenacity.RetryCallState) -> T:
             assert state.outcome is not None
+            if deadline.remaining_s() > 0:
+                raise NodeUnreachable(
+                    address=", ".join(self._bootstrap),
+                    problem="nothing listens there, every connection is refused",
+                )
             raise deadline.error(state.outcome.exception())
 
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(_is_retriable),
             wait=self._pause,
-            stop=lambda _: deadline.remaining_s() <= 0,
+            stop=lambda _: deadline.remaining_s() <= 0 or self._nobody_listens(),
             retry_error_callback=give_up,
         )
         return retrying(lambda: once(self._try_s(deadline)))
@@ -207,13 +222,17 @@ class Connection:
             return choice[self._turn % len(choice)]
 
     def addresses(self) -> tuple[str, ...]:
-        """Every node of the cluster, asked for once; the bootstrap servers while none answers."""
+        """Every node of the cluster, asked for once; the bootstrap servers while none answers.
+
+        Raises `NodeUnreachable` where nothing listens at any of these.
+        """
         if not self._addresses:
+            patience_s = self.settings.attempt_timeout_s + self.settings.refused_timeout_s
             try:
                 description: ClusterDescription = self.call_any(
                     "DescribeCluster",
                     DescribeCluster(),
-                    Deadline("DescribeCluster", self.settings.attempt_timeout_s),
+                    Deadline("DescribeCluster", min(patience_s, self.settings.request_timeout_s)),
                 )
             except DeadlineExceeded:
                 return self._bootstrap
@@ -241,6 +260,7 @@ class Connection:
                 self._learn(group, address, typed)
             raise typed from None
         self._avoided_until_s.pop(address, None)
+        self._answered = True
         if group is not None:
             self._leaders[group] = address
         return reply
@@ -248,8 +268,23 @@ class Connection:
     def _typed(self, address: str, error: grpc.RpcError) -> RaftlogError:
         typed = typed_error(address, error)
         if isinstance(typed, NodeUnreachable):
-            self._avoided_until_s[address] = time.monotonic() + _AVOIDED_S
+            now_s = time.monotonic()
+            self._avoided_until_s[address] = now_s + _AVOIDED_S
+            if _REFUSED in typed.problem:
+                self._refused_since_s.setdefault(address, now_s)
+                return typed
+        else:
+            self._answered = True
+        self._refused_since_s.pop(address, None)
         return typed
+
+    def _nobody_listens(self) -> bool:
+        """Whether the addresses themselves are in doubt: not one of them ever listened."""
+        if self._answered:
+            return False
+        since_s = [self._refused_since_s.get(address) for address in self._bootstrap]
+        latest_s = time.monotonic() - self.settings.refused_timeout_s
+        return all(each is not None and each <= latest_s for each in since_s)
 
     def _stub(self, address: str, method: str) -> grpc.UnaryUnaryMultiCallable:
         return self._channel(address).unary_unary(f"/{SERVICE}/{method}")

@@ -330,7 +330,8 @@ class LogClient:
     def describe_cluster(self) -> list[tuple[str, ClusterDescription | RaftlogError]]:
         """Each known node's address with its own description of the cluster, or why it gave none.
 
-        Raises `DeadlineExceeded` when no node answers at all.
+        Raises `NodeUnreachable` where nothing listens at any address, `DeadlineExceeded` when no
+        node answers.
         """
         answers: list[tuple[str, ClusterDescription | RaftlogError]] = []
         for address in self._connection.addresses():

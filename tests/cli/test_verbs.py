@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -138,6 +139,40 @@ def test_no_cluster_is_unavailable_within_the_deadline(
             "--set", "client.attempt_timeout_s=0.3", *words,
         )  # fmt: skip
     refused(finished, ExitCode.UNAVAILABLE, server)
+
+
+@pytest.fixture
+def nobody() -> Iterator[str]:
+    """Addresses where nothing listens: bound and not listening, so refused at once."""
+    with socket.socket() as one, socket.socket() as other:
+        for each in (one, other):
+            each.bind(("127.0.0.1", 0))
+        yield ",".join(f"127.0.0.1:{each.getsockname()[1]}" for each in (one, other))
+
+
+@pytest.mark.parametrize("words", [("status",), ("topic", "list"), ("watermark",), ("tail", "t")])
+def test_where_nothing_listens_a_verb_ends_long_before_its_deadline(
+    command: Command, nobody: str, words: tuple[str, ...]
+) -> None:
+    """The addresses are wrong, or nothing was started: waiting does not help."""
+    deadline_s = 60.0
+    started_s = time.monotonic()
+    settings = ("client.refused_timeout_s=0.3", f"client.request_timeout_s={deadline_s}")
+    finished = command(*(f"--set={each}" for each in settings), *words, "--servers", nobody)
+    assert time.monotonic() - started_s < deadline_s / 2
+    refused(finished, ExitCode.UNAVAILABLE, *nobody.split(","), "nothing listens", "raftlog up")
+
+
+@pytest.mark.parametrize(
+    "verb", ["status", "tail t", "watermark", "produce t -", "topic list", "topic describe t",
+             "topic delete t", "topic create t --schema a\tint"],
+)  # fmt: skip
+def test_servers_are_taken_after_the_verb_and_go_before_those_given_earlier(
+    command: Command, verb: str
+) -> None:
+    words = [word.replace("\t", " ") for word in verb.split(" ")]
+    finished = command("--servers", "127.0.0.1:1", *words, "--servers", "there")
+    refused(finished, ExitCode.USAGE, "'there'", "host:port")
 
 
 # ---------------------------------------------------------------- up, serve, down

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from concurrent import futures
 from pathlib import Path
 
 import grpc
@@ -18,12 +19,14 @@ from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client import arrow
 from raftlog.client.connection import typed_error
 from raftlog.client.log_client import LogClient, connect
+from raftlog.config import load
 from raftlog.errors import (
     DataLoss,
     DeadlineExceeded,
     ExitCode,
     InvalidTopicName,
     MalformedRequest,
+    NodeUnreachable,
     NotLeader,
     NotYet,
     RaftlogError,
@@ -234,8 +237,12 @@ def test_without_a_majority_a_call_ends_at_its_deadline_and_says_what_to_look_at
     with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
         client.create_topic("t", DDL)
         client.append("t", records(0, 2))
-        cluster.wait_caught_up(client, "t")
         topic = client.describe_topic("t")
+        wait_for(
+            lambda: [each.high_water_mark for each in client.watermark(topic).replicas] == [2] * 3,
+            "every replica to serve the records",
+            20,
+        )
         for node in (2, 3):
             cluster.kill(node)
         with cluster.client(request_timeout_s=2.0) as hasty:
@@ -245,8 +252,28 @@ def test_without_a_majority_a_call_ends_at_its_deadline_and_says_what_to_look_at
             assert caught.value.exit_code is ExitCode.UNAVAILABLE
             assert caught.value.last, "what stood in the way"
             assert "raftlog status" in caught.value.remedy
-            read = [row["id"] for b in hasty.read(topic, 0, 2, mark=2) for row in b.to_pylist()]
-            assert read == [0, 1], "what is below a known mark is read from any one node"
+        read = [row["id"] for b in client.read(topic, 0, 2, mark=2) for row in b.to_pylist()]
+        assert read == [0, 1], "what is below a known mark is read from any one node"
+
+
+def test_a_client_that_knew_the_cluster_waits_for_it_within_its_deadline(tmp_path: Path) -> None:
+    """One that never had an answer gives up soon: its addresses may be wrong."""
+    with ProcessCluster.start(tmp_path / "data", nodes=1) as cluster:
+        impatient = load().client.model_copy(
+            update={"bootstrap_servers": cluster.servers, "refused_timeout_s": 0.0}
+        )
+        with connect(settings=impatient) as known, futures.ThreadPoolExecutor(1) as pool:
+            known.create_topic("t", DDL)
+            cluster.kill(1)
+            with connect(settings=impatient) as stranger:
+                with pytest.raises(NodeUnreachable) as caught:
+                    stranger.list_topics()
+                assert caught.value.exit_code is ExitCode.UNAVAILABLE
+                assert cluster.servers in caught.value.cause
+                assert "raftlog up" in caught.value.remedy
+            appended = pool.submit(known.append, "t", records(0, 1))
+            cluster.serve(1)
+            assert appended.result(60).end == 1
 
 
 # ---------------------------------------------------------------- bits turned over

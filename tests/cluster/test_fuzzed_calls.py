@@ -55,13 +55,10 @@ def test_every_call_with_a_frame_gone_wrong_is_answered_and_does_no_harm(
         with grpc.insecure_channel(watch.address) as channel:
             for method, frame in good.items():
                 assert ask(channel, method, frame) in ("ok", *REFUSED_WELL), method
-            under_fire(channel, good, answers, "calls warm-up", CLEAN_EVERY)
-            clean(client, target.name, own.name)
+            kept = (target.name, own.name)
+            under_fire(channel, good, answers, numbered("calls warm-up", 500), client, kept)
             watch.begin()
-            for start in range(0, count, CLEAN_EVERY):
-                chunk = min(CLEAN_EVERY, count - start)
-                under_fire(channel, good, answers, f"calls {start}", chunk)
-                clean(client, target.name, own.name)
+            under_fire(channel, good, answers, numbered("calls", count), client, kept)
         print(dict(answers.most_common()))
         watch.end()
         assert answers["ok"] > count / 20, "some broken frames still mean something"
@@ -85,11 +82,18 @@ def good_frames(client: LogClient, target: TopicInfo) -> dict[str, bytes]:
 
 
 def under_fire(
-    channel: grpc.Channel, good: dict[str, bytes], answers: Counter[str], kind: str, count: int
+    channel: grpc.Channel,
+    good: dict[str, bytes],
+    answers: Counter[str],
+    inputs: Iterator[Input],
+    client: LogClient,
+    kept: tuple[str, ...],
 ) -> None:
     """Send the inputs, several at once, and count what came back."""
     waiting: deque[tuple[Input, str, bytes, grpc.Call]] = deque()
-    for one in numbered(kind, count):
+    for one in inputs:
+        if one.number % CLEAN_EVERY == CLEAN_EVERY - 1:
+            clean(client, kept)
         method = one.random.choice(list(METHODS))
         data = spoiled(good, method, one.random)
         call = channel.unary_stream(f"/{SERVICE}/{method}")(data, timeout=CALL_TIMEOUT_S)
@@ -98,6 +102,7 @@ def under_fire(
             settle(*waiting.popleft(), answers)
     for each in waiting:
         settle(*each, answers)
+    clean(client, kept)
 
 
 def spoiled(good: dict[str, bytes], method: str, chance: random.Random) -> bytes:
@@ -135,7 +140,7 @@ def answer_of(method: str, call: grpc.Call) -> str:
     return "ok"
 
 
-def clean(client: LogClient, *kept: str) -> None:
+def clean(client: LogClient, kept: tuple[str, ...]) -> None:
     """Topics that a lucky frame made are no growth that this is about."""
     for topic in client.list_topics():
         if topic.name not in kept:
