@@ -93,6 +93,8 @@ def under_fire(
     waiting: deque[tuple[Input, str, bytes, grpc.Call]] = deque()
     for one in inputs:
         if one.number % CLEAN_EVERY == CLEAN_EVERY - 1:
+            while waiting:
+                settle(*waiting.popleft(), answers)
             clean(client, kept)
         method = one.random.choice(list(METHODS))
         data = spoiled(good, method, one.random)
