@@ -33,7 +33,7 @@ from raftlog.chaos.verdict import Verdict, judge
 from raftlog.chaos.workload import SCHEMA, Site, Workload, read_range
 from raftlog.client.watermark import Answer
 from raftlog.config import MIB
-from raftlog.errors import DeadlineExceeded, InvalidOption, RaftlogError
+from raftlog.errors import InvalidOption, RaftlogError
 
 TOPICS = ("single", "batches", "epochs")
 CONTROLLER = "(controller)"
@@ -54,6 +54,8 @@ _LAG_ENTRIES_MAX = 300
 """A node that lacks no more has caught up, while writes go on."""
 _HEAL_TIMEOUT_S = 60.0
 _READ_TIMEOUT_S = 120.0
+_READ_TIMEOUT_IF_BROKEN_S = 10.0
+"""Where replicas never agreed, what can be read soon has to do."""
 _QUIET_TIMEOUT_S = 60.0
 
 
@@ -254,10 +256,10 @@ def _episode(plan: Plan, breaker: Breaker, site: Site) -> Episode:
 
 @contextmanager
 def _noting_trouble(history: History) -> Iterator[None]:
-    """What does not come about in time is part of the verdict; the run goes on."""
+    """What does not come about, or not in time, is part of the verdict; the run goes on."""
     try:
         yield
-    except DeadlineExceeded as error:
+    except RaftlogError as error:
         history.troubles.append(error.cause)
 
 
@@ -267,26 +269,30 @@ def _noting_trouble(history: History) -> Iterator[None]:
 def _look_at_replicas(site: Site, client: LogClient) -> None:
     """Every replica's whole log and state, once nothing moves any more."""
     history = site.history
+    timeout_s = _READ_TIMEOUT_IF_BROKEN_S
     with _noting_trouble(history):
         wait_for(
             lambda: _is_quiet(client.views()),
             "all replicas to have applied all that is in the log",
             _QUIET_TIMEOUT_S,
         )
+        timeout_s = _READ_TIMEOUT_S
     for topic in site.topics:
-        mark = client.read_mark(topic).high_water_mark
-        logs = history.logs[topic.name] = {}
-        for node in site.nodes:
-            with _noting_trouble(history):
-                logs[node] = _whole_log(site, topic, node, mark)
-    for node, _, answer in client.views():
-        if isinstance(answer, RaftlogError):
-            history.troubles.append(f"node {node} does not answer at the end: {answer.cause}")
-            continue
-        for view in answer.groups:
-            history.replicas.setdefault(view.topic or CONTROLLER, []).append(
-                Replica(node=node, applied_index=view.applied_index, state_hash=view.state_hash)
-            )
+        with _noting_trouble(history):
+            mark = client.read_mark(topic).high_water_mark
+            for node in site.nodes:
+                with _noting_trouble(history):
+                    log = _whole_log(site, topic, node, mark, timeout_s)
+                    history.logs.setdefault(topic.name, {})[node] = log
+    with _noting_trouble(history):
+        for node, _, answer in client.views():
+            if isinstance(answer, RaftlogError):
+                history.troubles.append(f"node {node} does not answer at the end: {answer.cause}")
+                continue
+            for view in answer.groups:
+                history.replicas.setdefault(view.topic or CONTROLLER, []).append(
+                    Replica(node=node, applied_index=view.applied_index, state_hash=view.state_hash)
+                )
 
 
 def _is_quiet(answers: Sequence[Answer]) -> bool:
@@ -300,7 +306,7 @@ def _is_quiet(answers: Sequence[Answer]) -> bool:
     return all(len(each) == 1 for each in indexes.values())
 
 
-def _whole_log(site: Site, topic: TopicInfo, node: int, mark: int) -> list[Read]:
+def _whole_log(site: Site, topic: TopicInfo, node: int, mark: int, timeout_s: float) -> list[Read]:
     """[0, mark) as the node gives it. Raises `DeadlineExceeded`."""
     reads: list[Read] = []
     position = 0
@@ -313,5 +319,5 @@ def _whole_log(site: Site, topic: TopicInfo, node: int, mark: int) -> list[Read]
         return position >= mark
 
     with site.client_of(node) as client:
-        wait_for(read_on, f"node {node} to give all of {topic.name!r}", _READ_TIMEOUT_S)
+        wait_for(read_on, f"node {node} to give all of {topic.name!r}", timeout_s)
     return reads

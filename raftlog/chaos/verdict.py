@@ -114,7 +114,8 @@ class Case:
 
     history: History
     logs: dict[str, array[int]]
-    """By topic: the records' numbers by offset."""
+    """By topic: the records' numbers by offset. A topic that no replica gave is not there, and
+    nothing can be said of its records: that it was not given is a trouble of its own."""
     offsets: dict[tuple[str, int], array[int]]
     """By topic and source: the offset of each record by its place, or NOWHERE."""
     second: dict[tuple[str, int], int]
@@ -136,10 +137,6 @@ class Case:
                 else:
                     case.second[topic, number] = offset
         return case
-
-    def log(self, topic: str) -> array[int]:
-        """The topic's records by offset; nothing where no replica gave any."""
-        return self.logs.get(topic, _EMPTY)
 
     def places(self, write: Write) -> array[int]:
         """The offsets of the write's records, NOWHERE where they are not."""
@@ -164,7 +161,7 @@ def _numbers(reads: Sequence[Read]) -> array[int]:
 def lost(case: Case) -> Iterator[str]:
     """Every acknowledged record is in the log, within the offsets of its acknowledgement."""
     for write in case.history.writes:
-        if write.fate is not Fate.ACKNOWLEDGED:
+        if write.fate is not Fate.ACKNOWLEDGED or write.topic not in case.logs:
             continue
         for place, offset in enumerate(case.places(write), write.first):
             if not write.start <= offset < write.end:
@@ -259,7 +256,9 @@ def below_the_mark(case: Case) -> Iterator[str]:
 def as_it_stayed(case: Case) -> Iterator[str]:
     """What a reader was given at an offset is what stands there for ever."""
     for read in case.history.reads:
-        log = case.log(read.topic)
+        log = case.logs.get(read.topic)
+        if log is None:
+            continue
         if log[read.start : read.start + len(read.numbers)] == read.numbers:
             continue
         for offset, number in enumerate(read.numbers, read.start):
@@ -275,7 +274,7 @@ def replicas_equal(case: Case) -> Iterator[str]:
     """All replicas hold the same records, and the same state at the same index."""
     for topic, logs in case.history.logs.items():
         for node, reads in logs.items():
-            theirs, first = _numbers(reads), case.log(topic)
+            theirs, first = _numbers(reads), case.logs[topic]
             if theirs != first:
                 pairs = enumerate(zip(first, theirs, strict=False))
                 at = next((i for i, (a, b) in pairs if a != b), min(len(first), len(theirs)))
@@ -295,10 +294,9 @@ def marks_linearizable(case: Case) -> Iterator[str]:
     """A mark read covers all that was acknowledged, or answered as a mark, before it began; and
     nothing whose write had not begun when it ended."""
     begun = _begun(case.history.writes)
-    for topic in sorted({mark.topic for mark in case.history.marks}):
+    for topic, log in case.logs.items():
         marks = [mark for mark in case.history.marks if mark.topic == topic]
         times, highest = _known_marks(topic, case.history)
-        log = case.log(topic)
         for mark in marks:
             before = bisect_left(times, mark.begin_s)
             if before and highest[before - 1] > mark.mark:

@@ -255,6 +255,13 @@ def test_what_is_lost_doubled_and_moved_is_counted() -> None:
     assert not verdict(history).replicas_equal
 
 
+def test_of_a_topic_that_no_replica_gave_nothing_else_is_said() -> None:
+    history = sound()
+    history.logs = {}
+    history.troubles.append("node 1 was to give all of 't'")
+    assert verdict(history).broken == ("node 1 was to give all of 't'",)
+
+
 def test_a_write_of_unknown_fate_may_be_there_or_not() -> None:
     history = sound()
     history.writes.append(write(10, 1, end_s=9.9, fate=Fate.UNKNOWN))
