@@ -76,13 +76,3 @@ def test_a_seed_is_the_same_history_in_every_process() -> None:
     for process in processes:
         output, _ = process.communicate(timeout=60)
         assert f"seed 3: trace {here}\n" in output
-
-
-@pytest.mark.parametrize(
-    "seed",
-    [
-        50_373,  # a deleted group, removed, came into being again while its node replayed
-    ],
-)
-def test_seeds_that_once_broke_a_promise_break_none(seed: int) -> None:
-    results_of([seed], jobs=1)
