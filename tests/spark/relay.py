@@ -31,8 +31,8 @@ SETTINGS = {
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.streaming.metricsEnabled": "false",
     # A short life does not pay back what the second compiler costs.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 WORKERS_SETTINGS = {
     "spark.executor.memory": "512m",
