@@ -202,6 +202,13 @@ class RaftSettings(Section):
         ge=0,
         le=10,
     )
+    slow_disk_timeout_s: float = _key(
+        2.0,
+        "A node of which a write to disk takes longer than this lets others lead, where a majority "
+        "of them is ahead of it.",
+        gt=0,
+        le=600,
+    )
     resend_timeout_s: float = _key(
         0.5, "A follower's unanswered append requests are sent anew after this.", gt=0, le=60
     )
@@ -239,6 +246,10 @@ class RaftSettings(Section):
             pending_reads_max=self.pending_reads_max,
         )
 
+    def slow_disk_ticks(self) -> int:
+        """`slow_disk_timeout_s` in ticks."""
+        return self._ticks(self.slow_disk_timeout_s)
+
     def _ticks(self, seconds: float) -> int:
         # Rounded first: 0.15 / 0.05 is 2.9999999999999996, 0.3 / 0.1 is 2.9999999999999996 too.
         return math.ceil(round(seconds / self.tick_interval_s, 6))
@@ -259,6 +270,9 @@ class StorageSettings(Section):
         "Disk space reserved ahead of a log's end, at most, so that small appends sync faster.",
         ge=0,
         le=GIB,
+    )
+    full_disk_retry_s: float = _key(
+        1.0, "A write that found the disk full is tried again after this.", gt=0, le=60
     )
     cache_bytes_max: int = _key(
         8 * MIB,

@@ -165,6 +165,10 @@ class Replica:
         """The way to a majority has opened, where messages were lost before."""
         self.raft.voters_reachable()
 
+    def note_disk(self, *, keeps_up: bool) -> None:
+        """Whether the node's disk writes in time: one that lags lets others lead."""
+        self.raft.note_disk(keeps_up=keeps_up)
+
     # ------------------------------------------------------------ disk
 
     def take_write(self) -> LogWrite | None:

@@ -12,6 +12,9 @@ from raftlog.core.messages import VoteRequest
 from raftlog.core.quorum import Outcome, outcome
 from raftlog.core.types import NOBODY, NodeId, Term
 
+LAGGING_PATIENCE = 4
+"""So many election timeouts does a member whose disk lags wait before it tries to lead."""
+
 
 def log_is_up_to_date(request: VoteRequest, log: LogView) -> bool:
     """Is the candidate's log at least as complete as `log`? (Raft section 5.4.1)

@@ -73,6 +73,21 @@ class Leadership:
         heard = sum(1 for each in self.followers.values() if each.contact_ticks < window)
         return heard + 1 >= majority(len(self.followers) + 1)
 
+    def others_can_lead(self, durable_index: LogIndex, last_index: LogIndex) -> bool:
+        """Could a majority go on without this member, whose own disk holds `durable_index`?
+
+        Counted is who has answered lately and has shown a disk that is ahead of this one, or holds
+        all there is: where every disk lags alike, nobody gains from another leader.
+        """
+        window = self._timing.election_ticks_min
+        able = sum(
+            1
+            for each in self.followers.values()
+            if each.contact_ticks < window
+            and (each.match_index > durable_index or each.match_index == last_index)
+        )
+        return able >= majority(len(self.followers) + 1)
+
     def agreed_index(self, durable_index: LogIndex) -> LogIndex:
         """What a majority holds durably; this member counts with its own `durable_index`."""
         matches = [each.match_index for each in self.followers.values()]

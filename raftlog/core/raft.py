@@ -11,6 +11,7 @@ Roles and what moves between them (`raftlog.core.invariants` checks it):
     candidate ----- a majority voted for it ---------------------------------> leader
     any ----------- a higher term, or a leader of its own -------------------> follower
     leader -------- a majority not heard for a timeout ----------------------> follower
+    leader -------- its disk lags, and a majority of others is ahead of it ---> follower
 
 A member's own vote and its own entries count like anybody's, only once they are durable: the vote
 is a message to itself that waits for persistence, the entries count through `persisted`.
@@ -71,6 +72,7 @@ class Raft:
     __slots__ = (
         "_ballot",
         "_commit_index",
+        "_disk_keeps_up",
         "_durable_index",
         "_elapsed_ticks",
         "_last_applied",
@@ -120,6 +122,7 @@ class Raft:
         self._leader = NOBODY
         self._commit_index = self._last_applied = log.base_index
         self._durable_index = log.last_index
+        self._disk_keeps_up = True
         self._ballot: election.Ballot | None = None
         self._leadership: Leadership | None = None
         self._outbox = Outbox(
@@ -203,9 +206,15 @@ class Raft:
                 # Cut off from the majority: another may lead by now, so promise nothing more.
                 self._become_follower()
                 self._reset_timer()
+            elif not self._disk_keeps_up and leadership.others_can_lead(
+                self._durable_index, self._log.last_index
+            ):
+                self._become_follower()
+                self._reset_timer()
             return
         self._elapsed_ticks += 1
-        if self._elapsed_ticks >= self._timeout_ticks:
+        patience = 1 if self._disk_keeps_up else election.LAGGING_PATIENCE
+        if self._elapsed_ticks >= self._timeout_ticks * patience:
             self._start_trial()
 
     def step(self, message: RaftMessage) -> None:
@@ -291,6 +300,16 @@ class Raft:
         self._leader = NOBODY
         self._try_soon()
 
+    def note_disk(self, *, keeps_up: bool) -> None:
+        """Whether this member's disk writes in time. One that lags lets others lead.
+
+        At its next tick a leader whose disk lags steps down, if a majority without it has been
+        heard lately and holds more of its log, durably, than it does itself (or all of it). A
+        follower whose disk lags waits several timeouts before it tries: longer than any that could
+        lead better, but not for ever, because it may be all there is.
+        """
+        self._disk_keeps_up = keeps_up
+
     def voters_reachable(self) -> None:
         """The way to a majority has opened, where messages were lost before.
 
@@ -302,6 +321,8 @@ class Raft:
             self._try_soon()
 
     def _try_soon(self) -> None:
+        if not self._disk_keeps_up:
+            return
         jitter = max(1, self._timing.leader_lost_jitter_ticks)
         self._elapsed_ticks = 0
         self._timeout_ticks = self._random.randrange(1, jitter + 1)
@@ -334,7 +355,7 @@ class Raft:
             (self._letters, self._membership, self._timing),
             (self._role.value, self._term, self._vote, self._leader),
             (self._commit_index, self._last_applied, self._durable_index),
-            (self._elapsed_ticks, self._timeout_ticks),
+            (self._elapsed_ticks, self._timeout_ticks, self._disk_keeps_up),
             self._ballot.state() if self._ballot is not None else None,
             self._leadership.state() if self._leadership is not None else None,
             self._outbox.state(),

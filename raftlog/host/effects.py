@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import SoftState
 from raftlog.core.types import GroupId, NodeId
+from raftlog.errors import DiskFull
 from raftlog.machines.commands import TopicInfo
 from raftlog.storage.write import LogWrite
 
@@ -59,7 +60,22 @@ class TornWriteCut:
     byte_count: int
 
 
-HostEvent = LeadershipChanged | GroupOpened | GroupRemoved | GroupDeletedElsewhere | TornWriteCut
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskChanged:
+    """The disk keeps up, or lags: then others lead where they can. `full`: what finds no room."""
+
+    keeps_up: bool
+    full: DiskFull | None
+
+
+HostEvent = (
+    LeadershipChanged
+    | GroupOpened
+    | GroupRemoved
+    | GroupDeletedElsewhere
+    | TornWriteCut
+    | DiskChanged
+)
 """What is worth telling people. Nothing depends on whether anybody listens."""
 
 
@@ -72,8 +88,8 @@ class Effects(Protocol):
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         """Let the messages leave, in this order; they may be lost."""
 
-    def run_write(self, write: LogWrite, durable: Callable[[], None]) -> None:
-        """Run the write, on any thread, then call `durable`."""
+    def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
+        """Run the write, on any thread, then call `ran`: it is done, or found no room."""
 
     def run_job(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         """Run `work`, which blocks on the disk, on any thread; then call `done` with its value.

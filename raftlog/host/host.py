@@ -5,19 +5,18 @@ next turn advances every marked group once, so what came in together is proposed
 together. Nothing here waits: what takes time is asked of `Effects`, and comes back as a call.
 
 An exception out of any method here is a defect, or a disk that failed: a replica may be half done,
-so the driver ends the process and never calls again. `NotLeader`, `Overloaded` and
+so the driver ends the process and never calls again. `NotLeader`, `Overloaded`, `DiskFull` and
 `TopicRecreated` are answers, as documented.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
 
 from raftlog.core.messages import GroupDeleted, PeerMessage
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
-from raftlog.errors import NotLeader, Overloaded, RaftlogError, TopicRecreated
+from raftlog.errors import DiskFull, NotLeader, Overloaded, RaftlogError, TopicRecreated
+from raftlog.host.disk import NodeDisk
 from raftlog.host.effects import (
     Effects,
     GroupDeletedElsewhere,
@@ -34,11 +33,6 @@ from raftlog.replica import Replica
 from raftlog.storage.log import GroupLog
 
 
-class _Job(NamedTuple):
-    work: Callable[[], Any]
-    done: Callable[[Any], None]
-
-
 class Host:
     """The replicas of node `node` in a cluster of `nodes`. One thread's own."""
 
@@ -51,9 +45,13 @@ class Host:
         effects: Effects,
         idle_ticks_max: int,
         request_bytes_max: int,
+        slow_disk_ticks: int,
+        full_disk_ticks: int,
     ) -> None:
         """A log not written for `idle_ticks_max` ticks gets its synced marker, which bears
-        witness to the end of it. `request_bytes_max` bounds what all unanswered proposals carry.
+        witness to the end of it. `request_bytes_max` bounds what all unanswered proposals carry. A
+        write that takes `slow_disk_ticks` makes the node let others lead; one that finds no room
+        does so too, and is tried again every `full_disk_ticks`.
         """
         self.node = node
         self._nodes = tuple(nodes)
@@ -64,8 +62,7 @@ class Host:
         self._request_bytes = 0
         self._groups: dict[GroupId, HostedReplica] = {}
         self._opening: set[GroupId] = set()
-        self._jobs: deque[_Job] = deque()
-        self._job_running = False
+        self._disk = NodeDisk(effects, slow_ticks=slow_disk_ticks, full_ticks=full_disk_ticks)
         self._marked: dict[GroupId, None] = {}
         self._turn_scheduled = False
         self._journal_writing = False
@@ -84,6 +81,7 @@ class Host:
     def stop(self) -> None:
         """Start no turn, write or job from now on; those under way are still to be noted."""
         self._stopped = True
+        self._disk.stop()
 
     def close(self) -> None:
         """After `stop`, with nothing under way any more: answer everybody, close the files."""
@@ -145,15 +143,17 @@ class Host:
         hosted.writing = True
         hosted.idle_ticks = 0
 
-        def durable() -> None:
+        def ended() -> None:
             hosted.writing = False
-            hosted.replica.written(write)
+            if write.done:
+                hosted.replica.written(write)
             if hosted.group in self._groups:
                 self.mark(hosted.group)
             else:
                 self._remove(hosted)
 
-        self._effects.run_write(write, durable)
+        # What a deleted topic has to write waits for no room.
+        self._disk.run(hosted.group, write, ended, wanted=lambda: hosted.group in self._groups)
 
     def _write_journal(self) -> None:
         if self._journal_writing or self._stopped:
@@ -172,12 +172,15 @@ class Host:
             for group in self._groups:
                 self.mark(group)
 
-        self._effects.run_write(write, durable)
+        self._disk.run(None, write, durable)
 
     def tick(self) -> None:
         """One tick of the clock has passed, for all replicas."""
         if self._stopped:
             return
+        if self._disk.tick():
+            for hosted in self._groups.values():
+                hosted.replica.note_disk(keeps_up=self._disk.keeps_up)
         for group, hosted in self._groups.items():
             if not hosted.deleted_elsewhere:
                 hosted.replica.tick()
@@ -287,7 +290,9 @@ class Host:
             hosted.abandon_all(
                 TopicRecreated(topic=hosted.topic.name, wanted=hosted.topic.incarnation)
             )
-            if not hosted.writing:
+            if hosted.writing:
+                self._disk.give_up(group)
+            else:
                 self._remove(hosted)
 
     def _open(self, topic: TopicInfo) -> None:
@@ -295,12 +300,14 @@ class Host:
 
         def made(log: GroupLog) -> None:
             self._opening.discard(topic.group)
-            self._groups[topic.group] = HostedReplica(self._store.replica(topic, log), topic)
+            hosted = HostedReplica(self._store.replica(topic, log), topic)
+            hosted.replica.note_disk(keeps_up=self._disk.keeps_up)
+            self._groups[topic.group] = hosted
             self._effects.tell(GroupOpened(topic=topic))
             self.mark(topic.group)
             self._follow_controller()
 
-        self._run_job(lambda: self._store.make_log(topic), made)
+        self._disk.queue_job(lambda: self._store.make_log(topic), made)
 
     def _remove(self, hosted: HostedReplica) -> None:
         """Drop the files of a group that was taken out of `_groups` and of which no write is out.
@@ -317,38 +324,23 @@ class Host:
             self._schedule_turn()
             self._effects.tell(GroupRemoved(topic=topic))
 
-        self._run_job(lambda: self._store.remove(hosted.replica, applied), removed)
-
-    def _run_job(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """One at a time, in order: a hundred new topics do not keep a hundred threads from syncs,
-        and two removals never note their deletions at the same time."""
-        self._jobs.append(_Job(work, done))
-        self._start_job()
-
-    def _start_job(self) -> None:
-        if self._job_running or self._stopped or not self._jobs:
-            return
-        self._job_running = True
-        job = self._jobs.popleft()
-
-        def ran(value: Any) -> None:
-            self._job_running = False
-            job.done(value)
-            self._start_job()
-
-        self._effects.run_job(job.work, ran)
+        self._disk.queue_job(lambda: self._store.remove(hosted.replica, applied), removed)
 
     # ------------------------------------------------------------ proposals and reads
 
     def propose(self, hosted: HostedReplica, payload: Payload, reply: WriteReply) -> None:
         """Give a command its place in the log; reply with what applying it comes to.
 
-        Raises `NotLeader`, `Overloaded`: nothing was written and `reply` is never called. It may
-        be called with `NoQuorum`, or `TopicRecreated`: then the command may have been written.
+        Raises `NotLeader`, `Overloaded`, `DiskFull`: nothing was written and `reply` is never
+        called. It may be called with `NoQuorum`, or `TopicRecreated`: then the command may have
+        been written.
         """
         limit = self._request_bytes_max
         if self._request_bytes and self._request_bytes + payload.size > limit:
             raise Overloaded(queue="server.request_bytes_max", limit=limit)
+        full = self._disk.full(hosted.group)
+        if full is not None:
+            raise DiskFull(file=full.file, node=f"node {self.node}")
 
         def release(answer: Outcome | RaftlogError) -> None:
             self._request_bytes -= payload.size

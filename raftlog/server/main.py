@@ -24,6 +24,7 @@ from raftlog.core.ready import Role
 from raftlog.core.types import CONTROLLER_GROUP, NodeId, Payload
 from raftlog.errors import (
     DiskFailed,
+    DiskFull,
     ExitCode,
     NodeRefused,
     Overloaded,
@@ -174,7 +175,7 @@ async def _watch_leases(node: Node) -> None:
             for command in watch.due(hosted.machine, loop.time()):
                 try:
                     node.propose_unasked(hosted, Payload(encode_command(command, None), b""))
-                except Overloaded:
+                except (Overloaded, DiskFull):
                     break  # writes go first; the next check finds it again
         gone = watches.keys() - {hosted.group for hosted in node.groups()}
         for group in gone:

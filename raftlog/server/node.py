@@ -24,8 +24,9 @@ from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, NodeId, Offset, Payload
 from raftlog.discovery.static import parse_routes
-from raftlog.errors import IdentityRefused, NotLeader, RaftlogError
+from raftlog.errors import DiskFull, IdentityRefused, NotLeader, RaftlogError
 from raftlog.host.effects import (
+    DiskChanged,
     GroupDeletedElsewhere,
     GroupOpened,
     GroupRemoved,
@@ -97,6 +98,8 @@ class Node:
             effects=effects,
             idle_ticks_max=max(1, round(_IDLE_MARKER_S / self._tick_s)),
             request_bytes_max=settings.server.request_bytes_max,
+            slow_disk_ticks=settings.raft.slow_disk_ticks(),
+            full_disk_ticks=max(1, round(settings.storage.full_disk_retry_s / self._tick_s)),
         )
         routes = parse_routes(settings.server.peer_routes)
         self.links = {
@@ -258,8 +261,8 @@ class Node:
     def propose(self, hosted: HostedReplica, payload: Payload) -> asyncio.Future[Outcome]:
         """Give a command its place in the log; the future of what applying it comes to.
 
-        Raises `NotLeader`, `Overloaded` (nothing was written). The future may end with `NoQuorum`
-        (it may have been written).
+        Raises `NotLeader`, `Overloaded`, `DiskFull` (nothing was written). The future may end with
+        `NoQuorum` (it may have been written).
         """
         self.require_leader(hosted)
         done: asyncio.Future[Outcome] = self._loop.create_future()
@@ -276,7 +279,7 @@ class Node:
         return done
 
     def propose_unasked(self, hosted: HostedReplica, payload: Payload) -> None:
-        """Propose what no call waits for. Raises `NotLeader`, `Overloaded`."""
+        """Propose what no call waits for. Raises `NotLeader`, `Overloaded`, `DiskFull`."""
         self._host.propose(hosted, payload, lambda _: None)
 
     async def read_barrier(self, hosted: HostedReplica) -> None:
@@ -346,8 +349,8 @@ class _LoopEffects:
         if link is not None:
             link.send(messages)
 
-    def run_write(self, write: LogWrite, durable: Callable[[], None]) -> None:
-        self._node.run_in_pool(write.run, lambda _: durable())
+    def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
+        self._node.run_in_pool(write.run, lambda _: ran())
 
     def run_job(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         self._node.run_in_pool(work, done)
@@ -376,5 +379,11 @@ class _LoopEffects:
                     position=position,
                     bytes=byte_count,
                 )
+            case DiskChanged(full=DiskFull() as full):
+                log.error("the disk is full: writes wait or are refused", cause=full.cause)
+            case DiskChanged(keeps_up=False):
+                log.warning("the disk is slow: others lead where they can")
+            case DiskChanged():
+                log.info("the disk keeps up")
             case _:
                 assert_never(event)

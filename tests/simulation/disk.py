@@ -9,13 +9,16 @@ from __future__ import annotations
 from random import Random
 
 from raftlog.core.types import NOBODY, GroupId, HardState, Term
-from raftlog.errors import DiskFailed
+from raftlog.errors import DiskFailed, DiskFull
 from raftlog.storage.contract import ROOT
 from raftlog.storage.hard_state import read_states
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
 from raftlog.storage.memory import MemoryFileSystem
 from raftlog.storage.write import LogWrite
+
+NEED_ROOM = ("write", "create", "rename", "make_folder")
+"""What a full disk refuses."""
 
 
 class ProcessEnds(Exception):
@@ -30,6 +33,14 @@ class Disk:
         self.fs = MemoryFileSystem(random, interrupt=self._interrupt)
         self._ends_in: int | None = None
         self._fails = False
+        self._full = False
+
+    def fill(self) -> None:
+        """Give no room to anything more, until `make_room`, or until the process ends."""
+        self._full = True
+
+    def make_room(self) -> None:
+        self._full = False
 
     def end_after(self, changes: int | None) -> None:
         """Let the process die before the change after so many; None: not at all."""
@@ -39,19 +50,22 @@ class Disk:
         self._fails = True
 
     def behave(self) -> None:
-        """Neither fail nor end anything from now on."""
+        """Neither fail, refuse nor end anything from now on."""
         self._fails = False
+        self._full = False
         self._ends_in = None
 
     def power_fails(self) -> None:
         """Unsynced changes come through wholly, torn or not at all."""
         self._ends_in = None
         self._fails = False
+        self._full = False
         self.fs.crash()
 
     def process_dies(self) -> None:
         """What was written stays readable; the lock goes."""
         self._ends_in = None
+        self._full = False
         self.fs.unlock()
 
     def run_partly(self, write: LogWrite) -> bool:
@@ -63,7 +77,7 @@ class Disk:
             return False
         finally:
             self._ends_in = None
-        return True
+        return write.done
 
     def image(self) -> MemoryFileSystem:
         """A copy with what is durable now, and only that."""
@@ -74,6 +88,8 @@ class Disk:
             if self._ends_in == 0:
                 raise ProcessEnds(operation)
             self._ends_in -= 1
+        if self._full and operation in NEED_ROOM:
+            raise DiskFull(file=path)
         if self._fails and operation == "sync":
             self._fails = False
             raise DiskFailed(file=path, problem="the simulation failed this sync")

@@ -45,6 +45,7 @@ class Faults:
             "crash at a write": self._crash_at_a_write,
             "failed sync": self._failed_sync,
             "slow disk": self._slow_disk,
+            "full disk": self._full_disk,
             "reset": self._reset,
             "clock jump": self._clock_jump,
             "clock speed": self._clock_speed,
@@ -186,6 +187,12 @@ class Faults:
             node.slow_disk = 1
 
         self._lasting(fast_again)
+
+    def _full_disk(self) -> None:
+        victim = self._victim()
+        if victim.running:
+            victim.disk.fill()
+            self._lasting(victim.disk.make_room)
 
     # ------------------------------------------------------------ clocks
 

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 from raftlog.core.messages import PeerMessage, RaftMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY, GroupId, NodeId, Payload, Span, Term
-from raftlog.errors import DiskFailed, NotLeader, Overloaded, RaftlogError
+from raftlog.errors import DiskFailed, DiskFull, NotLeader, Overloaded, RaftlogError
 from raftlog.host.effects import (
+    DiskChanged,
     GroupDeletedElsewhere,
     GroupOpened,
     GroupRemoved,
@@ -217,6 +218,8 @@ class SimulatedNode:
             effects=self,
             idle_ticks_max=self._settings.idle_ticks,
             request_bytes_max=self._settings.request_bytes_max,
+            slow_disk_ticks=self._settings.slow_disk_ticks,
+            full_disk_ticks=self._settings.full_disk_ticks,
         )
         host.start(store.open_all())
         return host
@@ -305,7 +308,7 @@ class SimulatedNode:
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         self._network.send(self.node, peer, messages)
 
-    def run_write(self, write: LogWrite, durable: Callable[[], None]) -> None:
+    def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
         self._writes[write] = None
 
         def run() -> None:
@@ -316,10 +319,12 @@ class SimulatedNode:
                 self._half_written(write)
                 self._ends_at_the_disk(error)
                 return
-            plan = self._plans.pop(write, None)
-            if plan is not None:
-                self.checker.on_disk(self.node, plan.group, plan.log)
-            self._later(self._random.randrange(NOTICE_US_MAX), durable)
+            if write.done:
+                self._written(write)
+            else:
+                self._simulator.counts["writes that found no room"] += 1
+                self._half_written(write)
+            self._later(self._random.randrange(NOTICE_US_MAX), ran)
 
         self._later(self._disk_us(), run)
 
@@ -352,6 +357,9 @@ class SimulatedNode:
                 simulator.counts["replicas told that their group is deleted"] += 1
             case TornWriteCut():
                 simulator.counts["torn tail of a log cut"] += 1
+            case DiskChanged(keeps_up=keeps_up, full=full):
+                simulator.note("disk", self.node, keeps_up, full is not None)
+                simulator.counts["nodes that let others lead for their disk"] += not keeps_up
 
     def _disk_us(self) -> int:
         return self._random.randrange(1, 2 * self._settings.write_us) * self.slow_disk
@@ -360,8 +368,13 @@ class SimulatedNode:
         """A replica has handed out the write; its log will be this once it has run."""
         self._plans[write] = _Plan(group, log)
 
-    def _half_written(self, write: LogWrite) -> None:
+    def _written(self, write: LogWrite) -> None:
         plan = self._plans.pop(write, None)
+        if plan is not None:
+            self.checker.on_disk(self.node, plan.group, plan.log)
+
+    def _half_written(self, write: LogWrite) -> None:
+        plan = self._plans.get(write)
         if plan is not None:
             self.checker.half_written(self.node, plan.group, plan.log)
 
@@ -422,7 +435,7 @@ class SimulatedNode:
             self._running_host.propose(hosted, payload, answer)
         except NotLeader as error:
             reply(Failed(written=False, leader=NodeId(error.leader)))
-        except Overloaded:
+        except (Overloaded, DiskFull):
             self._simulator.counts["proposal refused as overload"] += 1
             reply(Failed(written=False, leader=self.node))
 
@@ -440,5 +453,5 @@ class SimulatedNode:
             self._running_host.read_barrier(hosted, answer)
         except NotLeader as error:
             reply(Failed(written=False, leader=NodeId(error.leader)))
-        except Overloaded:
+        except (Overloaded, DiskFull):
             reply(Failed(written=False, leader=self.node))

@@ -42,6 +42,8 @@ class Settings:
     write_us: int
     log_limits: LogLimits
     idle_ticks: int
+    slow_disk_ticks: int
+    full_disk_ticks: int
     # faults
     fault_interval_us: int
     """The mean time between two faults."""
@@ -84,6 +86,7 @@ FAULTS = (
     "crash at a write",
     "failed sync",
     "slow disk",
+    "full disk",
     "reset",
     "clock jump",
     "clock speed",
@@ -138,6 +141,8 @@ def draw(random: Random) -> Settings:
             cache_bytes_max=pick((0, 2_000, 1_000_000)),
         ),
         idle_ticks=pick((3, 10)),
+        slow_disk_ticks=pick((5, 20, 60)),
+        full_disk_ticks=pick((2, 10)),
         fault_interval_us=pick((5, 10, 20, 40)) * tick_us,
         fault_us=pick((3, 10, 25)) * tick_us,
         weights=tuple((fault, pick((0, 0, 1, 2, 5))) for fault in FAULTS),
@@ -145,7 +150,7 @@ def draw(random: Random) -> Settings:
         producers=pick((1, 2, 3)),
         window=pick((1, 1, 2, 4)),
         writers=pick((0, 1, 2)),
-        rivals=pick((0.0, 0.3)),
+        rivals=pick((0.0, 0.6)),
         readers=pick((1, 2, 4)),
         expiries=pick((False, True)),
         records_max=pick((1, 5, 20)),

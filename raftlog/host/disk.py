@@ -1,0 +1,159 @@
+"""What a node asks of its disk: writes, jobs, those that found no room again; does it keep up?
+
+A write that finds no room waits and is tried again (`LogWrite.run` says why that is safe), a job as
+well; whatever fails otherwise ends the node in the driver and never comes back here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from raftlog.core.types import GroupId
+from raftlog.errors import DiskFull
+from raftlog.host.disk_watch import DiskWatch
+from raftlog.host.effects import DiskChanged, Effects
+from raftlog.storage.write import LogWrite
+
+Owner = GroupId | None
+"""Whose write: a group's log, or (None) the journal of hard states."""
+
+
+class _Write(NamedTuple):
+    write: LogWrite
+    ended: Callable[[], None]
+    wanted: Callable[[], bool]
+
+
+class _Job(NamedTuple):
+    work: Callable[[], Any]
+    done: Callable[[Any], None]
+
+
+class NodeDisk:
+    """The way from a host to its disk, through the driver's effects. The host's own thread."""
+
+    def __init__(self, effects: Effects, *, slow_ticks: int, full_ticks: int) -> None:
+        """A write that takes `slow_ticks` is slow; what finds no room is tried again every
+        `full_ticks`."""
+        assert full_ticks > 0, "what waits for room is not tried all the time"
+        self._effects = effects
+        self._watch = DiskWatch(slow_ticks)
+        self._full_ticks = full_ticks
+        self._ticks = 0
+        self._without_room: dict[Owner, _Write] = {}
+        self._full: dict[Owner, DiskFull] = {}
+        self._jobs: deque[_Job] = deque()
+        self._jobs_without_room: list[_Job] = []
+        self._job_running = False
+        self._stopped = False
+        self._told = DiskChanged(keeps_up=True, full=None)
+
+    @property
+    def keeps_up(self) -> bool:
+        """Whether this node should lead: writes end in time, and there is room for them."""
+        return self._told.keeps_up
+
+    def full(self, owner: Owner) -> DiskFull | None:
+        """Why the owner's write waits, if it found no room and has not been done since."""
+        return self._full.get(owner)
+
+    def tick(self) -> bool:
+        """One tick has passed: try again what is due. True if `keeps_up` is another now."""
+        if self._stopped:
+            return False
+        self._watch.tick()
+        self._ticks += 1
+        if self._ticks % self._full_ticks == 0:
+            waiting, self._without_room = self._without_room, {}
+            for owner, write in waiting.items():
+                self._run(owner, write)
+            self._jobs.extend(self._jobs_without_room)
+            self._jobs_without_room.clear()
+            self._start_job()
+        before = self._told
+        full = next(iter(self._full.values()), None)
+        now = DiskChanged(keeps_up=self._watch.keeps_up and full is None, full=full)
+        if (now.keeps_up, now.full is None) != (before.keeps_up, before.full is None):
+            self._told = now
+            self._effects.tell(now)
+        return now.keeps_up != before.keeps_up
+
+    def stop(self) -> None:
+        """Start no write or job from now on; those under way end as ever."""
+        self._stopped = True
+
+    # ------------------------------------------------------------ writes
+
+    def run(
+        self,
+        owner: Owner,
+        write: LogWrite,
+        ended: Callable[[], None],
+        *,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """Run the write until it is done, then call `ended`.
+
+        It is called without the write being done, once there is no room and it is not `wanted`
+        any more; see also `give_up`. An owner has one write at a time.
+        """
+        assert owner not in self._full, "one write at a time"
+        self._run(owner, _Write(write, ended, wanted))
+
+    def give_up(self, owner: Owner) -> None:
+        """A write that waits for room is not wanted any more. Nothing if none waits."""
+        waiting = self._without_room.pop(owner, None)
+        if waiting is not None:
+            del self._full[owner]
+            waiting.ended()
+
+    def _run(self, owner: Owner, asked: _Write) -> None:
+        number = self._watch.begun()
+
+        def ran() -> None:
+            self._watch.ended(number)
+            full = asked.write.full
+            if full is not None and asked.wanted():
+                self._full[owner] = full
+                self._without_room[owner] = asked
+            else:
+                self._full.pop(owner, None)
+                asked.ended()
+
+        self._effects.run_write(asked.write, ran)
+
+    # ------------------------------------------------------------ jobs
+
+    def queue_job(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Run `work`, which may find no room and then starts anew later; then call `done`.
+
+        One at a time: a hundred new topics do not keep a hundred threads from syncs, and two
+        removals never note their deletions at the same time. In order, but for those that wait.
+        """
+        self._jobs.append(_Job(work, done))
+        self._start_job()
+
+    def _start_job(self) -> None:
+        if self._job_running or self._stopped or not self._jobs:
+            return
+        self._job_running = True
+        job = self._jobs.popleft()
+
+        def attempt() -> Any:
+            try:
+                return job.work()
+            except DiskFull as error:
+                return error
+
+        def ran(value: Any) -> None:
+            self._job_running = False
+            if isinstance(value, DiskFull):
+                # A removal behind it may be what makes room.
+                self._jobs_without_room.append(job)
+            else:
+                job.done(value)
+            self._start_job()
+
+        self._effects.run_job(attempt, ran)

@@ -1,0 +1,110 @@
+"""A member whose disk lags lets others lead, where they are ahead of it."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from raftlog.core.election import LAGGING_PATIENCE
+from raftlog.core.raft import Raft
+from raftlog.core.ready import Role
+from raftlog.core.types import NOBODY
+from tests.core.member import TIMING, Member, acceptance, heartbeat_reply
+from tests.core.network import Network
+
+
+def led_by_a_slow_disk() -> tuple[Network, Member]:
+    network = Network.of(3, logs=[[1]] * 3)
+    leader = network.elect(1)
+    leader.sync = False
+    leader.propose("a")
+    network.settle()
+    return network, leader
+
+
+def test_a_leader_whose_disk_lags_gives_way_and_what_was_written_stays() -> None:
+    network, slow = led_by_a_slow_disk()
+    committed = slow.raft.commit_index
+    assert committed > slow.raft.durable_index, "the others commit without its disk"
+    slow.raft.note_disk(keeps_up=False)
+    ticks = network.tick_until(lambda: network.leader not in (None, slow))
+    assert ticks <= 3 * TIMING.election_ticks_min
+    assert network.leader is not None
+    assert network.leader.raft.commit_index >= committed
+    network.leader.propose("b")
+    network.settle()
+    assert network.leader.raft.commit_index == network.leader.raft.last_index
+
+
+def test_a_leader_whose_disk_keeps_up_stays() -> None:
+    network, leader = led_by_a_slow_disk()
+    network.tick(5 * TIMING.election_ticks_min)
+    assert network.leader is leader
+
+
+@pytest.mark.parametrize("ahead", [(), (2,)])
+def test_a_leader_stays_unless_a_majority_without_it_is_ahead(ahead: tuple[int, ...]) -> None:
+    """Where every disk lags alike, nobody gains from another leader."""
+    member = Member(1, terms=[1]).lead()
+    member.sync = False
+    member.propose("a")
+    for node in ahead:
+        member.step(acceptance(member, node, member.raft.last_index))
+    member.raft.note_disk(keeps_up=False)
+    for _ in range(3 * TIMING.election_ticks_min):
+        member.step(heartbeat_reply(member, 2), heartbeat_reply(member, 3))
+        member.tick()
+    assert member.raft.role is Role.LEADER
+
+
+def test_only_members_heard_lately_count_as_ahead() -> None:
+    member = Member(1, voters=5, terms=[1]).lead()
+    member.sync = False
+    member.propose("a")
+    for node in (2, 3, 4):
+        member.step(acceptance(member, node, member.raft.last_index))
+    for _ in range(TIMING.election_ticks_min):
+        member.step(heartbeat_reply(member, 2), heartbeat_reply(member, 3))
+        member.tick()
+    member.raft.note_disk(keeps_up=False)
+    member.tick()
+    assert member.raft.role is Role.LEADER
+    member.step(heartbeat_reply(member, 4))
+    member.tick()
+    assert (member.raft.role, member.raft.leader) == (Role.FOLLOWER, NOBODY)
+
+
+def test_a_group_of_one_is_led_however_slow_its_disk() -> None:
+    member = Member(1, voters=1, terms=[1])
+    member.raft.note_disk(keeps_up=False)
+    member.tick(2 * LAGGING_PATIENCE * TIMING.election_ticks_min)
+    assert member.raft.role is Role.LEADER
+    member.tick(5 * TIMING.election_ticks_min)
+    assert member.raft.role is Role.LEADER
+
+
+def test_a_follower_whose_disk_lags_tries_last_but_not_never() -> None:
+    member = Member(1, terms=[1], random=Random(1))
+    member.raft.note_disk(keeps_up=False)
+    member.leader_lost(2, 1)
+    member.raft.voters_reachable()
+    member.tick(LAGGING_PATIENCE * TIMING.election_ticks_min - 1)
+    assert member.raft.role is Role.FOLLOWER
+    member.tick(LAGGING_PATIENCE * TIMING.election_ticks_min)
+    assert member.raft.role is Role.PRE_CANDIDATE
+
+
+def test_when_all_disks_lag_somebody_leads_all_the_same() -> None:
+    network = Network.of(3, logs=[[1]] * 3)
+    for member in network.members.values():
+        member.raft.note_disk(keeps_up=False)
+    network.elect_any()
+
+
+def test_a_copy_of_a_member_knows_of_its_disk() -> None:
+    member = Member(1, terms=[1])
+    before = member.raft.fingerprint()
+    member.raft.note_disk(keeps_up=False)
+    copy: Raft = member.raft.clone()
+    assert copy.fingerprint() == member.raft.fingerprint() != before

@@ -1,0 +1,215 @@
+"""A node's way to its disk: what waits for room, what is slow, and who is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from raftlog.core.messages import PeerMessage
+from raftlog.core.types import GroupId, NodeId
+from raftlog.errors import DiskFull
+from raftlog.host.disk import NodeDisk
+from raftlog.host.disk_watch import DiskWatch
+from raftlog.host.effects import DiskChanged, HostEvent
+from raftlog.storage.log import GroupLog
+from raftlog.storage.memory import MemoryFileSystem
+from raftlog.storage.write import LogWrite
+from tests.storage.disks import FOLDER, GROUP, SMALL, entries, new_disk
+
+SLOW = 5
+RETRY = 3
+
+
+class Driver:
+    """Effects that run what was asked when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[Callable[[], None]] = []
+        self.told: list[HostEvent] = []
+
+    def soon(self, turn: Callable[[], None]) -> None:
+        turn()
+
+    def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
+        raise AssertionError("a disk sends nothing")
+
+    def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
+        self.asked.append(lambda: (write.run(), ran()))
+
+    def run_job(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        self.asked.append(lambda: done(work()))
+
+    def tell(self, event: HostEvent) -> None:
+        self.told.append(event)
+
+    def run(self) -> None:
+        """Everything asked so far."""
+        asked, self.asked = self.asked, []
+        for each in asked:
+            each()
+
+
+class Scene:
+    """A log on a disk in memory that has room or not."""
+
+    def __init__(self) -> None:
+        self.fs: MemoryFileSystem = new_disk()
+        self.log = GroupLog.create(self.fs, FOLDER, GROUP, SMALL)
+        self.driver = Driver()
+        self.disk = NodeDisk(self.driver, slow_ticks=SLOW, full_ticks=RETRY)
+        self.ended: list[bool] = []
+        self.wanted = True
+
+    def fill(self) -> None:
+        def refuse(operation: str, path: str) -> None:
+            if operation == "write":
+                raise DiskFull(file=path)
+
+        self.fs.interrupt = refuse
+
+    def make_room(self) -> None:
+        self.fs.interrupt = None
+
+    def write(self) -> LogWrite:
+        last = self.log.last_index
+        self.log.append(entries(last + 1, last + 1))
+        write = self.log.take_write()
+        assert write is not None
+
+        def ended() -> None:
+            self.ended.append(write.done)
+            if write.done:
+                self.log.written(write)
+
+        self.disk.run(GroupId(GROUP), write, ended, wanted=lambda: self.wanted)
+        return write
+
+    def tick(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.disk.tick()
+            self.driver.run()
+
+
+def test_a_write_without_room_is_tried_again_every_so_often_until_it_is_done() -> None:
+    scene = Scene()
+    scene.fill()
+    scene.write()
+    scene.driver.run()
+    assert scene.disk.full(GroupId(GROUP)) is not None
+    scene.tick(3 * RETRY)
+    assert scene.ended == []
+    assert not scene.disk.keeps_up, "others should lead"
+    scene.make_room()
+    scene.tick(RETRY)
+    assert scene.ended == [True]
+    assert scene.disk.full(GroupId(GROUP)) is None
+    scene.tick()
+    assert scene.disk.keeps_up
+    assert [
+        (e.keeps_up, e.full is None) for e in scene.driver.told if isinstance(e, DiskChanged)
+    ] == [
+        (False, False),
+        (True, True),
+    ]
+
+
+def test_a_group_that_waits_for_room_stops_no_other_group() -> None:
+    scene = Scene()
+    scene.fill()
+    scene.write()
+    scene.driver.run()
+    assert scene.disk.full(GroupId(GROUP + 1)) is None
+    assert scene.disk.full(None) is None
+
+
+@pytest.mark.parametrize("under_way", [True, False])
+def test_what_a_deleted_topic_has_to_write_waits_for_no_room(under_way: bool) -> None:
+    scene = Scene()
+    scene.fill()
+    write = scene.write()
+    scene.driver.run()
+    if under_way:
+        for _ in range(RETRY):
+            scene.disk.tick()
+    scene.wanted = False
+    scene.disk.give_up(GroupId(GROUP))
+    scene.driver.run()
+    assert scene.ended == [False]
+    assert not write.done
+    assert scene.disk.full(GroupId(GROUP)) is None
+
+
+def test_a_job_without_room_starts_anew_and_lets_others_go_before_it() -> None:
+    scene = Scene()
+    done: list[str] = []
+    room = [False]
+
+    def make() -> str:
+        if not room[0]:
+            raise DiskFull(file="groups/7")
+        return "made"
+
+    scene.disk.queue_job(make, done.append)
+    scene.disk.queue_job(lambda: "removed", done.append)
+    scene.driver.run()
+    scene.driver.run()
+    assert done == ["removed"]
+    scene.tick(RETRY)
+    assert done == ["removed"]
+    room[0] = True
+    scene.tick(RETRY)
+    scene.driver.run()
+    assert done == ["removed", "made"]
+
+
+def test_nothing_is_tried_again_once_the_node_stops() -> None:
+    scene = Scene()
+    scene.fill()
+    scene.write()
+    scene.driver.run()
+    scene.disk.stop()
+    scene.make_room()
+    scene.tick(5 * RETRY)
+    assert scene.ended == []
+    scene.log.close()
+
+
+def test_a_write_under_way_for_too_long_is_slow() -> None:
+    scene = Scene()
+    scene.write()
+    for _ in range(SLOW - 1):
+        scene.disk.tick()
+    assert scene.disk.keeps_up
+    scene.disk.tick()
+    assert not scene.disk.keeps_up
+    scene.driver.run()
+    scene.tick()
+    assert not scene.disk.keeps_up, "one slow write is followed by the next"
+    scene.write()
+    scene.driver.run()
+    scene.tick()
+    assert scene.disk.keeps_up
+
+
+def test_a_disk_with_nothing_to_do_is_trusted_again_after_a_while() -> None:
+    watch = DiskWatch(SLOW)
+    number = watch.begun()
+    for _ in range(SLOW):
+        watch.tick()
+    watch.ended(number)
+    assert not watch.keeps_up
+    for _ in range(4 * SLOW):
+        watch.tick()
+    assert watch.keeps_up
+
+
+def test_many_quick_writes_are_not_slow() -> None:
+    watch = DiskWatch(SLOW)
+    for _ in range(10 * SLOW):
+        numbers = [watch.begun() for _ in range(3)]
+        watch.tick()
+        for number in numbers:
+            watch.ended(number)
+        assert watch.keeps_up
