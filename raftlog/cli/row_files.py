@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
+import io
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -26,6 +29,9 @@ class InputFormat(StrEnum):
     PARQUET = "parquet"
 
 
+_NO_OBJECT = re.compile(rb"\n[ \t\r]*([^{ \t\r\n][^\n]{0,20})")
+"""A line that begins with anything but an object."""
+
 SUFFIXES = {
     ".json": InputFormat.JSON,
     ".jsonl": InputFormat.JSON,
@@ -46,22 +52,30 @@ def read_batches(
     import pyarrow as pa
 
     try:
-        match format_:
-            case InputFormat.JSON:
-                yield from _json_batches(source, schema)
-            case InputFormat.CSV:
-                yield from _csv_batches(source, schema, nulls)
-            case InputFormat.PARQUET:
-                for batch in _parquet_batches(source):
-                    yield _in_utc(batch, schema)
-            case _:
-                assert_never(format_)
-    except pa.ArrowException as error:
+        for batch in _batches(source, format_, schema, nulls):
+            _ = batch.schema.names  # names that are no UTF-8 are found here, not by the producer
+            yield batch
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise InvalidOption(
             option="FILE",
             problem=f"names {file}, which cannot be read as {format_.value} of this topic: {error}",
             advice="`raftlog topic describe` tells the columns.",
         ) from error
+
+
+def _batches(
+    source: BufferedReader, format_: InputFormat, schema: pa.Schema, nulls: list[str]
+) -> Iterator[pa.RecordBatch]:
+    match format_:
+        case InputFormat.JSON:
+            yield from _json_batches(source, schema)
+        case InputFormat.CSV:
+            yield from _csv_batches(source, schema, nulls)
+        case InputFormat.PARQUET:
+            for batch in _parquet_batches(source):
+                yield _in_utc(batch, schema)
+        case _:
+            assert_never(format_)
 
 
 def _json_batches(source: BufferedReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -73,7 +87,7 @@ def _json_batches(source: BufferedReader, schema: pa.Schema) -> Iterator[pa.Reco
         return
     dates = [field.name for field in schema if pa.types.is_date(field.type)]
     reader = pj.open_json(
-        source,
+        _ObjectLines(source),
         read_options=pj.ReadOptions(block_size=BLOCK_BYTES),
         parse_options=pj.ParseOptions(
             explicit_schema=_with_texts(schema, dates), unexpected_field_behavior="infer"
@@ -81,6 +95,34 @@ def _json_batches(source: BufferedReader, schema: pa.Schema) -> Iterator[pa.Reco
     )
     for batch in reader:
         yield _from_texts(batch, schema, dates)
+
+
+class _ObjectLines(io.BufferedIOBase):
+    """The source's bytes, each line of which begins with an object; else reading ends by an error.
+
+    Arrow takes a line that is `null` for a row without values, and where nothing but such lines
+    stands before the first object it ends the whole process (SIGSEGV, pyarrow 26).
+    """
+
+    def __init__(self, source: BufferedReader) -> None:
+        self._source = source
+        self._at_start = True
+        self._line_begins = True
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        data = self._source.read(size)
+        text = data.removeprefix(codecs.BOM_UTF8) if self._at_start else data
+        if self._line_begins:
+            text = b"\n" + text
+        if found := _NO_OBJECT.search(text):
+            raise ValueError(f"a line begins with {found[1].decode(errors='replace')!r}, no object")
+        _, newline, rest = text.rpartition(b"\n")
+        self._line_begins = bool(newline) and not rest.strip(b" \t\r")
+        self._at_start = False
+        return data
 
 
 def _csv_batches(

@@ -226,10 +226,10 @@ def _difference(schema: Schema, given: pa.Schema) -> str | None:
             lines.append(f"  differs: {ddl}; given {_describe(given.field(positions[0]).type)}")
         elif pa.types.is_null(given.field(positions[0]).type) and not field.nullable:
             lines.append(f"  differs: {ddl}; given nothing but nulls")
-    for name in dict.fromkeys(given.names):
-        if name not in RESERVED_NAMES and not wanted.get_all_field_indices(name):
-            lines.append(f"  extra:   {name} {_describe(given.field(name).type)}")
-    return "\n".join(lines) or None
+    for field in given:
+        if field.name not in RESERVED_NAMES and not wanted.get_all_field_indices(field.name):
+            lines.append(f"  extra:   {field.name} {_describe(field.type)}")
+    return "\n".join(dict.fromkeys(lines)) or None
 
 
 def _describe(given: pa.DataType) -> str:

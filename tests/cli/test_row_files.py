@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import datetime
 import decimal
 import io
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from raftlog.cli.output import plain
-from raftlog.cli.row_files import InputFormat, read_batches
+from raftlog.cli.row_files import BLOCK_BYTES, InputFormat, read_batches
 from raftlog.errors import InvalidOption
 
 UTC = datetime.UTC
@@ -99,6 +100,20 @@ def test_a_quoted_empty_csv_cell_is_an_empty_text_and_a_bare_one_null() -> None:
     assert [row["text"] for row in got] == ["", None]
 
 
+@pytest.mark.parametrize("blank", [b"", b"\n", b" \r\n\t", b"\n\n\n "])
+def test_blank_between_and_around_json_lines_means_nothing(blank: bytes) -> None:
+    lines = [b'{"id": %d}' % each for each in range(3)]
+    data = codecs.BOM_UTF8 + blank + (b"\n" + blank).join(lines) + blank
+    assert [row["id"] for row in rows(data, InputFormat.JSON)] == [0, 1, 2]
+
+
+def test_json_lines_are_watched_across_blocks() -> None:
+    lines = b'{"id": 1, "text": "%s"}\n' % (b"x" * 1000) * (BLOCK_BYTES // 500)
+    assert len(rows(lines, InputFormat.JSON)) == BLOCK_BYTES // 500
+    with pytest.raises(InvalidOption, match="begins with 'null'"):
+        rows(lines + b"null\n", InputFormat.JSON)
+
+
 class Pipe(io.RawIOBase):
     """Bytes that can be read once, in order, as standard input gives them."""
 
@@ -136,6 +151,11 @@ def test_an_empty_text_has_no_rows(format_: InputFormat) -> None:
         (b'{"id": 5.5}\n', InputFormat.JSON),
         (b'{"id": 1\n', InputFormat.JSON),
         (b'{"day": "13 May"}\n', InputFormat.JSON),
+        (b"null\n", InputFormat.JSON),
+        (b'{"id": 1}\n \t null\n', InputFormat.JSON),
+        (b"[1]\n", InputFormat.JSON),
+        (b'\xef\xbb\xbf{"id": 1}\n' * 2, InputFormat.JSON),
+        (b"\xf3\xf3,id\n1,2\n", InputFormat.CSV),
         (b"id\nx\n", InputFormat.CSV),
         (b"id,at\n1,yesterday\n", InputFormat.CSV),
         (b"id,text\n1\n", InputFormat.CSV),

@@ -168,6 +168,12 @@ def test_a_column_given_twice_is_a_difference():
     assert difference(schema_of("a BIGINT"), given_schema) == "  twice:   a"
 
 
+def test_extra_columns_of_one_name_are_each_told():
+    given = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("b", pa.string())])
+    told = difference(schema_of("a bigint"), given)
+    assert told == "  extra:   b BIGINT\n  extra:   b STRING"
+
+
 def test_nothing_but_nulls_differs_from_not_null():
     found = difference(schema_of("a BIGINT NOT NULL"), pa.schema([("a", pa.null())]))
     assert found == "  differs: a BIGINT NOT NULL; given nothing but nulls"

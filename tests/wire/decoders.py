@@ -1,0 +1,68 @@
+"""Every decoder of the wire, and good messages for each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import strategies as st
+
+from raftlog.core.messages import AppendRequest, Heartbeat, VoteReply
+from raftlog.errors import NotLeader
+from raftlog.machines.commands import Append, CommitEpoch, CreateTopic, Stage
+from raftlog.wire.batch import BatchHeader
+from raftlog.wire.calls import METHODS, PeerHello
+from raftlog.wire.codec import (
+    decode_batch_header,
+    decode_command,
+    decode_error,
+    decode_hello,
+    decode_peer_messages,
+    decode_reply,
+    decode_request,
+    decode_welcome,
+    encode_command,
+    encode_error,
+    encode_hello,
+    encode_peer_messages,
+    encode_reply,
+    encode_request,
+)
+from tests.wire.strategies import values_of
+
+DECODERS: dict[str, Callable[[bytes], object]] = {
+    "command": decode_command,
+    "batch header": decode_batch_header,
+    "peer messages": decode_peer_messages,
+    "hello": decode_hello,
+    "welcome": decode_welcome,
+    "error": decode_error,
+}
+for _method in METHODS:
+    DECODERS[f"{_method} request"] = lambda data, method=_method: decode_request(method, data)
+    DECODERS[f"{_method} reply"] = lambda data, method=_method: decode_reply(method, data)
+
+
+def samples() -> dict[str, st.SearchStrategy[bytes]]:
+    """By decoder; none for `welcome`, which is like `hello`."""
+    headers = values_of(BatchHeader)
+    peers = st.one_of(values_of(AppendRequest), values_of(Heartbeat), values_of(VoteReply))
+    found = {
+        "command": st.one_of(
+            st.builds(encode_command, values_of(Append), headers),
+            st.builds(encode_command, values_of(Stage), headers),
+            st.builds(encode_command, values_of(CommitEpoch), st.none()),
+            st.builds(encode_command, values_of(CreateTopic), st.none()),
+        ),
+        "peer messages": st.lists(peers, max_size=3).map(encode_peer_messages),
+        "hello": values_of(PeerHello).map(encode_hello),
+        "error": st.just(encode_error(NotLeader(group=1, leader=2, address="a:1"))),
+    }
+    for method, (request, reply) in METHODS.items():
+        found[f"{method} request"] = values_of(request).map(
+            lambda value, method=method: encode_request(method, value)
+        )
+        found[f"{method} reply"] = values_of(reply).map(
+            lambda value, method=method: encode_reply(method, value)
+        )
+    found["batch header"] = found["command"]
+    return found
