@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import deque
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, assert_never
 
@@ -31,8 +32,9 @@ from raftlog.core.messages import (
     VoteReply,
     VoteRequest,
 )
-from raftlog.core.raft import Raft, Random
+from raftlog.core.raft import Raft
 from raftlog.core.ready import ReadState, SoftState
+from raftlog.core.timer import Random
 from raftlog.core.types import (
     NOBODY,
     EntryKind,
@@ -153,9 +155,17 @@ class Replica:
         """
         self.raft.read_index(request_id)
 
-    def tick(self) -> None:
-        """One tick of the clock has passed."""
-        self.raft.tick()
+    def tick(self, silent: Collection[NodeId]) -> bool:
+        """One tick of the clock has passed; is there something to `advance` because of it?
+
+        Nothing was heard of the processes of the nodes in `silent` for an election timeout. A
+        quiet member is not ticked.
+        """
+        return self.raft.tick(silent)
+
+    def wake(self, silent_ticks: Mapping[NodeId, int], *, ask_anew: bool = False) -> None:
+        """End the quiet time of a quiet member; see `Raft.wake`."""
+        self.raft.wake(silent_ticks, ask_anew=ask_anew)
 
     def leader_lost(self, leader: NodeId) -> None:
         """The process of `leader`, which this member follows, is gone."""
@@ -188,6 +198,11 @@ class Replica:
         durable = self.log.durable_index
         if durable:
             self.raft.persisted(index=durable, term=self.log.term_at(durable))
+
+    @property
+    def awaits_disk(self) -> bool:
+        """Are there messages that wait for the log or the journal to be durable?"""
+        return bool(self._held)
 
     # ------------------------------------------------------------ output
 

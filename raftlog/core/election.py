@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from raftlog.core.log_view import LogView
-from raftlog.core.messages import VoteRequest
+from raftlog.core.messages import RaftMessage, VoteReply, VoteRequest
 from raftlog.core.quorum import Outcome, outcome
+from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY, NodeId, Term
 
 LAGGING_PATIENCE = 4
@@ -45,6 +46,28 @@ def deserves_trial(
     if hears_leader or not log_is_up_to_date(request, log):
         return False
     return request.term > term or (request.term == term and vote in (NOBODY, request.sender))
+
+
+def moves_term(message: RaftMessage, *, hears_leader: bool) -> bool:
+    """Does a message of a later term bring us there, or is it only about one that might be?
+
+    Who still hears a leader needs no other (dissertation section 4.2.3).
+    """
+    match message:
+        case VoteRequest(pre=True) | VoteReply(pre=True, granted=True):
+            return False
+        case VoteRequest():
+            return not hears_leader
+        case _:
+            return True
+
+
+def answers(reply: VoteReply, *, role: Role, term: Term) -> bool:
+    """Does the reply answer what a member of that role in that term has asked?"""
+    if not reply.pre:
+        return role is Role.CANDIDATE and reply.term == term
+    asked = reply.term == term + 1 if reply.granted else reply.term <= term
+    return role is Role.PRE_CANDIDATE and asked
 
 
 def outranks(request: VoteRequest, *, node: NodeId, log: LogView) -> bool:

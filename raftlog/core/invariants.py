@@ -36,6 +36,7 @@ class Observed(NamedTuple):
     commit_term: Term
     last_applied: LogIndex
     followers: tuple[FollowerView, ...]
+    quiet: bool
 
 
 def observe(raft: Raft) -> Observed:
@@ -53,6 +54,7 @@ def observe(raft: Raft) -> Observed:
         commit_term=raft.term_at(raft.commit_index),
         last_applied=raft.last_applied,
         followers=raft.followers(),
+        quiet=raft.quiet,
     )
 
 
@@ -77,6 +79,9 @@ def _check_moment(now: Observed, node: NodeId) -> None:
         assert now.vote == node, "a candidate votes for itself"
     if now.role in (Role.CANDIDATE, Role.PRE_CANDIDATE):
         assert now.leader == NOBODY, "who campaigns follows nobody"
+    if now.quiet:
+        assert now.leader != NOBODY, "who knows no leader must not be quiet"
+        assert now.commit_index == now.last_index, "quiet before all is committed"
 
 
 def _check_roles(before: Observed, now: Observed) -> None:

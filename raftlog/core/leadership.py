@@ -6,11 +6,12 @@ into another. It decides what is to be sent; the messages themselves are made by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from raftlog.core.log_view import LogView
 from raftlog.core.progress import Progress
+from raftlog.core.quiet import Stillness
 from raftlog.core.quorum import agreed, majority
 from raftlog.core.reads import ReadRounds
 from raftlog.core.types import LogIndex, NodeId, RaftTiming, Span
@@ -37,7 +38,10 @@ class Request(NamedTuple):
 class Leadership:
     """Mutable; one per term led. Followers are kept in the order of the voters."""
 
-    __slots__ = ("_heartbeat_ticks", "_timing", "followers", "heartbeat_due", "reads", "term_start")
+    __slots__ = (
+        "_heartbeat_ticks", "_silent", "_timing", "followers", "heartbeat_due", "reads",
+        "stillness", "term_start",
+    )  # fmt: skip
 
     def __init__(
         self, *, followers: Sequence[NodeId], last_index: LogIndex, timing: RaftTiming
@@ -48,14 +52,21 @@ class Leadership:
         """
         self.followers = {follower: Progress(last_index + 1) for follower in followers}
         self.reads = ReadRounds()
+        self.stillness = Stillness(timing.quiet_after_ticks)
         self.term_start = LogIndex(last_index + 1)
         """The index of this term's first entry; reads wait until it is committed."""
         self.heartbeat_due = True
         self._heartbeat_ticks = 0
+        self._silent: Collection[NodeId] = ()
         self._timing = timing
 
-    def tick(self) -> None:
-        """One tick for the heartbeat clock and for every follower's."""
+    def tick(self, silent: Collection[NodeId]) -> None:
+        """One tick for the heartbeat clock and for every follower's.
+
+        The processes of the nodes in `silent` are not heard by this one at all.
+        """
+        self._silent = silent
+        self.stillness.tick()
         self._heartbeat_ticks += 1
         if self._heartbeat_ticks >= self._timing.heartbeat_ticks:
             self.heartbeat_due = True
@@ -67,10 +78,14 @@ class Leadership:
         self.heartbeat_due = False
         self._heartbeat_ticks = 0
 
+    @property
+    def something_due(self) -> bool:
+        """Is there a heartbeat or a check to send?"""
+        return self.heartbeat_due or any(each.check_due for each in self.followers.values())
+
     def hears_quorum(self) -> bool:
         """Has a majority, this member included, answered within the shortest election timeout?"""
-        window = self._timing.election_ticks_min
-        heard = sum(1 for each in self.followers.values() if each.contact_ticks < window)
+        heard = sum(1 for each in self.followers.values() if self._hears(each))
         return heard + 1 >= majority(len(self.followers) + 1)
 
     def others_can_lead(self, durable_index: LogIndex, last_index: LogIndex) -> bool:
@@ -79,14 +94,55 @@ class Leadership:
         Counted is who has answered lately and has shown a disk that is ahead of this one, or holds
         all there is: where every disk lags alike, nobody gains from another leader.
         """
-        window = self._timing.election_ticks_min
         able = sum(
             1
             for each in self.followers.values()
-            if each.contact_ticks < window
+            if self._hears(each)
             and (each.match_index > durable_index or each.match_index == last_index)
         )
         return able >= majority(len(self.followers) + 1)
+
+    def _hears(self, progress: Progress) -> bool:
+        return progress.contact_ticks < self._timing.election_ticks_min
+
+    def ask_to_fall_quiet(self, *, all_applied: LogIndex | None) -> int:
+        """The attempt to fall quiet that a heartbeat asks followers to agree to; 0: none.
+
+        `all_applied` ends the log if all of it is committed and applied. Every follower must hold
+        it too, but those whose process is silent are not waited for: a node that is down must not
+        keep a thousand groups awake. Whoever drives this leader wakes it when they are back.
+        """
+        at_rest = (
+            all_applied is not None
+            and self.stillness.due
+            and not self.reads.pending
+            and all(
+                each.match_index == all_applied or self._is_excused(node, each)
+                for node, each in self.followers.items()
+            )
+        )
+        if at_rest:
+            return self.stillness.ask()
+        self.stillness.give_up()
+        return 0
+
+    def all_agreed(self) -> bool:
+        """Have all followers agreed to fall quiet, but those whose process is silent?"""
+        stillness = self.stillness
+        return stillness.asking and all(
+            stillness.has_agreed(node) or self._is_excused(node, each)
+            for node, each in self.followers.items()
+        )
+
+    def _is_excused(self, node: NodeId, progress: Progress) -> bool:
+        return node in self._silent and not self._hears(progress)
+
+    def wake(self, silent_ticks: Mapping[NodeId, int]) -> None:
+        """After a quiet time in which nothing was ticked: take each follower for as silent as its
+        process was, and have heartbeats wake those that are quiet."""
+        for node, progress in self.followers.items():
+            progress.contact_ticks = silent_ticks.get(node, 0)
+        self.heartbeat_due = True
 
     def agreed_index(self, durable_index: LogIndex) -> LogIndex:
         """What a majority holds durably; this member counts with its own `durable_index`."""
@@ -145,8 +201,10 @@ class Leadership:
         other = Leadership(followers=(), last_index=LogIndex(0), timing=self._timing)
         other.followers = {node: each.clone() for node, each in self.followers.items()}
         other.reads = self.reads.clone()
+        other.stillness = self.stillness.clone()
         other.term_start = self.term_start
         other.heartbeat_due = self.heartbeat_due
+        other._silent = self._silent
         other._heartbeat_ticks = self._heartbeat_ticks
         return other
 
@@ -155,7 +213,9 @@ class Leadership:
         return (
             [(node, each.state()) for node, each in self.followers.items()],
             self.reads.state(),
+            self.stillness.state(),
             self.term_start,
             self.heartbeat_due,
             self._heartbeat_ticks,
+            tuple(sorted(self._silent)),
         )

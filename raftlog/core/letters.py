@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from raftlog.core.leadership import FollowerView
 from raftlog.core.log_view import LogView
 from raftlog.core.messages import (
     AppendReply,
@@ -108,20 +109,31 @@ class Letters(NamedTuple):
             last_index=log.last_index,
         )
 
-    def heartbeat(
-        self, to: NodeId, term: Term, *, commit_index: LogIndex, read_round: int
-    ) -> Heartbeat:
-        return Heartbeat(
-            group=self.group,
-            sender=self.node,
-            to=to,
-            term=term,
-            commit_index=commit_index,
-            read_round=read_round,
-        )
+    def heartbeats(
+        self,
+        followers: Iterable[FollowerView],
+        term: Term,
+        *,
+        commit_index: LogIndex,
+        read_round: int,
+        quiet: int,
+    ) -> list[Heartbeat]:
+        """One to each; its commit_index never exceeds what that follower is known to hold."""
+        return [
+            Heartbeat(
+                group=self.group,
+                sender=self.node,
+                to=follower.node,
+                term=term,
+                commit_index=LogIndex(min(commit_index, follower.match_index)),
+                read_round=read_round,
+                quiet=quiet,
+            )
+            for follower in followers
+        ]
 
     def heartbeat_reply(
-        self, to: NodeId, term: Term, log: LogView, *, read_round: int
+        self, to: NodeId, term: Term, log: LogView, *, read_round: int, quiet: int
     ) -> HeartbeatReply:
         return HeartbeatReply(
             group=self.group,
@@ -130,4 +142,5 @@ class Letters(NamedTuple):
             term=term,
             read_round=read_round,
             last_index=log.last_index,
+            quiet=quiet,
         )

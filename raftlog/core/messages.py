@@ -104,6 +104,8 @@ class Heartbeat:
     term: Term
     commit_index: LogIndex
     read_round: int
+    quiet: int
+    """Which attempt to fall quiet this asks to agree to; 0: stay awake (`raftlog.core.quiet`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +118,20 @@ class HeartbeatReply:
     term: Term
     read_round: int
     last_index: LogIndex
+    quiet: int
+    """The attempt to fall quiet that the sender agrees to, being quiet now; 0: it is awake."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeHeartbeat:
+    """The sender's process lives: for all quiet groups at once, whatever their number.
+
+    `boot_id` is another one in every run of the process.
+    """
+
+    sender: NodeId
+    to: NodeId
+    boot_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,12 +150,13 @@ PeerMessage = (
     | AppendReply
     | Heartbeat
     | HeartbeatReply
+    | NodeHeartbeat
     | GroupDeleted
 )
 """What travels between nodes."""
 
 RaftMessage = VoteRequest | VoteReply | AppendRequest | AppendReply | Heartbeat | HeartbeatReply
-"""What `Raft.step` takes (`GroupDeleted` is the node's business)."""
+"""What `Raft.step` takes (`NodeHeartbeat` and `GroupDeleted` are the node's business)."""
 
 OutMessage = VoteRequest | VoteReply | Replicate | AppendReply | Heartbeat | HeartbeatReply
 """What `Ready` carries out."""

@@ -19,10 +19,9 @@ is a message to itself that waits for persistence, the entries count through `pe
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from raftlog.core import election, replication
 from raftlog.core.leadership import FollowerView, Leadership
@@ -38,8 +37,10 @@ from raftlog.core.messages import (
     VoteRequest,
 )
 from raftlog.core.outbox import Outbox
+from raftlog.core.quiet import is_no_news
 from raftlog.core.quorum import Outcome
 from raftlog.core.ready import Ready, Role, SoftState
+from raftlog.core.timer import ElectionTimer, Random
 from raftlog.core.types import (
     EMPTY_PAYLOAD,
     NOBODY,
@@ -58,14 +59,6 @@ from raftlog.core.types import (
 from raftlog.errors import NotLeader, Overloaded
 
 
-class Random(Protocol):
-    """Where chance comes from; `Raft.clone` copies it with `copy.copy`."""
-
-    def randrange(self, start: int, stop: int, /) -> int:
-        """A number in [start, stop)."""
-        ...
-
-
 class Raft:
     """One member of one group. Every method decides; nothing happens before `ready()`."""
 
@@ -74,7 +67,6 @@ class Raft:
         "_commit_index",
         "_disk_keeps_up",
         "_durable_index",
-        "_elapsed_ticks",
         "_last_applied",
         "_leader",
         "_leadership",
@@ -82,10 +74,10 @@ class Raft:
         "_log",
         "_membership",
         "_outbox",
-        "_random",
+        "_quiet",
         "_role",
         "_term",
-        "_timeout_ticks",
+        "_timer",
         "_timing",
         "_vote",
     )
@@ -111,7 +103,7 @@ class Raft:
         self._letters = Letters(group, node)
         self._membership = membership
         self._timing = timing
-        self._random = random
+        self._timer = ElectionTimer(timing, random)
         self._log = log
         self._term, self._vote = hard_state
         if log.last_term > hard_state.term:
@@ -125,6 +117,7 @@ class Raft:
         self._disk_keeps_up = True
         self._ballot: election.Ballot | None = None
         self._leadership: Leadership | None = None
+        self._quiet = False
         self._outbox = Outbox(
             soft_state=SoftState(self._role, self._term, self._leader),
             hard_state=hard_state,
@@ -197,32 +190,43 @@ class Raft:
 
     # ------------------------------------------------------------ what may happen to it
 
-    def tick(self) -> None:
-        """One tick of the clock has passed."""
+    def tick(self, silent: Collection[NodeId] = ()) -> bool:
+        """One tick of the clock has passed; may `ready` have something because of it?
+
+        Nothing was heard of the processes of the nodes in `silent` for an election timeout. A
+        quiet member is not ticked.
+        """
+        assert not self._quiet, "who is quiet has no timer"
         leadership = self._leadership
         if leadership is not None:
-            leadership.tick()
+            leadership.tick(silent)
             if not leadership.hears_quorum():
                 # Cut off from the majority: another may lead by now, so promise nothing more.
                 self._become_follower()
                 self._reset_timer()
-            elif not self._disk_keeps_up and leadership.others_can_lead(
+                return True
+            if not self._disk_keeps_up and leadership.others_can_lead(
                 self._durable_index, self._log.last_index
             ):
                 self._become_follower()
                 self._reset_timer()
-            return
-        self._elapsed_ticks += 1
-        patience = 1 if self._disk_keeps_up else election.LAGGING_PATIENCE
-        if self._elapsed_ticks >= self._timeout_ticks * patience:
+                return True
+            return leadership.something_due
+        if self._timer.tick(1 if self._disk_keeps_up else election.LAGGING_PATIENCE):
             self._start_trial()
+            return True
+        return False
 
     def step(self, message: RaftMessage) -> None:
         """A message to this member has arrived: lost, repeated, late or early ones do no harm."""
         assert message.group == self.group, "a message for another group"
         assert message.to == self.node, "a message for another member"
-        if message.term > self._term:
-            self._meet_higher_term(message)
+        if self._quiet and not self.sleeps_through(message):
+            self.wake({})
+        if message.term > self._term and election.moves_term(
+            message, hears_leader=self._hears_leader()
+        ):
+            self._enter_term(message.term)
         match message:
             case AppendRequest():
                 self._on_append_request(message)
@@ -254,6 +258,7 @@ class Raft:
         limit = self._timing.unapplied_entries_max
         if self._log.last_index - self._last_applied + len(payloads) > limit:
             raise Overloaded(queue="raft.unapplied_entries_max", limit=limit)
+        self._disturb(self._leadership)
         return self._append_own(payloads, kind)
 
     def read_index(self, request_id: int) -> None:
@@ -268,7 +273,43 @@ class Raft:
         limit = self._timing.pending_reads_max
         if self._leadership.reads.pending >= limit:
             raise Overloaded(queue="raft.pending_reads_max", limit=limit)
+        self._disturb(self._leadership)
         self._leadership.reads.gather(request_id)
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing is to do and nothing is waited for: do not tick (`raftlog.core.quiet`)."""
+        return self._quiet
+
+    def sleeps_through(self, message: RaftMessage) -> bool:
+        """Does the message leave this quiet member quiet?"""
+        leadership = self._leadership
+        return is_no_news(
+            message,
+            leader=self._leader,
+            term=self._term,
+            commit_index=self._commit_index,
+            attempt=leadership.stillness.attempt if leadership is not None else 0,
+        )
+
+    def wake(self, silent_ticks: Mapping[NodeId, int], *, ask_anew: bool = False) -> None:
+        """End the quiet time. For how many ticks was nothing heard of each other node's process?
+
+        So a follower's timer stands where it would stand had that process spoken for the group,
+        and a leader that cannot reach a majority steps down at its next tick; before, it sends a
+        heartbeat that wakes its followers. With `ask_anew` a leader asks them instead whether they
+        are as quiet as it believes.
+        """
+        assert self._quiet, "who is awake cannot be woken"
+        self._quiet = False
+        if self._leadership is None:
+            self._timer.elapsed_ticks = silent_ticks.get(self._leader, 0)
+            return
+        self._leadership.wake(silent_ticks)
+        if ask_anew:
+            self._leadership.stillness.ask_anew()
+        else:
+            self._leadership.stillness.disturbed()
 
     def persisted(self, *, index: LogIndex, term: Term) -> None:
         """The log is durable up to the entry (`index`, `term`).
@@ -297,6 +338,7 @@ class Raft:
         known = self._role is Role.FOLLOWER and self._leader != NOBODY
         if not known or leader != self._leader or term != self._term:
             return
+        self._quiet = False
         self._leader = NOBODY
         self._try_soon()
 
@@ -321,11 +363,8 @@ class Raft:
             self._try_soon()
 
     def _try_soon(self) -> None:
-        if not self._disk_keeps_up:
-            return
-        jitter = max(1, self._timing.leader_lost_jitter_ticks)
-        self._elapsed_ticks = 0
-        self._timeout_ticks = self._random.randrange(1, jitter + 1)
+        if self._disk_keeps_up:
+            self._timer.wait_briefly()
 
     def ready(self) -> Ready:
         """Everything decided since the last call, once; false as a condition if nothing is."""
@@ -342,7 +381,7 @@ class Raft:
         other = object.__new__(Raft)
         for name in self.__slots__:
             setattr(other, name, getattr(self, name))
-        other._random = copy.copy(self._random)
+        other._timer = self._timer.clone()
         other._log = self._log.clone()
         other._outbox = self._outbox.clone()
         other._ballot = self._ballot.clone() if self._ballot is not None else None
@@ -355,7 +394,7 @@ class Raft:
             (self._letters, self._membership, self._timing),
             (self._role.value, self._term, self._vote, self._leader),
             (self._commit_index, self._last_applied, self._durable_index),
-            (self._elapsed_ticks, self._timeout_ticks, self._disk_keeps_up),
+            (self._timer.state(), self._quiet, self._disk_keeps_up),
             self._ballot.state() if self._ballot is not None else None,
             self._leadership.state() if self._leadership is not None else None,
             self._outbox.state(),
@@ -365,17 +404,6 @@ class Raft:
         return digest.digest()
 
     # ------------------------------------------------------------ roles
-
-    def _meet_higher_term(self, message: RaftMessage) -> None:
-        """Enter a later term, unless the message is only about one that might be."""
-        match message:
-            case VoteRequest(pre=True) | VoteReply(pre=True, granted=True):
-                return
-            case VoteRequest() if self._hears_leader():
-                # Who still hears a leader needs no other (dissertation section 4.2.3).
-                return
-            case _:
-                self._enter_term(message.term)
 
     def _enter_term(self, term: Term, vote: NodeId = NOBODY) -> None:
         assert term > self._term, "terms only rise"
@@ -402,7 +430,7 @@ class Raft:
         assert self._role is not Role.LEADER, "two leaders in one term"
         assert self._leader in (NOBODY, leader), "two leaders in one term"
         if self._role is Role.FOLLOWER and self._leader == leader:
-            self._elapsed_ticks = 0
+            self._timer.elapsed_ticks = 0
             return
         self._become_follower()
         self._leader = leader
@@ -453,22 +481,12 @@ class Raft:
         """Does this member lead, or did its leader speak within the shortest timeout?"""
         if self._role is Role.LEADER:
             return True
-        return self._leader != NOBODY and self._elapsed_ticks < self._timing.election_ticks_min
+        return (
+            self._leader != NOBODY and self._timer.elapsed_ticks < self._timing.election_ticks_min
+        )
 
     def _reset_timer(self) -> None:
-        """Wait anew for a leader, for another random time.
-
-        Before the first election of a group nobody can be disturbed, and a group of one has
-        nobody to wait for: they start sooner.
-        """
-        least = self._timing.election_ticks_min
-        self._elapsed_ticks = 0
-        if len(self._membership.voters) == 1:
-            self._timeout_ticks = 1
-        elif self._term == 0:
-            self._timeout_ticks = self._random.randrange(1, least + 1)
-        else:
-            self._timeout_ticks = self._random.randrange(least, 2 * least + 1)
+        self._timer.wait(voters=len(self._membership.voters), term=self._term)
 
     # ------------------------------------------------------------ elections
 
@@ -490,7 +508,7 @@ class Raft:
             hears_leader=self._hears_leader(),
             log=self._log,
         )
-        just_tried = self._elapsed_ticks <= self._timing.heartbeat_ticks
+        just_tried = self._timer.elapsed_ticks <= self._timing.heartbeat_ticks
         if granted and self._role is Role.PRE_CANDIDATE and just_tried:
             granted = election.outranks(request, node=self.node, log=self._log)
             if granted:
@@ -503,14 +521,7 @@ class Raft:
     def _on_vote_reply(self, reply: VoteReply) -> None:
         if reply.sender not in self._membership.voters or self._ballot is None:
             return
-        if reply.pre:
-            asked = Term(self._term + 1)
-            answers = self._role is Role.PRE_CANDIDATE and (
-                reply.term == asked if reply.granted else reply.term <= self._term
-            )
-        else:
-            answers = self._role is Role.CANDIDATE and reply.term == self._term
-        if not answers:
+        if not election.answers(reply, role=self._role, term=self._term):
             return
         self._ballot.record(reply.sender, granted=reply.granted)
         match self._ballot.outcome():
@@ -561,15 +572,23 @@ class Raft:
         self._outbox.append(entries)
 
     def _on_heartbeat(self, heartbeat: Heartbeat) -> None:
-        read_round = 0
+        read_round = quiet = 0
         if heartbeat.term == self._term:
             self._follow(heartbeat.sender)
             self._learn_commit_index(heartbeat.commit_index)
             read_round = heartbeat.read_round
+            if heartbeat.quiet and self._may_fall_quiet(heartbeat.commit_index):
+                self._quiet = True
+                quiet = heartbeat.quiet
         answer = self._letters.heartbeat_reply(
-            heartbeat.sender, self._term, self._log, read_round=read_round
+            heartbeat.sender, self._term, self._log, read_round=read_round, quiet=quiet
         )
         self._outbox.messages.append(answer)
+
+    def _may_fall_quiet(self, commit_index: LogIndex) -> bool:
+        """Is the leader's whole log here, durable, and known to be committed?"""
+        ends = {commit_index, self._commit_index, self._durable_index, self._log.last_index}
+        return len(ends) == 1 and self._timing.quiet_after_ticks > 0
 
     def _learn_commit_index(self, commit_index: LogIndex) -> None:
         """The leader vouches that our log is its own up to here, and that this is committed."""
@@ -619,6 +638,22 @@ class Raft:
         if reply.read_round > progress.read_round:
             progress.read_round = reply.read_round
             self._outbox.reads.extend(leadership.reads.confirm(leadership.agreed_round()))
+        if reply.quiet:
+            leadership.stillness.agreed(reply.sender, reply.quiet)
+            self._quiet = leadership.all_agreed() and self._all_applied() is not None
+        else:
+            leadership.stillness.disagrees(reply.sender)
+
+    def _all_applied(self) -> LogIndex | None:
+        """The log's end, if all of it is committed and applied."""
+        last_index = self._log.last_index
+        return last_index if last_index == self._commit_index == self._last_applied else None
+
+    def _disturb(self, leadership: Leadership) -> None:
+        """Something is asked of this leader."""
+        if self._quiet:
+            self.wake({})
+        leadership.stillness.disturbed()
 
     def _advance_commit_index(self) -> None:
         """Raft section 5.4.2: count copies of entries of this term only.
@@ -638,14 +673,17 @@ class Raft:
         if not leadership.followers:
             self._outbox.reads.extend(leadership.reads.confirm(leadership.agreed_round()))
         if leadership.heartbeat_due:
-            read_round = leadership.reads.latest
-            for view in leadership.views():
-                commit_index = LogIndex(min(self._commit_index, view.match_index))
-                messages.append(
-                    letters.heartbeat(
-                        view.node, self._term, commit_index=commit_index, read_round=read_round
-                    )
+            quiet = leadership.ask_to_fall_quiet(all_applied=self._all_applied())
+            messages.extend(
+                letters.heartbeats(
+                    leadership.views(),
+                    self._term,
+                    commit_index=self._commit_index,
+                    read_round=leadership.reads.latest,
+                    quiet=quiet,
                 )
+            )
+            self._quiet = leadership.all_agreed()
             leadership.heartbeats_sent()
         for request in leadership.requests(log):
             messages.append(

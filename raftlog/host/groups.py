@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from raftlog.core.raft import Random
+from raftlog.core.timer import Random
 from raftlog.core.types import (
     CONTROLLER_GROUP,
     GroupId,

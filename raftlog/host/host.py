@@ -4,6 +4,10 @@ Whatever happens marks a group (peer messages, calls, ticks, writes that became 
 next turn advances every marked group once, so what came in together is proposed, sent and synced
 together. Nothing here waits: what takes time is asked of `Effects`, and comes back as a call.
 
+A quiet replica (`raftlog.core.quiet`) *rests*: it is not ticked and costs nothing, however many
+there are. One heartbeat of the process to each peer stands for all of them; a resting replica is
+woken when the process it relies on falls silent or is another one, and now and then in any case.
+
 An exception out of any method here is a defect, or a disk that failed: a replica may be half done,
 so the driver ends the process and never calls again. `NotLeader`, `Overloaded`, `DiskFull` and
 `TopicRecreated` are answers, as documented.
@@ -13,9 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from raftlog.core.messages import GroupDeleted, PeerMessage
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
+from raftlog.core.messages import GroupDeleted, NodeHeartbeat, PeerMessage, RaftMessage
+from raftlog.core.quorum import majority
+from raftlog.core.ready import Role
+from raftlog.core.timer import Random
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload, RaftTiming
 from raftlog.errors import DiskFull, NotLeader, Overloaded, RaftlogError, TopicRecreated
+from raftlog.host.contacts import Contacts
 from raftlog.host.disk import NodeDisk
 from raftlog.host.effects import (
     Effects,
@@ -43,20 +51,40 @@ class Host:
         nodes: Sequence[NodeId],
         store: GroupStore,
         effects: Effects,
+        timing: RaftTiming,
+        boot_id: str,
+        random: Random,
         idle_ticks_max: int,
+        quiet_refresh_ticks: int,
         request_bytes_max: int,
         slow_disk_ticks: int,
         full_disk_ticks: int,
     ) -> None:
-        """A log not written for `idle_ticks_max` ticks gets its synced marker, which bears
-        witness to the end of it. `request_bytes_max` bounds what all unanswered proposals carry. A
-        write that takes `slow_disk_ticks` makes the node let others lead; one that finds no room
-        does so too, and is tried again every `full_disk_ticks`.
+        """`boot_id` is another one in every run of the process.
+
+        A log not written for `idle_ticks_max` ticks gets its synced marker, which bears witness to
+        the end of it. A resting leader asks its followers after at most `quiet_refresh_ticks`
+        whether they rest as well, and a resting follower that was not asked for twice as long
+        wakes by itself: a bound on what nobody foresaw. `request_bytes_max` bounds what all
+        unanswered proposals carry. A write that takes `slow_disk_ticks` makes the node let others
+        lead; one that finds no room does so too, and is tried again every `full_disk_ticks`.
         """
         self.node = node
         self._nodes = tuple(nodes)
         self._store = store
         self._effects = effects
+        self._timing = timing
+        self._boot_id = boot_id
+        self._random = random
+        self._quiet_refresh_ticks = quiet_refresh_ticks
+        self._ticks = 0
+        self._contacts = Contacts(
+            [peer for peer in nodes if peer != node], timing.election_ticks_min
+        )
+        self._awake: dict[GroupId, HostedReplica] = {}
+        """The replicas that are ticked; all others rest."""
+        self._checks: dict[int, list[GroupId]] = {}
+        """By tick, the groups to look after then if they still rest."""
         self._idle_ticks_max = idle_ticks_max
         self._request_bytes_max = request_bytes_max
         self._request_bytes = 0
@@ -74,8 +102,7 @@ class Host:
     def start(self, opened: Iterable[tuple[Replica, TopicInfo | None]]) -> None:
         """Begin with what `GroupStore.open_all` found."""
         for replica, topic in opened:
-            self._groups[replica.group] = HostedReplica(replica, topic)
-            self.mark(replica.group)
+            self._add(HostedReplica(replica, topic))
         assert CONTROLLER_GROUP in self._groups, "every node carries the controller's group"
 
     def stop(self) -> None:
@@ -89,6 +116,9 @@ class Host:
         for hosted in self._groups.values():
             hosted.abandon_all(NotLeader(group=hosted.group))
         self._store.close(hosted.replica for hosted in self._groups.values())
+
+    def _add(self, hosted: HostedReplica) -> None:
+        self._groups[hosted.group] = self._awake[hosted.group] = hosted
 
     # ------------------------------------------------------------ turns
 
@@ -141,10 +171,10 @@ class Host:
         if write is None:
             return
         hosted.writing = True
-        hosted.idle_ticks = 0
 
         def ended() -> None:
             hosted.writing = False
+            hosted.idle_ticks = 0
             if write.done:
                 hosted.replica.written(write)
             if hosted.group in self._groups:
@@ -163,14 +193,14 @@ class Host:
         if write is None:
             return
         self._journal_writing = True
-        self._journal_idle_ticks = 0
 
         def durable() -> None:
             self._journal_writing = False
+            self._journal_idle_ticks = 0
             journal.written(write)
-            # Any group may have messages that waited for this.
-            for group in self._groups:
-                self.mark(group)
+            for group, hosted in self._groups.items():
+                if hosted.replica.awaits_disk:
+                    self.mark(group)
 
         self._disk.run(None, write, durable)
 
@@ -181,32 +211,122 @@ class Host:
         if self._disk.tick():
             for hosted in self._groups.values():
                 hosted.replica.note_disk(keeps_up=self._disk.keeps_up)
-        for group, hosted in self._groups.items():
-            if not hosted.deleted_elsewhere:
-                hosted.replica.tick()
-            hosted.idle_ticks += 1
-            if hosted.idle_ticks == self._idle_ticks_max:
-                hosted.replica.log.idle_marker()
-            self.mark(group)
+        self._ticks += 1
+        fallen_silent = self._contacts.tick()
+        for hosted in list(self._awake.values()):
+            self._tick_group(hosted)
         self._journal_idle_ticks += 1
-        if self._journal_idle_ticks == self._idle_ticks_max:
-            self._store.journal.idle_marker()
+        if self._journal_idle_ticks == self._idle_ticks_max and self._store.journal.idle_marker():
+            self._schedule_turn()
+        if self._ticks % self._timing.heartbeat_ticks == 0:
+            self._send(
+                [
+                    NodeHeartbeat(sender=self.node, to=peer, boot_id=self._boot_id)
+                    for peer in self._contacts.ticks
+                ]
+            )
+        # After the ticks: a leader that is woken sends what wakes its followers before it may
+        # find that it must step down.
+        for peer in fallen_silent:
+            self._wake_relying_on(peer)
+        for group in self._checks.pop(self._ticks, ()):
+            self._check_resting(group)
+
+    def _tick_group(self, hosted: HostedReplica) -> None:
+        replica = hosted.replica
+        campaigns = not hosted.deleted_elsewhere
+        if campaigns and not replica.raft.quiet and replica.tick(self._contacts.silent):
+            self.mark(hosted.group)
+        hosted.idle_ticks += 1
+        if hosted.idle_ticks == self._idle_ticks_max and replica.log.idle_marker():
+            self.mark(hosted.group)
+        has_marker = hosted.idle_ticks > self._idle_ticks_max and not hosted.writing
+        if has_marker and (replica.raft.quiet or not campaigns):
+            del self._awake[hosted.group]
+            self._plan_check(hosted)
+
+    # ------------------------------------------------------------ resting replicas
+
+    def _wake(self, hosted: HostedReplica, *, ask_anew: bool = False) -> None:
+        """Tick the replica again, if it is quiet."""
+        if hosted.replica.raft.quiet:
+            hosted.replica.wake(self._contacts.ticks, ask_anew=ask_anew)
+            self._awake[hosted.group] = hosted
+            self.mark(hosted.group)
+
+    def _wake_relying_on(self, peer: NodeId) -> None:
+        """The peer has fallen silent: its followers here wait no longer, and a leader here looks
+        whether it still hears a majority."""
+        for hosted in self._groups.values():
+            raft = hosted.replica.raft
+            if raft.leader == peer or (raft.leader == self.node and not self._hears_quorum(hosted)):
+                self._wake(hosted)
+
+    def _wake_led_with(self, peer: NodeId) -> None:
+        """The peer is back, or it is another process now: what it may have missed, it is told."""
+        for hosted in self._groups.values():
+            raft = hosted.replica.raft
+            if raft.leader == self.node and peer in raft.membership.voters:
+                self._wake(hosted)
+
+    def _hears_quorum(self, hosted: HostedReplica) -> bool:
+        voters = hosted.replica.raft.membership.voters
+        heard = sum(1 for voter in voters if voter not in self._contacts.silent)
+        return heard >= majority(len(voters))
+
+    def _plan_check(self, hosted: HostedReplica) -> None:
+        """A leader's come at random, so that a thousand groups that rested together do not all
+        ask at once; a follower's when it should have been asked twice."""
+        longest = self._quiet_refresh_ticks
+        if hosted.replica.raft.role is Role.LEADER:
+            hosted.check_tick = self._ticks + self._random.randrange(longest // 2 + 1, longest + 1)
+        else:
+            hosted.check_tick = max(hosted.heard_tick + 2 * longest, self._ticks + 1)
+        self._checks.setdefault(hosted.check_tick, []).append(hosted.group)
+
+    def _check_resting(self, group: GroupId) -> None:
+        hosted = self._groups.get(group)
+        if hosted is None or group in self._awake or hosted.check_tick != self._ticks:
+            return
+        if hosted.replica.raft.role is Role.LEADER:
+            self._wake(hosted, ask_anew=True)
+        elif self._ticks < hosted.heard_tick + 2 * self._quiet_refresh_ticks:
+            self._plan_check(hosted)
+        else:
+            self._wake(hosted)
 
     # ------------------------------------------------------------ peers
 
     def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         """Messages of one frame from the peer, in the order they were sent."""
+        if self._contacts.heard(peer):
+            self._wake_led_with(peer)
         for message in messages:
+            if isinstance(message, NodeHeartbeat):
+                self._on_node_heartbeat(message)
+                continue
             hosted = self._groups.get(message.group)
             if isinstance(message, GroupDeleted):
                 self._group_deleted(message)
             elif hosted is not None:
-                hosted.replica.step(message)
-                self.mark(message.group)
+                self._step(hosted, message)
             elif self.controller.is_deleted(message.group):
                 deleted = GroupDeleted(group=message.group, sender=self.node, to=peer)
                 self._effects.send(peer, [deleted])
             # Otherwise the group is not here yet: the controller's log will bring it.
+
+    def _step(self, hosted: HostedReplica, message: RaftMessage) -> None:
+        raft = hosted.replica.raft
+        if raft.quiet and not raft.sleeps_through(message):
+            self._wake(hosted)
+        hosted.replica.step(message)
+        hosted.heard_tick = self._ticks
+        self.mark(hosted.group)
+
+    def _on_node_heartbeat(self, message: NodeHeartbeat) -> None:
+        if self._contacts.booted(message.sender, message.boot_id):
+            self.peer_closed(message.sender)
+            self._wake_led_with(message.sender)
 
     def _group_deleted(self, message: GroupDeleted) -> None:
         hosted = self._groups.get(message.group)
@@ -222,9 +342,8 @@ class Host:
         """
         if self._stopped or reachable * 2 <= len(self._nodes):
             return
-        for group, hosted in self._groups.items():
+        for hosted in self._awake.values():
             hosted.replica.voters_reachable()
-            self.mark(group)
 
     def peer_closed(self, peer: NodeId) -> None:
         """The peer's process died or its connection was reset: its groups may elect at once.
@@ -236,6 +355,7 @@ class Host:
         for group, hosted in self._groups.items():
             if hosted.replica.raft.leader == peer:
                 hosted.replica.leader_lost(peer)
+                self._awake[group] = hosted
                 self.mark(group)
 
     # ------------------------------------------------------------ groups
@@ -286,6 +406,7 @@ class Host:
                 self._open(topic)
         for group in [group for group in self._groups if controller.is_deleted(group)]:
             hosted = self._groups.pop(group)
+            self._awake.pop(group, None)
             assert hosted.topic is not None, "the controller's group is never deleted"
             hosted.abandon_all(
                 TopicRecreated(topic=hosted.topic.name, wanted=hosted.topic.incarnation)
@@ -302,9 +423,8 @@ class Host:
             self._opening.discard(topic.group)
             hosted = HostedReplica(self._store.replica(topic, log), topic)
             hosted.replica.note_disk(keeps_up=self._disk.keeps_up)
-            self._groups[topic.group] = hosted
+            self._add(hosted)
             self._effects.tell(GroupOpened(topic=topic))
-            self.mark(topic.group)
             self._follow_controller()
 
         self._disk.queue_job(lambda: self._store.make_log(topic), made)
@@ -346,6 +466,7 @@ class Host:
             self._request_bytes -= payload.size
             reply(answer)
 
+        self._wake_leader(hosted)
         hosted.propose(payload, release)
         self._request_bytes += payload.size
         self.mark(hosted.group)
@@ -355,5 +476,10 @@ class Host:
 
         Raises `NotLeader`, `Overloaded`: then `reply` is never called.
         """
+        self._wake_leader(hosted)
         hosted.read_barrier(reply)
         self.mark(hosted.group)
+
+    def _wake_leader(self, hosted: HostedReplica) -> None:
+        if hosted.replica.raft.role is Role.LEADER:
+            self._wake(hosted)

@@ -48,6 +48,10 @@ class HostedReplica:
         """A write of its log is out."""
         self.idle_ticks = 0
         """Ticks since its log was last written."""
+        self.heard_tick = 0
+        """When a message of the group last came."""
+        self.check_tick = 0
+        """When it is looked after again, if it rests until then."""
         self._numbers = itertools.count(1)
         self._writes: dict[LogIndex, _Write] = {}
         self._reads: dict[int, ReadReply] = {}

@@ -79,16 +79,18 @@ class Node:
         self._under_way: set[asyncio.Future[Any]] = set()
         self._stopping = False
         effects = _LoopEffects(self)
+        chance = random.Random()
+        timing = settings.raft.timing()
         self._store = GroupStore(
             folder=folder,
             voters=tuple(sorted(addresses)),
-            timing=settings.raft.timing(),
+            timing=timing,
             log_limits=LogLimits(
                 segment_bytes_max=settings.storage.segment_bytes_max,
                 preallocate_bytes=settings.storage.preallocate_bytes,
                 cache_bytes_max=settings.storage.cache_bytes_max,
             ),
-            random=random.Random(),
+            random=chance,
             tell=effects.tell,
         )
         self._host = Host(
@@ -96,6 +98,10 @@ class Node:
             nodes=tuple(sorted(addresses)),
             store=self._store,
             effects=effects,
+            timing=timing,
+            boot_id=boot_id,
+            random=chance,
+            quiet_refresh_ticks=settings.raft.quiet_refresh_ticks(),
             idle_ticks_max=max(1, round(_IDLE_MARKER_S / self._tick_s)),
             request_bytes_max=settings.server.request_bytes_max,
             slow_disk_ticks=settings.raft.slow_disk_ticks(),

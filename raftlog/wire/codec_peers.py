@@ -11,6 +11,7 @@ from raftlog.core.messages import (
     GroupDeleted,
     Heartbeat,
     HeartbeatReply,
+    NodeHeartbeat,
     PeerMessage,
     VoteReply,
     VoteRequest,
@@ -158,6 +159,7 @@ def _put_heartbeat(message: Any, heartbeat: Heartbeat) -> None:
     message.term = heartbeat.term
     message.commit_index = heartbeat.commit_index
     message.read_round = heartbeat.read_round
+    message.quiet = heartbeat.quiet
 
 
 def _get_heartbeat(message: Any) -> Heartbeat:
@@ -168,6 +170,7 @@ def _get_heartbeat(message: Any) -> Heartbeat:
         term=message.term,
         commit_index=message.commit_index,
         read_round=message.read_round,
+        quiet=message.quiet,
     )
 
 
@@ -181,6 +184,7 @@ _NAMES: dict[type, tuple[str, Conversion]] = {
         "append_reply": AppendReply,
         "heartbeat_reply": HeartbeatReply,
         "group_deleted": GroupDeleted,
+        "node_heartbeat": NodeHeartbeat,
     }.items()
 }
 _DECODERS = {name: conversion.decode for name, conversion in _NAMES.values()}

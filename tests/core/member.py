@@ -39,7 +39,8 @@ from raftlog.core.types import (
 )
 
 GROUP = GroupId(7)
-TIMING = RaftTiming(election_ticks_min=10, heartbeat_ticks=2, resend_ticks=6)
+TIMING = RaftTiming(election_ticks_min=10, heartbeat_ticks=2, resend_ticks=6, quiet_after_ticks=0)
+"""Groups never fall quiet, but in the tests that are about it."""
 
 
 class Shortest:
@@ -335,7 +336,15 @@ def rejection(
     )
 
 
-def heartbeat(to: Member, sender: int, *, term: int, commit_index: int = 0, read_round: int = 0):
+def heartbeat(
+    to: Member,
+    sender: int,
+    *,
+    term: int,
+    commit_index: int = 0,
+    read_round: int = 0,
+    quiet: int = 0,
+):
     return Heartbeat(
         group=GROUP,
         sender=NodeId(sender),
@@ -343,11 +352,18 @@ def heartbeat(to: Member, sender: int, *, term: int, commit_index: int = 0, read
         term=Term(term),
         commit_index=LogIndex(commit_index),
         read_round=read_round,
+        quiet=quiet,
     )
 
 
 def heartbeat_reply(
-    to: Member, sender: int, *, read_round: int = 0, last_index: int = 0, term: int | None = None
+    to: Member,
+    sender: int,
+    *,
+    read_round: int = 0,
+    last_index: int = 0,
+    term: int | None = None,
+    quiet: int = 0,
 ):
     return HeartbeatReply(
         group=GROUP,
@@ -356,4 +372,5 @@ def heartbeat_reply(
         term=Term(term if term is not None else to.raft.term),
         read_round=read_round,
         last_index=LogIndex(last_index),
+        quiet=quiet,
     )

@@ -235,7 +235,7 @@ def test_two_survivors_that_try_at_the_same_tick_elect_one_at_once() -> None:
     network = Network.of(3, logs=[[1], [1, 1], [1, 1]])
     network.crash(1)
     for node in (2, 3):
-        network[node].raft._timeout_ticks = 1
+        network[node].raft._timer.timeout_ticks = 1
     network.tick()
     assert network[2].raft.role is Role.LEADER
     assert network[2].raft.term == 2
@@ -246,7 +246,7 @@ def test_the_better_log_goes_first_when_trials_cross() -> None:
     network = Network.of(3, logs=[[1], [1, 1], [1, 1, 1]])
     network.crash(1)
     for node in (2, 3):
-        network[node].raft._timeout_ticks = 1
+        network[node].raft._timer.timeout_ticks = 1
     network.tick()
     assert network[3].raft.role is Role.LEADER
 

@@ -48,7 +48,7 @@ def test_who_heard_no_leader_for_a_timeout_grants() -> None:
     """CHECKLIST 36."""
     member = Member(1, term=3)
     member.step(heartbeat(member, 3, term=3))
-    member.raft._timeout_ticks = 2 * TIMING.election_ticks_min
+    member.raft._timer.timeout_ticks = 2 * TIMING.election_ticks_min
     member.tick(TIMING.election_ticks_min)
     assert member.raft.role is Role.FOLLOWER
     member.step(vote_request(member, 2, term=4, last=(0, 0), pre=True))

@@ -30,13 +30,13 @@ def _cut_off() -> Network:
     assert lengths == [2, 1, 1, 2, 2]
     for node in (ATHENS, BYZANTIUM, CYRENE):
         # Long enough without a word from ephesus for each to vote, not for it to stand.
-        network[node].raft._timeout_ticks = 10**6
+        network[node].raft._timer.timeout_ticks = 10**6
         network[node].tick(network[node].timing.election_ticks_min)
     return network
 
 
 def _times_out(network: Network, node: int) -> None:
-    network[node].raft._timeout_ticks = 0
+    network[node].raft._timer.timeout_ticks = 0
     network[node].tick()
     network.settle()
 
@@ -44,7 +44,7 @@ def _times_out(network: Network, node: int) -> None:
 def test_byzantium_cannot_win_because_its_log_is_not_up_to_date() -> None:
     """CHECKLIST 32: cyrene grants, athens, who has one entry more, refuses."""
     network = _cut_off()
-    network[BYZANTIUM].raft._timeout_ticks = 0
+    network[BYZANTIUM].raft._timer.timeout_ticks = 0
     network[BYZANTIUM].tick()
     network.gather()
     asked = {message.to: message for message in network.waiting}

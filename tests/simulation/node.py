@@ -7,7 +7,7 @@ replicas and logs themselves, which are watched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -80,11 +80,23 @@ class WatchedReplica(Replica):
         self._checker.opened(owner, self._hosted, log)
 
     def step(self, message: RaftMessage) -> None:
+        was_quiet = self.raft.quiet
         super().step(message)
+        if self.raft.quiet and not was_quiet:
+            self._owner.count(f"a {self.raft.role.value} fell quiet")
         self._checker.stepped(self._hosted)
 
-    def tick(self) -> None:
-        super().tick()
+    def tick(self, silent: Collection[NodeId]) -> bool:
+        something = super().tick(silent)
+        self._checker.stepped(self._hosted)
+        return something
+
+    def wake(self, silent_ticks: Mapping[NodeId, int], *, ask_anew: bool = False) -> None:
+        if ask_anew:
+            self._owner.count("a quiet leader asked anew")
+        elif self.raft.leader in silent_ticks and silent_ticks[self.raft.leader] > 0:
+            self._owner.count("a follower woke while its leader's node was silent")
+        super().wake(silent_ticks, ask_anew=ask_anew)
         self._checker.stepped(self._hosted)
 
     def propose(self, payloads: list[Payload]) -> tuple[Span, Term]:
@@ -216,6 +228,10 @@ class SimulatedNode:
             nodes=self.voters,
             store=store,
             effects=self,
+            timing=self._settings.timing,
+            boot_id=f"{self.node}.{self._life}",
+            random=self._random,
+            quiet_refresh_ticks=self._settings.quiet_refresh_ticks,
             idle_ticks_max=self._settings.idle_ticks,
             request_bytes_max=self._settings.request_bytes_max,
             slow_disk_ticks=self._settings.slow_disk_ticks,
@@ -363,6 +379,9 @@ class SimulatedNode:
 
     def _disk_us(self) -> int:
         return self._random.randrange(1, 2 * self._settings.write_us) * self.slow_disk
+
+    def count(self, what: str) -> None:
+        self._simulator.counts[what] += 1
 
     def planned(self, write: LogWrite, group: GroupId, log: DurableLog) -> None:
         """A replica has handed out the write; its log will be this once it has run."""

@@ -1,0 +1,120 @@
+"""How a group that has nothing to do stops: no heartbeats, no timers, nothing to tick.
+
+A leader whose group was asked for nothing for a while, and whose followers hold all it has and know
+all of it committed, asks them in its heartbeats to fall quiet. A follower agrees, and is quiet,
+only if its log ends exactly at that commit_index; once all that are in contact have agreed the
+leader is quiet, too. Whoever drives a quiet member does not tick it. He watches the process of its
+leader (or, for a leader, those of its followers) instead, once for all groups, and wakes it when
+they fall silent. Any other message of the group wakes it by itself.
+
+Nothing that is promised rests on this. A quiet leader answers no read from memory: each needs a
+round of heartbeats like any other, and it appends and commits like any other. Whether a follower
+may grant a vote is decided as ever; that it is quiet stands for "hears its leader", as the silence
+that wakes it stands for the opposite. A member wrongly quiet, or wrongly awake, costs time alone.
+"""
+
+from __future__ import annotations
+
+from raftlog.core.messages import Heartbeat, HeartbeatReply, RaftMessage
+from raftlog.core.types import LogIndex, NodeId, Term
+
+
+def is_no_news(
+    message: RaftMessage, *, leader: NodeId, term: Term, commit_index: LogIndex, attempt: int
+) -> bool:
+    """Does a message say only what a quiet member knows, so that it may stay quiet?
+
+    That is its leader asking again, and a follower's late answer to the `attempt` by which the
+    leader itself fell quiet (a follower's own `attempt` is 0).
+    """
+    if message.term != term:
+        return False
+    match message:
+        case Heartbeat(sender=sender, quiet=asked) if asked > 0:
+            return sender == leader and message.commit_index == commit_index
+        case HeartbeatReply(quiet=answered):
+            return answered == attempt > 0
+        case _:
+            return False
+
+
+class Stillness:
+    """A leader's way to fall quiet: how long nothing was asked of it, and who has agreed.
+
+    Attempts are numbered, so that a late answer to one that was given up is not taken for this
+    one's. Mutable; it begins and ends with a leadership.
+    """
+
+    __slots__ = ("_after_ticks", "_agreed", "_idle_ticks", "attempt")
+
+    def __init__(self, after_ticks: int) -> None:
+        """Ask after so many idle ticks; 0: never."""
+        self.attempt = 0
+        """The number of the latest attempt; 0: none yet."""
+        self._after_ticks = after_ticks
+        self._idle_ticks = 0
+        self._agreed: set[NodeId] | None = None
+        """Who agreed to the attempt under way; None: there is none."""
+
+    @property
+    def due(self) -> bool:
+        """Was nothing asked of the leader for long enough?"""
+        return 0 < self._after_ticks <= self._idle_ticks
+
+    def tick(self) -> None:
+        """One more idle tick."""
+        self._idle_ticks += 1
+
+    def disturbed(self) -> None:
+        """Something was asked: an attempt under way is given up, the wait begins anew."""
+        self._idle_ticks = 0
+        self._agreed = None
+
+    def ask(self) -> int:
+        """The number of the attempt that a heartbeat asks for: the one under way, or a new one."""
+        assert self.due, "nobody is asked to fall quiet while there is something to do"
+        if self._agreed is None:
+            self.attempt += 1
+            self._agreed = set()
+        return self.attempt
+
+    def give_up(self) -> None:
+        """The group is not at rest after all: answers to what was asked count no more."""
+        self._agreed = None
+
+    def ask_anew(self) -> None:
+        """A quiet leader asks its followers once more, at once, whether all is as it was."""
+        self._idle_ticks = max(1, self._after_ticks)
+        self._agreed = None
+
+    def agreed(self, follower: NodeId, attempt: int) -> None:
+        """The follower is quiet, as that attempt asked."""
+        if self._agreed is not None and attempt == self.attempt:
+            self._agreed.add(follower)
+
+    def disagrees(self, follower: NodeId) -> None:
+        """The follower is awake, whatever it said before."""
+        if self._agreed is not None:
+            self._agreed.discard(follower)
+
+    def has_agreed(self, follower: NodeId) -> bool:
+        """Has the follower agreed to the attempt under way?"""
+        return self._agreed is not None and follower in self._agreed
+
+    @property
+    def asking(self) -> bool:
+        """Is an attempt under way?"""
+        return self._agreed is not None
+
+    def clone(self) -> Stillness:
+        """An independent copy."""
+        other = Stillness(self._after_ticks)
+        other.attempt = self.attempt
+        other._idle_ticks = self._idle_ticks
+        other._agreed = set(self._agreed) if self._agreed is not None else None
+        return other
+
+    def state(self) -> object:
+        """All that is in it as plain values."""
+        agreed = tuple(sorted(self._agreed)) if self._agreed is not None else None
+        return (self.attempt, self._idle_ticks, agreed)

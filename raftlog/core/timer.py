@@ -1,0 +1,67 @@
+"""How long a member waits for a leader before it tries to lead: at random, so that not all do."""
+
+from __future__ import annotations
+
+import copy
+from typing import Protocol
+
+from raftlog.core.types import RaftTiming, Term
+
+
+class Random(Protocol):
+    """Where chance comes from; `ElectionTimer.clone` copies it with `copy.copy`."""
+
+    def randrange(self, start: int, stop: int, /) -> int:
+        """A number in [start, stop)."""
+        ...
+
+
+class ElectionTimer:
+    """Counts ticks up to a timeout that is drawn anew with every wait. Mutable."""
+
+    __slots__ = ("_random", "_timing", "elapsed_ticks", "timeout_ticks")
+
+    def __init__(self, timing: RaftTiming, random: Random) -> None:
+        """Not started: the first wait is the caller's to begin."""
+        self.elapsed_ticks = 0
+        """Since a leader was heard, or this member last acted."""
+        self.timeout_ticks = 0
+        self._timing = timing
+        self._random = random
+
+    def tick(self, patience: int = 1) -> bool:
+        """One tick has passed; is the wait over, if it is to be so many times as long?"""
+        self.elapsed_ticks += 1
+        return self.elapsed_ticks >= self.timeout_ticks * patience
+
+    def wait(self, *, voters: int, term: Term) -> None:
+        """Wait anew for a leader, for another random time.
+
+        Before the first election of a group nobody can be disturbed, and a group of one has
+        nobody to wait for: they start sooner.
+        """
+        least = self._timing.election_ticks_min
+        self.elapsed_ticks = 0
+        if voters == 1:
+            self.timeout_ticks = 1
+        elif term == 0:
+            self.timeout_ticks = self._random.randrange(1, least + 1)
+        else:
+            self.timeout_ticks = self._random.randrange(least, 2 * least + 1)
+
+    def wait_briefly(self) -> None:
+        """Let the wait be over at one of the next `leader_lost_jitter_ticks` ticks."""
+        jitter = max(1, self._timing.leader_lost_jitter_ticks)
+        self.elapsed_ticks = 0
+        self.timeout_ticks = self._random.randrange(1, jitter + 1)
+
+    def clone(self) -> ElectionTimer:
+        """An independent copy."""
+        other = ElectionTimer(self._timing, copy.copy(self._random))
+        other.elapsed_ticks = self.elapsed_ticks
+        other.timeout_ticks = self.timeout_ticks
+        return other
+
+    def state(self) -> object:
+        """All that is in it as plain values."""
+        return (self.elapsed_ticks, self.timeout_ticks)

@@ -1,0 +1,58 @@
+"""Which peers' processes are heard: once for all groups, so that quiet ones need no heartbeats."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from raftlog.core.types import NodeId
+
+
+class Contacts:
+    """For how many ticks each peer was silent, and in which run of its process it was heard last.
+
+    Whatever comes from a peer tells that it lives. It counts as silent once nothing came for
+    `silent_after_ticks`; at the start every peer is taken to have been heard just now.
+    """
+
+    def __init__(self, peers: Sequence[NodeId], silent_after_ticks: int) -> None:
+        self._silent_after_ticks = silent_after_ticks
+        self._ticks = dict.fromkeys(peers, 0)
+        self._boots: dict[NodeId, str] = {}
+        self._silent: frozenset[NodeId] = frozenset()
+
+    @property
+    def ticks(self) -> Mapping[NodeId, int]:
+        """Ticks since each peer was heard."""
+        return self._ticks
+
+    @property
+    def silent(self) -> Collection[NodeId]:
+        """The peers that count as silent."""
+        return self._silent
+
+    def tick(self) -> list[NodeId]:
+        """One tick has passed; the peers that count as silent from now on."""
+        fallen_silent = []
+        for peer in self._ticks:
+            self._ticks[peer] += 1
+            if self._ticks[peer] == self._silent_after_ticks:
+                fallen_silent.append(peer)
+        if fallen_silent:
+            self._silent = self._silent.union(fallen_silent)
+        return fallen_silent
+
+    def heard(self, peer: NodeId) -> bool:
+        """Something came from the peer; did it count as silent?"""
+        if peer not in self._ticks:
+            return False
+        self._ticks[peer] = 0
+        was_silent = peer in self._silent
+        if was_silent:
+            self._silent = self._silent.difference((peer,))
+        return was_silent
+
+    def booted(self, peer: NodeId, boot_id: str) -> bool:
+        """The peer says which run of its process it is; was another one heard before?"""
+        known = self._boots.get(peer)
+        self._boots[peer] = boot_id
+        return known is not None and known != boot_id

@@ -1,0 +1,278 @@
+"""Falling quiet and waking: the core's side of it (raftlog/core/quiet.py)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from raftlog.core.messages import AppendRequest, Heartbeat, HeartbeatReply, VoteReply, VoteRequest
+from raftlog.core.ready import Role
+from raftlog.core.types import NodeId
+from tests.core.member import (
+    TIMING,
+    Member,
+    acceptance,
+    append_request,
+    heartbeat,
+    heartbeat_reply,
+    vote_request,
+)
+
+AFTER = 5
+QUIET = replace(TIMING, quiet_after_ticks=AFTER)
+TWO, THREE = NodeId(2), NodeId(3)
+
+
+def leader_at_rest(voters: int = 3) -> Member:
+    """It leads term 2, all hold its two entries and know the first of them committed."""
+    member = Member(1, voters=voters, terms=[1], timing=QUIET).lead()
+    for other in range(2, voters + 1):
+        member.step(acceptance(member, other, 2))
+    member.take()
+    return member
+
+
+def asked(member: Member, ticks: int = AFTER + 2) -> int:
+    """Tick until it asks its followers to fall quiet; the attempt's number."""
+    for _ in range(ticks):
+        member.tick()
+        attempts = {message.quiet for message in member.take(Heartbeat)}
+        if attempts - {0}:
+            (attempt,) = attempts
+            return attempt
+    raise AssertionError("it did not ask")
+
+
+def quiet_leader() -> Member:
+    member = leader_at_rest()
+    attempt = asked(member)
+    for other in (2, 3):
+        member.step(heartbeat_reply(member, other, last_index=2, quiet=attempt))
+    assert member.raft.quiet
+    return member
+
+
+def quiet_follower() -> Member:
+    member = Member(2, terms=[1, 2], timing=QUIET)
+    member.step(heartbeat(member, 1, term=2, commit_index=2, quiet=1))
+    assert member.raft.quiet
+    member.take()
+    return member
+
+
+def test_a_leader_is_quiet_once_all_followers_agreed() -> None:
+    member = leader_at_rest()
+    attempt = asked(member)
+    member.step(heartbeat_reply(member, 2, last_index=2, quiet=attempt))
+    assert not member.raft.quiet
+    member.step(heartbeat_reply(member, 3, last_index=2, quiet=attempt))
+    assert member.raft.quiet
+    assert member.raft.role is Role.LEADER
+
+
+def test_a_group_of_one_falls_quiet_by_itself() -> None:
+    member = Member(1, voters=1, timing=QUIET)
+    member.tick(2)
+    for _ in range(AFTER + QUIET.heartbeat_ticks):
+        if not member.raft.quiet:
+            member.tick()
+    assert member.raft.quiet
+    member.propose("again")
+    assert [entry.payload.command for entry in member.applied][-1] == b"again"
+
+
+@pytest.mark.parametrize("what", ["lagging", "uncommitted", "reading"])
+def test_a_leader_with_something_to_do_asks_nobody(what: str) -> None:
+    member = Member(1, terms=[1], timing=QUIET).lead()
+    member.step(acceptance(member, 2, 2))
+    if what != "lagging":
+        member.step(acceptance(member, 3, 2))
+    if what == "uncommitted":
+        member.propose("more")
+    if what == "reading":
+        member.read_index(1)
+    member.take()
+    for _ in range(AFTER + 3):
+        member.tick()
+        for other in (2, 3):
+            member.step(heartbeat_reply(member, other, last_index=2))
+    assert {message.quiet for message in member.take(Heartbeat)} == {0}
+
+
+def test_a_silent_process_is_not_waited_for_but_a_silent_group_is() -> None:
+    for silent, is_quiet in (((THREE,), True), ((), False)):
+        member = leader_at_rest()
+        for _ in range(QUIET.election_ticks_min + 2 * QUIET.heartbeat_ticks):
+            if not member.raft.quiet:
+                member.raft.tick(silent)
+                member.settle()
+                for message in member.take(Heartbeat, to=2):
+                    member.step(heartbeat_reply(member, 2, last_index=2, quiet=message.quiet))
+        assert member.raft.quiet == is_quiet
+
+
+def test_an_answer_to_an_attempt_that_was_given_up_does_not_count() -> None:
+    member = leader_at_rest()
+    first = asked(member)
+    member.step(heartbeat_reply(member, 2, last_index=2, quiet=first))
+    member.propose("something")
+    for other in (2, 3):
+        member.step(acceptance(member, other, 3))
+    member.take()
+    second = asked(member)
+    assert second > first
+    member.step(heartbeat_reply(member, 2, last_index=3, quiet=first))
+    member.step(heartbeat_reply(member, 3, last_index=3, quiet=second))
+    assert not member.raft.quiet
+
+
+def test_who_says_that_it_is_awake_takes_its_agreement_back() -> None:
+    member = leader_at_rest()
+    attempt = asked(member)
+    member.step(heartbeat_reply(member, 2, last_index=2, quiet=attempt))
+    member.step(heartbeat_reply(member, 2, last_index=2, quiet=0))
+    member.step(heartbeat_reply(member, 3, last_index=2, quiet=attempt))
+    assert not member.raft.quiet
+
+
+def test_a_follower_agrees_if_it_holds_exactly_what_is_committed() -> None:
+    member = Member(2, terms=[1, 2], timing=QUIET)
+    member.step(heartbeat(member, 1, term=2, commit_index=2, quiet=4))
+    (reply,) = member.take(HeartbeatReply)
+    assert (reply.quiet, member.raft.quiet) == (4, True)
+
+
+@pytest.mark.parametrize("why", ["not all committed", "old term", "not asked", "never"])
+def test_a_follower_stays_awake_otherwise(why: str) -> None:
+    timing = TIMING if why == "never" else QUIET
+    member = Member(2, terms=[1, 2], timing=timing)
+    member.step(
+        heartbeat(
+            member,
+            1,
+            term=1 if why == "old term" else 2,
+            commit_index=1 if why == "not all committed" else 2,
+            quiet=0 if why == "not asked" else 1,
+        )
+    )
+    (reply,) = member.take(HeartbeatReply)
+    assert (reply.quiet, member.raft.quiet) == (0, False)
+
+
+def test_a_follower_whose_disk_lags_stays_awake() -> None:
+    member = Member(2, terms=[1], timing=QUIET, sync=False)
+    member.step(append_request(member, 1, term=2, prev=(1, 1), terms=[2], commit_index=2))
+    member.step(heartbeat(member, 1, term=2, commit_index=2, quiet=1))
+    assert not member.raft.quiet
+    member.persist()
+    member.step(heartbeat(member, 1, term=2, commit_index=2, quiet=1))
+    assert member.raft.quiet
+
+
+def test_a_quiet_member_is_not_ticked() -> None:
+    for member in (quiet_leader(), quiet_follower()):
+        with pytest.raises(AssertionError, match="no timer"):
+            member.raft.tick()
+
+
+def test_a_quiet_follower_hears_its_leader() -> None:
+    """It refuses a trial as one that hears heartbeats does, but it wakes by it."""
+    member = quiet_follower()
+    member.step(vote_request(member, 3, term=3, last=(2, 2), pre=True))
+    assert [reply.granted for reply in member.take(VoteReply)] == [False]
+    assert not member.raft.quiet
+
+
+def test_what_everybody_knows_wakes_nobody() -> None:
+    follower = quiet_follower()
+    follower.step(heartbeat(follower, 1, term=2, commit_index=2, quiet=2))
+    assert [reply.quiet for reply in follower.take(HeartbeatReply)] == [2]
+    leader = quiet_leader()
+    leader.step(heartbeat_reply(leader, 2, last_index=2, quiet=1))
+    assert follower.raft.quiet
+    assert leader.raft.quiet
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        lambda to: heartbeat(to, 1, term=2, commit_index=2),
+        lambda to: append_request(to, 1, term=2, prev=(2, 2), terms=[2], commit_index=2),
+        lambda to: vote_request(to, 3, term=3, last=(2, 2)),
+        lambda to: heartbeat(to, 3, term=3, commit_index=2, quiet=0),
+    ],
+)
+def test_anything_else_wakes_a_follower(message: object) -> None:
+    member = quiet_follower()
+    assert callable(message)
+    member.step(message(member))
+    assert not member.raft.quiet
+
+
+def test_a_new_leader_may_let_a_follower_fall_quiet_at_once() -> None:
+    member = quiet_follower()
+    member.step(heartbeat(member, 3, term=3, commit_index=2, quiet=1))
+    assert (member.raft.quiet, member.raft.leader) == (True, 3)
+
+
+def test_a_woken_follower_counts_the_silence_as_its_own() -> None:
+    """It tries when an awake one would have tried, not a whole timeout later."""
+    member = quiet_follower()
+    member.raft.wake({NodeId(1): QUIET.election_ticks_min})
+    member.tick()
+    assert member.raft.role is Role.PRE_CANDIDATE
+
+
+def test_a_leader_woken_by_silence_wakes_its_followers_before_it_steps_down() -> None:
+    member = quiet_leader()
+    member.raft.wake({TWO: QUIET.election_ticks_min, THREE: QUIET.election_ticks_min})
+    member.settle()
+    assert [message.quiet for message in member.take(Heartbeat)] == [0, 0]
+    assert member.raft.role is Role.LEADER
+    member.tick()
+    assert member.raft.role is Role.FOLLOWER
+
+
+def test_a_proposal_wakes_a_leader_and_leaves_at_once() -> None:
+    member = quiet_leader()
+    member.propose("news")
+    assert not member.raft.quiet
+    assert {request.to for request in member.take(AppendRequest)} == {2, 3}
+
+
+def test_a_read_of_a_quiet_leader_needs_its_round() -> None:
+    member = quiet_leader()
+    member.read_index(1)
+    assert member.reads == []
+    rounds = {message.read_round for message in member.take(Heartbeat)}
+    member.step(heartbeat_reply(member, 2, read_round=max(rounds), last_index=2))
+    assert [read.request_id for read in member.reads] == [1]
+
+
+def test_a_leader_that_asks_anew_leaves_its_followers_quiet() -> None:
+    member = quiet_leader()
+    member.raft.wake({}, ask_anew=True)
+    member.settle()
+    attempts = [message.quiet for message in member.take(Heartbeat)]
+    assert attempts == [2, 2]
+    for other in (2, 3):
+        member.step(heartbeat_reply(member, other, last_index=2, quiet=2))
+    assert member.raft.quiet
+
+
+def test_a_quiet_follower_told_of_its_leader_s_death_tries_within_the_jitter() -> None:
+    member = quiet_follower()
+    member.leader_lost(1, 2)
+    assert not member.raft.quiet
+    member.tick(QUIET.leader_lost_jitter_ticks)
+    assert [request.pre for request in member.take(VoteRequest)] == [True, True]
+
+
+def test_a_clone_is_as_quiet_as_its_original() -> None:
+    for member in (quiet_leader(), quiet_follower()):
+        clone = member.raft.clone()
+        assert clone.fingerprint() == member.raft.fingerprint()
+        clone.wake({})
+        assert member.raft.quiet
+        assert clone.fingerprint() != member.raft.fingerprint()

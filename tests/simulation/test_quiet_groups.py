@@ -1,0 +1,319 @@
+"""Groups that nobody asks anything of fall quiet, and are awake again when it matters.
+
+A calm cluster of real hosts, one fault each: that what a quiet replica relies on is gone must be
+noticed as soon as an awake one would. The swarm draws short quiet times as well; only here does a
+node stay away for long, so that nothing but the wake-up can help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
+from raftlog.host.host import Host
+from raftlog.host.hosted import HostedReplica
+from raftlog.machines.commands import CreateTopic
+from raftlog.machines.outcomes import TopicCreated
+from raftlog.wire.codec import encode_command
+from tests.simulation.checkers import Checker
+from tests.simulation.cluster import ELECTION_TIMEOUTS_MAX
+from tests.simulation.network import Network
+from tests.simulation.node import Failed, SimulatedNode
+from tests.simulation.simulator import Simulator
+from tests.simulation.swarm import draw
+from tests.simulation.workload import SCHEMA
+
+VOTERS = (NodeId(1), NodeId(2), NodeId(3))
+TOPICS = 3
+SEEDS = range(4)
+FOR_EVER = 10**6
+
+
+class CalmCluster:
+    """Nodes in good weather; nothing happens but what a test does."""
+
+    def __init__(self, seed: int, *, quiet_refresh_ticks: int = FOR_EVER) -> None:
+        print(f"replay: .venv/bin/pytest tests/simulation/test_quiet_groups.py -k '{seed}]'")
+        self.simulator = Simulator(seed)
+        drawn = draw(Random(seed))
+        self.settings = replace(
+            drawn,
+            nodes=3,
+            crash_in_recovery=0.0,
+            quiet_refresh_ticks=quiet_refresh_ticks,
+            timing=replace(drawn.timing, quiet_after_ticks=3),
+        )
+        self.network = Network(self.simulator, self.settings)
+        self.network.heal()
+        checker = Checker(self.simulator, len(VOTERS))
+        self.nodes = {
+            node: SimulatedNode(
+                node=node,
+                voters=VOTERS,
+                simulator=self.simulator,
+                network=self.network,
+                settings=self.settings,
+                checker=checker,
+            )
+            for node in VOTERS
+        }
+        for node in self.nodes.values():
+            node.start()
+        self.groups = [CONTROLLER_GROUP]
+        for number in range(TOPICS):
+            self.create_topic(f"topic-{number}")
+
+    # ------------------------------------------------------------ time
+
+    def wait(self, done: Callable[[], bool], *, timeouts: int = ELECTION_TIMEOUTS_MAX) -> None:
+        """Let time pass until it holds; fails after so many of the longest election timeouts."""
+        limit = self.simulator.now_us + timeouts * self.settings.election_us
+        assert self.simulator.run_until(limit, done), "not in time"
+
+    def pass_timeouts(self, count: int) -> None:
+        self.simulator.run_until(self.simulator.now_us + count * self.settings.election_us)
+
+    # ------------------------------------------------------------ what is there
+
+    def hosted(self, node: NodeId, group: GroupId) -> HostedReplica:
+        found = self.nodes[node].hosted(group)
+        assert found is not None
+        return found
+
+    def replicas(self, group: GroupId) -> list[HostedReplica]:
+        return [
+            hosted for node in self.nodes.values() if (hosted := node.hosted(group)) is not None
+        ]
+
+    def leader(self, group: GroupId) -> NodeId | None:
+        """The leader of the latest term, among the nodes that run."""
+        leaders = [node for node in self.nodes if self.nodes[node].leads(group)]
+        return max(leaders, key=lambda n: self.hosted(n, group).replica.raft.term, default=None)
+
+    def all_quiet(self) -> bool:
+        return all(
+            len(self.replicas(group)) == len(self.nodes)
+            and all(hosted.replica.raft.quiet for hosted in self.replicas(group))
+            for group in self.groups
+        )
+
+    def terms(self) -> list[int]:
+        return [hosted.replica.raft.term for g in self.groups for hosted in self.replicas(g)]
+
+    # ------------------------------------------------------------ what is asked
+
+    def write(self, group: GroupId, payload: Payload) -> object:
+        """The outcome of a command, asked of whoever leads until there is one."""
+        answers: list[object] = []
+
+        def ask() -> None:
+            leader = self.leader(group)
+            if leader is not None:
+                self.nodes[leader].propose(group, lambda _: payload, answers.append)
+
+        def decided() -> bool:
+            while answers and isinstance(answers[0], Failed):
+                answers.clear()
+                self.simulator.at(self.settings.tick_us, ask)
+            return bool(answers)
+
+        self.wait(lambda: self.leader(group) is not None)
+        ask()
+        self.wait(decided)
+        return answers[0]
+
+    def create_topic(self, name: str) -> None:
+        command = CreateTopic(
+            name=name,
+            incarnation=f"{len(self.groups):032x}",
+            schema=SCHEMA,
+            voters=VOTERS,
+            if_not_exists=False,
+            timestamp_us=0,
+        )
+        outcome = self.write(CONTROLLER_GROUP, Payload(encode_command(command, None), b""))
+        assert isinstance(outcome, TopicCreated)
+        self.groups.append(outcome.topic.group)
+
+    def fall_quiet(self) -> None:
+        self.wait(self.all_quiet, timeouts=3 * ELECTION_TIMEOUTS_MAX)
+
+    def cut_off(self, node: NodeId, *, inbound: bool = True, outbound: bool = True) -> None:
+        others = [peer for peer in self.nodes if peer != node]
+        if outbound:
+            self.network.cut([(node, peer) for peer in others])
+        if inbound:
+            self.network.cut([(peer, node) for peer in others])
+
+    def has_other_leaders(self, gone: NodeId) -> bool:
+        """Does every group have a leader that is not `gone` and that can commit?"""
+        return all(
+            (leader := self.leader(group)) is not None
+            and leader != gone
+            and self._has_committed(leader, group)
+            for group in self.groups
+        )
+
+    def _has_committed(self, node: NodeId, group: GroupId) -> bool:
+        raft = self.hosted(node, group).replica.raft
+        return raft.term_at(raft.commit_index) == raft.term
+
+
+@pytest.fixture(params=SEEDS, ids=lambda seed: f"{seed}")
+def quiet_cluster(request: pytest.FixtureRequest) -> CalmCluster:
+    cluster = CalmCluster(request.param)
+    cluster.fall_quiet()
+    return cluster
+
+
+def test_a_quiet_cluster_stays_so_and_elects_nobody(quiet_cluster: CalmCluster) -> None:
+    terms = quiet_cluster.terms()
+    quiet_cluster.pass_timeouts(20)
+    assert quiet_cluster.all_quiet()
+    assert quiet_cluster.terms() == terms
+
+
+def test_quiet_groups_send_nothing_of_their_own(quiet_cluster: CalmCluster) -> None:
+    """Whatever their number, the nodes send one heartbeat to each peer an interval, no more."""
+    quiet_cluster.pass_timeouts(1)
+    before = quiet_cluster.simulator.events
+    quiet_cluster.pass_timeouts(10)
+    settings = quiet_cluster.settings
+    ticks = 10 * settings.election_us / (settings.tick_us * (1 - settings.tick_drift))
+    # A tick is one event, a frame its arrival and its being taken.
+    events_max = 3 * ticks + 3 * 2 * 2 * ticks / settings.timing.heartbeat_ticks
+    assert quiet_cluster.simulator.events - before <= events_max + 20
+
+
+@pytest.mark.parametrize("how", ["paused", "cut off", "deaf", "mute"])
+def test_a_silent_leader_s_groups_elect_another(quiet_cluster: CalmCluster, how: str) -> None:
+    """Nobody tells the followers: no connection is reset."""
+    gone = quiet_cluster.leader(quiet_cluster.groups[-1])
+    assert gone is not None
+    match how:
+        case "paused":
+            quiet_cluster.nodes[gone].pause()
+        case "cut off":
+            quiet_cluster.cut_off(gone)
+        case "deaf":
+            quiet_cluster.cut_off(gone, outbound=False)
+        case "mute":
+            quiet_cluster.cut_off(gone, inbound=False)
+    quiet_cluster.wait(lambda: quiet_cluster.has_other_leaders(gone))
+
+
+def test_the_planted_bug_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the wake-up on silence the groups of a paused leader wait for ever."""
+    monkeypatch.setattr(Host, "_wake_relying_on", lambda self, peer: None)
+    cluster = CalmCluster(0)
+    cluster.fall_quiet()
+    gone = cluster.leader(cluster.groups[-1])
+    assert gone is not None
+    cluster.nodes[gone].pause()
+    with pytest.raises(AssertionError, match="not in time"):
+        cluster.wait(lambda: cluster.has_other_leaders(gone))
+
+
+def test_a_quiet_leader_cut_off_steps_down_and_follows_when_healed(
+    quiet_cluster: CalmCluster,
+) -> None:
+    group = quiet_cluster.groups[-1]
+    old = quiet_cluster.leader(group)
+    assert old is not None
+    quiet_cluster.cut_off(old)
+    quiet_cluster.wait(lambda: not quiet_cluster.nodes[old].leads(group), timeouts=3)
+    quiet_cluster.wait(lambda: quiet_cluster.has_other_leaders(old))
+    quiet_cluster.network.heal()
+    quiet_cluster.fall_quiet()
+    assert len({hosted.replica.raft.leader for hosted in quiet_cluster.replicas(group)}) == 1
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_node_that_restarts_unnoticed_is_taken_along(
+    quiet_cluster: CalmCluster, role: str
+) -> None:
+    """Its power fails and is back before any timeout; what it was is told by its boot id alone."""
+    group = quiet_cluster.groups[-1]
+    leader = quiet_cluster.leader(group)
+    assert leader is not None
+    victim = leader if role == "leader" else next(n for n in quiet_cluster.nodes if n != leader)
+    quiet_cluster.nodes[victim].end(power=True)
+    quiet_cluster.nodes[victim].start()
+    quiet_cluster.wait(
+        lambda: all(
+            hosted.replica.applied_index == hosted.replica.raft.last_index
+            and hosted.replica.raft.leader != 0
+            for each in quiet_cluster.groups
+            for hosted in quiet_cluster.replicas(each)
+        )
+    )
+    quiet_cluster.fall_quiet()
+
+
+def test_groups_fall_quiet_without_a_node_that_is_down_and_tell_it_all_when_it_is_back(
+    quiet_cluster: CalmCluster,
+) -> None:
+    away = next(node for node in quiet_cluster.nodes if node != quiet_cluster.leader(GroupId(0)))
+    quiet_cluster.nodes[away].end(power=True)
+    down = quiet_cluster.nodes.pop(away)
+    quiet_cluster.wait(lambda: quiet_cluster.has_other_leaders(away))
+    quiet_cluster.create_topic("while-away")
+    quiet_cluster.fall_quiet()
+    quiet_cluster.nodes[away] = down
+    down.start()
+    quiet_cluster.fall_quiet()
+    for group in quiet_cluster.groups:
+        ends = {hosted.replica.applied_index for hosted in quiet_cluster.replicas(group)}
+        assert len(ends) == 1
+
+
+def test_a_write_wakes_its_group_alone(quiet_cluster: CalmCluster) -> None:
+    quiet_cluster.create_topic("another")
+    awake = [
+        group
+        for group in quiet_cluster.groups[1:-1]
+        for hosted in quiet_cluster.replicas(group)
+        if not hosted.replica.raft.quiet
+    ]
+    assert awake == []
+
+
+def test_a_quiet_leader_cut_off_confirms_no_read(quiet_cluster: CalmCluster) -> None:
+    """Safety rests on the round of heartbeats alone, never on anybody being quiet."""
+    group = quiet_cluster.groups[-1]
+    leader = quiet_cluster.leader(group)
+    assert leader is not None
+    quiet_cluster.cut_off(leader)
+    answers: list[object] = []
+    quiet_cluster.nodes[leader].read_barrier(group, answers.append)
+    quiet_cluster.wait(lambda: bool(answers))
+    assert isinstance(answers[0], Failed)
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=str)
+def test_a_quiet_leader_asks_now_and_then_whether_all_is_as_it_believes(seed: int) -> None:
+    cluster = CalmCluster(seed, quiet_refresh_ticks=40)
+    cluster.fall_quiet()
+    terms = cluster.terms()
+    cluster.pass_timeouts(20)
+    assert cluster.simulator.counts["a quiet leader asked anew"] >= len(cluster.groups)
+    assert cluster.terms() == terms
+    cluster.fall_quiet()
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=str)
+def test_a_follower_left_quiet_by_mistake_looks_for_a_leader_in_the_end(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound on what nobody foresaw: here, that the wake-up on silence were missing."""
+    monkeypatch.setattr(Host, "_wake_relying_on", lambda self, peer: None)
+    cluster = CalmCluster(seed, quiet_refresh_ticks=40)
+    cluster.fall_quiet()
+    gone = cluster.leader(cluster.groups[-1])
+    assert gone is not None
+    cluster.nodes[gone].pause()
+    cluster.wait(lambda: cluster.has_other_leaders(gone), timeouts=20)
