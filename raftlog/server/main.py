@@ -33,6 +33,7 @@ from raftlog.errors import (
 from raftlog.machines.topic import TopicMachine
 from raftlog.server.leases import LeaseWatch
 from raftlog.server.listener import Listener
+from raftlog.server.memory import collect_seldom, keep_freed_memory
 from raftlog.server.node import Node
 from raftlog.server.registration import register
 from raftlog.server.rpc import CallGate, client_handlers
@@ -70,6 +71,8 @@ def run_node(
     """
     assert __debug__, "raftlog serves with its assertions on: do not start it with python -O"
     os.umask(0o077)
+    keep_freed_memory()
+    collect_seldom()
     _allow_open_files()
     _log_to_stderr(settings.server.log_level)
     data.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,6 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, assert_never
 
 import structlog
@@ -39,6 +38,7 @@ from raftlog.host.host import Host
 from raftlog.host.hosted import HostedReplica
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.outcomes import Outcome
+from raftlog.server.workers import Workers
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.write import LogWrite
@@ -73,10 +73,9 @@ class Node:
         self.boot_id = boot_id
         self._fail = fail
         self._loop = asyncio.get_running_loop()
-        self._pool = ThreadPoolExecutor(settings.server.sync_threads_max, thread_name_prefix="sync")
+        self._workers = Workers(settings.server.sync_threads_max, fail)
         self._tick_s = settings.raft.tick_interval_s
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._under_way: set[asyncio.Future[Any]] = set()
         self._stopping = False
         effects = _LoopEffects(self)
         chance = random.Random()
@@ -137,7 +136,7 @@ class Node:
 
     async def start(self) -> None:
         """Open the controller's replica and every group of the data folder, then run."""
-        self._host.start(await self._loop.run_in_executor(self._pool, self._store.open_all))
+        self._host.start(await asyncio.to_thread(self._store.open_all))
         for link in self.links.values():
             self.spawn(link.run())
         self._next_tick_s = self._loop.time() + self._tick_s
@@ -152,8 +151,7 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         # No turn starts another write now; those under way must have been noted before the logs
         # are closed, which write and sync the rest.
-        await asyncio.gather(*self._under_way, return_exceptions=True)
-        self._pool.shutdown(wait=True)
+        await self._workers.stop()
         self._host.close()
 
     def spawn(self, work: Any) -> None:
@@ -169,17 +167,7 @@ class Node:
 
     def run_in_pool(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         """Run `work` on a thread, then `done` on the loop. Work that fails ends the node."""
-        future = self._loop.run_in_executor(self._pool, work)
-        self._under_way.add(future)
-
-        def ran(future: asyncio.Future[T]) -> None:
-            self._under_way.discard(future)
-            if (error := future.exception()) is not None:
-                self._fail(error)
-            else:
-                done(future.result())
-
-        future.add_done_callback(ran)
+        self._workers.run(work, done)
 
     def _tick(self) -> None:
         """One tick for all, also after a pause: time that was slept through is not made up for."""

@@ -1,0 +1,98 @@
+"""Threads that run what blocks, writes and syncs above all, and tell the loop when it is done.
+
+`loop.run_in_executor` does the same by way of two futures, their locks and a chain of callbacks:
+for a small entry that costs as much as its sync. This is one queue there and one call back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NamedTuple
+
+
+class _Work(NamedTuple):
+    run: Callable[[], Any]
+    done: Callable[[Any], None]
+
+
+class Workers:
+    """Runs at most `count` pieces of work at a time, begun in the order in which they were given.
+
+    All methods belong to the thread of the loop that was running when this was made; `done` and
+    `failed` are called there. The owner bounds what waits.
+    """
+
+    def __init__(self, count: int, failed: Callable[[BaseException], None]) -> None:
+        """`failed` is called with what a piece of work raised, in place of its `done`."""
+        assert count >= 1
+        self._count = count
+        self._failed = failed
+        self._loop = asyncio.get_running_loop()
+        self._waiting: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._under_way = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Run `work()` on a thread, then `done(its value)` on the loop."""
+        assert len(self._threads) <= self._count
+        self._under_way += 1
+        self._idle.clear()
+        if len(self._threads) < min(self._under_way, self._count):
+            name = f"worker-{len(self._threads)}"
+            thread = threading.Thread(target=self._serve, name=name, daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        self._waiting.put(_Work(work, done))
+
+    async def stop(self) -> None:
+        """Wait until all that was given is done and noted, then end the threads."""
+        while self._under_way:  # what was noted may have begun more
+            await self._idle.wait()
+        for _ in self._threads:
+            self._waiting.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _serve(self) -> None:
+        while (work := self._waiting.get()) is not None:
+            with _HandOver(self._tell_failure):
+                value = work.run()
+                self._loop.call_soon_threadsafe(self._note, work.done, value)
+
+    def _tell_failure(self, error: BaseException) -> None:
+        self._loop.call_soon_threadsafe(self._note, self._failed, error)
+
+    def _note(self, tell: Callable[[Any], None], value: Any) -> None:
+        self._under_way -= 1
+        if self._under_way == 0:
+            self._idle.set()
+        tell(value)
+
+
+class _HandOver:
+    """Gives whatever its block raises to `to`: who owns the work decides, not the thread."""
+
+    __slots__ = ("_to",)
+
+    def __init__(self, to: Callable[[BaseException], None]) -> None:
+        self._to = to
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if error is None:
+            return False
+        self._to(error)
+        return True
