@@ -9,7 +9,7 @@ from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.chaos.faulty_disk import NO_FAULTS, DiskFaults, DiskPlaces
 from raftlog.chaos.power_loss import PowerLoss
 from raftlog.client.log_client import LogClient
-from raftlog.errors import DeadlineExceeded, RaftlogError
+from raftlog.errors import RaftlogError
 
 PROGRAM = "raftlog.chaos.faulty_node"
 """The `program` of a `ProcessCluster` whose disks can be commanded."""
@@ -58,7 +58,7 @@ class ClusterDisks:
 def _all_serve(client: LogClient, nodes: int) -> bool:
     try:
         answers = [answer for _, answer in client.describe_cluster()]
-    except DeadlineExceeded:
+    except RaftlogError:
         return False  # nobody answered yet
     described = [each for each in answers if not isinstance(each, RaftlogError) and each.leader]
     return len(described) == nodes

@@ -54,6 +54,10 @@ class Breaker:
             case Kind.KILL:
                 self.cluster.kill(node)
                 return self._broken(fault, node, lambda: None, ends=True)
+            case Kind.OUTAGE:
+                for each in self.cluster.pids:
+                    self.cluster.kill(each)
+                return self._broken(fault, 0, self._serve_all)
             case Kind.PAUSE:
                 self.cluster.pause(node)
                 return self._broken(fault, node, lambda: self.cluster.resume(node))
@@ -134,7 +138,7 @@ class Breaker:
         *,
         ends: bool = False,
     ) -> Broken:
-        whom = f"node {node}" if node else "each node in turn"
+        whom = f"node {node}" if node else "of all nodes"
         lasts = f"for {fault.seconds:.1f} s" if fault.seconds else ""
         words = (fault.kind.value, whom, detail, lasts)
         return Broken(
@@ -152,6 +156,10 @@ class Breaker:
                 self.links.set(*pair, Wire())
 
         return self._broken(fault, node, undo, detail)
+
+    def _serve_all(self) -> None:
+        for node in self.cluster.pids:
+            self.cluster.serve(node)
 
     def _reset(self, node: int) -> None:
         for other in self._others(node):
@@ -174,14 +182,14 @@ class Breaker:
         disk.fill()
         try:
             wait_for(
-                lambda: disk.is_full() or not self.cluster.runs(node),
+                disk.is_full,
                 f"the disk of node {node} to be full",
                 _EFFECT_TIMEOUT_S,
             )
         except DeadlineExceeded:
             disk.make_room()
             raise
-        return self._broken(fault, node, disk.make_room, ends=True)
+        return self._broken(fault, node, disk.make_room)
 
     def _restart_in_turn(self) -> None:
         for node in sorted(self.cluster.pids):

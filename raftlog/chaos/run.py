@@ -31,7 +31,6 @@ from raftlog.chaos.schedule import Kind, Plan, plans
 from raftlog.chaos.small_disk import SmallDisk
 from raftlog.chaos.verdict import Verdict, judge
 from raftlog.chaos.workload import SCHEMA, Site, Workload, read_range
-from raftlog.client.watermark import Answer
 from raftlog.config import MIB
 from raftlog.errors import InvalidOption, RaftlogError
 
@@ -272,7 +271,7 @@ def _look_at_replicas(site: Site, client: LogClient) -> None:
     timeout_s = _READ_TIMEOUT_IF_BROKEN_S
     with _noting_trouble(history):
         wait_for(
-            lambda: _is_quiet(client.views()),
+            lambda: _is_quiet(client),
             "all replicas to have applied all that is in the log",
             _QUIET_TIMEOUT_S,
         )
@@ -295,9 +294,13 @@ def _look_at_replicas(site: Site, client: LogClient) -> None:
                 )
 
 
-def _is_quiet(answers: Sequence[Answer]) -> bool:
+def _is_quiet(client: LogClient) -> bool:
     """Whether all nodes answer and have applied the same, all that is in the log of each group."""
     indexes: dict[int, set[int]] = {}
+    try:
+        answers = client.views()
+    except RaftlogError:
+        return False
     for _, _, answer in answers:
         if isinstance(answer, RaftlogError):
             return False

@@ -20,6 +20,8 @@ class Kind(StrEnum):
 
     KILL = "kill"
     """SIGKILL; the node is started again at the episode's end."""
+    OUTAGE = "outage"
+    """All nodes are killed at once, and started again at the end."""
     PAUSE = "pause"
     """SIGSTOP, and SIGCONT at the end: its connections stay."""
     CUT = "cut"
@@ -35,7 +37,7 @@ class Kind(StrEnum):
     FAILING_SYNC = "failing-sync"
     """A sync of a node's disk fails with EIO: the node must end, and is started again."""
     FULL_DISK = "full-disk"
-    """A node's disk has no space left, until the end."""
+    """A node's disk has no space left, until the end: the node waits for it."""
     RESTART = "restart"
     """Each node in turn is told to stop (SIGTERM) and started again."""
 
@@ -50,6 +52,7 @@ class Aim(StrEnum):
 
 LASTS_S: dict[Kind, tuple[float, float]] = {
     Kind.KILL: (0.1, 3.0),
+    Kind.OUTAGE: (0.1, 1.0),
     Kind.PAUSE: (0.1, 5.0),
     Kind.CUT: (0.3, 5.0),
     Kind.PARTITION: (0.3, 5.0),
@@ -62,7 +65,7 @@ LASTS_S: dict[Kind, tuple[float, float]] = {
 }
 """From when to when an episode's fault may last. Shorter and longer than an election timeout."""
 
-_ALONE = frozenset((Kind.RESTART,))
+ALONE = frozenset((Kind.OUTAGE, Kind.RESTART))
 """What breaks every node already."""
 
 
@@ -97,7 +100,7 @@ def plans(seed: int, kinds: Sequence[Kind]) -> Iterator[Plan]:
         while bag:
             number += 1
             chosen = [bag.pop()]
-            if bag and random.random() < _TWO_AT_ONCE and not _ALONE & {chosen[0], bag[-1]}:
+            if bag and random.random() < _TWO_AT_ONCE and not ALONE & {chosen[0], bag[-1]}:
                 chosen.append(bag.pop())
             # Where the disk is small settles its node: the other fault is for another one.
             chosen.sort(key=lambda kind: kind is not Kind.FULL_DISK)

@@ -24,7 +24,7 @@ from raftlog.chaos.history import Fate, History, MarkRead, Read, Write, record_n
 from raftlog.client.connection import Connection, Deadline
 from raftlog.config import ClientSettings
 from raftlog.core.types import GroupId
-from raftlog.errors import DeadlineExceeded, RaftlogError, WriteRefused
+from raftlog.errors import DeadlineExceeded, RaftlogError
 
 T = TypeVar("T")
 
@@ -238,8 +238,8 @@ class EpochWriter:
                     assert (again.start, again.end) == (reply.start, reply.end)
             fate, start, end = Fate.ACKNOWLEDGED, reply.start, reply.end
         except RaftlogError as error:
-            # A run that lost its epoch's stages, or its turn, begins anew as Spark would.
-            if not (error.retriable or isinstance(error, WriteRefused)):
+            # The newest run is refused nothing; one that had no answer begins anew as Spark would.
+            if not error.retriable:
                 raise
         self._note(self.source, first, count, begin_s, fate, start, end)
         return fate is Fate.ACKNOWLEDGED

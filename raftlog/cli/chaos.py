@@ -56,7 +56,7 @@ def chaos(
 ) -> None:
     """Break a scratch cluster of three nodes while it is written and read, and judge what it did.
 
-    Faults, one or two at a time: kill, pause, cut, partition, reset, delay, slow-sync,
+    Faults, one or two at a time: kill, outage, pause, cut, partition, reset, delay, slow-sync,
     failing-sync, full-disk (needs root), restart. Exits with 1 if an acknowledged record was lost,
     doubled or moved, if replicas differ, if a read was wrong, or if too little was acknowledged.
     """
