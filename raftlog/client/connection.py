@@ -27,6 +27,7 @@ from raftlog.discovery.static import parse_servers
 from raftlog.errors import (
     DeadlineExceeded,
     Internal,
+    InvalidOption,
     NodeUnreachable,
     NotLeader,
     RaftlogError,
@@ -57,8 +58,8 @@ _AVOIDED_S = 5.0
 """How long a node that gave no answer is not asked while there are others: one that hangs costs a
 request a whole try, and its connection is given up only by the keepalive."""
 
-_REFUSED = "Connection refused"
-"""What grpc says of an address where nothing listens, with nothing typed beside it."""
+_NO_NODE = re.compile(r"Connection refused|Failed parsing HTTP/2|http1\.x server")
+"""What grpc says of an address where nothing listens, or what speaks another protocol."""
 
 _OVER_MESSAGE_LIMIT = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")
 """What the server's grpc says of a frame that it drops unread, with nothing typed beside it."""
@@ -103,7 +104,7 @@ class Connection:
         self._leaders: dict[GroupId, str] = {}
         self._avoided_until_s: dict[str, float] = {}
         self._refused_since_s: dict[str, float] = {}
-        """Bootstrap servers that refused every connection so far, since when."""
+        """Bootstrap servers where no node listened so far, since when."""
         self._answered = False
         """Whether any node ever answered."""
         self._addresses: tuple[str, ...] = ()
@@ -182,7 +183,7 @@ class Connection:
     def retry(self, once: Callable[[float], T], deadline: Deadline) -> T:
         """`once(seconds for this try)` until it succeeds, fails for good, or time is over.
 
-        Raises `NodeUnreachable` naming all addresses where nothing listens at any of them.
+        Raises `NodeUnreachable` naming all addresses where no node listens at any of them.
         """
 
         def give_up(state: tenacity.RetryCallState) -> T:
@@ -190,7 +191,7 @@ class Connection:
             if deadline.remaining_s() > 0:
                 raise NodeUnreachable(
                     address=", ".join(self._bootstrap),
-                    problem="nothing listens there, every connection is refused",
+                    problem="no raftlog node listens there",
                 )
             raise deadline.error(state.outcome.exception())
 
@@ -270,7 +271,7 @@ class Connection:
         if isinstance(typed, NodeUnreachable):
             now_s = time.monotonic()
             self._avoided_until_s[address] = now_s + _AVOIDED_S
-            if _REFUSED in typed.problem:
+            if _NO_NODE.search(typed.problem):
                 self._refused_since_s.setdefault(address, now_s)
                 return typed
         else:
@@ -279,7 +280,7 @@ class Connection:
         return typed
 
     def _nobody_listens(self) -> bool:
-        """Whether the addresses themselves are in doubt: not one of them ever listened."""
+        """Whether the addresses themselves are in doubt: no node ever listened at any of them."""
         if self._answered:
             return False
         since_s = [self._refused_since_s.get(address) for address in self._bootstrap]
@@ -340,6 +341,13 @@ def typed_error(address: str, error: grpc.RpcError) -> RaftlogError:
         grpc.StatusCode.CANCELLED,
     ):
         return NodeUnreachable(address=address, problem=f"{code.name.lower()} ({error.details()})")
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return InvalidOption(
+            option="client.bootstrap_servers",
+            problem=f"names {address}, which does not know this call ({error.details()})",
+            advice="Give nodes of raftlog, and of this version (--servers; in Spark "
+            "raftlog.bootstrap.servers).",
+        )
     sizes = _OVER_MESSAGE_LIMIT.search(error.details() or "")
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and sizes is not None:
         return TooLarge(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import http.server
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from pathlib import Path
 
+import grpc
 import pytest
 
 from raftlog.cli import cluster_folder
@@ -160,7 +164,39 @@ def test_where_nothing_listens_a_verb_ends_long_before_its_deadline(
     settings = ("client.refused_timeout_s=0.3", f"client.request_timeout_s={deadline_s}")
     finished = command(*(f"--set={each}" for each in settings), *words, "--servers", nobody)
     assert time.monotonic() - started_s < deadline_s / 2
-    refused(finished, ExitCode.UNAVAILABLE, *nobody.split(","), "nothing listens", "raftlog up")
+    refused(finished, ExitCode.UNAVAILABLE, *nobody.split(","), "no raftlog node", "raftlog up")
+
+
+@pytest.fixture
+def web_server() -> Iterator[str]:
+    """Somebody else's port."""
+    server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def other_grpc() -> Iterator[str]:
+    """Somebody else's service, in grpc as well."""
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(None).wait()
+
+
+def test_a_port_where_something_else_listens_is_told_from_a_slow_cluster(
+    command: Command, web_server: str, other_grpc: str
+) -> None:
+    settings = ("--set=client.refused_timeout_s=0.3", "--set=client.request_timeout_s=60")
+    finished = command(*settings, "topic", "list", "--servers", web_server)
+    refused(finished, ExitCode.UNAVAILABLE, web_server, "no raftlog node listens")
+    finished = command(*settings, "topic", "list", "--servers", other_grpc)
+    refused(finished, ExitCode.USAGE, other_grpc, "does not know this call", "--servers")
 
 
 @pytest.mark.parametrize(
