@@ -41,6 +41,10 @@ from raftlog.replica import Replica
 from raftlog.storage.log import GroupLog
 
 
+_CHECK_HEARTBEATS = 10
+"""Resting replicas are looked after every so many heartbeats: each of them every now and then."""
+
+
 class Host:
     """The replicas of node `node` in a cluster of `nodes`. One thread's own."""
 
@@ -63,7 +67,7 @@ class Host:
         """`boot_id` is another one in every run of the process.
 
         A log not written for `idle_ticks_max` ticks gets its synced marker, which bears witness to
-        the end of it. A resting leader asks its followers after at most `quiet_refresh_ticks`
+        the end of it. A resting leader asks its followers after about `quiet_refresh_ticks`
         whether they rest as well, and a resting follower that was not asked for twice as long
         wakes by itself: a bound on what nobody foresaw. `request_bytes_max` bounds what all
         unanswered proposals carry. A write that takes `slow_disk_ticks` makes the node let others
@@ -275,13 +279,16 @@ class Host:
         return heard >= majority(len(voters))
 
     def _plan_check(self, hosted: HostedReplica) -> None:
-        """A leader's come at random, so that a thousand groups that rested together do not all
-        ask at once; a follower's when it should have been asked twice."""
+        """A leader's comes at random, so that a thousand groups that rested together do not all
+        ask at once; a follower's when it should have been asked twice. Those that come at about
+        the same time come together: then what they ask shares a frame."""
         longest = self._quiet_refresh_ticks
         if hosted.replica.raft.role is Role.LEADER:
-            hosted.check_tick = self._ticks + self._random.randrange(longest // 2 + 1, longest + 1)
+            due = self._ticks + self._random.randrange(longest // 2 + 1, longest + 1)
         else:
-            hosted.check_tick = max(hosted.heard_tick + 2 * longest, self._ticks + 1)
+            due = max(hosted.heard_tick + 2 * longest, self._ticks + 1)
+        step = _CHECK_HEARTBEATS * self._timing.heartbeat_ticks
+        hosted.check_tick = -(-due // step) * step
         self._checks.setdefault(hosted.check_tick, []).append(hosted.group)
 
     def _check_resting(self, group: GroupId) -> None:
