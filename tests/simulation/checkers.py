@@ -111,31 +111,33 @@ class _Seen:
 
     def __init__(self, moment: invariants.Observed) -> None:
         self.moment = moment
-        self.glance: tuple[int, ...] = ()
+        self.glance: tuple[object, ...] = ()
         self.applied = 0
         self.commit_index = 0
         self.role = Role.FOLLOWER
         self.term = 0
 
 
-def _glance(raft: Raft) -> tuple[int, ...]:
-    """Everything that `invariants.check` looks at; a leader's contacts apart, which it does not."""
-    last_index, commit_index = raft.last_index, raft.commit_index
+def _glance(raft: Raft) -> tuple[object, ...]:
+    """Everything that `invariants.check` looks at, told apart from all that was there before.
+
+    Read from the fields themselves, because it is read after every single event of a run.
+    """
+    log, leadership = raft._log, raft._leadership
     glance = (
-        id(raft.role),
-        raft.term,
-        raft.vote,
-        raft.leader,
-        last_index,
-        raft.term_at(last_index),
-        raft.durable_index,
-        commit_index,
-        raft.term_at(commit_index),
-        raft.last_applied,
+        raft._role,
+        raft._term,
+        raft._vote,
+        raft._leader,
+        raft._durable_index,
+        raft._commit_index,
+        raft._last_applied,
+        len(log._ends),
+        log._run_terms[-1:],
     )
-    if raft.role is Role.LEADER:
-        return glance + tuple([view.match_index for view in raft.followers()])
-    return glance
+    if leadership is None:
+        return glance
+    return (*glance, *[progress.match_index for progress in leadership.followers.values()])
 
 
 class Checker:

@@ -22,7 +22,7 @@ ELECTION_TIMEOUTS_MAX = 10
 """After healing, within so many of the longest timeouts, every group has a leader, and later all
 that was acknowledged is on all nodes."""
 
-CHAOS_EVENTS_MAX = 10_000
+CHAOS_EVENTS_MAX = 8_000
 """A run with fast clients is ended early, so that seeds cost about the same."""
 
 HEALTHY_EVENTS_MAX = 800
@@ -100,6 +100,7 @@ class Run:
         simulator.note("heal")
         self.faults.heal()
         self._await("every group has a leader that all follow", self._is_led)
+        self.clients.wake()
         # A call that the weather swallowed is only asked again when its client gives it up.
         patience_us = ELECTION_TIMEOUTS_MAX * settings.election_us + 2 * settings.request_timeout_us
         self._await(
@@ -109,7 +110,7 @@ class Run:
         until = simulator.now_us + settings.election_us
         simulator.run_until(until, lambda: simulator.events >= enough)
         self._await("the floor of acknowledged records", self._above_floor, FLOOR_US_MAX)
-        self.clients.stopping = True
+        self.clients.stop()
         self._await(
             "every client has its answer", lambda: not self.clients.unfinished, FINISH_US_MAX
         )

@@ -47,4 +47,5 @@ def noticed_by(error: BaseException) -> str:
     place = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
     if place == Path(invariants.__file__):
         return f"invariants of the core: {error}"
-    return f"{type(error).__name__} in {place.relative_to(ROOT)}: {error}"
+    name = f"{type(error).__name__} in {place.relative_to(ROOT)}"
+    return f"{name}: {error}" if isinstance(error, AssertionError) else name

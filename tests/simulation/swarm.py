@@ -121,7 +121,7 @@ def draw(random: Random) -> Settings:
     pick = random.choice
     heartbeat_ticks = pick((1, 2))
     election_ticks_min = pick((5, 6, 8, 10))
-    tick_us = pick((50, 100, 150, 250)) * MILLISECOND
+    tick_us = pick((50, 100, 200, 300)) * MILLISECOND
     return Settings(
         nodes=pick((3, 3, 3, 3, 3, 5, 5, 1)),
         topics=pick((1, 1, 2)),

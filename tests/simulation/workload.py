@@ -61,6 +61,8 @@ NO_ANSWER = Failed(written=True)
 
 
 class Sleep(NamedTuple):
+    """Do nothing for so long, or until `Clients.wake`."""
+
     delay_us: int
 
 
@@ -125,7 +127,7 @@ def read_rows(node: SimulatedNode, group: GroupId, start: int, end: int, mark: i
 
 
 class Clients:
-    """Runs the tasks. `stop` lets each end where nothing of it is left open."""
+    """Runs the tasks, until `stop` lets each end where nothing of it is left open."""
 
     def __init__(
         self,
@@ -145,6 +147,7 @@ class Clients:
         self._leaders: dict[tuple[str, GroupId], NodeId] = {}
         """Each task's own memory of who leads."""
         self._current = ""
+        self._asleep: dict[str, Sleep] = {}
 
     @property
     def unfinished(self) -> list[str]:
@@ -155,6 +158,21 @@ class Clients:
         self._tasks[name] = task
         self.simulator.at(0, lambda: self._resume(name, None))
 
+    def stop(self) -> None:
+        """Begin nothing new."""
+        self.stopping = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Let nobody sleep on: what went wrong before may go well now."""
+        for name, sleep in self._asleep.items():
+            self.simulator.at(0, lambda name=name, sleep=sleep: self._wake(name, sleep))
+
+    def _wake(self, name: str, sleep: Sleep) -> None:
+        if self._asleep.get(name) is sleep:
+            del self._asleep[name]
+            self._resume(name, None)
+
     def _resume(self, name: str, value: Any) -> None:
         self._current = name
         try:
@@ -163,7 +181,8 @@ class Clients:
             del self._tasks[name]
             return
         if isinstance(step, Sleep):
-            self.simulator.at(step.delay_us, lambda: self._resume(name, None))
+            self._asleep[name] = step
+            self.simulator.at(step.delay_us, lambda: self._wake(name, step))
         else:
             self._ask(name, step)
 
