@@ -20,10 +20,14 @@ Owner = GroupId | None
 """Whose write: a group's log, or (None) the journal of hard states."""
 
 
+NoRoom = Callable[[DiskFull], bool]
+"""Told each time that a write finds no room: should it wait for some?"""
+
+
 class _Write(NamedTuple):
     write: LogWrite
     ended: Callable[[], None]
-    wanted: Callable[[], bool]
+    no_room: NoRoom
 
 
 class _Job(NamedTuple):
@@ -92,15 +96,15 @@ class NodeDisk:
         write: LogWrite,
         ended: Callable[[], None],
         *,
-        wanted: Callable[[], bool] = lambda: True,
+        no_room: NoRoom = lambda _: True,
     ) -> None:
         """Run the write until it is done, then call `ended`.
 
-        It is called without the write being done, once there is no room and it is not `wanted`
-        any more; see also `give_up`. An owner has one write at a time.
+        It is called without the write being done where `no_room` answered not to wait; see also
+        `give_up`. An owner has one write at a time.
         """
         assert owner not in self._full, "one write at a time"
-        self._run(owner, _Write(write, ended, wanted))
+        self._run(owner, _Write(write, ended, no_room))
 
     def give_up(self, owner: Owner) -> None:
         """A write that waits for room is not wanted any more. Nothing if none waits."""
@@ -115,7 +119,7 @@ class NodeDisk:
         def ran() -> None:
             self._watch.ended(number)
             full = asked.write.full
-            if full is not None and asked.wanted():
+            if full is not None and asked.no_room(full):
                 self._full[owner] = full
                 self._without_room[owner] = asked
             else:

@@ -40,7 +40,6 @@ from raftlog.machines.outcomes import Outcome
 from raftlog.replica import Replica
 from raftlog.storage.log import GroupLog
 
-
 _CHECK_HEARTBEATS = 10
 """Resting replicas are looked after every so many heartbeats: each of them every now and then."""
 
@@ -186,8 +185,12 @@ class Host:
             else:
                 self._remove(hosted)
 
-        # What a deleted topic has to write waits for no room.
-        self._disk.run(hosted.group, write, ended, wanted=lambda: hosted.group in self._groups)
+        def no_room(full: DiskFull) -> bool:
+            hosted.abandon_writes(self._own(full))
+            # What a deleted topic had to write is not waited for: its end may make room.
+            return hosted.group in self._groups
+
+        self._disk.run(hosted.group, write, ended, no_room=no_room)
 
     def _write_journal(self) -> None:
         if self._journal_writing or self._stopped:
@@ -459,15 +462,15 @@ class Host:
         """Give a command its place in the log; reply with what applying it comes to.
 
         Raises `NotLeader`, `Overloaded`, `DiskFull`: nothing was written and `reply` is never
-        called. It may be called with `NoQuorum`, or `TopicRecreated`: then the command may have
-        been written.
+        called. It may be called with `NoQuorum`, `DiskFull` or `TopicRecreated`: then the command
+        may have been written, or may yet be.
         """
         limit = self._request_bytes_max
         if self._request_bytes and self._request_bytes + payload.size > limit:
             raise Overloaded(queue="server.request_bytes_max", limit=limit)
         full = self._disk.full(hosted.group)
         if full is not None:
-            raise DiskFull(file=full.file, node=f"node {self.node}")
+            raise self._own(full)
 
         def release(answer: Outcome | RaftlogError) -> None:
             self._request_bytes -= payload.size
@@ -477,6 +480,10 @@ class Host:
         hosted.propose(payload, release)
         self._request_bytes += payload.size
         self.mark(hosted.group)
+
+    def _own(self, full: DiskFull) -> DiskFull:
+        """The error as a client is told it: it names the node."""
+        return DiskFull(file=full.file, node=f"node {self.node}")
 
     def read_barrier(self, hosted: HostedReplica, reply: ReadReply) -> None:
         """Reply with None when a read of the machine here is linearizable.

@@ -35,8 +35,9 @@ class HostedReplica:
     """Joins one replica to those who wait for it.
 
     Every reply is called: applied with the entry's own term (the outcome), lost to another leader
-    or a step-down (`NoQuorum`, which a client may resend because every write is idempotent), or
-    the group is gone from here. A caller whose deadline passed ignores what comes.
+    or a step-down (`NoQuorum`, which a client may resend because every write is idempotent), no
+    room on this node's disk (`DiskFull`, alike), or the group is gone from here. A caller whose
+    deadline passed ignores what comes.
     """
 
     def __init__(self, replica: Replica, topic: TopicInfo | None) -> None:
@@ -109,24 +110,25 @@ class HostedReplica:
         for request_id in output.reads_dropped:
             self._reads.pop(request_id)(NoQuorum(what="a read"))
         if output.soft_state is not None and output.soft_state.role is not Role.LEADER:
-            self._abandon_writes()
+            self.abandon_writes(NoQuorum(what="a write"))
         if output.applied and self._mark_waits:
             self._settle_marks()
 
     def abandon_all(self, error: RaftlogError) -> None:
         """The group is gone from this node: nobody here will ever be answered otherwise."""
-        self._abandon_writes()
+        self.abandon_writes(NoQuorum(what="a write"))
         waits = [*self._reads.values(), *(wait.reply for wait in self._mark_waits.values())]
         self._reads.clear()
         self._mark_waits.clear()
         for reply in waits:
             reply(error)
 
-    def _abandon_writes(self) -> None:
-        """This member leads no more: what it had not confirmed, another leader decides."""
+    def abandon_writes(self, error: RaftlogError) -> None:
+        """Nobody here can say what becomes of the writes under way: another leader decides, or
+        there is no room for them yet. Who resends them is answered in the end."""
         writes, self._writes = self._writes, {}
         for write in writes.values():
-            write.reply(NoQuorum(what="a write"))
+            write.reply(error)
 
     def _settle_marks(self) -> None:
         assert isinstance(self.machine, TopicMachine), "only topics have marks"

@@ -83,7 +83,7 @@ class Scene:
             if write.done:
                 self.log.written(write)
 
-        self.disk.run(GroupId(GROUP), write, ended, wanted=lambda: self.wanted)
+        self.disk.run(GroupId(GROUP), write, ended, no_room=lambda _: self.wanted)
         return write
 
     def tick(self, count: int = 1) -> None:
