@@ -149,7 +149,8 @@ class Rounds:
         for query in QUERIES:
             stand = self._runs.stand(query)
             self.struck[f"{query} {stand.words}"] += 1
-            assert stand.done <= stand.visible, f"{query}: in commits/, but not in the topic"
+            # A pipeline that is faster than its ingest begins with an empty batch.
+            assert stand.done <= max(0, stand.visible), f"{query}: in commits/, not in the topic"
             between = stand.done == stand.logged >= 0
             if between and (self._forgotten == 0 or self._rng.random() < FORGET_SHARE):
                 self._runs.forget_batch(query, stand.done)
