@@ -22,6 +22,8 @@ class LogLimits:
     """
     cache_bytes_max: int = 8 * 1024 * 1024
     """Payloads of the newest entries kept in memory; those not yet written are kept regardless."""
+    sealed_files_max: int = 4
+    """Sealed segments that stay open for readers; another one costs a reader its opening."""
 
     def __post_init__(self) -> None:
         assert 0 < self.segment_bytes_max < _POSITION_LIMIT, (
@@ -29,3 +31,4 @@ class LogLimits:
         )
         assert self.preallocate_bytes >= 0, "preallocate_bytes is a size"
         assert self.cache_bytes_max >= 0, "cache_bytes_max is a size"
+        assert self.sealed_files_max >= 0, "sealed_files_max is a number"

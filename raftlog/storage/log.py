@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from raftlog.checksum import crc32c
 from raftlog.core.types import Entry, EntryKind, LogIndex, Payload, Term
 from raftlog.errors import CorruptFile
-from raftlog.storage.contract import FileSystem
+from raftlog.storage.contract import File, FileSystem
 from raftlog.storage.frames import (
     FRAME_HEADER_BYTES,
     MARKER,
@@ -58,6 +58,8 @@ class GroupLog:
         self._table = found.table
         self._recent: OrderedDict[int, Payload] = OrderedDict()
         self._recent_bytes = 0
+        self._sealed_open: OrderedDict[Segment, None] = OrderedDict()
+        """Segments that may be open though they are sealed, the one used last at the end."""
         self._durable = found.table.last_index
         self._cut: Cut | None = None
         self._outstanding: LogWrite | None = None
@@ -210,6 +212,8 @@ class GroupLog:
         for segment in write.segments:
             segment.synced = segment.end
         self._durable = self._table.placed
+        self._sealed_open.update(dict.fromkeys(write.segments))
+        self._close_sealed()
         self._trim_recent()
 
     # ------------------------------------------------------------ reading
@@ -337,6 +341,8 @@ class GroupLog:
         removed = self._segments[at + 1 :]
         del self._segments[at + 1 :]
         segment = self._segments[at]
+        for other in (*removed, segment):  # the write's to close, or active again
+            self._sealed_open.pop(other, None)
         if segment.first_index < index:
             segment.cut(self._table.end_at(index - 1), self._table.chain_at(index - 1))
         else:
@@ -357,10 +363,31 @@ class GroupLog:
     def _segment_of(self, index: int) -> int:
         return bisect_right(self._segments, index, key=lambda segment: segment.first_index) - 1
 
+    def _opened_for(self, index: int) -> File:
+        """The file that holds the entry. Of the others that are sealed a few stay open."""
+        segment = self._segments[self._segment_of(index)]
+        file = segment.opened(self._fs)
+        self._sealed_open[segment] = None
+        self._sealed_open.move_to_end(segment)
+        self._close_sealed()
+        return file
+
+    def _close_sealed(self) -> None:
+        """Never while a write is out: it may be at work on a segment that is sealed by it."""
+        active = self._segments[-1]
+        self._sealed_open.pop(active, None)
+        while (
+            len(self._sealed_open) > self._limits.sealed_files_max
+            and self._outstanding is None
+            and self._cut is None
+        ):
+            segment, _ = self._sealed_open.popitem(last=False)
+            segment.close()
+
     def _read_in_frame(self, index: int, start: int, length: int) -> bytes:
         """Bytes of the entry's frame, counted from its start. All of them, or `CorruptFile`."""
         assert index <= self._durable, "what is not written is in memory"
-        file = self._segments[self._segment_of(index)].opened(self._fs)
+        file = self._opened_for(index)
         position = self._table.position_at(index) + start
         data = file.read_at(position, length)
         if len(data) < length:
@@ -401,7 +428,7 @@ class GroupLog:
         return Payload(data[FRAME_HEADER_BYTES:body_at], body)
 
     def _damage(self, index: int, problem: str) -> CorruptFile:
-        file = self._segments[self._segment_of(index)].opened(self._fs)
+        file = self._opened_for(index)
         return CorruptFile(
             file=file.path,
             position=self._table.position_at(index),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -12,6 +14,7 @@ from raftlog.errors import DiskFailed
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
+from raftlog.storage.posix import PosixFileSystem
 from tests.storage.disks import (
     BARE,
     FOLDER,
@@ -25,6 +28,37 @@ from tests.storage.disks import (
     new_disk,
     write,
 )
+
+
+def open_files(folder: Path) -> int:
+    """How many files below the folder this process has open."""
+    targets = [
+        os.readlink(link) for link in Path("/proc/self/fd").iterdir() if os.path.lexists(link)
+    ]
+    return sum(target.startswith(f"{folder}/") for target in targets)
+
+
+def test_a_log_keeps_few_of_its_segments_open(tmp_path: Path) -> None:
+    """However many were written and read: the active one, and those read last."""
+    disk = PosixFileSystem(tmp_path)
+    disk.make_folder(FOLDER)
+    log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
+    for index in range(1, 101):
+        log.append([entry(index)])
+        write(log)
+    assert logs_in(disk) > 3 * SMALL.sealed_files_max
+    assert open_files(tmp_path) <= 1 + SMALL.sealed_files_max
+    assert content(log) == entries(1, 100)
+    assert open_files(tmp_path) <= 1 + SMALL.sealed_files_max
+    log.truncate_from(50)
+    assert content(log) == entries(1, 49)
+    write(log)
+    log.append(entries(50, 60, term=2))
+    write(log)
+    assert content(log) == entries(1, 49) + entries(50, 60, term=2)
+    assert open_files(tmp_path) <= 1 + SMALL.sealed_files_max
+    log.close()
+    assert open_files(tmp_path) == 0
 
 
 def logs_in(disk: FileSystem) -> int:
