@@ -18,7 +18,7 @@ import pytest
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.connection import typed_error
 from raftlog.client.log_client import LogClient
-from raftlog.core.messages import AppendRequest, Heartbeat, PeerMessage, VoteReply, VoteRequest
+from raftlog.core.messages import AppendRequest, PeerMessage, VoteReply, VoteRequest
 from raftlog.errors import (
     DataFolderForeign,
     IdentityRefused,
@@ -113,7 +113,6 @@ def harmful(sender: int, to: int) -> list[PeerMessage]:
     return [
         VoteRequest(**named, last_index=HUGE_TERM, last_term=HUGE_TERM, pre=False),
         VoteReply(**named, granted=True, pre=False),
-        Heartbeat(**named, commit_index=0, read_round=0),
         AppendRequest(**named, prev_index=0, prev_term=0, entries=(), commit_index=0),
     ]
 

@@ -1,0 +1,88 @@
+"""Who may stream to a node, and when a peer counts as lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import grpc.aio
+
+from raftlog.core.messages import PeerMessage, VoteReply
+from raftlog.core.types import NodeId
+from raftlog.transport.inbound import PeerStreams
+from raftlog.wire.calls import PEER_SERVICE, PeerHello, PeerWelcome
+from raftlog.wire.codec import decode_welcome, encode_hello, encode_peer_messages
+
+WAIT_S = 20.0
+
+
+@dataclass(slots=True)
+class Receiver:
+    """Node 1 of the cluster `c`, which writes down what it is told."""
+
+    received: list[PeerMessage] = field(default_factory=list)
+    closed: list[int] = field(default_factory=list)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def welcome(self) -> PeerWelcome:
+        return PeerWelcome(node=NodeId(1), store_uuid="s1", boot_id="b1")
+
+    def cluster_id(self) -> str:
+        return "c"
+
+    def known_store(self, node: NodeId) -> str | None:
+        return f"s{node}"
+
+    def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
+        self.received += messages
+        self.changed.set()
+
+    def peer_opened(self, hello: PeerHello) -> None:
+        pass
+
+    def peer_closed(self, peer: NodeId) -> None:
+        self.closed.append(peer)
+        self.changed.set()
+
+
+@asynccontextmanager
+async def listening(receiver: Receiver) -> AsyncIterator[grpc.aio.Channel]:
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((PeerStreams(receiver, {NodeId(2)}).handlers(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        yield channel
+    await server.stop(None)
+
+
+async def opened(channel: grpc.aio.Channel) -> grpc.aio.StreamStreamCall:
+    """A stream of node 2 that was welcomed."""
+    stream = channel.stream_stream(f"/{PEER_SERVICE}/Stream")()
+    hello = PeerHello(cluster_id="c", node=NodeId(2), store_uuid="s2", boot_id="b", address="a:1")
+    await stream.write(encode_hello(hello))
+    assert decode_welcome(await stream.read()).node == 1
+    return stream
+
+
+def test_a_peer_is_lost_when_its_last_stream_has_ended() -> None:
+    """One that reconnected has two streams until the lost one is noticed: it is there."""
+
+    async def run() -> None:
+        receiver = Receiver()
+        reply = VoteReply(group=1, sender=NodeId(2), to=NodeId(1), term=1, granted=False, pre=True)
+        async with asyncio.timeout(WAIT_S), listening(receiver) as channel:
+            lost, alive = await opened(channel), await opened(channel)
+            await lost.done_writing()
+            assert await lost.read() is grpc.aio.EOF
+            await alive.write(encode_peer_messages([reply]))
+            await receiver.changed.wait()
+            assert (receiver.received, receiver.closed) == ([reply], [])
+            receiver.changed.clear()
+            await alive.done_writing()
+            await receiver.changed.wait()
+            assert receiver.closed == [2]
+
+    asyncio.run(run())
