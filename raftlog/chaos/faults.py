@@ -9,7 +9,8 @@ from typing import assert_never
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.chaos.disks import ClusterDisks
 from raftlog.chaos.faulty_disk import DiskFaults
-from raftlog.chaos.proxy import PeerLinks, Wire
+from raftlog.chaos.links import PeerLinks
+from raftlog.chaos.proxy import Wire
 from raftlog.chaos.schedule import Aim, Fault, Kind
 from raftlog.chaos.small_disk import SmallDisk
 from raftlog.client.log_client import LogClient

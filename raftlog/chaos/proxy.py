@@ -1,29 +1,29 @@
-"""Wires between nodes that can be cut, reset, slowed: a TCP proxy for each node that dials another.
+"""`python -m raftlog.chaos.proxy`: a TCP proxy for each node that dials another, to be commanded.
 
 Bytes from A to B travel on two connections, the one that A dialled and the one that B dialled, and
-`PeerLinks` treats both alike: a cut from A to B holds those bytes, and the news of a close, while
-what B sends goes on. Held bytes are not lost but late, as a TCP connection over a cut wire has
-them. All proxies run in one event loop on a thread of their own.
+both are treated alike: a cut from A to B holds those bytes, and the news of a close, while what B
+sends goes on. Held bytes are not lost but late, as a TCP connection over a cut wire has them.
+
+A process of its own, so that nodes never wait for the harness. `raftlog.chaos.links` starts it and
+speaks with it, one JSON object a line: first where every node listens, by number; the answer is the
+proxies' ports; then a `Command` after another, each answered with a number. It ends with its input.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import socket
 import struct
-import threading
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 
-T = TypeVar("T")
-
-_HOST = "127.0.0.1"
+HOST = "127.0.0.1"
 _CHUNK_BYTES = 64 * 1024
 _CHUNKS_MAX = 64
 """Chunks under way on one direction of one connection; then its sender has to wait."""
-_TIMEOUT_S = 10.0
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """SO_LINGER: on, for 0 seconds, so that a close is a reset."""
 
@@ -39,6 +39,27 @@ class Wire:
 
 
 PASSING = Wire()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """From now on bytes from `sender` to `receiver` fare as `wire` says; with no wire, reset all
+    connections between the two, at both ends."""
+
+    sender: int
+    receiver: int
+    wire: Wire | None
+
+    def encode(self) -> bytes:
+        """One line."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def decode(cls, line: bytes) -> Command:
+        """What `encode` made."""
+        table = json.loads(line)
+        wire = table.pop("wire")
+        return cls(**table, wire=Wire(**wire) if wire is not None else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,93 +84,52 @@ class _Way:
             self.passing.set()
 
 
-class PeerLinks:
-    """Proxies between all pairs of nodes. Use as a context manager; thread-safe within it."""
+class Proxies:
+    """Proxies between all pairs of nodes. One event loop's own."""
 
     def __init__(self, addresses: Mapping[int, str]) -> None:
         """`addresses`: where each node itself listens, `host:port`."""
         self._addresses = dict(addresses)
-        self._pairs = [(a, b) for a in addresses for b in addresses if a != b]
-        self._ports: dict[tuple[int, int], int] = {}
-        self._ways: dict[tuple[int, int], _Way] = {}
+        pairs = [(a, b) for a in addresses for b in addresses if a != b]
+        self._ways: dict[tuple[int, int], _Way] = {pair: _Way() for pair in pairs}
+        for way in self._ways.values():
+            way.become(PASSING)
         self._open: dict[tuple[int, int], set[asyncio.StreamWriter]] = {
-            pair: set() for pair in self._pairs
+            pair: set() for pair in pairs
         }
         """Both sockets of every connection, by who dialled whom."""
         self._connections: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
 
-    def __enter__(self) -> PeerLinks:
-        self._thread.start()
-        self._run(self._listen())
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._run(self._close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    @property
-    def routes(self) -> str:
-        """The value of `server.peer_routes` that leads every node through its proxies."""
-        return ",".join(f"{a}>{b}={_HOST}:{port}" for (a, b), port in self._ports.items())
-
-    def set(self, sender: int, receiver: int, wire: Wire) -> None:
-        """From now on bytes from `sender` to `receiver` fare so, those on their way as well."""
-        self._run(self._become((sender, receiver), wire))
-
-    def reset(self, one: int, other: int) -> int:
-        """Reset all connections between two nodes, at both ends; how many there were."""
-        return self._run(self._reset(one, other))
-
-    def heal(self) -> None:
-        """All wires pass."""
-        for sender, receiver in self._pairs:
-            self.set(sender, receiver, PASSING)
-
-    # ------------------------------------------------------------ on the loop's thread
-
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the loop and wait for it."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT_S)
-
-    async def _listen(self) -> None:
-        for pair in self._pairs:
-            self._ways[pair] = _Way()
-            self._ways[pair].become(PASSING)
-        for pair in self._pairs:
-            server = await asyncio.start_server(self._acceptor(pair), _HOST, 0)
+    async def listen(self) -> list[tuple[int, int, int]]:
+        """From now on; who is to dial whom at which port."""
+        ports = []
+        for pair in self._ways:
+            server = await asyncio.start_server(self._acceptor(pair), HOST, 0)
             self._servers.append(server)
-            self._ports[pair] = server.sockets[0].getsockname()[1]
+            ports.append((*pair, server.sockets[0].getsockname()[1]))
+        return ports
+
+    def obey(self, command: Command) -> int:
+        """Do it; how many connections were reset."""
+        one, other = command.sender, command.receiver
+        if command.wire is not None:
+            self._ways[one, other].become(command.wire)
+            return 0
+        writers = [*self._open[one, other], *self._open[other, one]]
+        for writer in writers:
+            _reset_now(writer)
+        return len(writers) // 2
 
     def _acceptor(
         self, pair: tuple[int, int]
     ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = self._loop.create_task(self._connection(pair, reader, writer))
+            task = asyncio.get_running_loop().create_task(self._connection(pair, reader, writer))
             self._connections.add(task)
             task.add_done_callback(self._connections.discard)
 
         return accept
-
-    async def _close(self) -> None:
-        for server in self._servers:
-            server.close()
-        for task in list(self._connections):
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
-
-    async def _become(self, pair: tuple[int, int], wire: Wire) -> None:
-        self._ways[pair].become(wire)
-
-    async def _reset(self, one: int, other: int) -> int:
-        writers = [*self._open[one, other], *self._open[other, one]]
-        for writer in writers:
-            _reset_now(writer)
-        return len(writers) // 2
 
     async def _connection(
         self,
@@ -229,3 +209,25 @@ def _reset_now(writer: asyncio.StreamWriter) -> None:
     if taken is not None and taken.fileno() >= 0:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
     writer.transport.abort()
+
+
+async def serve() -> None:
+    """Obey standard input until its end."""
+    commands = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(commands), sys.stdin
+    )
+    addresses = json.loads(await commands.readline())
+    proxies = Proxies({int(node): address for node, address in addresses.items()})
+    _answer(await proxies.listen())
+    while line := await commands.readline():
+        _answer(proxies.obey(Command.decode(line)))
+
+
+def _answer(value: object) -> None:
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())

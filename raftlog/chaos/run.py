@@ -26,7 +26,7 @@ from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
 from raftlog.chaos.disks import PROGRAM, ClusterDisks
 from raftlog.chaos.faults import Breaker, Broken, dead_nodes
 from raftlog.chaos.history import Episode, History, Read, Replica
-from raftlog.chaos.proxy import PeerLinks
+from raftlog.chaos.links import PeerLinks
 from raftlog.chaos.schedule import Kind, Plan, plans
 from raftlog.chaos.small_disk import SmallDisk
 from raftlog.chaos.verdict import Verdict, judge

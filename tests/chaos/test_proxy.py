@@ -6,51 +6,70 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 
 import pytest
 
 from raftlog.chaos.cluster import wait_for
-from raftlog.chaos.proxy import PASSING, PeerLinks, Wire
+from raftlog.chaos.links import PeerLinks
+from raftlog.chaos.proxy import PASSING, Wire
 from raftlog.discovery.static import parse_routes
 
 PATIENCE_S = 10.0
 HELD_S = 0.2
 
 
-class Pair:
-    """Node 1 has dialled node 2 through the links: both ends of that connection."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wired:
+    """Two nodes that listen, a third that does not, and the links between them."""
 
-    def __init__(self, stack: ExitStack) -> None:
-        self._listening = [
-            stack.enter_context(closing(socket.create_server(("127.0.0.1", 0)))) for _ in range(2)
-        ]
-        for each in self._listening:
-            each.settimeout(PATIENCE_S)
-        ports = [each.getsockname()[1] for each in self._listening]
-        addresses = {node + 1: f"127.0.0.1:{port}" for node, port in enumerate(ports)}
-        self.links = stack.enter_context(PeerLinks(addresses))
-        self._routes = parse_routes(self.links.routes)
-        self.dialling = stack.enter_context(closing(self.dial()))
-        self.dialled = stack.enter_context(closing(self._listening[1].accept()[0]))
-        self.dialled.settimeout(PATIENCE_S)
-        # Both ends are known to the proxy once something has come through.
-        self.dialling.sendall(b"?")
-        assert self.dialled.recv(1) == b"?"
+    links: PeerLinks
+    listening: dict[int, socket.socket]
 
-    def dial(self) -> socket.socket:
-        """Another connection from node 1 to node 2."""
-        host, _, port = self._routes[1, 2].rpartition(":")
+    def dial(self, dialling: int, dialled: int) -> socket.socket:
+        """A connection of one node to another, through its proxy."""
+        host, _, port = parse_routes(self.links.routes)[dialling, dialled].rpartition(":")
         return socket.create_connection((host, int(port)), PATIENCE_S)
 
-    def refuse(self) -> None:
-        """Node 2 listens no more."""
-        self._listening[1].close()
+    def accept(self, node: int) -> socket.socket:
+        """The next connection that reaches the node."""
+        accepted, _ = self.listening[node].accept()
+        accepted.settimeout(PATIENCE_S)
+        return accepted
+
+
+@pytest.fixture(scope="module")
+def wired() -> Iterator[Wired]:
+    with ExitStack() as stack:
+        listening = {}
+        for node in (1, 2, 3):
+            listening[node] = stack.enter_context(closing(socket.create_server(("127.0.0.1", 0))))
+            listening[node].settimeout(PATIENCE_S)
+        ports = {node: each.getsockname()[1] for node, each in listening.items()}
+        listening.pop(3).close()
+        addresses = {node: f"127.0.0.1:{port}" for node, port in ports.items()}
+        links = stack.enter_context(PeerLinks(addresses))
+        yield Wired(links=links, listening=listening)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """Node 1 has dialled node 2: both ends of that connection."""
+
+    links: PeerLinks
+    dialling: socket.socket
+    dialled: socket.socket
 
 
 @pytest.fixture
-def pair() -> Iterator[Pair]:
-    with ExitStack() as stack:
-        yield Pair(stack)
+def pair(wired: Wired) -> Iterator[Pair]:
+    with closing(wired.dial(1, 2)) as dialling, closing(wired.accept(2)) as dialled:
+        # Both ends are known to the proxy once something has come through.
+        dialling.sendall(b"?")
+        assert dialled.recv(1) == b"?"
+        yield Pair(links=wired.links, dialling=dialling, dialled=dialled)
+        wired.links.heal()
+    wait_for(lambda: wired.links.reset(1, 2) == 0, "the connection to be forgotten", PATIENCE_S)
 
 
 def received(end: socket.socket, length: int) -> bytes:
@@ -97,15 +116,14 @@ def test_a_cut_holds_the_news_of_a_close(pair: Pair) -> None:
     assert pair.dialled.recv(1) == b""
 
 
-def test_a_cut_holds_a_new_connection(pair: Pair) -> None:
-    pair.links.set(1, 2, Wire(cut=True))
-    with closing(pair.dial()) as late:
+def test_a_cut_holds_a_new_connection(wired: Wired) -> None:
+    wired.links.set(1, 2, Wire(cut=True))
+    with closing(wired.dial(1, 2)) as late:
         late.sendall(b"late")
         assert is_silent(late)
-        pair.links.heal()
-        again, _ = pair._listening[1].accept()
-        with closing(again):
-            assert received(again, 4) == b"late"
+        wired.links.heal()
+        with closing(wired.accept(2)) as accepted:
+            assert received(accepted, 4) == b"late"
 
 
 def test_a_reset_is_felt_at_both_ends(pair: Pair) -> None:
@@ -133,9 +151,8 @@ def test_a_throttled_wire_gives_no_more_than_its_rate(pair: Pair) -> None:
     assert time.monotonic() - began_s >= 0.4
 
 
-def test_a_node_that_is_down_is_refused_as_without_a_proxy(pair: Pair) -> None:
-    pair.refuse()
-    with pytest.raises(ConnectionError), closing(pair.dial()) as dialled:
+def test_a_node_that_is_down_is_refused_as_without_a_proxy(wired: Wired) -> None:
+    with pytest.raises(ConnectionError), closing(wired.dial(1, 3)) as dialled:
         dialled.recv(1)
 
 

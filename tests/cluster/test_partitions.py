@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.chaos.links import PeerLinks
 from raftlog.chaos.node_logs import elections, leaderships
-from raftlog.chaos.proxy import PeerLinks, Wire
+from raftlog.chaos.proxy import Wire
 from raftlog.chaos.workload import OneNode
 from raftlog.client.log_client import LogClient
 from raftlog.client.producer import Producer
