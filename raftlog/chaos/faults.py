@@ -86,7 +86,7 @@ class Breaker:
                 return self._fill(fault, node)
             case Kind.RESTART:
                 self._restart_in_turn()
-                return self._broken(fault, 0, lambda: None)
+                return self._broken(fault, 0, lambda: None, "in turn")
             case _:
                 assert_never(fault.kind)
 
