@@ -185,15 +185,24 @@ class Connection:
 
         Raises `NodeUnreachable` naming all addresses where no node listens at any of them.
         """
+        told: list[RaftlogError] = []
 
-        def give_up(state: tenacity.RetryCallState) -> T:
-            assert state.outcome is not None
+        def attempt() -> T:
+            try:
+                return once(self._try_s(deadline))
+            except RaftlogError as error:
+                # A try that the deadline cut off tells less than the answer before it.
+                if deadline.remaining_s() > 0 or not told:
+                    told[:] = [error]
+                raise
+
+        def give_up(_: tenacity.RetryCallState) -> T:
             if deadline.remaining_s() > 0:
                 raise NodeUnreachable(
                     address=", ".join(self._bootstrap),
                     problem="no raftlog node listens there",
                 )
-            raise deadline.error(state.outcome.exception())
+            raise deadline.error(told[0])
 
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(_is_retriable),
@@ -201,7 +210,7 @@ class Connection:
             stop=lambda _: deadline.remaining_s() <= 0 or self._nobody_listens(),
             retry_error_callback=give_up,
         )
-        return retrying(lambda: once(self._try_s(deadline)))
+        return retrying(attempt)
 
     # ------------------------------------------------------------ nodes
 

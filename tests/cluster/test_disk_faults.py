@@ -1,8 +1,14 @@
-"""Disks that fail, are slow or full below real nodes: what the others and the clients see."""
+"""Disks that fail, are slow or full below real nodes: what the others and the clients see.
+
+A full disk is a small tmpfs, which needs root: without it those tests are skipped by name.
+"""
 
 from __future__ import annotations
 
+import itertools
+import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +17,9 @@ import pytest
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.chaos.disks import PROGRAM, ClusterDisks
 from raftlog.chaos.faulty_disk import DiskFaults
+from raftlog.chaos.small_disk import SmallDisk
 from raftlog.client.log_client import LogClient
-from raftlog.errors import ExitCode, RaftlogError
+from raftlog.errors import DeadlineExceeded, ExitCode, RaftlogError
 
 TOPIC = "load"
 
@@ -128,3 +135,154 @@ def test_a_vote_that_cannot_be_synced_is_never_given(
             load.wait_for_more(20)
         cluster.wait_caught_up(client, TOPIC)
         check(load, client)
+
+
+def led_by(cluster: ProcessCluster, client: LogClient, node: int) -> str:
+    """A topic that the node leads: leaders spread by chance."""
+    for number in itertools.count():
+        name = f"{TOPIC}-{number}"
+        client.create_topic(name, "number bigint, text string")
+        if cluster.leader(client, name) == node:
+            return name
+    raise AssertionError("unreachable")
+
+
+@pytest.mark.parametrize("delay_s", [3.0, 20.0])
+def test_a_leader_with_a_slow_disk_gives_way(
+    cluster: ProcessCluster, disks: ClusterDisks, delay_s: float
+) -> None:
+    """No append fails meanwhile, and the slow node leads nothing again while it is slow."""
+    with cluster.client() as client:
+        client.create_topic(TOPIC, "number bigint")
+        with Load(cluster) as load:
+            slow = cluster.leader(client, TOPIC)
+            disks.command(slow, DiskFaults(sync_delay_s=delay_s))
+            began_s = time.monotonic()
+            wait_for(lambda: client.watermark(TOPIC).leader not in (0, slow), "another", 30)
+            print(f"syncs took {delay_s:g} s: another led after {time.monotonic() - began_s:.1f} s")
+            load.wait_for_more(20)
+            assert "the disk is slow" in cluster.logs[slow].read_text()
+            assert client.watermark(TOPIC).leader != slow
+            disks.heal(slow)
+            load.wait_for_more(20)
+        cluster.wait_caught_up(client, TOPIC, timeout_s=60)
+        check(load, client)
+
+
+def test_a_leader_whose_syncs_take_a_fifth_of_a_second_stays_and_serves(
+    cluster: ProcessCluster, disks: ClusterDisks
+) -> None:
+    with cluster.client() as client:
+        client.create_topic(TOPIC, "number bigint")
+        with Load(cluster) as load:
+            slow = cluster.leader(client, TOPIC)
+            before = client.watermark(TOPIC)
+            disks.command(slow, DiskFaults(sync_delay_s=0.2))
+            load.wait_for_more(50)
+            after = client.watermark(TOPIC)
+            assert (after.leader, after.term) == (before.leader, before.term)
+            disks.heal(slow)
+        check(load, client)
+
+
+needs_tmpfs = pytest.mark.skipif(
+    os.geteuid() != 0, reason="a full disk is a tmpfs, and only root may mount one"
+)
+SMALL_DISK_BYTES = 64 * 1024 * 1024
+TEXT_BYTES = 100_000
+
+
+def append_until_refused(client: LogClient, topic: str) -> tuple[list[int], DeadlineExceeded]:
+    """The numbers that were acknowledged, and the error of the one after them."""
+    numbers: list[int] = []
+    for number in itertools.count():
+        try:
+            client.append(topic, [{"number": number, "text": os.urandom(TEXT_BYTES // 2).hex()}])
+        except DeadlineExceeded as error:
+            return numbers, error
+        numbers.append(number)
+    raise AssertionError("unreachable")
+
+
+def numbers_in(client: LogClient, topic: str) -> list[int]:
+    found: list[int] = []
+    for batch in client.read(topic, columns=["number"]):
+        found += batch.column("number").to_pylist()
+    return found
+
+
+def wait_until_it_serves(client: LogClient) -> None:
+    def serves() -> bool:
+        try:
+            client.describe_cluster()
+        except RaftlogError:
+            return False
+        return True
+
+    wait_for(serves, "the node to answer", 60)
+
+
+@needs_tmpfs
+def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path: Path) -> None:
+    """One node, so that nobody else can lead: reads go on, nothing is lost."""
+    with ProcessCluster.start(tmp_path / "data", nodes=1) as cluster:
+        disk = SmallDisk(cluster.data, 1, SMALL_DISK_BYTES)
+        cluster.kill(1)
+        disk.move_in()
+        try:
+            cluster.serve(1)
+            pid = cluster.pids[1]
+            with cluster.client() as client, cluster.client(request_timeout_s=5.0) as hasty:
+                wait_until_it_serves(client)
+                client.create_topic(TOPIC, "number bigint, text string")
+                client.append(TOPIC, [{"number": -1, "text": ""}])
+                disk.fill()
+                numbers, refusal = append_until_refused(hasty, TOPIC)
+                assert "The disk of node 1 is full" in str(refusal)
+                assert "node-1" in str(refusal)
+                assert "Make room" in str(refusal)
+                assert numbers_in(hasty, TOPIC)[: len(numbers) + 1] == [-1, *numbers]
+                disk.make_room()
+                began_s = time.monotonic()
+                client.append(TOPIC, [{"number": 1 << 40, "text": ""}])
+                print(f"healed within {time.monotonic() - began_s:.1f} s")
+                found = numbers_in(client, TOPIC)
+                assert cluster.pids[1] == pid
+                assert cluster.runs(1)
+                cluster.kill(1)
+                cluster.serve(1)
+                wait_until_it_serves(client)
+                assert numbers_in(client, TOPIC) == found
+                assert found[: len(numbers) + 1] == [-1, *numbers]
+                assert found[-1] == 1 << 40
+                assert len(set(found)) == len(found)
+        finally:
+            cluster.kill(1)
+            disk.move_out()
+
+
+@needs_tmpfs
+def test_a_leader_with_a_full_disk_gives_way_and_nobody_notices(tmp_path: Path) -> None:
+    with ProcessCluster.start(tmp_path / "data") as cluster:
+        disk = SmallDisk(cluster.data, 1, SMALL_DISK_BYTES)
+        cluster.kill(1)
+        disk.move_in()
+        try:
+            cluster.serve(1)
+            with cluster.client() as client:
+                topic = led_by(cluster, client, 1)
+                disk.fill()
+                written = 0
+                while client.watermark(topic).leader in (0, 1):
+                    client.append(
+                        topic, [{"number": written, "text": os.urandom(TEXT_BYTES // 2).hex()}]
+                    )
+                    written += 1
+                assert "the disk is full" in cluster.logs[1].read_text()
+                assert cluster.runs(1)
+                disk.make_room()
+                cluster.wait_caught_up(client, topic)
+                assert numbers_in(client, topic) == list(range(written))
+        finally:
+            cluster.kill(1)
+            disk.move_out()
