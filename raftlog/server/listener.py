@@ -23,6 +23,9 @@ _REBIND_TRIES = 100
 _REBIND_PAUSE_S = 0.05
 """The old server's port may take a moment to be free."""
 
+_CAUSE_CHARACTERS_MAX = 400
+"""It quotes what a stranger sent."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -56,7 +59,8 @@ class Listener:
             if self._stopping or self._grpc_loop.cancelled():
                 return
             cause = self._grpc_loop.exception()
-            log.warning("grpc's server ended: another takes its place", cause=repr(cause))
+            said = repr(cause)[:_CAUSE_CHARACTERS_MAX]
+            log.warning("grpc's server ended: another takes its place", cause=said)
             await self._again()
 
     async def stop(self) -> None:

@@ -25,7 +25,7 @@ from raftlog.wire.codec import (
 from tests.fuzz.mutations import broken
 from tests.wire.decoders import DECODERS, samples
 
-COUNTS = [40, pytest.param(1_000, marks=pytest.mark.soak)]
+COUNTS = [25, pytest.param(1_000, marks=pytest.mark.soak)]
 CHANCE = st.integers(0, 2**63).map(random.Random)
 
 
