@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from raftlog.core.leadership import FollowerView
 from raftlog.core.messages import GroupDeleted, NodeHeartbeat, PeerMessage, RaftMessage
 from raftlog.core.quorum import majority
 from raftlog.core.ready import Role
@@ -384,6 +385,19 @@ class Host:
     def hosted(self, group: GroupId) -> HostedReplica | None:
         """The group's replica, if it is here."""
         return self._groups.get(group)
+
+    def followers(self, hosted: HostedReplica) -> Sequence[FollowerView]:
+        """Every voter as this leader sees it; () at any other member.
+
+        While a leader is quiet its followers' processes answer in their stead.
+        """
+        raft = hosted.replica.raft
+        if not raft.quiet:
+            return raft.followers()
+        silent_ticks = self._contacts.ticks
+        return tuple(
+            view._replace(contact_ticks=silent_ticks.get(view.node, 0)) for view in raft.followers()
+        )
 
     def topic_replica(self, group: GroupId, incarnation: str) -> HostedReplica | None:
         """The replica of exactly this incarnation; None: not here (yet).

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, assert_never
 import structlog
 
 from raftlog.config import Settings
+from raftlog.core.leadership import FollowerView
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, NodeId, Offset, Payload
@@ -232,6 +233,10 @@ class Node:
     def hosted(self, group: GroupId) -> HostedReplica | None:
         """The group's replica, if it is here."""
         return self._host.hosted(group)
+
+    def followers(self, hosted: HostedReplica) -> Sequence[FollowerView]:
+        """Every voter of a group that this node leads, as it sees them; else none."""
+        return self._host.followers(hosted)
 
     def topic_replica(self, group: GroupId, incarnation: str) -> HostedReplica | None:
         """The replica of exactly this incarnation; None: not here (yet).

@@ -45,5 +45,5 @@ def _followers(node: Node, hosted: HostedReplica) -> tuple[FollowerView, ...]:
             match_index=follower.match_index,
             contact_ms_ago=follower.contact_ticks * tick_ms,
         )
-        for follower in raft.followers()
+        for follower in node.followers(hosted)
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from raftlog.core.leadership import FollowerView
 from raftlog.core.messages import PeerMessage, RaftMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY, GroupId, NodeId, Payload, Span, Term
@@ -422,6 +423,11 @@ class SimulatedNode:
     def hosted(self, group: GroupId) -> HostedReplica | None:
         """The replica, if the node runs and has it."""
         return self._host.hosted(group) if self._host is not None else None
+
+    def followers(self, group: GroupId) -> Sequence[FollowerView]:
+        """The group's voters as its leader here sees them."""
+        hosted = self.hosted(group)
+        return self._running_host.followers(hosted) if hosted is not None else ()
 
     def leads(self, group: GroupId) -> bool:
         hosted = self.hosted(group)

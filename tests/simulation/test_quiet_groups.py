@@ -45,7 +45,9 @@ class CalmCluster:
             nodes=3,
             crash_in_recovery=0.0,
             quiet_refresh_ticks=quiet_refresh_ticks,
-            timing=replace(drawn.timing, quiet_after_ticks=3),
+            timing=replace(
+                drawn.timing, quiet_after_ticks=3, heartbeat_ticks=1, election_ticks_min=10
+            ),
         )
         self.network = Network(self.simulator, self.settings)
         self.network.heal()
@@ -72,6 +74,14 @@ class CalmCluster:
     def wait(self, done: Callable[[], bool], *, timeouts: int = ELECTION_TIMEOUTS_MAX) -> None:
         """Let time pass until it holds; fails after so many of the longest election timeouts."""
         limit = self.simulator.now_us + timeouts * self.settings.election_us
+        assert self.simulator.run_until(limit, done), "not in time"
+
+    def wait_heartbeats(self, count: int, done: Callable[[], bool]) -> None:
+        """Let time pass until it holds; fails after so many heartbeat intervals and some way."""
+        settings = self.settings
+        ticks_us = count * settings.timing.heartbeat_ticks * settings.tick_us
+        way_us = 10 * (settings.latency_us + settings.write_us + settings.turn_us)
+        limit = self.simulator.now_us + int(ticks_us * (1 + settings.tick_drift)) + way_us
         assert self.simulator.run_until(limit, done), "not in time"
 
     def pass_timeouts(self, count: int) -> None:
@@ -243,6 +253,9 @@ def test_a_node_that_restarts_unnoticed_is_taken_along(
     victim = leader if role == "leader" else next(n for n in quiet_cluster.nodes if n != leader)
     quiet_cluster.nodes[victim].end(power=True)
     quiet_cluster.nodes[victim].start()
+    if role == "follower":
+        follower = quiet_cluster.hosted(victim, group).replica.raft
+        quiet_cluster.wait_heartbeats(4, lambda: follower.leader == leader)
     quiet_cluster.wait(
         lambda: all(
             hosted.replica.applied_index == hosted.replica.raft.last_index
@@ -269,6 +282,18 @@ def test_groups_fall_quiet_without_a_node_that_is_down_and_tell_it_all_when_it_i
     for group in quiet_cluster.groups:
         ends = {hosted.replica.applied_index for hosted in quiet_cluster.replicas(group)}
         assert len(ends) == 1
+
+
+def test_a_leader_shows_a_follower_as_silent_as_its_process_is(quiet_cluster: CalmCluster) -> None:
+    group = quiet_cluster.groups[-1]
+    leader = quiet_cluster.leader(group)
+    assert leader is not None
+    away = next(node for node in quiet_cluster.nodes if node != leader)
+    quiet_cluster.nodes[away].pause()
+    quiet_cluster.pass_timeouts(2)
+    seen = {view.node: view.contact_ticks for view in quiet_cluster.nodes[leader].followers(group)}
+    assert seen[away] > quiet_cluster.settings.timing.election_ticks_min
+    assert all(ticks < seen[away] for node, ticks in seen.items() if node != away)
 
 
 def test_a_write_wakes_its_group_alone(quiet_cluster: CalmCluster) -> None:
