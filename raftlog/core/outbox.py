@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from raftlog.core.messages import OutMessage
-from raftlog.core.ready import ReadState, Ready, SoftState
+from raftlog.core.ready import NOTHING, ReadState, Ready, SoftState
 from raftlog.core.types import Entry, HardState, LogIndex, Span
 
 
@@ -64,7 +64,19 @@ class Outbox:
     def drain(
         self, *, soft_state: SoftState, hard_state: HardState, commit_index: LogIndex
     ) -> Ready:
-        """Everything new, once."""
+        """Everything new, once; `NOTHING` itself if there is nothing."""
+        if not (
+            self.messages
+            or self._entries
+            or self.after_persist
+            or commit_index > self._committed_to
+            or self.reads
+            or self.reads_dropped
+            or self._truncate_from is not None
+            or soft_state != self._soft_state
+            or hard_state != self._hard_state
+        ):
+            return NOTHING
         committed = None
         if commit_index > self._committed_to:
             committed = Span(LogIndex(self._committed_to + 1), commit_index)

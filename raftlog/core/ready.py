@@ -62,7 +62,8 @@ class Ready:
     messages_after_persist: tuple[OutMessage, ...] = ()
 
     def __bool__(self) -> bool:
-        return self != _EMPTY
+        return self is not NOTHING and self != NOTHING
 
 
-_EMPTY = Ready()
+NOTHING = Ready()
+"""What most drains give: told apart without a look inside."""

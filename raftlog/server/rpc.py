@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from types import TracebackType
 from typing import Any
 
 import grpc
@@ -67,27 +67,55 @@ class CallGate:
             except TimeoutError:
                 log.warning("calls cut off", calls=self._under_way)
 
-    @asynccontextmanager
-    async def call(self, method: str, context: grpc.aio.ServicerContext) -> AsyncIterator[None]:
-        """One call's time: over the bound it is `Overloaded`; past its deadline it ends."""
+    def call(self, method: str, context: grpc.aio.ServicerContext) -> _Call:
+        """One call's time, as an asynchronous context: over the bound it is `Overloaded`; past its
+        deadline it ends."""
+        longest = self._limits.request_timeout_max_s
+        remaining = context.time_remaining()
+        return _Call(self, method, longest if remaining is None else min(remaining, longest))
+
+    def enter(self) -> None:
+        """Count a call. Raises `NodeStopping`, `Overloaded`; then it is not counted."""
         if self._closed:
             raise NodeStopping()
         limit = self._limits.requests_max
         if self._under_way >= limit:
             raise Overloaded(queue="server.requests_max", limit=limit)
-        longest = self._limits.request_timeout_max_s
-        remaining = context.time_remaining()
-        seconds = longest if remaining is None else min(remaining, longest)
         self._under_way += 1
+
+    def leave(self) -> None:
+        """A call that was counted has ended."""
+        self._under_way -= 1
+        if self._closed and self._under_way == 0:
+            self._idle.set()
+
+
+class _Call:
+    """A class, not a generator of `asynccontextmanager`: every call passes here."""
+
+    __slots__ = ("_gate", "_method", "_seconds", "_timeout")
+
+    def __init__(self, gate: CallGate, method: str, seconds: float) -> None:
+        self._gate = gate
+        self._method = method
+        self._seconds = seconds
+        self._timeout = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> None:
+        self._gate.enter()
+        await self._timeout.__aenter__()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._gate.leave()
         try:
-            async with asyncio.timeout(seconds):
-                yield
+            await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
-            raise DeadlineExceeded(what=method, seconds=f"{seconds:.3g}") from None
-        finally:
-            self._under_way -= 1
-            if self._closed and self._under_way == 0:
-                self._idle.set()
+            raise DeadlineExceeded(what=self._method, seconds=f"{self._seconds:.3g}") from None
 
 
 def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandler:

@@ -192,6 +192,8 @@ class GroupLog:
     def take_write(self) -> LogWrite | None:
         """All that is pending as one write, or None. The one before must be `written`."""
         assert self._outstanding is None, "one write at a time"
+        if self._table.placed == self.last_index and self._cut is None and not self._marker_wanted:
+            return None  # what most turns of a group find
         pieces = self._lay_out()
         if not pieces and self._cut is None:
             return None
