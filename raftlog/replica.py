@@ -176,7 +176,7 @@ class Replica:
         self.raft.voters_reachable()
 
     def note_disk(self, *, keeps_up: bool) -> None:
-        """Whether the node's disk writes in time: one that lags lets others lead."""
+        """Whether the node's disk writes in time: one that is slow lets others lead."""
         self.raft.note_disk(keeps_up=keeps_up)
 
     # ------------------------------------------------------------ disk

@@ -13,8 +13,8 @@ from raftlog.core.quorum import Outcome, outcome
 from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY, NodeId, Term
 
-LAGGING_PATIENCE = 4
-"""So many election timeouts does a member whose disk lags wait before it tries to lead."""
+SLOW_DISK_PATIENCE = 4
+"""So many election timeouts does a member whose disk is slow wait before it tries to lead."""
 
 
 def log_is_up_to_date(request: VoteRequest, log: LogView) -> bool:

@@ -92,7 +92,7 @@ class Leadership:
         """Could a majority go on without this member, whose own disk holds `durable_index`?
 
         Counted is who has answered lately and has shown a disk that is ahead of this one, or holds
-        all there is: where every disk lags alike, nobody gains from another leader.
+        all there is: where every disk is as slow, nobody gains from another leader.
         """
         able = sum(
             1

@@ -11,7 +11,7 @@ Roles and what moves between them (`raftlog.core.invariants` checks it):
     candidate ----- a majority voted for it ---------------------------------> leader
     any ----------- a higher term, or a leader of its own -------------------> follower
     leader -------- a majority not heard for a timeout ----------------------> follower
-    leader -------- its disk lags, and a majority of others is ahead of it ---> follower
+    leader -------- its disk is slow, and a majority of others is ahead of it ---> follower
 
 A member's own vote and its own entries count like anybody's, only once they are durable: the vote
 is a message to itself that waits for persistence, the entries count through `persisted`.
@@ -212,7 +212,7 @@ class Raft:
                 self._reset_timer()
                 return True
             return leadership.something_due
-        if self._timer.tick(1 if self._disk_keeps_up else election.LAGGING_PATIENCE):
+        if self._timer.tick(1 if self._disk_keeps_up else election.SLOW_DISK_PATIENCE):
             self._start_trial()
             return True
         return False
@@ -343,12 +343,12 @@ class Raft:
         self._try_soon()
 
     def note_disk(self, *, keeps_up: bool) -> None:
-        """Whether this member's disk writes in time. One that lags lets others lead.
+        """Whether this member's disk writes in time. One that is slow lets others lead.
 
-        At its next tick a leader whose disk lags steps down, if a majority without it has been
+        At its next tick a leader whose disk is slow steps down, if a majority without it has been
         heard lately and holds more of its log, durably, than it does itself (or all of it). A
-        follower whose disk lags waits several timeouts before it tries: longer than any that could
-        lead better, but not for ever, because it may be all there is.
+        follower whose disk is slow waits several timeouts before it tries: longer than any that
+        could lead better, but not for ever, because it may be all there is.
         """
         self._disk_keeps_up = keeps_up
 

@@ -62,7 +62,10 @@ class TornWriteCut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskChanged:
-    """The disk keeps up, or lags: then others lead where they can. `full`: what finds no room."""
+    """The disk keeps up, or is slow or full: then others lead where they can.
+
+    `full` names what finds no room.
+    """
 
     keeps_up: bool
     full: DiskFull | None

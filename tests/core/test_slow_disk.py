@@ -1,4 +1,4 @@
-"""A member whose disk lags lets others lead, where they are ahead of it."""
+"""A member whose disk is slow lets others lead, where they are ahead of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from raftlog.core.election import LAGGING_PATIENCE
+from raftlog.core.election import SLOW_DISK_PATIENCE
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY
@@ -23,7 +23,7 @@ def led_by_a_slow_disk() -> tuple[Network, Member]:
     return network, leader
 
 
-def test_a_leader_whose_disk_lags_gives_way_and_what_was_written_stays() -> None:
+def test_a_leader_whose_disk_is_slow_gives_way_and_what_was_written_stays() -> None:
     network, slow = led_by_a_slow_disk()
     committed = slow.raft.commit_index
     assert committed > slow.raft.durable_index, "the others commit without its disk"
@@ -45,7 +45,7 @@ def test_a_leader_whose_disk_keeps_up_stays() -> None:
 
 @pytest.mark.parametrize("ahead", [(), (2,)])
 def test_a_leader_stays_unless_a_majority_without_it_is_ahead(ahead: tuple[int, ...]) -> None:
-    """Where every disk lags alike, nobody gains from another leader."""
+    """Where every disk is as slow, nobody gains from another leader."""
     member = Member(1, terms=[1]).lead()
     member.sync = False
     member.propose("a")
@@ -78,24 +78,24 @@ def test_only_members_heard_lately_count_as_ahead() -> None:
 def test_a_group_of_one_is_led_however_slow_its_disk() -> None:
     member = Member(1, voters=1, terms=[1])
     member.raft.note_disk(keeps_up=False)
-    member.tick(2 * LAGGING_PATIENCE * TIMING.election_ticks_min)
+    member.tick(2 * SLOW_DISK_PATIENCE * TIMING.election_ticks_min)
     assert member.raft.role is Role.LEADER
     member.tick(5 * TIMING.election_ticks_min)
     assert member.raft.role is Role.LEADER
 
 
-def test_a_follower_whose_disk_lags_tries_last_but_not_never() -> None:
+def test_a_follower_whose_disk_is_slow_tries_last_but_not_never() -> None:
     member = Member(1, terms=[1], random=Random(1))
     member.raft.note_disk(keeps_up=False)
     member.leader_lost(2, 1)
     member.raft.voters_reachable()
-    member.tick(LAGGING_PATIENCE * TIMING.election_ticks_min - 1)
+    member.tick(SLOW_DISK_PATIENCE * TIMING.election_ticks_min - 1)
     assert member.raft.role is Role.FOLLOWER
-    member.tick(LAGGING_PATIENCE * TIMING.election_ticks_min)
+    member.tick(SLOW_DISK_PATIENCE * TIMING.election_ticks_min)
     assert member.raft.role is Role.PRE_CANDIDATE
 
 
-def test_when_all_disks_lag_somebody_leads_all_the_same() -> None:
+def test_when_all_disks_are_slow_somebody_leads_all_the_same() -> None:
     network = Network.of(3, logs=[[1]] * 3)
     for member in network.members.values():
         member.raft.note_disk(keeps_up=False)
