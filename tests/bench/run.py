@@ -4,6 +4,8 @@
     make bench ARGS="--only failover"            # one piece; may be repeated
     make bench ARGS="--long"                     # also 10 GiB reopened and 1,000 idle topics
 
+    make bench ARGS="--markdown figures.md"      # the table for docs/BENCHMARKS.md
+
 Each piece starts clusters of its own in a temporary folder and removes them. Whoever else uses the
 machine is in every figure: run the piece `floor` with it and compare that first.
 """
@@ -72,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.json is not None:
         options.json.write_text(json.dumps(document, indent=2) + "\n")
     show_table(COLUMNS, [_row(figure) for figure in figures])
+    if options.markdown is not None:
+        options.markdown.write_text(markdown(figures))
     print(json.dumps(document["machine"]))
     sys.exit(any(verdict_of(figure) is Verdict.SHORT for figure in figures))
 
@@ -82,7 +86,19 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--only", action="append", metavar="PIECE", help=", ".join(LONG_PIECES))
     made.add_argument("--long", action="store_true", help="the pieces that take minutes as well")
     made.add_argument("--json", type=Path, metavar="FILE", help="write everything there as well")
+    made.add_argument("--markdown", type=Path, metavar="FILE", help="the table as Markdown, too")
     return made
+
+
+def markdown(figures: Sequence[Figure]) -> str:
+    """The rows of the table in docs/BENCHMARKS.md."""
+    lines = ["| figure | measured | first landing | aim | reaches | beside it |", "|" + "---|" * 6]
+    for figure in figures:
+        name, value, unit, first_landing, aim, reaches, detail = _row(figure)
+        lines.append(
+            f"| {name} | {value} {unit} | {first_landing} | {aim} | {reaches} | {detail} |"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def _run(name: str, piece: Piece) -> Iterator[Figure]:

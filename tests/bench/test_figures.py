@@ -9,7 +9,7 @@ import pytest
 from tests.bench.figures import TARGETS, Figure, Target, Verdict, verdict_of
 from tests.bench.processes import MemoryWatch, cpu_s, memory_bytes
 from tests.bench.rows import rows
-from tests.bench.run import LONG_PIECES, PIECES
+from tests.bench.run import LONG_PIECES, PIECES, markdown
 
 AT_MOST = Target(first_landing=2.0, aim=1.0, lower_is_better=True)
 AT_LEAST = Target(first_landing=100, aim=200, lower_is_better=False)
@@ -43,6 +43,12 @@ def test_every_target_has_an_aim_no_easier_than_its_first_landing() -> None:
 def test_a_figure_without_a_target_is_not_judged() -> None:
     figure = Figure(name="echo_p50_ms", value=1.0, unit="ms", about="")
     assert verdict_of(figure) is Verdict.NO_TARGET
+
+
+def test_the_table_for_the_document_has_a_row_for_each_figure_with_its_verdict() -> None:
+    figure = Figure(name="append_p50_ms", value=1.25, unit="ms", about="", detail={"max_ms": 9})
+    *_, row = markdown([figure]).splitlines()
+    assert row == "| append_p50_ms | 1.25 ms | 1.5 | 0.72 | first landing | max_ms 9 |"
 
 
 def test_the_long_run_has_every_piece_of_the_short_one() -> None:
