@@ -101,8 +101,9 @@ class Run:
         self.faults.heal()
         self._await("every group has a leader that all follow", self._is_led)
         self.clients.wake()
-        # A call that the weather swallowed is only asked again when its client gives it up.
-        patience_us = ELECTION_TIMEOUTS_MAX * settings.election_us + 2 * settings.request_timeout_us
+        # A call that the weather swallowed is given up at its deadline, and asked again a while
+        # after that: four deadlines at most.
+        patience_us = ELECTION_TIMEOUTS_MAX * settings.election_us + 8 * settings.request_timeout_us
         self._await(
             "the topics are there", lambda: len(self.topics) == settings.topics, patience_us
         )
