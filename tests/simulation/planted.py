@@ -39,9 +39,6 @@ from raftlog.storage.write import LogWrite
 _FOR_EVER = 1 << 60
 
 
-_JUDGED: dict[int, int] = {}
-
-
 @contextmanager
 def _both(*patches: Any) -> Iterator[None]:
     """Several replacements that make one bug."""
@@ -55,6 +52,8 @@ def _both(*patches: Any) -> Iterator[None]:
 def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
     missing = object()
     original = vars(owner).get(name, missing)
+    if callable(value):
+        assert original is not missing, f"{name} is no longer there to be broken"
     setattr(owner, name, value)
     try:
         yield
@@ -387,11 +386,12 @@ def expiry_overtakes_a_stage() -> Any:
 def state_outside_the_log() -> Any:
     """A machine's outcome depends on what it did since its process began."""
     original = ProducerTable.judge
+    judged: dict[int, int] = {}
 
     def judge(self: ProducerTable, producer: str, sequence: int, crc: int) -> Any:
-        if sequence > 0 and sequence == _JUDGED.get(id(self), 0):
+        if sequence > 0 and sequence == judged.get(id(self), 0):
             return Appended(start=Offset(-1), end=Offset(-1), repeated=True)
-        _JUDGED[id(self)] = sequence
+        judged[id(self)] = sequence
         return original(self, producer, sequence, crc)
 
     return _replaced(ProducerTable, "judge", judge)
