@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import io
 import re
 import shutil
 import tempfile
@@ -79,50 +78,25 @@ def _batches(
 
 
 def _json_batches(source: BufferedReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Arrow reads all of JSON's texts but dates: these are cast."""
+    """Arrow reads all of JSON's texts but dates: these are cast.
+
+    It takes a line that is `null` for a row without values, and where nothing but such lines stands
+    before the first object it ends the whole process (SIGSEGV, pyarrow 26): so they are refused.
+    """
     import pyarrow as pa
     import pyarrow.json as pj
 
-    if not source.peek(1):
-        return
     dates = [field.name for field in schema if pa.types.is_date(field.type)]
-    reader = pj.open_json(
-        _ObjectLines(source),
-        read_options=pj.ReadOptions(block_size=BLOCK_BYTES),
-        parse_options=pj.ParseOptions(
-            explicit_schema=_with_texts(schema, dates), unexpected_field_behavior="infer"
-        ),
+    parsing = pj.ParseOptions(
+        explicit_schema=_with_texts(schema, dates), unexpected_field_behavior="infer"
     )
-    for batch in reader:
-        yield _from_texts(batch, schema, dates)
-
-
-class _ObjectLines(io.BufferedIOBase):
-    """The source's bytes, each line of which begins with an object; else reading ends by an error.
-
-    Arrow takes a line that is `null` for a row without values, and where nothing but such lines
-    stands before the first object it ends the whole process (SIGSEGV, pyarrow 26).
-    """
-
-    def __init__(self, source: BufferedReader) -> None:
-        self._source = source
-        self._at_start = True
-        self._line_begins = True
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int | None = -1) -> bytes:
-        data = self._source.read(size)
-        text = data.removeprefix(codecs.BOM_UTF8) if self._at_start else data
-        if self._line_begins:
-            text = b"\n" + text
-        if found := _NO_OBJECT.search(text):
+    for block in _blocks(source):
+        if found := _NO_OBJECT.search(b"\n" + block):
             raise ValueError(f"a line begins with {found[1].decode(errors='replace')!r}, no object")
-        _, newline, rest = text.rpartition(b"\n")
-        self._line_begins = bool(newline) and not rest.strip(b" \t\r")
-        self._at_start = False
-        return data
+        whole = pj.ReadOptions(block_size=len(block) + 1)
+        table = pj.read_json(pa.BufferReader(block), read_options=whole, parse_options=parsing)
+        for batch in table.to_batches():
+            yield _from_texts(batch, schema, dates)
 
 
 def _csv_batches(
@@ -132,21 +106,41 @@ def _csv_batches(
     import pyarrow as pa
     import pyarrow.csv as pc
 
-    if not source.peek(1):
-        return
     times = [field.name for field in schema if pa.types.is_timestamp(field.type) and field.type.tz]
-    reader = pc.open_csv(
-        source,
-        read_options=pc.ReadOptions(block_size=BLOCK_BYTES),
-        convert_options=pc.ConvertOptions(
-            column_types=_with_texts(schema, times),
-            null_values=["", *nulls],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
+    converting = pc.ConvertOptions(
+        column_types=_with_texts(schema, times),
+        null_values=["", *nulls],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
     )
-    for batch in reader:
-        yield _from_texts(batch, schema, times)
+    names: list[str] = []  # until the first block has told them
+    for block in _blocks(source):
+        whole = pc.ReadOptions(block_size=len(block) + 1, column_names=names)
+        table = pc.read_csv(pa.BufferReader(block), read_options=whole, convert_options=converting)
+        names = table.schema.names
+        for batch in table.to_batches():
+            yield _from_texts(batch, schema, times)
+
+
+def _blocks(source: BufferedReader) -> Iterator[bytes]:
+    """The text in blocks of whole lines, none of them blank throughout.
+
+    Arrow could read the source by itself, but does so ahead, in a thread: if the process ends by an
+    error meanwhile, that thread makes an abort of it.
+    """
+    rest = b""
+    first = True
+    while data := source.read(BLOCK_BYTES):
+        rest += data.removeprefix(codecs.BOM_UTF8) if first else data
+        first = False
+        end = rest.rfind(b"\n") + 1
+        if not end and len(rest) > BLOCK_BYTES:
+            raise ValueError(f"a line is longer than {BLOCK_BYTES} bytes")
+        lines, rest = rest[:end], rest[end:]
+        if lines.strip():
+            yield lines
+    if rest.strip():
+        yield rest
 
 
 def _parquet_batches(source: BufferedReader) -> Iterator[pa.RecordBatch]:

@@ -114,6 +114,20 @@ def test_json_lines_are_watched_across_blocks() -> None:
         rows(lines + b"null\n", InputFormat.JSON)
 
 
+def test_csv_lines_are_read_across_blocks_under_the_one_header() -> None:
+    count = BLOCK_BYTES // 500
+    lines = b"".join(b"%d,%s\r\n" % (each, b"x" * 1000) for each in range(count))
+    found = rows(codecs.BOM_UTF8 + b"\nid,text\r\n" + lines, InputFormat.CSV)
+    assert [row["id"] for row in found] == list(range(count))
+    assert {row["text"] for row in found} == {"x" * 1000}
+
+
+@pytest.mark.parametrize("format_", [InputFormat.JSON, InputFormat.CSV])
+def test_a_line_longer_than_a_block_is_an_error(format_: InputFormat) -> None:
+    with pytest.raises(InvalidOption, match="a line is longer"):
+        rows(b'{"text": "' + b"x" * 2 * BLOCK_BYTES, format_)
+
+
 class Pipe(io.RawIOBase):
     """Bytes that can be read once, in order, as standard input gives them."""
 
