@@ -40,7 +40,7 @@ def floor(folder: Path) -> Iterator[Figure]:
         "write 100 B and fdatasync, space reserved ahead",
     )
     watch = Stopwatch(warm_up_s=_WARM_UP_S, seconds=1.0)
-    source, target = bytes(_COPY_BYTES), bytearray(_COPY_BYTES)
+    source, target = bytes(_COPY_BYTES), memoryview(bytearray(_COPY_BYTES))
     while watch.running():
         target[:] = source
         watch.lap(records=0, data_bytes=_COPY_BYTES)

@@ -67,17 +67,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unknown:
         sys.exit(f"error: no piece {unknown[0]!r}; there are: {', '.join(pieces)}")
     figures: list[Figure] = []
-    for name, piece in pieces.items():
-        if not options.only or name in options.only:
-            figures += _run(name, piece)
-    document = {"machine": machine(), "figures": [_as_object(figure) for figure in figures]}
+    try:
+        for name, piece in pieces.items():
+            if not options.only or name in options.only:
+                figures.extend(_run(name, piece))
+    finally:
+        # What was measured before a piece failed is worth its minutes.
+        _tell(figures, options)
+    sys.exit(any(verdict_of(figure) is Verdict.SHORT for figure in figures))
+
+
+def _tell(figures: Sequence[Figure], options: argparse.Namespace) -> None:
+    about = machine()
     if options.json is not None:
+        document = {"machine": about, "figures": [_as_object(figure) for figure in figures]}
         options.json.write_text(json.dumps(document, indent=2) + "\n")
-    show_table(COLUMNS, [_row(figure) for figure in figures])
     if options.markdown is not None:
         options.markdown.write_text(markdown(figures))
-    print(json.dumps(document["machine"]))
-    sys.exit(any(verdict_of(figure) is Verdict.SHORT for figure in figures))
+    show_table(COLUMNS, [_row(figure) for figure in figures])
+    print(json.dumps(about))
 
 
 def parser() -> argparse.ArgumentParser:
