@@ -105,6 +105,10 @@ class Faults:
         file = self.folder / "journal"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
+    def forget_driver(self) -> None:
+        """Before another driver starts: its predecessor's number may be another process's now."""
+        (self.folder / "driver").unlink(missing_ok=True)
+
     def note_driver(self, jvm_pid: int) -> None:
         """Say which process `KILL_DRIVER` and `ORPHAN` mean."""
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import raftlog
 from raftlog.chaos.cluster import ProcessCluster, wait_for
@@ -20,6 +21,17 @@ START_TIMEOUT_S = 400.0
 """From the start of a JVM to its first batch takes 8 s on two idle cores, minutes on busy ones."""
 
 QUERIES = ("ingest", "pipeline")
+
+TOO_BUSY = "Python worker failed to connect back"
+"""What Spark's driver ends with when a Python process does not start within its fixed 10 s."""
+
+
+class DriverEnded(Exception):
+    """The driver ended by itself while something was awaited; the text says why and where."""
+
+
+class MachineTooBusy(DriverEnded):
+    """It ended with `TOO_BUSY`: nothing was shown, and the run can be tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +68,7 @@ class RelayRuns:
         self._files = 0
         self._driver: subprocess.Popen[str] | None = None
         self._log = folder / "relay.log"
+        self._said_before = 0
         for topic in self.parts.topics.values():
             client.create_topic(topic, "id bigint, s string")
 
@@ -91,9 +104,12 @@ class RelayRuns:
     def start(self, *flags: str) -> None:
         """Start a driver on the checkpoints. Does not wait for it."""
         assert self._driver is None, "one driver at a time"
+        for faults in self.parts.faults.values():
+            faults.forget_driver()
         command = [sys.executable, "-m", "tests.spark.relay", "--servers", self._servers]
         command += ["--work", str(self.parts.work), "--prefix", self.parts.prefix, *flags]
         with self._log.open("ab") as log:
+            self._said_before = log.tell()
             self._driver = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -107,7 +123,8 @@ class RelayRuns:
         """Wait until the driver's queries run."""
         assert self._driver is not None, "there is no driver"
         assert self._driver.stdout is not None
-        assert self._driver.stdout.readline(), f"no query started; see {self._log}"
+        if not self._driver.stdout.readline():
+            self._raise_ended("its queries run")
 
     def finish(self, *flags: str) -> None:
         """Run until everything there is through."""
@@ -136,9 +153,12 @@ class RelayRuns:
         """Whether the driver runs, rather than having ended by itself."""
         return self._driver is not None and self._driver.poll() is None
 
-    def said(self) -> str:
-        """All that the drivers wrote."""
-        return self._log.read_text()
+    def _raise_ended(self, what: str) -> NoReturn:
+        """The driver is gone before `what`: say why, by what it wrote."""
+        said = self._log.read_bytes()[self._said_before :].decode(errors="replace")
+        self.wait_end()
+        kind = MachineTooBusy if TOO_BUSY in said else DriverEnded
+        raise kind(f"the driver ended before {what}; see {self._log}")
 
     # ------------------------------------------------------------ how far it is
 
@@ -151,9 +171,10 @@ class RelayRuns:
         return self.client.read_mark(self.client.describe_topic(topic)).high_water_mark
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait until the condition holds; the driver must not end by itself meanwhile."""
+        """Wait until the condition holds. Raises `DriverEnded` if the driver ends before."""
         wait_for(lambda: condition() or not self.alive, what, START_TIMEOUT_S)
-        assert condition(), f"the driver ended before {what}; see {self._log}"
+        if not condition():
+            self._raise_ended(what)
 
     def stand(self, query: str) -> Stand:
         """How far the query is; true while no driver runs."""
