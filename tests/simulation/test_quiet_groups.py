@@ -29,7 +29,7 @@ from tests.simulation.workload import SCHEMA
 
 VOTERS = (NodeId(1), NodeId(2), NodeId(3))
 TOPICS = 3
-SEEDS = range(4)
+SEEDS = range(2)
 FOR_EVER = 10**6
 
 
