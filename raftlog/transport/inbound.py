@@ -88,9 +88,10 @@ class PeerStreams:
         self._receiver.peer_opened(hello)
         self._open[hello.node] += 1
         try:
-            await context.write(encode_welcome(self._receiver.welcome()))
+            welcome = self._receiver.welcome()
+            await context.write(encode_welcome(welcome))
             async for frame in frames:
-                self._receive(hello.node, frame)
+                self._receive(hello.node, welcome.node, frame)
         except MalformedRequest as error:
             log.warning("peer frame refused", cause=error.cause, peer=hello.node)
             await refuse(context, error)
@@ -118,11 +119,11 @@ class PeerStreams:
                 node=hello.node, store_uuid=hello.store_uuid, known_store_uuid=known
             )
 
-    def _receive(self, peer: NodeId, frame: bytes) -> None:
+    def _receive(self, peer: NodeId, own: NodeId, frame: bytes) -> None:
         messages = decode_peer_messages(frame)
-        own = self._receiver.welcome().node
-        if any(message.sender != peer or message.to != own for message in messages):
-            raise MalformedRequest(call="Stream", what="a message of or to another node")
+        for message in messages:
+            if message.sender != peer or message.to != own:
+                raise MalformedRequest(call="Stream", what="a message of or to another node")
         self._receiver.receive(peer, messages)
 
 
