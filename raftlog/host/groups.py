@@ -106,10 +106,11 @@ class GroupStore:
     def remove(self, replica: Replica, controller_index: LogIndex) -> None:
         """Drop the files of a group that the controller's log deleted up to that index.
 
-        The hard state goes after them: a crash in between leaves one that nobody asks for.
+        Raises `DiskFull` where there is no room even for the note; then it may be called again. The
+        hard state goes after them: a crash in between leaves one that nobody asks for.
         """
+        replica.log.discard()
         self._folder.note_deletions(controller_index)
-        replica.log.close()
         self._folder.remove_group(replica.group)
 
     def close(self, replicas: Iterable[Replica]) -> None:

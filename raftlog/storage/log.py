@@ -117,6 +117,20 @@ class GroupLog:
         for segment in self._segments:
             segment.close()
 
+    def discard(self) -> None:
+        """Close the log of a group that is about to be removed; what is pending is dropped.
+
+        Space reserved ahead, and what a write took that found no more, is given back at once: on a
+        full disk the removal itself needs some. No write may be under way.
+        """
+        remove_unfinished(self._fs, self._folder, SEGMENT_ENDING)
+        for segment in reversed(self._segments):
+            if self._fs.exists(segment.path):
+                segment.opened(self._fs).truncate(segment.synced)
+                break
+        for segment in self._segments:
+            segment.close()
+
     # ------------------------------------------------------------ what is in it
 
     @property

@@ -223,8 +223,10 @@ def wait_until_it_serves(client: LogClient) -> None:
 
 
 @needs_tmpfs
+@pytest.mark.timeout(300)
 def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path: Path) -> None:
-    """One node, so that nobody else can lead: reads go on, nothing is lost."""
+    """One node, so that nobody else can lead: reads go on, nothing is lost, and what a deleted
+    topic held is room for the others."""
     with ProcessCluster.start(tmp_path / "data", nodes=1) as cluster:
         disk = SmallDisk(cluster.data, 1, SMALL_DISK_BYTES)
         cluster.kill(1)
@@ -235,7 +237,8 @@ def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path
             with cluster.client() as client, cluster.client(request_timeout_s=5.0) as hasty:
                 wait_until_it_serves(client)
                 client.create_topic(TOPIC, "number bigint, text string")
-                client.append(TOPIC, [{"number": -1, "text": ""}])
+                large = os.urandom(5 * TEXT_BYTES).hex()
+                client.append(TOPIC, [{"number": -1, "text": large}])
                 disk.fill()
                 numbers, refusal = append_until_refused(hasty, TOPIC)
                 assert "The disk of node 1 is full" in str(refusal)
@@ -256,6 +259,14 @@ def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path
                 assert found[: len(numbers) + 1] == [-1, *numbers]
                 assert found[-1] == 1 << 40
                 assert len(set(found)) == len(found)
+                client.create_topic("other", "number bigint, text string")
+                disk.fill()
+                append_until_refused(hasty, TOPIC)
+                client.delete_topic(TOPIC)
+                for number in range(3):
+                    text = os.urandom(TEXT_BYTES // 2).hex()
+                    client.append("other", [{"number": number, "text": text}])
+                assert numbers_in(client, "other") == list(range(3))
         finally:
             cluster.kill(1)
             disk.move_out()

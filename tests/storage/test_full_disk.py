@@ -115,6 +115,23 @@ def test_a_log_is_closed_though_there_is_no_room() -> None:
     assert content(GroupLog.open(disk, FOLDER, GROUP, SMALL)) == entries(1, 5)
 
 
+@pytest.mark.parametrize("room_for", range(6))
+def test_a_log_that_is_discarded_gives_back_what_it_holds_in_vain(room_for: int) -> None:
+    disk = new_disk()
+    log = begun_log(disk)
+    disk.interrupt = Room(room_for)
+    log.append(entries(6, 20))
+    work = waiting(log)
+    held = sum(disk.open(f"{FOLDER}/{name}", create=False).size() for name in disk.list(FOLDER))
+    log.discard()
+    log.discard()
+    left = sum(disk.open(f"{FOLDER}/{name}", create=False).size() for name in disk.list(FOLDER))
+    assert left < held or work.done
+    disk.interrupt = None
+    found = content(GroupLog.open(disk, FOLDER, GROUP, SMALL))
+    assert found[:5] == entries(1, 5)
+
+
 def test_votes_are_written_into_room_reserved_ahead() -> None:
     """A full disk stops no election: hundreds of votes fit what opening reserved."""
     disk = MemoryFileSystem(Random(1))
