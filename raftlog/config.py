@@ -302,6 +302,13 @@ class StorageSettings(Section):
         "the end.",
         ge=0,
     )
+    sealed_files_max: int = _key(
+        4,
+        "Full segments of a group that stay open for readers; another one costs a reader its "
+        "opening. The segment written to is open besides.",
+        ge=0,
+        le=1_000_000,
+    )
 
 
 class TopicSettings(Section):
