@@ -51,7 +51,7 @@ _SMALL_DISK_NODE = 1
 _SMALL_DISK_BYTES = 4096 * MIB
 _LAG_ENTRIES_MAX = 300
 """A node that lacks no more has caught up, while writes go on."""
-_HEAL_TIMEOUT_S = 60.0
+_HEAL_TIMEOUT_S = 120.0
 _READ_TIMEOUT_S = 120.0
 _READ_TIMEOUT_IF_BROKEN_S = 10.0
 """Where replicas never agreed, what can be read soon has to do."""

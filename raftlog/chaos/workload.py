@@ -29,8 +29,8 @@ from raftlog.errors import DeadlineExceeded, RaftlogError
 T = TypeVar("T")
 
 SCHEMA = "number bigint, filling string"
-PATIENT_S = 60.0
-"""Longer than a fault and the restart after it, on a busy machine."""
+PATIENT_S = 120.0
+"""Longer than a fault and the restart after it, on a machine that is busy with other things."""
 HASTY_S = 1.5
 """About as long as an election takes, so that some are lost in each."""
 ONE_TRY_S = 8.0
