@@ -9,7 +9,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from raftlog.chaos.cluster import ProcessCluster
-from raftlog.chaos.proxy import PeerLinks, Wire
+from raftlog.chaos.links import PeerLinks
+from raftlog.chaos.proxy import Wire
 from tests.spark.conftest import DEADLINE_S, Lab, failure, finish, wait_until
 from tests.spark.faults import Deed, Moment
 from tests.spark.relay_run import RelayRuns

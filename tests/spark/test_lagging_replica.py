@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, free_ports
-from raftlog.chaos.proxy import PeerLinks, Wire
+from raftlog.chaos.links import PeerLinks
+from raftlog.chaos.proxy import Wire
 from raftlog.chaos.workload import OneNode
 from raftlog.client.log_client import LogClient
 from raftlog.config import load
