@@ -58,6 +58,8 @@ def _comeback_s(cluster: ProcessCluster, client: LogClient) -> float:
     topic = client.describe_topic("long")
     mark = client.read_mark(topic).high_water_mark
     cluster.kill(1)
+    # The kernel closes a dying process's files after its main thread is gone.
+    wait_for(lambda: not _listens(cluster.port), "the killed node's port to close", _PATIENCE_S)
     began_s = time.perf_counter()
     cluster.serve(1)
     wait_for(lambda: _listens(cluster.port), "the node to listen", _PATIENCE_S)
