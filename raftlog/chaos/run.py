@@ -237,20 +237,26 @@ def _episode(plan: Plan, breaker: Breaker, site: Site) -> Episode:
         with _noting_trouble(history):
             breaker.end(broken)
     end_s = time.monotonic()
-    text = ", ".join(each.text for each in begun)
+    kinds = tuple(fault.kind.value for fault in plan.faults)
+    text = ", ".join(each.text for each in begun) or f"{' and '.join(kinds)}, begun in vain"
     for node in dead_nodes(breaker.cluster):
-        history.troubles.append(f"node {node} ended by itself, during {text}")
+        words = _last_words(breaker.cluster.logs[node])
+        history.troubles.append(f"node {node} ended by itself, during {text}; it said: {words}")
         breaker.cluster.serve(node)
     with _noting_trouble(history):
         breaker.wait_healed()
     return Episode(
         number=plan.number,
-        kinds=tuple(fault.kind.value for fault in plan.faults),
+        kinds=kinds,
         text=text,
         begin_s=begin_s,
         end_s=end_s,
         healed_s=time.monotonic(),
     )
+
+
+def _last_words(log: Path) -> str:
+    return log.read_text("utf-8", "replace").rstrip().rpartition("\n")[2]
 
 
 @contextmanager
