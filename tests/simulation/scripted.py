@@ -1,7 +1,7 @@
 """Cases that chance meets too seldom, written down step by step; each breaks under one planted bug.
 
-Two are dialogues of a few cores, with the messages between them as values; one is a cluster of
-simulated nodes without any weather. The checkers are those of tests.core.network and of this room.
+Most are dialogues of a few cores, with the messages between them as values; one is a cluster of
+simulated nodes without any weather, one a log on a simulated disk, one a table of writers.
 """
 
 from __future__ import annotations
@@ -11,14 +11,22 @@ from dataclasses import replace
 from random import Random
 
 from raftlog.core.messages import Heartbeat, HeartbeatReply
-from raftlog.core.types import CONTROLLER_GROUP, LogIndex, NodeId
-from raftlog.machines.commands import DeleteTopic, TopicInfo
-from tests.core.member import acceptance
+from raftlog.core.ready import Role
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId
+from raftlog.machines.commands import DeleteTopic, EpochKey, ExpireEpoch, Stage, TopicInfo
+from raftlog.machines.limits import TopicLimits
+from raftlog.machines.outcomes import Refused
+from raftlog.machines.writers import WriterTable
+from raftlog.storage.limits import LogLimits
+from raftlog.storage.log import GroupLog
+from raftlog.storage.memory import MemoryFileSystem
+from tests.core.member import Member, acceptance, entries_of, heartbeat_reply, vote_reply
 from tests.core.network import Network
 from tests.simulation.cluster import Run
+from tests.simulation.history import Label
 from tests.simulation.node import SimulatedNode
 from tests.simulation.swarm import SECOND, draw
-from tests.simulation.workload import Sleep, Task
+from tests.simulation.workload import Sleep, Task, batch_of
 
 
 def stale_acknowledgement() -> None:
@@ -127,6 +135,7 @@ def deleted_group_in_a_replay() -> None:
         term=raft.term,
         commit_index=LogIndex(raft.commit_index - 1),
         read_round=0,
+        quiet=0,
     )
     run.network.send(leader.node, sleeper.node, [word])
     simulator.run_until(simulator.now_us + SECOND)
@@ -141,9 +150,102 @@ def _has_applied(node: SimulatedNode, topic: TopicInfo) -> bool:
     return hosted is not None and hosted.replica.applied_index > 0
 
 
+def read_at_a_deposed_leader() -> None:
+    """A leader that is cut off and has not noticed is asked for a strong read."""
+    network = Network.of(3)
+    deposed = network.elect(1)
+    network.tick(2)
+    network.isolate(1)
+    for node in (2, 3):
+        network[node].leader_lost(1, deposed.raft.term)
+    winner = network.elect(3)
+    winner.propose("news")
+    network.settle()
+    assert winner.raft.commit_index > deposed.raft.commit_index
+    deposed.read_index(1)
+    assert deposed.reads == [], "linearizable: the news came first"
+
+
+def read_of_a_new_leader() -> None:
+    """A leader whose own first entry is not committed yet does not know what is."""
+    leader = Member(1, terms=[1, 1]).lead()
+    leader.read_index(1)
+    leader.tick(leader.timing.heartbeat_ticks)
+    leader.step(heartbeat_reply(leader, 2, read_round=1, last_index=2))
+    assert leader.raft.commit_index == 0
+    assert leader.reads == [], "it answers once it knows what is committed"
+
+
+def late_votes_of_a_lost_election() -> None:
+    """The votes of term 1 reach their candidate when it stands for term 2."""
+    candidate = Member(1, voters=5)
+    for term in (1, 2):
+        candidate.tick(2 * candidate.timing.election_ticks_min)
+        candidate.step(*[vote_reply(candidate, voter, term=term, pre=True) for voter in (2, 3)])
+        assert (candidate.raft.role, candidate.raft.term) == (Role.CANDIDATE, term)
+    candidate.step(*[vote_reply(candidate, voter, term=1) for voter in (2, 3)])
+    assert candidate.raft.role is Role.CANDIDATE, "votes of another term do not count"
+
+
+def displaced_run() -> None:
+    """A run stages, another run of its query does, and then the first one again."""
+    table = WriterTable(topic="t", schema_version=1, limits=TopicLimits())
+    batch = batch_of([Label("epoch", "w", 0, 0, "a")], 0).summary
+    outcomes = []
+    for index, run in enumerate(("first", "second", "first"), 1):
+        key = EpochKey(writer="w", query_id="w", run=run, epoch=0, streaming=True)
+        stage = Stage(
+            key=key, attempt=f"{index}", number=0, timestamp_us=0, batch=batch, create_writer=False
+        )
+        outcomes.append(table.stage(LogIndex(index), stage))
+    assert [isinstance(outcome, Refused) for outcome in outcomes] == [False, False, True]
+
+
+def stage_after_the_leader_looked() -> None:
+    """A leader decides that a lease ran out; a stage comes into the log before that word."""
+    table = WriterTable(topic="t", schema_version=1, limits=TopicLimits())
+    key = EpochKey(writer="w", query_id="w", run="r", epoch=0, streaming=True)
+    batch = batch_of([Label("epoch", "w", 0, 0, "a")], 0).summary
+
+    def stage(number: int) -> Stage:
+        return Stage(
+            key=key, attempt="a", number=number, timestamp_us=0, batch=batch, create_writer=False
+        )
+
+    table.stage(LogIndex(1), stage(0))
+    ((writer, run, epoch, renewals),) = table.open_epochs()
+    table.stage(LogIndex(2), stage(1))
+    word = ExpireEpoch(writer=writer, run=run, epoch=epoch, renewals=renewals)
+    assert not table.expire_epoch(word), "the stage renewed the lease"
+
+
+def shorter_log_after_a_conflict() -> None:
+    """A leader's entry takes the place of three, and the log is opened again."""
+    fs, limits = MemoryFileSystem(Random(1)), LogLimits(preallocate_bytes=0)
+    fs.make_folder("log")
+    log = GroupLog.create(fs, "log", GroupId(1), limits)
+    for entries in (entries_of([1, 1, 1, 1]), entries_of([2], first=2)):
+        if log.last_index:
+            log.truncate_from(LogIndex(2))
+        log.append(entries)
+        write = log.take_write()
+        assert write is not None
+        write.run()
+        log.written(write)
+    reopened = GroupLog.open(fs, "log", GroupId(1), limits)
+    assert reopened.terms() == [(1, 1), (2, 2)]
+    assert reopened.report.torn_bytes == 0, "nothing of the old end is left"
+
+
 SCRIPTS: dict[str, Callable[[], None]] = {
     "stale_acknowledgement_accepted": stale_acknowledgement,
     "strong_read_joins_a_round_under_way": read_after_the_heartbeats_left,
     "deleted_group_revived": deleted_group_in_a_replay,
+    "strong_read_without_a_quorum": read_at_a_deposed_leader,
+    "read_before_the_noop": read_of_a_new_leader,
+    "displaced_run_goes_on": displaced_run,
+    "stale_vote_accepted": late_votes_of_a_lost_election,
+    "expiry_overtakes_a_stage": stage_after_the_leader_looked,
+    "cut_not_done_before_the_append": shorter_log_after_a_conflict,
 }
 """By the planted bug that each makes visible."""

@@ -19,7 +19,7 @@ FOUND_AT_ONCE = (
     "acknowledge_before_fsync",
     "vote_not_synced",
     "read_at_the_mark_plus_one",
-    "two_votes_in_a_term",
+    "term_and_vote_written_apart",
 )
 
 
