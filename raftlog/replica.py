@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, assert_never
 
@@ -130,6 +130,16 @@ class Replica:
         self._log_ticket = 0
         self._log_ticket_writing = 0
         self._log_ticket_durable = 0
+
+    def logged_commands(self) -> Iterator[tuple[LogIndex, Any]]:
+        """Every command in the log with its index, in order, whether it is committed or not.
+
+        A command that is not may yet be cut: it tells what was proposed, not what is.
+        """
+        for index in range(1, self.log.last_index + 1):
+            _, kind, command = self.log.command(index)
+            if kind is EntryKind.COMMAND:
+                yield LogIndex(index), decode_command(command)
 
     # ------------------------------------------------------------ inputs
 

@@ -22,7 +22,14 @@ from raftlog.core.messages import GroupDeleted, NodeHeartbeat, PeerMessage, Raft
 from raftlog.core.quorum import majority
 from raftlog.core.ready import Role
 from raftlog.core.timer import Random
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload, RaftTiming
+from raftlog.core.types import (
+    CONTROLLER_GROUP,
+    GroupId,
+    LogIndex,
+    NodeId,
+    Payload,
+    RaftTiming,
+)
 from raftlog.errors import DiskFull, NotLeader, Overloaded, RaftlogError, TopicRecreated
 from raftlog.host.contacts import Contacts
 from raftlog.host.disk import NodeDisk
@@ -35,7 +42,7 @@ from raftlog.host.effects import (
 )
 from raftlog.host.groups import GroupStore
 from raftlog.host.hosted import HostedReplica, ReadReply, WriteReply
-from raftlog.machines.commands import TopicInfo
+from raftlog.machines.commands import RegisterNode, TopicInfo
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.outcomes import Outcome
 from raftlog.replica import Replica
@@ -100,6 +107,10 @@ class Host:
         self._journal_writing = False
         self._journal_idle_ticks = 0
         self._stopped = False
+        self._logged_nodes = ControllerMachine()
+        """What the controller's log here says of nodes, committed or not."""
+        self._logged_until = LogIndex(0)
+        """Where that log ended when this process started."""
 
     # ------------------------------------------------------------ life
 
@@ -108,6 +119,16 @@ class Host:
         for replica, topic in opened:
             self._add(HostedReplica(replica, topic))
         assert CONTROLLER_GROUP in self._groups, "every node carries the controller's group"
+        self._read_logged_nodes()
+
+    def _read_logged_nodes(self) -> None:
+        controller = self._groups[CONTROLLER_GROUP].replica
+        self._logged_until = controller.log.last_index
+        for index, command in controller.logged_commands():
+            if isinstance(command, RegisterNode):
+                self._logged_nodes.apply(index, command)
+                if len(self._logged_nodes.nodes) == len(self._nodes):
+                    break
 
     def stop(self) -> None:
         """Start no turn, write or job from now on; those under way are still to be noted."""
@@ -377,6 +398,20 @@ class Host:
         machine = self._groups[CONTROLLER_GROUP].machine
         assert isinstance(machine, ControllerMachine)
         return machine
+
+    def known_store(self, node: NodeId) -> str | None:
+        """The store bound to the node id, as far as this node can know; None: no word of it.
+
+        A node that starts has the controller's log and does not know yet what of it is committed:
+        that takes an election, in which a folder that was wiped must not vote already. So what is
+        in the log counts until all of it is applied (or was cut, and nothing of it is bound).
+        """
+        known = self.controller.nodes.get(node)
+        if known is None and self._groups[CONTROLLER_GROUP].replica.applied_index < (
+            self._logged_until
+        ):
+            known = self._logged_nodes.nodes.get(node)
+        return known.store_uuid if known is not None else None
 
     def groups(self) -> Sequence[HostedReplica]:
         """Every replica here, the controller's among them."""

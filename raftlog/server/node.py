@@ -192,9 +192,8 @@ class Node:
         )
 
     def known_store(self, node: NodeId) -> str | None:
-        """The store bound to the node id by the controller, as far as this node has applied."""
-        known = self.controller.nodes.get(node)
-        return known.store_uuid if known is not None else None
+        """The store bound to the node id by the controller, as far as this node can know."""
+        return self._host.known_store(node)
 
     def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         """Messages of one frame, in the order they were sent.

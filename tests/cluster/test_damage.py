@@ -68,3 +68,30 @@ def test_a_node_with_a_wiped_folder_is_refused_and_ends(tmp_path: Path) -> None:
         wait_for(lambda: "error: Node 3 is known with store" in log.read_text(), "the end", 20)
         said = "".join(cluster.logs[node].read_text() for node in (1, 2))
         assert said.count("peer refused") <= 10, "a refused peer does not fill the log"
+
+
+def test_a_wiped_folder_helps_nobody_to_lead_who_has_just_started(tmp_path: Path) -> None:
+    """Node 1 missed what 2 and 3 acknowledged. With the vote of a wiped 3 it would be lost.
+
+    All have just been started, so nobody knows yet what of the controller's log is committed.
+    """
+    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+        client.create_topic("old", "number bigint")
+        cluster.wait_caught_up(client, "old")
+        cluster.kill(1)
+        client.create_topic("new", "number bigint")
+        assert client.append("new", [{"number": 1}]).start == 0
+        assert client.append("old", [{"number": 1}]).start == 0
+        cluster.kill(2)
+        cluster.kill(3)
+        shutil.rmtree(cluster.data / "node-3")
+        log_1, log_3 = cluster.logs[1], cluster.logs[3]
+        before = len(log_1.read_text())
+        cluster.serve(1)
+        wait_for(lambda: '"serving"' in log_1.read_text()[before:], "node 1 to serve", 20)
+        cluster.serve(3)
+        wait_for(lambda: "error: Node 3 is known with store" in log_3.read_text(), "the end", 20)
+        assert '"role": "leader"' not in log_1.read_text()[before:]
+        cluster.serve(2)
+        assert client.append("new", [{"number": 2}]).start == 1
+        assert client.append("old", [{"number": 2}]).start == 1
