@@ -18,19 +18,31 @@ if TYPE_CHECKING:
     from raftlog import LogClient, TopicInfo
 
 _lock = threading.Lock()
-_clients: dict[tuple[int, ConnectionOptions], LogClient] = {}
+_clients: dict[tuple[int, ConnectionOptions, bool], LogClient] = {}
 _topics: dict[tuple[int, ConnectionOptions, str], TopicInfo] = {}
 
 
-def client(options: ConnectionOptions) -> LogClient:
-    """This process's client; opening it sends nothing yet."""
-    import raftlog
+def client(options: ConnectionOptions, *, starting: bool = False) -> LogClient:
+    """This process's client; opening it sends nothing yet.
 
-    key = (os.getpid(), options)
+    While a query is only `starting`, addresses where nothing listens are an error soon
+    (`client.refused_timeout_s`). Later they are a cluster that is down for a moment, also for a
+    worker process that never spoke to it: then every request has its whole deadline.
+    """
+    import raftlog
+    from raftlog.config import load
+
+    key = (os.getpid(), options, starting)
     with _lock:
         if key not in _clients:
+            settings = load().client
+            if not starting:
+                patience = {"refused_timeout_s": options.request_timeout_s}
+                settings = settings.model_copy(update=patience)
             _clients[key] = raftlog.connect(
-                options.bootstrap_servers, request_timeout_s=options.request_timeout_s
+                options.bootstrap_servers,
+                request_timeout_s=options.request_timeout_s,
+                settings=settings,
             )
         return _clients[key]
 

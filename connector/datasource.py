@@ -61,7 +61,7 @@ class RaftlogDataSource(DataSource):
 
 
 def _describe(subscribed: Subscription) -> list[TopicInfo]:
-    client = connection.client(subscribed.connection)
+    client = connection.client(subscribed.connection, starting=True)
     topics = [client.describe_topic(name) for name in subscribed.topics]
     check_same(topics)
     return topics

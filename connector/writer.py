@@ -75,7 +75,7 @@ def batch_writer(
     """A batch write's writer, once for each write: it mints the run."""
     _refuse_overwrite(overwrite, "mode 'overwrite'", "Use .mode('append').")
     options = sink_options(given, Place.BATCH_SINK)
-    target = _target(options, schema)
+    target = _target(options, schema, starting=True)
     made = target.topic or _made(options, target)
     return RaftlogBatchWriter(options, _Target(schema, made), run=uuid.uuid4().hex)
 
@@ -220,8 +220,10 @@ def _refuse_overwrite(overwrite: bool, what: str, advice: str) -> None:
         )
 
 
-def _target(options: SinkOptions, schema: StructType) -> _Target:
+def _target(options: SinkOptions, schema: StructType, *, starting: bool = False) -> _Target:
     """The topic if it is there, and that rows of this schema fit. Raises before any task runs.
+
+    Every batch of a stream asks anew, so only a batch write is known to be `starting`.
 
     It is looked up before it is made: looking is a read, twice for each micro-batch of a stream,
     making an entry in the controller's log.
@@ -230,7 +232,8 @@ def _target(options: SinkOptions, schema: StructType) -> _Target:
 
     check_reserved(schema, options.topic)
     try:
-        topic = connection.client(options.connection).describe_topic(options.topic)
+        client = connection.client(options.connection, starting=starting)
+        topic = client.describe_topic(options.topic)
     except TopicNotFound:
         if options.create_topic is CreateTopic.FALSE:
             raise

@@ -1,0 +1,41 @@
+"""How long a query's clients wait where nothing listens."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from connector import connection
+from connector.options import ConnectionOptions
+from raftlog.errors import DeadlineExceeded, NodeUnreachable
+
+DEADLINE_S = 1.0
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConnectionOptions]:
+    """An address where nothing listens: bound and not listening, so refused at once."""
+    monkeypatch.setenv("RAFTLOG_CLIENT__REFUSED_TIMEOUT_S", "0.1")
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        servers = f"127.0.0.1:{bound.getsockname()[1]}"
+        yield ConnectionOptions(bootstrap_servers=servers, request_timeout_s=DEADLINE_S)
+
+
+def test_a_query_that_starts_is_told_soon_that_nothing_listens(nobody: ConnectionOptions) -> None:
+    with pytest.raises(NodeUnreachable, match="raftlog up"):
+        connection.client(nobody, starting=True).describe_topic("flights")
+
+
+def test_a_running_query_waits_for_a_cluster_that_is_down_for_a_moment(
+    nobody: ConnectionOptions,
+) -> None:
+    with pytest.raises(DeadlineExceeded, match=nobody.bootstrap_servers):
+        connection.client(nobody).describe_topic("flights")
+
+
+def test_clients_are_kept_for_their_process(nobody: ConnectionOptions) -> None:
+    assert connection.client(nobody) is connection.client(nobody)
+    assert connection.client(nobody) is not connection.client(nobody, starting=True)
