@@ -177,6 +177,10 @@ class Replica:
         """End the quiet time of a quiet member; see `Raft.wake`."""
         self.raft.wake(silent_ticks, ask_anew=ask_anew)
 
+    def node_is_back(self, node: NodeId) -> None:
+        """The process of `node` is heard again, or is another one: see `Raft.node_is_back`."""
+        self.raft.node_is_back(node)
+
     def leader_lost(self, leader: NodeId) -> None:
         """The process of `leader`, which this member follows, is gone."""
         self.raft.leader_lost(leader, self.raft.term)

@@ -134,6 +134,15 @@ class Leadership:
             for node, each in self.followers.items()
         )
 
+    def node_is_back(self, node: NodeId) -> None:
+        """The process of `node` is heard again, or is another one now.
+
+        On the way to fall quiet it is left out no longer, though nothing came of this group yet,
+        and what it agreed to before counts no more: it may have missed something since.
+        """
+        self._silent = [each for each in self._silent if each != node]
+        self.stillness.disagrees(node)
+
     def _is_excused(self, node: NodeId, progress: Progress) -> bool:
         return node in self._silent and not self._hears(progress)
 

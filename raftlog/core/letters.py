@@ -118,7 +118,11 @@ class Letters(NamedTuple):
         read_round: int,
         quiet: int,
     ) -> list[Heartbeat]:
-        """One to each; its commit_index never exceeds what that follower is known to hold."""
+        """One to each; its commit_index never exceeds what that follower is known to hold.
+
+        Only who is known to hold all of it is asked to fall quiet: by such a commit_index alone one
+        that was left out could not tell that it lacks something.
+        """
         return [
             Heartbeat(
                 group=self.group,
@@ -127,7 +131,7 @@ class Letters(NamedTuple):
                 term=term,
                 commit_index=LogIndex(min(commit_index, follower.match_index)),
                 read_round=read_round,
-                quiet=quiet,
+                quiet=quiet if follower.match_index >= commit_index else 0,
             )
             for follower in followers
         ]

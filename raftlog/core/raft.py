@@ -96,8 +96,8 @@ class Raft:
         """A member as it stands after reading its disk: a follower that knows no leader.
 
         `hard_state` and everything in `log` are durable; the view belongs to the core from now
-        on. Nothing counts as committed beyond the
-        log's base; the leader's word, or its own election, brings `commit_index` back.
+        on. Nothing counts as committed beyond the log's base; the leader's word, or its own
+        election, brings `commit_index` back.
         """
         assert node in membership.voters, "only a voter runs the core"
         self._letters = Letters(group, node)
@@ -200,14 +200,10 @@ class Raft:
         leadership = self._leadership
         if leadership is not None:
             leadership.tick(silent)
-            if not leadership.hears_quorum():
+            ends = self._durable_index, self._log.last_index
+            gives_way = not self._disk_keeps_up and leadership.others_can_lead(*ends)
+            if gives_way or not leadership.hears_quorum():
                 # Cut off from the majority: another may lead by now, so promise nothing more.
-                self._become_follower()
-                self._reset_timer()
-                return True
-            if not self._disk_keeps_up and leadership.others_can_lead(
-                self._durable_index, self._log.last_index
-            ):
                 self._become_follower()
                 self._reset_timer()
                 return True
@@ -310,6 +306,11 @@ class Raft:
             self._leadership.stillness.ask_anew()
         else:
             self._leadership.stillness.disturbed()
+
+    def node_is_back(self, node: NodeId) -> None:
+        """The process of `node` is heard again, or is another one; wake a quiet leader instead."""
+        if self._leadership is not None:
+            self._leadership.node_is_back(node)
 
     def persisted(self, *, index: LogIndex, term: Term) -> None:
         """The log is durable up to the entry (`index`, `term`).

@@ -296,7 +296,10 @@ class Host:
         for hosted in self._groups.values():
             raft = hosted.replica.raft
             if raft.leader == self.node and peer in raft.membership.voters:
-                self._wake(hosted)
+                if raft.quiet:
+                    self._wake(hosted)
+                else:
+                    hosted.replica.node_is_back(peer)
 
     def _hears_quorum(self, hosted: HostedReplica) -> bool:
         voters = hosted.replica.raft.membership.voters

@@ -112,6 +112,46 @@ def test_a_silent_process_is_not_waited_for_but_a_silent_group_is() -> None:
         assert member.raft.quiet == is_quiet
 
 
+@pytest.mark.parametrize("is_back", [False, True])
+def test_a_process_that_is_back_is_waited_for_from_then_on(is_back: bool) -> None:
+    """Else the leader rests beside a follower that knows nothing of what it missed."""
+    member = leader_at_rest()
+    asking = 0
+    for _ in range(QUIET.election_ticks_min + 2 * QUIET.heartbeat_ticks):
+        member.raft.tick((THREE,))
+        member.settle()
+        asking = max([asking, *(message.quiet for message in member.take(Heartbeat, to=2))])
+        member.step(heartbeat_reply(member, 2, last_index=2))
+    assert asking, "the other two would be quiet without it"
+    if is_back:
+        member.raft.node_is_back(THREE)
+    member.step(heartbeat_reply(member, 2, last_index=2, quiet=asking))
+    assert member.raft.quiet != is_back
+
+
+def test_who_is_left_out_is_not_asked() -> None:
+    """Back with its shorter log it would take what it is told for all there is, and rest."""
+    member = leader_at_rest()
+    member.propose("missed by three")
+    member.step(acceptance(member, 2, 3))
+    for _ in range(QUIET.election_ticks_min + 2 * QUIET.heartbeat_ticks):
+        member.raft.tick((THREE,))
+        member.settle()
+        heartbeats = member.take(Heartbeat)
+        member.step(heartbeat_reply(member, 2, last_index=3))
+    asked = {message.to: message.quiet > 0 for message in heartbeats}
+    assert asked == {TWO: True, THREE: False}
+
+
+def test_what_another_run_of_a_process_agreed_to_does_not_count() -> None:
+    member = leader_at_rest()
+    attempt = asked(member)
+    member.step(heartbeat_reply(member, 3, last_index=2, quiet=attempt))
+    member.raft.node_is_back(THREE)
+    member.step(heartbeat_reply(member, 2, last_index=2, quiet=attempt))
+    assert not member.raft.quiet
+
+
 def test_an_answer_to_an_attempt_that_was_given_up_does_not_count() -> None:
     member = leader_at_rest()
     first = asked(member)
