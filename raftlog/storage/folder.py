@@ -225,9 +225,12 @@ def _write_text(fs: FileSystem, folder: str, name: str, text: str) -> None:
         fs.remove(path + NEW_FILE_ENDING)
     headline = f"raftlog text {FORMAT_VERSION} crc {crc32c(data):08x} bytes {len(data)}\n"
     file = fs.open(path + NEW_FILE_ENDING, create=True)
-    file.write_at(0, [headline.encode(), data])
-    file.sync()
-    file.close()
+    try:
+        file.write_at(0, [headline.encode(), data])
+        file.sync()
+    finally:
+        # On a full disk this is tried for hours; an open file would keep its space when removed.
+        file.close()
     fs.rename(path + NEW_FILE_ENDING, path)
     fs.sync_folder(folder)
 

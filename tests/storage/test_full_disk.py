@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 from random import Random
 
 import pytest
 
-from raftlog.core.types import GroupId, HardState, NodeId, Term
+from raftlog.core.types import GroupId, HardState, LogIndex, NodeId, Term
 from raftlog.errors import DiskFailed, DiskFull
 from raftlog.storage.contract import ROOT
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.log import GroupLog
 from raftlog.storage.memory import MemoryFileSystem
-from raftlog.storage.posix import PosixFile
+from raftlog.storage.posix import PosixFile, PosixFileSystem
 from raftlog.storage.write import LogWrite
 from tests.storage.disks import FOLDER, GROUP, SMALL, content, entries, new_disk, write
 
@@ -193,3 +194,26 @@ def test_a_sync_without_room_is_a_failed_sync(monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(DiskFailed):
             file.sync()
     file.close()
+
+
+def test_a_text_that_finds_no_room_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again for as long as the disk is full: hours, perhaps."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    folder = DataFolder.open(
+        PosixFileSystem(tmp_path), cluster_id="c", node=NodeId(1), new_store_uuid="u"
+    )
+    before = os.listdir("/proc/self/fd")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwritev", full)
+        for _ in range(3):
+            with pytest.raises(DiskFull):
+                folder.create_group(GroupId(1), "text")
+            with pytest.raises(DiskFull):
+                folder.note_deletions(LogIndex(7))
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+    folder.close()
