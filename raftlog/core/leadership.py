@@ -88,19 +88,19 @@ class Leadership:
         heard = sum(1 for each in self.followers.values() if self._hears(each))
         return heard + 1 >= majority(len(self.followers) + 1)
 
-    def others_can_lead(self, durable_index: LogIndex, last_index: LogIndex) -> bool:
+    def others_can_lead(self, durable_index: LogIndex) -> bool:
         """Could a majority go on without this member, whose own disk holds `durable_index`?
 
-        Counted is who has answered lately and has shown a disk that is ahead of this one, or holds
-        all there is: where every disk is as slow, nobody gains from another leader.
+        Counted is who has answered lately and has shown a disk that is ahead of this one. To hold
+        as much shows nothing: nodes that share a slow or full disk would hand an idle group round
+        for ever, each time with an election that the disk must bear.
         """
-        able = sum(
+        ahead = sum(
             1
             for each in self.followers.values()
-            if self._hears(each)
-            and (each.match_index > durable_index or each.match_index == last_index)
+            if self._hears(each) and each.match_index > durable_index
         )
-        return able >= majority(len(self.followers) + 1)
+        return ahead >= majority(len(self.followers) + 1)
 
     def _hears(self, progress: Progress) -> bool:
         return progress.contact_ticks < self._timing.election_ticks_min

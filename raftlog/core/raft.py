@@ -200,9 +200,8 @@ class Raft:
         leadership = self._leadership
         if leadership is not None:
             leadership.tick(silent)
-            ends = self._durable_index, self._log.last_index
-            gives_way = not self._disk_keeps_up and leadership.others_can_lead(*ends)
-            if gives_way or not leadership.hears_quorum():
+            others_can = leadership.others_can_lead(self._durable_index)
+            if (not self._disk_keeps_up and others_can) or not leadership.hears_quorum():
                 # Cut off from the majority: another may lead by now, so promise nothing more.
                 self._become_follower()
                 self._reset_timer()
@@ -347,9 +346,9 @@ class Raft:
         """Whether this member's disk writes in time. One that is slow lets others lead.
 
         At its next tick a leader whose disk is slow steps down, if a majority without it has been
-        heard lately and holds more of its log, durably, than it does itself (or all of it). A
-        follower whose disk is slow waits several timeouts before it tries: longer than any that
-        could lead better, but not for ever, because it may be all there is.
+        heard lately and holds more of its log, durably, than it does itself. A follower whose disk
+        is slow waits several timeouts before it tries: longer than any that could lead better, but
+        not for ever, because it may be all there is.
         """
         self._disk_keeps_up = keeps_up
 

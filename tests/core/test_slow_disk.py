@@ -58,6 +58,18 @@ def test_a_leader_stays_unless_a_majority_without_it_is_ahead(ahead: tuple[int, 
     assert member.raft.role is Role.LEADER
 
 
+def test_a_leader_stays_where_all_hold_the_same() -> None:
+    """Nodes that share a slow disk would hand an idle group round for ever."""
+    member = Member(1, terms=[1]).lead()
+    for node in (2, 3):
+        member.step(acceptance(member, node, member.raft.last_index))
+    member.raft.note_disk(keeps_up=False)
+    for _ in range(3 * TIMING.election_ticks_min):
+        member.step(heartbeat_reply(member, 2), heartbeat_reply(member, 3))
+        member.tick()
+    assert member.raft.role is Role.LEADER
+
+
 def test_only_members_heard_lately_count_as_ahead() -> None:
     member = Member(1, voters=5, terms=[1]).lead()
     member.sync = False
