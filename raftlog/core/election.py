@@ -63,9 +63,13 @@ def moves_term(message: RaftMessage, *, hears_leader: bool) -> bool:
 
 
 def answers(reply: VoteReply, *, role: Role, term: Term) -> bool:
-    """Does the reply answer what a member of that role in that term has asked?"""
+    """Does the reply answer what a member of that role in that term has asked?
+
+    A vote may answer a trial's member, too, whose election in that term ran out of time: votes bind
+    for their whole term. It counts only if that member asked for it in this run (`Ballot`).
+    """
     if not reply.pre:
-        return role is Role.CANDIDATE and reply.term == term
+        return role in (Role.CANDIDATE, Role.PRE_CANDIDATE) and reply.term == term
     asked = reply.term == term + 1 if reply.granted else reply.term <= term
     return role is Role.PRE_CANDIDATE and asked
 
@@ -81,27 +85,46 @@ def outranks(request: VoteRequest, *, node: NodeId, log: LogView) -> bool:
 
 
 class Ballot:
-    """The answers to one election or trial, each voter counted once however often it answers."""
+    """The answers to one election or trial, each voter counted once however often it answers.
 
-    __slots__ = ("_voters", "_votes")
+    A trial that follows on an election of the same term keeps that election's votes. Where a
+    majority's disks take longer than an election timeout nobody would ever be elected otherwise.
+    """
 
-    def __init__(self, voters: Sequence[NodeId]) -> None:
+    __slots__ = ("_tried", "_voters", "_votes")
+
+    def __init__(self, voters: Sequence[NodeId], *, election: bool) -> None:
         self._voters = tuple(voters)
-        self._votes: dict[NodeId, bool] = {}
+        self._votes: dict[NodeId, bool] | None = {} if election else None
+        """None: this member has not asked for votes, at least not with the log it has now."""
+        self._tried: dict[NodeId, bool] = {}
 
-    def record(self, voter: NodeId, *, granted: bool) -> None:
-        """Count an answer. A vote given is never taken back by a late refusal."""
-        self._votes[voter] = granted or self._votes.get(voter, False)
+    def try_again(self) -> None:
+        """A trial begins."""
+        self._tried = {}
 
-    def outcome(self) -> Outcome:
-        return outcome(self._voters, self._votes)
+    def record(self, reply: VoteReply) -> Outcome:
+        """Count an answer, and say what comes of the trial or election that it belongs to.
+
+        A vote given is never taken back by a late refusal.
+        """
+        votes = self._tried if reply.pre else self._votes
+        if votes is None:
+            return Outcome.OPEN
+        votes[reply.sender] = reply.granted or votes.get(reply.sender, False)
+        return outcome(self._voters, votes)
 
     def clone(self) -> Ballot:
         """An independent copy."""
-        other = Ballot(self._voters)
-        other._votes = self._votes.copy()
+        other = Ballot(self._voters, election=False)
+        other._votes = self._votes.copy() if self._votes is not None else None
+        other._tried = self._tried.copy()
         return other
 
     def state(self) -> object:
         """All that is in it as plain values, in the order of the voters."""
-        return [(voter, self._votes.get(voter)) for voter in self._voters]
+        tables = (self._votes, self._tried)
+        return [
+            [table.get(voter) for voter in self._voters] if table is not None else None
+            for table in tables
+        ]

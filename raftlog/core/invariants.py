@@ -15,11 +15,13 @@ from raftlog.core.types import NOBODY, LogIndex, NodeId, Term
 
 _NEXT_ROLES = {
     Role.FOLLOWER: (Role.FOLLOWER, Role.PRE_CANDIDATE),
-    Role.PRE_CANDIDATE: (Role.PRE_CANDIDATE, Role.FOLLOWER, Role.CANDIDATE),
+    Role.PRE_CANDIDATE: (Role.PRE_CANDIDATE, Role.FOLLOWER, Role.CANDIDATE, Role.LEADER),
     Role.CANDIDATE: (Role.CANDIDATE, Role.FOLLOWER, Role.PRE_CANDIDATE, Role.LEADER),
     Role.LEADER: (Role.LEADER, Role.FOLLOWER),
 }
-"""What one event may make of a role (Raft figure 4, with the trial before an election)."""
+"""What one event may make of a role (Raft figure 4, with the trial before an election).
+
+From a trial it may come to lead by late votes of an election in the same term."""
 
 
 class Observed(NamedTuple):

@@ -8,7 +8,7 @@ Roles and what moves between them (`raftlog.core.invariants` checks it):
 
     follower ------ no leader heard for a timeout, or its process died ------> pre-candidate
     pre-candidate - a majority would vote for it ----------------------------> candidate
-    candidate ----- a majority voted for it ---------------------------------> leader
+    candidate ----- a majority voted for it, however late in its term --------> leader
     any ----------- a higher term, or a leader of its own -------------------> follower
     leader -------- a majority not heard for a timeout ----------------------> follower
     leader -------- its disk is slow, and a majority of others is ahead of it ---> follower
@@ -438,11 +438,13 @@ class Raft:
 
     def _start_trial(self) -> None:
         """Ask whether an election could be won, without disturbing anybody's term."""
+        voters, letters, term = self._membership.voters, self._letters, Term(self._term + 1)
+        ballot = self._ballot or election.Ballot(voters, election=False)
         self._become_follower()
         self._role = Role.PRE_CANDIDATE
         self._reset_timer()
-        self._ballot = election.Ballot(self._membership.voters)
-        voters, letters, term = self._membership.voters, self._letters, Term(self._term + 1)
+        ballot.try_again()
+        self._ballot = ballot
         self._outbox.messages.extend(letters.vote_requests(voters, term, self._log, pre=True))
         own = letters.vote_reply(self.node, term, granted=True, pre=True)
         self._outbox.after_persist.append(own)
@@ -457,15 +459,15 @@ class Raft:
         self._enter_term(Term(self._term + 1), vote=self.node)
         self._role = Role.CANDIDATE
         self._reset_timer()
-        self._ballot = election.Ballot(self._membership.voters)
         voters, letters, term = self._membership.voters, self._letters, self._term
+        self._ballot = election.Ballot(voters, election=True)
         waiting = self._outbox.after_persist
         waiting.extend(letters.vote_requests(voters, term, self._log, pre=False))
         waiting.append(letters.vote_reply(self.node, term, granted=True, pre=False))
 
     def _become_leader(self) -> None:
         """Begin a term with an entry of it: only such can be committed by counting."""
-        assert self._role is Role.CANDIDATE, "an election was won"
+        assert self._role in (Role.CANDIDATE, Role.PRE_CANDIDATE), "an election was won"
         assert self._vote == self.node, "a leader voted for itself"
         self._role = Role.LEADER
         self._leader = self.node
@@ -523,15 +525,14 @@ class Raft:
             return
         if not election.answers(reply, role=self._role, term=self._term):
             return
-        self._ballot.record(reply.sender, granted=reply.granted)
-        match self._ballot.outcome():
-            case Outcome.WON if self._role is Role.PRE_CANDIDATE:
+        match self._ballot.record(reply):
+            case Outcome.WON if reply.pre:
                 self._start_election()
             case Outcome.WON:
                 self._become_leader()
-            case Outcome.LOST:
+            case Outcome.LOST if reply.pre or self._role is Role.CANDIDATE:
                 self._become_follower()
-            case Outcome.OPEN:
+            case Outcome.OPEN | Outcome.LOST:
                 pass
             case unknown:
                 assert_never(unknown)

@@ -10,7 +10,14 @@ from raftlog.core.election import SLOW_DISK_PATIENCE
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY
-from tests.core.member import TIMING, Member, acceptance, heartbeat_reply
+from tests.core.member import (
+    TIMING,
+    Member,
+    acceptance,
+    heartbeat_reply,
+    vote_reply,
+    vote_request,
+)
 from tests.core.network import Network
 
 
@@ -112,6 +119,43 @@ def test_when_all_disks_are_slow_somebody_leads_all_the_same() -> None:
     for member in network.members.values():
         member.raft.note_disk(keeps_up=False)
     network.elect_any()
+
+
+def candidate_out_of_time() -> Member:
+    """Its voters' disks take longer than an election timeout: it is at its next trial already."""
+    member = Member(1, terms=[1]).lead(votes=())
+    member.step(vote_reply(member, 2, term=2, pre=True))
+    assert (member.raft.role, member.raft.term) == (Role.CANDIDATE, 2)
+    member.tick(4 * TIMING.election_ticks_min)
+    assert (member.raft.role, member.raft.term) == (Role.PRE_CANDIDATE, 2)
+    return member
+
+
+def test_a_vote_counts_however_late_in_its_term() -> None:
+    member = candidate_out_of_time()
+    member.step(vote_reply(member, 3, term=2, granted=False))
+    assert member.raft.role is Role.PRE_CANDIDATE
+    member.step(vote_reply(member, 2, term=2))
+    assert (member.raft.role, member.raft.term) == (Role.LEADER, 2)
+
+
+def test_a_late_vote_counts_neither_for_another_run_nor_for_who_has_yielded() -> None:
+    """What another run asked with may have been a longer log than the one that is left."""
+    again = candidate_out_of_time()
+    again.start()
+    again.tick(2 * TIMING.election_ticks_min)
+    assert (again.raft.role, again.raft.term) == (Role.PRE_CANDIDATE, 2)
+    yielded = candidate_out_of_time()
+    yielded.step(vote_request(yielded, 3, term=3, last=(1, 1)))
+    for member in (again, yielded):
+        member.step(vote_reply(member, 2, term=2), vote_reply(member, 3, term=2))
+        assert member.raft.role is not Role.LEADER
+
+
+def test_late_refusals_of_an_election_do_not_end_the_trial_after_it() -> None:
+    member = candidate_out_of_time()
+    member.step(*[vote_reply(member, other, term=2, granted=False) for other in (2, 3)])
+    assert member.raft.role is Role.PRE_CANDIDATE
 
 
 def test_a_copy_of_a_member_knows_of_its_disk() -> None:
