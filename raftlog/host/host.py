@@ -513,10 +513,11 @@ class Host:
     def propose(self, hosted: HostedReplica, payload: Payload, reply: WriteReply) -> None:
         """Give a command its place in the log; reply with what applying it comes to.
 
-        Raises `NotLeader`, `Overloaded`, `DiskFull`: nothing was written and `reply` is never
-        called. It may be called with `NoQuorum`, `DiskFull` or `TopicRecreated`: then the command
-        may have been written, or may yet be.
+        Raises `NotLeader`, `Overloaded`, `DiskFull`, `TopicRecreated`: nothing was written and
+        `reply` is never called. It may be called with `NoQuorum`, `DiskFull` or `TopicRecreated`:
+        then the command may have been written, or may yet be.
         """
+        self._require_here(hosted)
         limit = self._request_bytes_max
         if self._request_bytes and self._request_bytes + payload.size > limit:
             raise Overloaded(queue="server.request_bytes_max", limit=limit)
@@ -540,11 +541,19 @@ class Host:
     def read_barrier(self, hosted: HostedReplica, reply: ReadReply) -> None:
         """Reply with None when a read of the machine here is linearizable.
 
-        Raises `NotLeader`, `Overloaded`: then `reply` is never called.
+        Raises `NotLeader`, `Overloaded`, `TopicRecreated`: then `reply` is never called.
         """
+        self._require_here(hosted)
         self._wake_leader(hosted)
         hosted.read_barrier(reply)
         self.mark(hosted.group)
+
+    def _require_here(self, hosted: HostedReplica) -> None:
+        """A caller that waited meanwhile may hold the replica of a group that is gone: it still
+        believes that it leads, and nothing would ever answer."""
+        if self._groups.get(hosted.group) is not hosted:
+            assert hosted.topic is not None, "the controller's group is never deleted"
+            raise TopicRecreated(topic=hosted.topic.name, wanted=hosted.topic.incarnation)
 
     def _wake_leader(self, hosted: HostedReplica) -> None:
         if hosted.replica.raft.role is Role.LEADER:

@@ -260,8 +260,8 @@ class Node:
     def propose(self, hosted: HostedReplica, payload: Payload) -> asyncio.Future[Outcome]:
         """Give a command its place in the log; the future of what applying it comes to.
 
-        Raises `NotLeader`, `Overloaded`, `DiskFull` (nothing was written). The future may end with
-        `NoQuorum` (it may have been written).
+        Raises `NotLeader`, `Overloaded`, `DiskFull`, `TopicRecreated` (nothing was written). The
+        future may end with `NoQuorum` (it may have been written).
         """
         self.require_leader(hosted)
         done: asyncio.Future[Outcome] = self._loop.create_future()
@@ -278,7 +278,7 @@ class Node:
         return done
 
     def propose_unasked(self, hosted: HostedReplica, payload: Payload) -> None:
-        """Propose what no call waits for. Raises `NotLeader`, `Overloaded`, `DiskFull`."""
+        """Propose what no call waits for. Raises as `propose` does."""
         self._host.propose(hosted, payload, lambda _: None)
 
     async def read_barrier(self, hosted: HostedReplica) -> None:

@@ -14,9 +14,10 @@ from random import Random
 import pytest
 
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
+from raftlog.errors import TopicRecreated
 from raftlog.host.host import Host
 from raftlog.host.hosted import HostedReplica
-from raftlog.machines.commands import CreateTopic
+from raftlog.machines.commands import CreateTopic, DeleteTopic
 from raftlog.machines.outcomes import TopicCreated
 from raftlog.wire.codec import encode_command
 from tests.simulation.checkers import Checker
@@ -342,3 +343,23 @@ def test_a_follower_left_quiet_by_mistake_looks_for_a_leader_in_the_end(
     assert gone is not None
     cluster.nodes[gone].pause()
     cluster.wait(lambda: cluster.has_other_leaders(gone), timeouts=20)
+
+
+def test_a_deleted_group_s_replica_takes_nothing_more(quiet_cluster: CalmCluster) -> None:
+    """Who got hold of it before would wait for ever, and it would be ticked for ever."""
+    cluster = quiet_cluster
+    group = cluster.groups.pop()
+    leader = cluster.leader(group)
+    assert leader is not None
+    hosted, host = cluster.hosted(leader, group), cluster.nodes[leader]._running_host
+    assert hosted.topic is not None
+    command = DeleteTopic(name=hosted.topic.name, incarnation=hosted.topic.incarnation)
+    cluster.write(CONTROLLER_GROUP, Payload(encode_command(command, None), b""))
+    cluster.wait(lambda: cluster.nodes[leader].hosted(group) is None)
+    answers: list[object] = []
+    with pytest.raises(TopicRecreated):
+        host.propose(hosted, Payload(b"late", b""), answers.append)
+    with pytest.raises(TopicRecreated):
+        host.read_barrier(hosted, answers.append)
+    assert not answers
+    cluster.wait(cluster.all_quiet)
