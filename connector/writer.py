@@ -64,7 +64,7 @@ def stream_writer(
 
     Which batch it is for, only tasks are told. So a topic that is not there is left to them.
     """
-    _refuse_overwrite(overwrite, "outputMode 'complete'", "Use outputMode('append').")
+    _refuse_overwrite(overwrite, "outputMode", "'complete'", "Use outputMode('append').")
     options = sink_options(given, Place.STREAM_SINK)
     return RaftlogStreamWriter(options, _target(options, schema))
 
@@ -73,7 +73,7 @@ def batch_writer(
     given: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> RaftlogBatchWriter:
     """A batch write's writer, once for each write: it mints the run."""
-    _refuse_overwrite(overwrite, "mode 'overwrite'", "Use .mode('append').")
+    _refuse_overwrite(overwrite, "mode", "'overwrite'", "Use .mode('append').")
     options = sink_options(given, Place.BATCH_SINK)
     target = _target(options, schema, starting=True)
     made = target.topic or _made(options, target)
@@ -211,11 +211,11 @@ class RaftlogBatchWriter(DataSourceArrowWriter):
 # ---------------------------------------------------------------- on the driver
 
 
-def _refuse_overwrite(overwrite: bool, what: str, advice: str) -> None:
+def _refuse_overwrite(overwrite: bool, option: str, value: str, advice: str) -> None:
     if overwrite:
         raise InvalidOption(
-            option="outputMode" if "output" in what else "mode",
-            problem=f"is {what}, which would cut the topic's records, and this version cannot",
+            option=option,
+            problem=f"is {value}, which would cut the topic's records, and this version cannot",
             advice=advice,
         )
 

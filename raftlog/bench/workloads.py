@@ -110,9 +110,13 @@ def large_batches(client: LogClient, plan: Plan) -> Measured:
         producer.flush()
         what = (
             f"batches of {plan.batch_bytes / MIB:g} MiB, {plan.max_in_flight} in flight, "
-            f"{plan.compression}"
+            f"{_compressed(plan.compression)}"
         )
         return watch.result("batches", what, with_latency=False)
+
+
+def _compressed(name: str) -> str:
+    return "uncompressed" if name == "none" else name
 
 
 def reads(client: LogClient, plan: Plan) -> Measured:

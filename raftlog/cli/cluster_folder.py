@@ -72,7 +72,7 @@ def new_cluster(folder: Path, *, addresses: dict[int, str]) -> ClusterFolder:
     if folder.exists() and any(folder.iterdir()):
         raise DataFolderForeign(
             folder=str(folder),
-            found=f"something else: it holds files but no {CLUSTER_FILE}",
+            found=f"something else (it holds files but no {CLUSTER_FILE})",
             wanted="a raftlog cluster",
         )
     return ClusterFolder(folder=folder, cluster_id=str(uuid.uuid4()), addresses=addresses)

@@ -57,9 +57,14 @@ def read_batches(
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InvalidOption(
             option="FILE",
-            problem=f"names {file}, which cannot be read as {format_.value} of this topic: {error}",
+            problem=f"names {_shown(file)}, which cannot be read as {format_.value} of this topic: "
+            f"{error}",
             advice="`raftlog topic describe` tells the columns.",
         ) from error
+
+
+def _shown(file: str) -> str:
+    return "standard input" if file == "-" else file
 
 
 def _batches(

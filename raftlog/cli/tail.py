@@ -77,8 +77,9 @@ def _begin(start: str | None, last: int, mark: MarkReply) -> int:
     if not start.isdecimal():
         raise InvalidOption(
             option="--start",
-            problem="is neither an offset nor `earliest`",
-            advice=f"The topic holds [{mark.log_start_offset}, {mark.high_water_mark}).",
+            problem=f"is {start!r}, which is neither an offset nor `earliest`",
+            advice=f"The topic holds [{mark.log_start_offset}, {mark.high_water_mark}); "
+            "`-n 0` begins at its end.",
         )
     return int(start)
 

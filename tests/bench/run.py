@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     pieces = LONG_PIECES if options.long else PIECES
     unknown = [name for name in options.only or [] if name not in pieces]
     if unknown:
-        sys.exit(f"error: no piece {unknown[0]!r}; there are: {', '.join(pieces)}")
+        parser().error(f"no piece {unknown[0]!r}; there are: {', '.join(pieces)}")
     figures: list[Figure] = []
     try:
         for name, piece in pieces.items():
