@@ -83,8 +83,9 @@ class ClientSettings(Section):
     )
     attempt_timeout_s: float = _key(
         3.0,
-        "One try of a call: a node that has not answered by then is left for another. Every call "
-        "may be sent twice, so a slow answer costs work, never a duplicate.",
+        "One try of a call: a node that has not answered by then is left for another. Twice as "
+        "long for each further try that ends so. Every call may be sent twice, so a slow answer "
+        "costs work, never a duplicate.",
         gt=0,
         le=600,
     )

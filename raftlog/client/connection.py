@@ -155,7 +155,12 @@ class Connection:
         if address is None:
             return None
         data = encode_request(method, request, body)
-        return Sent(address, self._stub(address, method).future(data, self._try_s(deadline)))
+        return Sent(
+            address,
+            self._stub(address, method).future(
+                data, _try_s(deadline, self.settings.attempt_timeout_s)
+            ),
+        )
 
     def receive(self, method: str, sent: Sent, group: GroupId) -> Any:
         """The reply of a call that `send_leader` started, or its typed error."""
@@ -183,14 +188,21 @@ class Connection:
     def retry(self, once: Callable[[float], T], deadline: Deadline) -> T:
         """`once(seconds for this try)` until it succeeds, fails for good, or time is over.
 
-        Raises `NodeUnreachable` naming all addresses where no node listens at any of them.
+        A try that ended by its own time is followed by one of twice the time: a write on slow disks
+        is proposed anew each time and would never be answered. Raises `NodeUnreachable` naming all
+        addresses where no node listens at any of them.
         """
         told: list[RaftlogError] = []
+        longest_s = self.settings.attempt_timeout_s
 
         def attempt() -> T:
+            nonlocal longest_s
+            given_s, began_s = _try_s(deadline, longest_s), time.monotonic()
             try:
-                return once(self._try_s(deadline))
+                return once(given_s)
             except RaftlogError as error:
+                if time.monotonic() - began_s > 0.9 * given_s:  # grpc's clock is another one
+                    longest_s *= 2
                 # A try that the deadline cut off tells less than the answer before it.
                 if deadline.remaining_s() > 0 or not told:
                     told[:] = [error]
@@ -311,9 +323,6 @@ class Connection:
                 self._channels[address] = channel
             return channel
 
-    def _try_s(self, deadline: Deadline) -> float:
-        return max(0.001, min(deadline.remaining_s(), self.settings.attempt_timeout_s))
-
     def _learn(self, group: GroupId, asked: str, error: RaftlogError) -> None:
         """A hint names the leader; any other trouble makes its present name doubtful."""
         if isinstance(error, NotLeader) and error.address and error.address != asked:
@@ -332,6 +341,10 @@ class Connection:
             multiplier=least, max=self.settings.retry_delay_max_s
         )
         return exponential(state)
+
+
+def _try_s(deadline: Deadline, longest_s: float) -> float:
+    return max(0.001, min(deadline.remaining_s(), longest_s))
 
 
 def _is_retriable(error: BaseException) -> bool:

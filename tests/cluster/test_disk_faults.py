@@ -169,6 +169,24 @@ def test_a_leader_with_a_slow_disk_gives_way(
         check(load, client)
 
 
+def test_an_append_is_answered_while_most_disks_take_longer_than_a_try(
+    cluster: ProcessCluster, disks: ClusterDisks
+) -> None:
+    """Each try proposes anew: were all as short as the first, none would ever be answered."""
+    with cluster.client(request_timeout_s=60.0) as client:
+        client.create_topic(TOPIC, "number bigint, text string")
+        leader = cluster.leader(client, TOPIC)
+        slow = [node for node in cluster.pids if node != leader]
+        for node in slow:
+            disks.command(node, DiskFaults(sync_delay_s=1.2 * client.settings.attempt_timeout_s))
+        reply = client.append(TOPIC, [{"number": 0, "text": ""}])
+        assert (reply.start, reply.end) == (0, 1)
+        for node in slow:
+            disks.heal(node)
+        cluster.wait_caught_up(client, TOPIC, timeout_s=60)
+        assert client.watermark(TOPIC).high_water_mark == 1
+
+
 def test_a_leader_whose_syncs_take_a_fifth_of_a_second_stays_and_serves(
     cluster: ProcessCluster, disks: ClusterDisks
 ) -> None:

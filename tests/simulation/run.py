@@ -14,12 +14,14 @@ import argparse
 import multiprocessing
 import resource
 import shutil
+import signal
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,8 +68,14 @@ def run_seeds(seeds: Iterable[int], jobs: int) -> Iterator[Result | Failure]:
         yield from map(run_seed, seeds)
         return
     # Forked, so that a bug planted in this process is in its children as well.
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+    with _workers(jobs) as pool:
         yield from pool.imap(run_seed, seeds, chunksize=2)
+
+
+def _workers(jobs: int) -> Pool:
+    """Ctrl-C is the parent's to hear: it ends its workers, which would wait for it otherwise."""
+    fork = multiprocessing.get_context("fork")
+    return fork.Pool(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
 
 
 def _write_folder(run: Run, error: BaseException) -> Path:
