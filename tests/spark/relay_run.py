@@ -191,7 +191,8 @@ class RelayRuns:
         """As if Spark had not written down that the batch is done."""
         commits = self.parts.checkpoints[query] / "commits"
         (commits / str(number)).unlink()
-        (commits / f".{number}.crc").unlink()
+        # The driver may have died between the two.
+        (commits / f".{number}.crc").unlink(missing_ok=True)
 
     def _epochs(self, query: str, start: int, end: int) -> Iterator[int]:
         for batch in self.client.read(self.parts.topics[query], start, end, columns=["_epoch"]):
