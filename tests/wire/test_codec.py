@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,8 @@ from raftlog.core.messages import (
     GroupDeleted,
     Heartbeat,
     HeartbeatReply,
+    NodeHeartbeat,
+    PeerMessage,
     VoteReply,
     VoteRequest,
 )
@@ -50,6 +53,7 @@ PEER_TYPES = (
     Heartbeat,
     HeartbeatReply,
     GroupDeleted,
+    NodeHeartbeat,
 )
 HEADERS = values_of(BatchHeader)
 
@@ -59,6 +63,10 @@ HEADERS = values_of(BatchHeader)
 
 def test_the_commands_tested_here_are_all_commands():
     assert set(COMMAND_TYPES) == set(Command.__args__)
+
+
+def test_the_peer_messages_tested_here_are_all_peer_messages():
+    assert set(PEER_TYPES) == set(get_args(PeerMessage))
 
 
 @pytest.mark.parametrize("kind", COMMAND_TYPES, ids=lambda kind: kind.__name__)
