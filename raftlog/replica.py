@@ -33,7 +33,7 @@ from raftlog.core.messages import (
     VoteRequest,
 )
 from raftlog.core.raft import Raft
-from raftlog.core.ready import ReadState, SoftState
+from raftlog.core.ready import ReadState, Ready, SoftState
 from raftlog.core.timer import Random
 from raftlog.core.types import (
     NOBODY,
@@ -223,36 +223,40 @@ class Replica:
     def advance(self) -> Output:
         """Do what the core decided since the last call and say what the driver must do."""
         output = Output()
+        self._release_held(output)
         while True:
-            released = self._release_held(output)
             ready = self.raft.ready()
-            if not ready and not released:
+            if ready:
+                self._take(ready, output)
+            if not self._release_held(output):
                 break
-            if ready.soft_state is not None:
-                output.soft_state = ready.soft_state
-            if ready.truncate_from is not None:
-                assert ready.truncate_from > self.applied_index, "an applied entry is never cut"
-                self.log.truncate_from(ready.truncate_from)
-                self._log_ticket += 1
-            if ready.entries:
-                self.log.append(ready.entries)
-                self._log_ticket += 1
-            if ready.hard_state is not None:
-                self._journal.put(self.group, ready.hard_state)
-            output.messages.extend(self._outgoing(message) for message in ready.messages)
-            if ready.messages_after_persist:
-                self._held.append(
-                    _Held(self._log_ticket, self._journal.ticket, ready.messages_after_persist)
-                )
-            if ready.committed is not None:
-                self._to_apply.append(ready.committed)
-            self._reads.extend(ready.reads)
-            output.reads_dropped.extend(ready.reads_dropped)
-            self._apply(output)
         self._apply(output)
         self._answer_reads(output)
         output.more = bool(self._to_apply)
         return output
+
+    def _take(self, ready: Ready, output: Output) -> None:
+        """Do what the core decided, but for what must wait for the disk or its turn."""
+        if ready.soft_state is not None:
+            output.soft_state = ready.soft_state
+        if ready.truncate_from is not None:
+            assert ready.truncate_from > self.applied_index, "an applied entry is never cut"
+            self.log.truncate_from(ready.truncate_from)
+            self._log_ticket += 1
+        if ready.entries:
+            self.log.append(ready.entries)
+            self._log_ticket += 1
+        if ready.hard_state is not None:
+            self._journal.put(self.group, ready.hard_state)
+        output.messages.extend(self._outgoing(message) for message in ready.messages)
+        if ready.messages_after_persist:
+            self._held.append(
+                _Held(self._log_ticket, self._journal.ticket, ready.messages_after_persist)
+            )
+        if ready.committed is not None:
+            self._to_apply.append(ready.committed)
+        self._reads.extend(ready.reads)
+        output.reads_dropped.extend(ready.reads_dropped)
 
     def _release_held(self, output: Output) -> bool:
         """Hand out messages whose ground is durable; True if the core got one of its own back."""

@@ -289,7 +289,8 @@ def conform(batch: pa.RecordBatch, schema: Schema, topic: str) -> pa.RecordBatch
     a part of one) that is NOT NULL, a value that the cast would change.
     """
     wanted = arrow_schema(schema)
-    problem = difference(schema, batch.schema)
+    same = batch.schema.equals(wanted)
+    problem = None if same else difference(schema, batch.schema)
     if problem is not None:
         raise SchemaMismatch(topic=topic, difference=problem)
     columns = []

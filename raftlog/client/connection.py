@@ -100,6 +100,8 @@ class Connection:
         self._bootstrap = parse_servers(settings.bootstrap_servers)
         self._lock = threading.Lock()
         self._channels: dict[str, grpc.Channel] = {}
+        self._stubs: dict[tuple[str, str], grpc.UnaryUnaryMultiCallable] = {}
+        """By address and method, of these channels."""
         self._owner_pid = os.getpid()
         self._leaders: dict[GroupId, str] = {}
         self._avoided_until_s: dict[str, float] = {}
@@ -114,6 +116,7 @@ class Connection:
         """Close the channels of this process. The connection may be used again."""
         with self._lock:
             channels, self._channels = self._channels, {}
+            self._stubs = {}
             if self._owner_pid != os.getpid():
                 return
         for channel in channels.values():
@@ -174,7 +177,9 @@ class Connection:
         self, address: str, method: str, request: Any, timeout_s: float
     ) -> Iterator[tuple[Any, bytes]]:
         """The streamed replies of one node with their bodies; raises typed errors."""
-        call = self._channel(address).unary_stream(f"/{SERVICE}/{method}")(
+        with self._lock:
+            channel = self._channel(address)
+        call = channel.unary_stream(f"/{SERVICE}/{method}")(
             encode_request(method, request), timeout=timeout_s
         )
         try:
@@ -309,19 +314,25 @@ class Connection:
         return all(each is not None and each <= latest_s for each in since_s)
 
     def _stub(self, address: str, method: str) -> grpc.UnaryUnaryMultiCallable:
-        return self._channel(address).unary_unary(f"/{SERVICE}/{method}")
+        with self._lock:
+            channel = self._channel(address)
+            stub = self._stubs.get((address, method))
+            if stub is None:
+                stub = channel.unary_unary(f"/{SERVICE}/{method}")
+                self._stubs[address, method] = stub
+            return stub
 
     def _channel(self, address: str) -> grpc.Channel:
-        with self._lock:
-            if self._owner_pid != os.getpid():
-                # The parent's channels are its own: leave them, do not close them.
-                self._channels = {}
-                self._owner_pid = os.getpid()
-            channel = self._channels.get(address)
-            if channel is None:
-                channel = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
-                self._channels[address] = channel
-            return channel
+        """This process's channel to the address. Call it with the lock held."""
+        if self._owner_pid != os.getpid():
+            # The parent's channels are its own: leave them, do not close them.
+            self._channels, self._stubs = {}, {}
+            self._owner_pid = os.getpid()
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
+            self._channels[address] = channel
+        return channel
 
     def _learn(self, group: GroupId, asked: str, error: RaftlogError) -> None:
         """A hint names the leader; any other trouble makes its present name doubtful."""

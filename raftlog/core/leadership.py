@@ -184,8 +184,10 @@ class Leadership:
 
     def requests(self, log: LogView) -> Iterator[Request]:
         """The append requests to send now; each is counted as sent when it is taken."""
+        last_index = log.last_index
         for node, progress in self.followers.items():
-            yield from self._requests_to(node, progress, log)
+            if progress.check_due or progress.next_index <= last_index:
+                yield from self._requests_to(node, progress, log)
 
     def _requests_to(self, node: NodeId, progress: Progress, log: LogView) -> Iterator[Request]:
         if progress.check_due:

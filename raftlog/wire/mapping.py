@@ -9,7 +9,8 @@ the codec instead and given here as `known`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from types import ModuleType
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -53,6 +54,7 @@ class Conversions:
         told = {field.name for field in message_type.DESCRIPTOR.fields}
         assert set(names) == told, f"{value_type.__name__}: {set(names) ^ told} only on one side"
         plain = [name for name in names if _is_scalar(hints[name])]
+        values_of = _getter(plain)
         lists = [name for name in names if get_origin(hints[name]) is tuple]
         nested = [name for name in names if name not in plain and name not in lists]
         encoders = [(name, self._list(hints[name]).encode) for name in lists]
@@ -61,13 +63,13 @@ class Conversions:
         nested_decoders = [(name, self.of(hints[name]).decode) for name in nested]
 
         def encode(value: Any) -> Any:
-            parts = {name: getattr(value, name) for name in plain}
+            parts = dict(zip(plain, values_of(value), strict=True))
             for name, encode_part in encoders:
                 parts[name] = encode_part(getattr(value, name))
             return message_type(**parts)
 
         def decode(message: Any) -> Any:
-            parts = {name: getattr(message, name) for name in plain}
+            parts = dict(zip(plain, values_of(message), strict=True))
             for name, decode_part in list_decoders:
                 parts[name] = decode_part(getattr(message, name))
             for name, decode_part in nested_decoders:
@@ -95,6 +97,13 @@ def bounded(messages: Any) -> Any:
     if len(messages) > LIST_VALUES_MAX:
         raise Unreadable(f"a list of {len(messages)} values; {LIST_VALUES_MAX} are allowed")
     return messages
+
+
+def _getter(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Reads these attributes of a value, in one call where there are several."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda value: tuple(getattr(value, name) for name in names)
 
 
 def _is_scalar(hint: Any) -> bool:
