@@ -84,15 +84,20 @@ Say = Callable[[str], None]
 """Takes a line of progress."""
 
 
-def run(orders: Orders, folder: Path, say: Say) -> Outcome:
-    """Break a new cluster in `folder`, which must be empty or not there, and judge it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if any(folder.iterdir()):
+def require_empty(folder: Path) -> None:
+    """Raises `InvalidOption` unless the folder is empty or not there."""
+    if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise InvalidOption(
             option="--data",
-            problem=f"names {folder}, which is not empty",
+            problem=f"names {folder}, which is not an empty folder",
             advice="Give a folder that is empty or not there: the cluster is made to be broken.",
         )
+
+
+def run(orders: Orders, folder: Path, say: Say) -> Outcome:
+    """Break a new cluster in `folder`, which must be empty or not there, and judge it."""
+    require_empty(folder)
+    folder.mkdir(parents=True, exist_ok=True)
     history = History(began_s=time.monotonic())
     not_made: list[str] = []
     try:

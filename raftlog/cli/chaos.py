@@ -6,7 +6,8 @@ import secrets
 import shutil
 import signal
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -74,10 +75,11 @@ def chaos(
         settings=_settings(session_of(context)),
     )
     replay = _replay(orders.seed, minutes, faults_min, kinds if faults else ())
-    folder = data.absolute() if data else Path(tempfile.mkdtemp(prefix="raftlog-chaos-"))
+    folder = _folder(data)
     say(f"seed {orders.seed}; again: {replay}")
     say(f"cluster, history and logs: {folder}")
-    outcome = run(orders, folder, say)
+    with _told_if_it_ends_early(folder):
+        outcome = run(orders, folder, say)
     if output is Format.JSON:
         show_json({"orders": outcome.orders, "folder": str(folder), **_result(outcome)})
     else:
@@ -88,6 +90,26 @@ def chaos(
         raise typer.Exit(int(ExitCode.FAILED))
     if data is None:
         shutil.rmtree(folder)
+
+
+def _folder(asked: Path | None) -> Path:
+    from raftlog.chaos.run import require_empty
+
+    if asked is None:
+        return Path(tempfile.mkdtemp(prefix="raftlog-chaos-"))
+    require_empty(asked)
+    return asked.absolute()
+
+
+@contextmanager
+def _told_if_it_ends_early(folder: Path) -> Iterator[None]:
+    came_to_its_end = False
+    try:
+        yield
+        came_to_its_end = True
+    finally:
+        if not came_to_its_end:
+            say(f"ended early; what there is of this run is kept: {folder}")
 
 
 def _kinds(text: str | None) -> tuple[Kind, ...]:
