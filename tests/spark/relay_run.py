@@ -47,6 +47,11 @@ class Stand:
     """The last batch in commits/."""
 
     @property
+    def at_rest(self) -> bool:
+        """Whether the last batch that was begun is done."""
+        return self.done == self.logged >= 0
+
+    @property
     def words(self) -> str:
         """Where between two batches, or in which part of one, the query stands."""
         if self.done == self.logged:
@@ -178,7 +183,7 @@ class RelayRuns:
             self._raise_ended(what)
 
     def stand(self, query: str) -> Stand:
-        """How far the query is; true while no driver runs."""
+        """How far the query is; the numbers are of one moment only while no driver runs."""
         checkpoint, end = self.parts.checkpoints[query], self.end_of(query)
         last = self._epochs(query, end - 1, end) if end else iter([-1])
         return Stand(
