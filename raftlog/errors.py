@@ -16,7 +16,7 @@
     |   |-- SchemaMismatch          a field-by-field difference
     |   |-- TooLarge                a size over its limit
     |   `-- TooMany                 a count over its bound
-    |   |-- ProducerClosed          rows for a producer that was closed
+    |   |-- ProducerClosed          rows for a producer that was closed, failed, or is the parent's
     |-- NotFound
     |   `-- TopicNotFound           with the nearest names
     |-- AlreadyExists
@@ -221,7 +221,10 @@ class DiskFull(Unavailable):
     grpc_status = "RESOURCE_EXHAUSTED"
 
     cause_text = "The disk of {node} is full: there is no room for {file}."
-    remedy_text = "Make room on that disk or delete topics; the node goes on by itself. Reads work."
+    remedy_text = (
+        "Make room on that disk or delete topics. A node that runs then goes on by itself, and "
+        "serves reads meanwhile; start one that could not start."
+    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -318,12 +321,13 @@ class TooMany(InvalidRequest):
 
 @dataclass(kw_only=True, eq=False)
 class ProducerClosed(InvalidRequest):
-    """Nothing was taken."""
+    """Nothing of this call was taken."""
 
     topic: str
+    problem: str = "it was closed"
 
-    cause_text = "This producer of topic {topic!r} is closed."
-    remedy_text = "Make another with client.producer; append before close or the end of `with`."
+    cause_text = "This producer of topic {topic!r} takes no more rows: {problem}."
+    remedy_text = "Make another; what this one took and did not flush may be in the log: look."
 
 
 class NotFound(RaftlogError):
@@ -596,9 +600,7 @@ class TooManyWriters(WriteRefused):
     limit: int
 
     cause_text = "The topic already remembers its limit of {limit} writers."
-    remedy_text = (
-        "Reuse a txnAppId; the number of writers is bounded because their rows never expire."
-    )
+    remedy_text = "Reuse a txnAppId: only rows of batch writes without one expire, after a day."
 
 
 @dataclass(kw_only=True, eq=False)

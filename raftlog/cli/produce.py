@@ -13,7 +13,7 @@ import typer
 from raftlog.cli.output import Format, FormatOption, say, show_json
 from raftlog.cli.row_files import SUFFIXES, InputFormat, read_batches
 from raftlog.cli.session import ServersOption, session_of
-from raftlog.errors import InvalidOption, InvalidRequest
+from raftlog.errors import InvalidOption, InvalidRequest, ProducerClosed
 
 
 def produce(
@@ -57,8 +57,12 @@ def produce(
                 for batch in read_batches(source, file, chosen, schema, null or []):
                     producer.append(batch)
                     records += batch.num_rows
-        except InvalidRequest:
-            end = producer.flush()
+        except InvalidRequest as error:
+            try:
+                end = producer.flush()
+            except ProducerClosed:
+                # It was an append that was refused: that is what there is to say.
+                raise error from None
             if records:
                 say(f"{records} records before the error are in {topic}; they end at offset {end}")
                 say("  A row number in the message counts from the record after them.")

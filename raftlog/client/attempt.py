@@ -46,7 +46,7 @@ class Attempt:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take rows; stages what fills an entry. Raises `SchemaMismatch` before bytes leave."""
-        self._stage(self._buffer.add(batch))
+        self._stage(self._buffer.add(self._buffer.conform(batch)))
 
     def finish(self) -> AttemptReference | None:
         """Stage the rest, wait for all; None when there was no row, so no entry."""

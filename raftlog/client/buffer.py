@@ -21,9 +21,12 @@ class BatchBuffer:
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
 
-    def add(self, batch: pa.RecordBatch) -> Iterator[EncodedBatch]:
-        """Take a batch's rows; yields what is full. Raises `SchemaMismatch` before it takes any."""
-        conformed = arrow.conform(batch, self._topic.schema, topic=self._topic.name)
+    def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch as `add` takes it. Raises `SchemaMismatch`."""
+        return arrow.conform(batch, self._topic.schema, topic=self._topic.name)
+
+    def add(self, conformed: pa.RecordBatch) -> Iterator[EncodedBatch]:
+        """Take a batch's rows; yields what is full."""
         if conformed.num_rows == 0:
             return
         self._batches.append(conformed)

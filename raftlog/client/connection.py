@@ -10,7 +10,6 @@ anew, because Spark forks its workers. Thread-safe.
 
 from __future__ import annotations
 
-import os
 import random
 import re
 import threading
@@ -21,15 +20,18 @@ from typing import Any, NamedTuple, TypeVar
 import grpc
 import tenacity
 
+from raftlog.client.forks import in_each_child, leave_alone
 from raftlog.config import ClientSettings
 from raftlog.core.types import GroupId
 from raftlog.discovery.static import parse_servers
 from raftlog.errors import (
     DeadlineExceeded,
+    DiskFull,
     Internal,
     InvalidOption,
     NodeUnreachable,
     NotLeader,
+    Overloaded,
     RaftlogError,
     TooLarge,
 )
@@ -99,10 +101,10 @@ class Connection:
         self.settings = settings
         self._bootstrap = parse_servers(settings.bootstrap_servers)
         self._lock = threading.Lock()
+        in_each_child(self, Connection._begin_anew)
         self._channels: dict[str, grpc.Channel] = {}
         self._stubs: dict[tuple[str, str], grpc.UnaryUnaryMultiCallable] = {}
         """By address and method, of these channels."""
-        self._owner_pid = os.getpid()
         self._leaders: dict[GroupId, str] = {}
         self._avoided_until_s: dict[str, float] = {}
         self._refused_since_s: dict[str, float] = {}
@@ -117,10 +119,14 @@ class Connection:
         with self._lock:
             channels, self._channels = self._channels, {}
             self._stubs = {}
-            if self._owner_pid != os.getpid():
-                return
         for channel in channels.values():
             channel.close()
+
+    def _begin_anew(self) -> None:
+        """The parent's channels are its own."""
+        leave_alone(self._channels, self._stubs)
+        self._lock = threading.Lock()
+        self._channels, self._stubs = {}, {}
 
     # ------------------------------------------------------------ calls
 
@@ -208,8 +214,7 @@ class Connection:
             except RaftlogError as error:
                 if time.monotonic() - began_s > 0.9 * given_s:  # grpc's clock is another one
                     longest_s *= 2
-                # A try that the deadline cut off tells less than the answer before it.
-                if deadline.remaining_s() > 0 or not told:
+                if not told or (deadline.remaining_s() > 0 and _tells_more(error, told[0])):
                     told[:] = [error]
                 raise
 
@@ -323,11 +328,7 @@ class Connection:
             return stub
 
     def _channel(self, address: str) -> grpc.Channel:
-        """This process's channel to the address. Call it with the lock held."""
-        if self._owner_pid != os.getpid():
-            # The parent's channels are its own: leave them, do not close them.
-            self._channels, self._stubs = {}, {}
-            self._owner_pid = os.getpid()
+        """The channel to the address. Call it with the lock held."""
         channel = self._channels.get(address)
         if channel is None:
             channel = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
@@ -356,6 +357,13 @@ class Connection:
 
 def _try_s(deadline: Deadline, longest_s: float) -> float:
     return max(0.001, min(deadline.remaining_s(), longest_s))
+
+
+def _tells_more(error: RaftlogError, before: RaftlogError) -> bool:
+    """Whether the later answer is the one to name at the deadline: whom to ask instead is no
+    reason, where a node said that its disk or a queue is full. (A try that the deadline cut off
+    tells nothing.)"""
+    return not (isinstance(error, NotLeader) and isinstance(before, DiskFull | Overloaded))
 
 
 def _is_retriable(error: BaseException) -> bool:

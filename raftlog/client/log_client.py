@@ -10,13 +10,20 @@ import pyarrow as pa
 
 from raftlog.client.arrow_types import schema_of
 from raftlog.client.attempt import Attempt
-from raftlog.client.connection import Connection
+from raftlog.client.connection import Connection, Deadline
+from raftlog.client.forks import in_each_child, leave_alone
 from raftlog.client.producer import Producer, Rows
-from raftlog.client.reader import ReadPreference, TopicReader
+from raftlog.client.reader import ReadPreference, TopicReader, check_offset
 from raftlog.client.watermark import Answer, Watermark, watermark_of
 from raftlog.config import ClientSettings, load
 from raftlog.core.types import CONTROLLER_GROUP, NodeId, Offset
-from raftlog.errors import DeadlineExceeded, RaftlogError, TopicNotFound, TopicRecreated
+from raftlog.errors import (
+    DeadlineExceeded,
+    ProducerClosed,
+    RaftlogError,
+    TopicNotFound,
+    TopicRecreated,
+)
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
 from raftlog.machines.schema import Schema
 from raftlog.wire.calls import (
@@ -73,6 +80,13 @@ class LogClient:
         self._connection = connection
         self._producers: dict[str, Producer] = {}
         self._lock = threading.Lock()
+        in_each_child(self, LogClient._begin_anew)
+
+    def _begin_anew(self) -> None:
+        """Two processes must not go on with one producer's sequence."""
+        leave_alone(self._producers)
+        self._lock = threading.Lock()
+        self._producers = {}
 
     def __enter__(self) -> LogClient:
         return self
@@ -108,8 +122,11 @@ class LogClient:
 
     def describe_topic(self, name: str) -> TopicInfo:
         """The topic as it is now (linearizable). Raises `TopicNotFound` with the nearest names."""
+        return self._describe(name, None)
+
+    def _describe(self, name: str, deadline: Deadline | None) -> TopicInfo:
         reply: TopicReply = self._connection.call_leader(
-            CONTROLLER_GROUP, "DescribeTopic", DescribeTopic(name=name)
+            CONTROLLER_GROUP, "DescribeTopic", DescribeTopic(name=name), deadline=deadline
         )
         return reply.topic
 
@@ -139,22 +156,32 @@ class LogClient:
         `data`: a `pa.Table`, a `pa.RecordBatch`, or a list of mappings from column name to value.
         Returns their offsets [start, end). Raises `SchemaMismatch` before anything is sent.
         """
+        deadline = self._connection.deadline("Append")
         try:
-            return self._append(topic, data)
+            return self._append(topic, data, deadline)
         except TopicRecreated:
             # The producer knew the topic's former life; nothing of this append is in the new one.
-            return self._append(topic, data)
+            return self._append(topic, data, deadline)
 
-    def _append(self, topic: str, data: Rows) -> AppendedReply:
-        producer = self._producer_of(topic)
-        try:
-            return producer.append_and_flush(data)
-        except RaftlogError:
-            # What became of its last sequence is not known: the next append starts a producer.
-            with self._lock:
-                if self._producers.get(topic) is producer:
-                    del self._producers[topic]
-            raise
+    def _append(self, topic: str, data: Rows, deadline: Deadline) -> AppendedReply:
+        while True:
+            producer = self._producer_of(topic, deadline)
+            try:
+                return producer.append_and_flush(data, deadline)
+            except ProducerClosed as error:
+                # By another thread's append, for which this one waited; nothing of it was taken.
+                self._forget(topic, producer)
+                if deadline.remaining_s() <= 0:
+                    raise deadline.error(error) from None
+            except RaftlogError:
+                # What became of its last sequence is not known: the next append starts a producer.
+                self._forget(topic, producer)
+                raise
+
+    def _forget(self, topic: str, producer: Producer) -> None:
+        with self._lock:
+            if self._producers.get(topic) is producer:
+                del self._producers[topic]
 
     def producer(
         self,
@@ -174,13 +201,22 @@ class LogClient:
             max_in_flight=max_in_flight or settings.max_in_flight,
         )
 
-    def _producer_of(self, topic: str) -> Producer:
+    def _producer_of(self, topic: str, deadline: Deadline) -> Producer:
         """One producer a topic serves all `append` calls, so that the log knows few of them."""
-        with self._lock:
-            producer = self._producers.get(topic)
-            if producer is None:
-                producer = self._producers[topic] = self.producer(topic)
+        producer = self._producers.get(topic)
+        if producer is not None:
             return producer
+        settings = self.settings
+        made = Producer(
+            self._connection,
+            self._describe(topic, deadline),
+            compression=settings.compression,
+            batch_bytes=settings.batch_bytes,
+            max_in_flight=settings.max_in_flight,
+        )
+        with self._lock:
+            # Another thread may have been faster; what was made here has sent nothing.
+            return self._producers.setdefault(topic, made)
 
     # ------------------------------------------------------------ reading
 
@@ -216,16 +252,21 @@ class LogClient:
         idle_timeout_s: float | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """Records from `start` (None: the end of now) as they come, until nothing came for
-        `idle_timeout_s` (None: for ever)."""
+        `idle_timeout_s` (None: for ever).
+
+        That nothing came is the leader's word: where none can be asked, `DeadlineExceeded` is
+        raised, and what was given so far stands."""
         reader = self._reader(topic, columns, "nearest")
         position = Offset(start) if start is not None else reader.mark().high_water_mark
+        check_offset("start", position)
         patience_s = self.settings.request_timeout_s if idle_timeout_s is None else idle_timeout_s
         while True:
-            if reader.wait(Offset(position + 1), patience_s):
-                mark = reader.mark().high_water_mark
+            came = reader.wait(Offset(position + 1), patience_s)
+            mark = reader.mark().high_water_mark
+            if mark > position:
                 yield from reader.batches(position, mark, mark=mark)
                 position = mark
-            elif idle_timeout_s is not None:
+            elif not came and idle_timeout_s is not None:
                 return
 
     def read_mark(self, topic: TopicInfo) -> MarkReply:

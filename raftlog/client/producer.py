@@ -5,16 +5,18 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
 from raftlog.client import arrow
 from raftlog.client.buffer import BatchBuffer
-from raftlog.client.connection import Connection
+from raftlog.client.connection import Connection, Deadline
+from raftlog.client.forks import in_each_child
 from raftlog.client.window import Window
 from raftlog.core.types import Offset
-from raftlog.errors import InvalidOption, ProducerClosed
+from raftlog.errors import InvalidOption, ProducerClosed, RaftlogError
 from raftlog.machines.commands import TopicInfo
 from raftlog.wire.batch import EncodedBatch
 from raftlog.wire.calls import AppendCall, AppendedReply
@@ -29,6 +31,9 @@ class Producer:
     Idempotent: each entry carries this producer's random id and a sequence, so an append resent
     over a failover lies in the log once. Records are durable on a majority, visible and have their
     offsets when `flush` returned; before that `append` only gathers and sends.
+
+    A producer of which a call failed is over, because what it had sent may be in the log or not:
+    from then on everything raises `ProducerClosed`. So it is in a forked child.
     """
 
     def __init__(
@@ -47,7 +52,15 @@ class Producer:
         self._window = Window(connection, topic.group, "Append", max_in_flight)
         self._last = AppendedReply(start=Offset(0), end=Offset(0), repeated=False)
         self._closed = False
+        self._problem = ""
+        """Why it cannot go on; empty: it can."""
         self._lock = threading.Lock()
+        in_each_child(self, Producer._begin_anew)
+
+    def _begin_anew(self) -> None:
+        """What is under way, and the sequence, are the parent's."""
+        self._lock = threading.Lock()
+        self._problem = "it is of the process that this one was forked from"
 
     def __enter__(self) -> Producer:
         return self
@@ -66,31 +79,34 @@ class Producer:
     def append(self, data: Rows) -> None:
         """Take rows: a `pa.Table`, a `pa.RecordBatch`, or a list of mappings from column name to
         value. Sends what fills a batch; the rest waits for `flush` or `close`. Raises
-        `SchemaMismatch` or `ProducerClosed` before anything is taken, or the error of an earlier
-        append that failed for good."""
-        with self._lock:
-            if self._closed:
-                raise ProducerClosed(topic=self._topic.name)
-            for batch in record_batches(data, self._topic):
-                self._send(self._buffer.add(batch))
+        `SchemaMismatch` or `ProducerClosed` before anything is taken, or the
+        error of an earlier append that failed for good."""
+        batches = self._conformed(data)
+        with self._turn(takes_rows=True):
+            for batch in batches:
+                self._send(self._buffer.add(batch), None)
 
     def flush(self) -> Offset:
-        """Send all that was taken and wait; the end offset of the last append so far."""
-        with self._lock:
-            self._flush()
+        """Send all that was taken and wait; the end offset of the last append so far.
+
+        Raises `ProducerClosed` where an earlier call failed."""
+        with self._turn():
+            self._flush(None)
             return self._last.end
 
-    def append_and_flush(self, data: Rows) -> AppendedReply:
+    def append_and_flush(self, data: Rows, deadline: Deadline | None = None) -> AppendedReply:
         """Append rows and wait; [start, end) spans from the first of them to the last.
 
-        Other producers' records may lie in between when the rows need several entries.
+        Other producers' records may lie in between when the rows need several entries. `deadline`
+        counts waiting for other threads' calls as well.
         """
-        with self._lock:
-            self._flush()
+        batches = self._conformed(data)
+        with self._turn(deadline, takes_rows=True):
+            self._flush(deadline)
             replies = []
-            for batch in record_batches(data, self._topic):
-                replies += self._send(self._buffer.add(batch))
-            replies += self._flush()
+            for batch in batches:
+                replies += self._send(self._buffer.add(batch), deadline)
+            replies += self._flush(deadline)
             if not replies:
                 return AppendedReply(start=self._last.end, end=self._last.end, repeated=False)
             return AppendedReply(
@@ -105,17 +121,48 @@ class Producer:
         self.flush()
         self._closed = True
 
-    def _flush(self) -> list[AppendedReply]:
+    @contextmanager
+    def _turn(
+        self, deadline: Deadline | None = None, *, takes_rows: bool = False
+    ) -> Iterator[None]:
+        """One thread at a time. Whatever ends it early, Ctrl-C too, ends the producer: rows that
+        had left the buffer then are nowhere but, perhaps, in the log."""
+        if not self._lock.acquire(timeout=-1 if deadline is None else deadline.remaining_s()):
+            assert deadline is not None
+            raise deadline.error(None)
+        try:
+            if self._problem:
+                raise ProducerClosed(topic=self._topic.name, problem=self._problem)
+            if takes_rows and self._closed:
+                raise ProducerClosed(topic=self._topic.name)
+            self._problem = "a call of it was interrupted"
+            try:
+                yield
+            except RaftlogError as error:
+                self._problem = f"it failed before ({error.cause})"
+                self._window.cancel()
+                raise
+            self._problem = ""
+        finally:
+            self._lock.release()
+
+    def _conformed(self, data: Rows) -> list[pa.RecordBatch]:
+        """All of it, so that rows are taken wholly or not at all."""
+        return [self._buffer.conform(batch) for batch in record_batches(data, self._topic)]
+
+    def _flush(self, deadline: Deadline | None) -> list[AppendedReply]:
         *most, last = [*self._buffer.flush()] or [None]
-        replies = self._send(iter(most))
+        replies = self._send(iter(most), deadline)
         if last is None:
             return replies + self._keep(self._window.drain())
-        return replies + self._keep(self._window.push_last(self._call(last), last.body))
+        return replies + self._keep(self._window.push_last(self._call(last), last.body, deadline))
 
-    def _send(self, encoded: Iterator[EncodedBatch]) -> list[AppendedReply]:
+    def _send(
+        self, encoded: Iterator[EncodedBatch], deadline: Deadline | None
+    ) -> list[AppendedReply]:
         replies = []
         for batch in encoded:
-            replies += self._keep(self._window.push(self._call(batch), batch.body))
+            replies += self._keep(self._window.push(self._call(batch), batch.body, deadline))
         return replies
 
     def _call(self, batch: EncodedBatch) -> AppendCall:
@@ -146,10 +193,18 @@ def record_batches(data: Rows, topic: TopicInfo) -> Iterator[pa.RecordBatch]:
     elif isinstance(data, pa.Table):
         yield from data.to_batches()
     else:
-        if isinstance(data, Mapping) or not all(isinstance(row, Mapping) for row in data):
+        if not _are_rows(data):
             raise InvalidOption(
                 option="data",
                 problem="is neither Arrow data nor a list of mappings",
                 advice="Give a pa.Table, a pa.RecordBatch, or rows such as [{'id': 1}].",
             )
         yield arrow.batch_from_rows(list(data), topic.schema, topic.name)
+
+
+def _are_rows(data: object) -> bool:
+    return (
+        isinstance(data, Sequence)
+        and not isinstance(data, Mapping)
+        and all(isinstance(row, Mapping) for row in data)
+    )

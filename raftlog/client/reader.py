@@ -92,11 +92,13 @@ class TopicReader:
         `TopicRecreated`, `DataLoss` (every replica's copy is damaged, or the cluster no longer
         knows the mark), `DeadlineExceeded`.
         """
-        if start < 0 or end < 0:
+        check_offset("start", start)
+        check_offset("end", end)
+        if end > mark:
             raise InvalidOption(
-                option="start" if start < 0 else "end",
-                problem=f"is {min(start, end)}",
-                advice="Offsets count from 0; the high-water mark is the end.",
+                option="end",
+                problem=f"is {end}, beyond the mark {mark} that was given with it",
+                advice="Read up to a mark that is known, or leave `mark` out.",
             )
         position = start
         damaged: dict[str, DataLoss] = {}
@@ -118,7 +120,8 @@ class TopicReader:
                 raise self._beyond(mark) or error from None
 
     def wait(self, mark: Offset, timeout_s: float) -> bool:
-        """Wait until the topic reaches `mark`; False when the time passed first."""
+        """Wait until the topic reaches `mark`; False when the time passed first, or when no
+        replica answered in it: that nothing came is not said by this."""
         deadline = Deadline("waiting for records", timeout_s)
         call = ReadSizes(
             group=self._topic.group,
@@ -214,3 +217,13 @@ class TopicReader:
         if self._preference == "follower":
             sound = [each for each in sound if each != leader] or sound
         return self._connection.next_address(sound)
+
+
+def check_offset(name: str, offset: Offset) -> None:
+    """Raises `InvalidOption` for an offset below 0."""
+    if offset < 0:
+        raise InvalidOption(
+            option=name,
+            problem=f"is {offset}",
+            advice="Offsets count from 0; the high-water mark is the end.",
+        )

@@ -40,15 +40,16 @@ class Window:
         self._max_in_flight = max_in_flight
         self._pending: deque[_Pending] = deque()
 
-    def push(self, request: Any, body: bytes) -> list[Any]:
+    def push(self, request: Any, body: bytes, deadline: Deadline | None = None) -> list[Any]:
         """Send a call; returns the replies that had to be awaited to make room, oldest first.
 
-        Raises the error of an earlier call that failed for good; the window is then unusable.
+        `deadline` is the call's; left out, it begins now. Raises the error of an earlier call that
+        failed for good; the window is then unusable.
         """
         replies = []
         while len(self._pending) >= self._max_in_flight:
             replies.append(self._settle_oldest())
-        deadline = self._connection.deadline(self._method)
+        deadline = deadline or self._connection.deadline(self._method)
         sent = self._connection.send_leader(self._group, self._method, request, body, deadline)
         self._pending.append(_Pending(request, body, deadline, sent))
         if sent is None:
@@ -56,15 +57,15 @@ class Window:
             replies.extend(self.drain())
         return replies
 
-    def push_last(self, request: Any, body: bytes) -> list[Any]:
+    def push_last(self, request: Any, body: bytes, deadline: Deadline | None = None) -> list[Any]:
         """Send the last call of a series and wait for all; the replies that were still due.
 
         With nothing under way it is one blocking call, which costs less than a future.
         """
         if self._pending:
-            replies = self.push(request, body)
+            replies = self.push(request, body, deadline)
             return replies + self.drain()
-        return [self._connection.call_leader(self._group, self._method, request, body)]
+        return [self._connection.call_leader(self._group, self._method, request, body, deadline)]
 
     def drain(self) -> list[Any]:
         """Wait for all; the replies in order."""

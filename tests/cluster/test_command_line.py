@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from raftlog.chaos.cluster import ProcessCluster
@@ -94,6 +96,21 @@ def test_a_row_that_does_not_fit_is_refused_and_the_topic_stays_as_it_was(
         assert ended.returncode == ExitCode.USAGE, line
         assert "Traceback" not in ended.stderr
     assert answer(cluster, "watermark", "strict")[0]["high_water_mark"] == 0
+
+
+def test_a_row_that_is_too_large_is_what_a_failed_produce_speaks_of(
+    cluster: ProcessCluster, tmp_path: Path
+) -> None:
+    """Not of what the rows behind it then come to."""
+    answer(cluster, "topic", "create", "large", "--schema", "id bigint, text string")
+    sizes = [10] * 600 + [9_500_000] + [2_000] * 3_000
+    texts = [os.urandom(size // 2).hex() for size in sizes]
+    file = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"id": range(len(sizes)), "text": texts}), file)
+    ended = raftlog("produce", "large", str(file), servers=cluster.servers)
+    assert ended.returncode == ExitCode.USAGE, ended.stderr
+    assert "server.entry_bytes_max" in ended.stderr
+    assert "sequence" not in ended.stderr
 
 
 def test_tail_follows_and_ends_quietly_on_ctrl_c(cluster: ProcessCluster) -> None:

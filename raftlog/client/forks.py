@@ -1,0 +1,38 @@
+"""What a forked child must not share with its parent: locks, channels, sequences of numbers.
+
+Spark forks its Python workers. A lock that another thread held at that moment would be held in the
+child for ever, and two processes that go on with one producer's sequence would take each other's
+records for their own, resent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+T = TypeVar("T")
+
+_left_alone: list[object] = []
+_begin_anew: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
+
+
+def in_each_child(owner: T, begin_anew: Callable[[T], None]) -> None:
+    """Call `begin_anew(owner)` in every process that is forked from now on, for as long as the
+    owner lives. The child has one thread then."""
+    _begin_anew[owner] = begin_anew
+
+
+def leave_alone(*objects: object) -> None:
+    """Keep what is the parent's for as long as this process lives: to take grpc's objects down in
+    a child can hang it."""
+    _left_alone.extend(objects)
+
+
+def _in_child() -> None:
+    for owner, begin_anew in list(_begin_anew.items()):
+        begin_anew(owner)
+
+
+os.register_at_fork(after_in_child=_in_child)

@@ -1,0 +1,182 @@
+"""Producers whose cluster falls silent, and those of a process that forks: nothing is said to be
+written that is not, and nobody waits for another's deadline."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster
+from raftlog.client.log_client import LogClient
+from raftlog.errors import (
+    DeadlineExceeded,
+    InvalidOption,
+    ProducerClosed,
+    RaftlogError,
+    SchemaMismatch,
+)
+
+DDL = "id bigint not null"
+TIMEOUT_S = 2.0
+THREADS = 8
+
+FORKED = """
+import json, os, sys, threading
+import raftlog
+client = raftlog.connect(sys.argv[1])
+topic = client.create_topic("forked", "id bigint")
+client.append("forked", [{"id": 0}])
+under_way = client.producer("forked", batch_bytes=1, max_in_flight=4)
+under_way.append([{"id": 1}])
+client._lock.acquire()  # as another thread may at the moment of a fork
+child = os.fork()
+if child == 0:
+    said = [list(reply) for reply in map(
+        lambda _: (lambda r: (r.start, r.end, r.repeated))(client.append("forked", [{"id": 9}])),
+        range(3))]
+    for call in (under_way.flush, under_way.close, lambda: under_way.append([{"id": 2}])):
+        try:
+            said.append(call())
+        except raftlog.RaftlogError as error:
+            said.append(str(error))
+    print(json.dumps(said), flush=True)
+    os._exit(0)
+client._lock.release()
+assert os.waitpid(child, 0)[1] == 0
+for _ in range(3):
+    client.append("forked", [{"id": 9}])
+under_way.close()
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    with ProcessCluster.start(tmp_path_factory.mktemp("one") / "data", nodes=1) as running:
+        yield running
+
+
+@pytest.fixture
+def client(cluster: ProcessCluster) -> Iterator[LogClient]:
+    with cluster.client(request_timeout_s=TIMEOUT_S) as connected:
+        yield connected
+
+
+def ids(cluster: ProcessCluster, topic: str) -> list[int]:
+    with cluster.client() as client:
+        return [each for batch in client.read(topic) for each in batch.column("id").to_pylist()]
+
+
+def test_a_forked_child_writes_as_itself_and_leaves_its_parents_producers_alone(
+    cluster: ProcessCluster,
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FORKED, cluster.servers],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    *appended, flushed, closed, more = json.loads(ended.stdout.splitlines()[-1])
+    assert len({start for start, _, _ in appended}) == 3
+    assert not any(repeated for *_, repeated in appended)
+    for refusal in (flushed, closed, more):
+        assert "'forked' takes no more rows: it is of the process that this one was" in refusal
+    assert sorted(ids(cluster, "forked")) == [0, 1, *[9] * 6]
+
+
+def test_a_producer_that_failed_never_says_that_what_it_took_is_written(
+    cluster: ProcessCluster, client: LogClient, tmp_path: Path
+) -> None:
+    client.create_topic("failed", DDL)
+    producer = client.producer("failed", batch_bytes=1, max_in_flight=4)
+    producer.append([{"id": 0}])
+    producer.flush()
+    cluster.pause(1)
+    for number in range(1, 4):
+        producer.append([{"id": number}])
+    with pytest.raises(DeadlineExceeded):
+        producer.flush()
+    cluster.resume(1)
+    for call in (producer.flush, producer.close, lambda: producer.append([{"id": 4}])):
+        with pytest.raises(ProducerClosed, match=r"it failed before \(Append was not done"):
+            call()
+    client.append("failed", [{"id": 5}])
+    found = ids(cluster, "failed")
+    assert found[0] == 0
+    assert found[-1] == 5
+    assert len(found) == len(set(found))
+
+
+def test_rows_are_taken_wholly_or_not_at_all(cluster: ProcessCluster, client: LogClient) -> None:
+    import pyarrow as pa
+
+    client.create_topic("whole", DDL)
+    table = pa.table({"id": pa.chunked_array([[1, 2], [3, None]], pa.int64())})
+    with client.producer("whole", batch_bytes=1) as producer:
+        with pytest.raises(SchemaMismatch, match="null"):
+            producer.append(table)
+        producer.append([{"id": 4}])
+    assert ids(cluster, "whole") == [4]
+
+
+@pytest.mark.parametrize("data", [None, 5, object()])
+def test_what_is_no_rows_is_refused_with_the_forms_that_are(
+    client: LogClient, data: object
+) -> None:
+    client.create_topic("rows", DDL, if_not_exists=True)
+    with pytest.raises(InvalidOption, match="list of mappings"):
+        client.append("rows", data)  # type: ignore[arg-type]
+
+
+def test_threads_that_append_wait_for_one_deadline_and_not_for_one_another(
+    cluster: ProcessCluster, client: LogClient
+) -> None:
+    client.create_topic("threads", DDL)
+    client.append("threads", [{"id": -1}])
+
+    def append(number: int) -> RaftlogError | None:
+        try:
+            client.append("threads", [{"id": number}])
+        except RaftlogError as error:
+            return error
+        return None
+
+    cluster.pause(1)
+    began_s = time.monotonic()
+    with ThreadPoolExecutor(THREADS) as pool:
+        answers = list(pool.map(append, range(THREADS)))
+    took_s = time.monotonic() - began_s
+    cluster.resume(1)
+    assert all(isinstance(answer, DeadlineExceeded) for answer in answers), answers
+    # One after another they would take eight times as long.
+    assert took_s < THREADS * TIMEOUT_S / 2
+    with ThreadPoolExecutor(THREADS) as pool:
+        assert list(pool.map(append, range(100, 100 + THREADS))) == [None] * THREADS
+    found = ids(cluster, "threads")
+    assert len(found) == len(set(found))
+    assert {*range(100, 100 + THREADS)} <= {*found}
+
+
+def test_who_follows_is_told_when_nobody_answers(
+    cluster: ProcessCluster, client: LogClient
+) -> None:
+    topic = client.create_topic("followed", DDL)
+    client.append("followed", [{"id": 0}])
+    with pytest.raises(InvalidOption, match="count from 0"):
+        next(client.follow(topic, -5))
+    rows = client.follow(topic, 0, idle_timeout_s=0.5)
+    assert next(rows).num_rows == 1
+    client.append("followed", [{"id": 1}])
+    cluster.pause(1)
+    with pytest.raises(DeadlineExceeded, match="ReadMark"):
+        list(rows)
+    cluster.resume(1)
+    assert [batch.num_rows for batch in client.follow(topic, 1, idle_timeout_s=0.5)] == [1]
