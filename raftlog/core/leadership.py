@@ -91,16 +91,27 @@ class Leadership:
     def others_can_lead(self, durable_index: LogIndex) -> bool:
         """Could a majority go on without this member, whose own disk holds `durable_index`?
 
-        Counted is who has answered lately and has shown a disk that is ahead of this one. To hold
-        as much shows nothing: nodes that share a slow or full disk would hand an idle group round
-        for ever, each time with an election that the disk must bear.
+        Counted is who has answered lately, has shown a disk that is ahead of this one, and has said
+        for half an election timeout that it keeps up. To hold as much shows nothing: nodes that
+        share a slow or full disk would hand an idle group round for ever, each time with an
+        election that the disk must bear. Nor is it enough to be ahead: of those that share a full
+        disk some are, by what found room last, and they notice a moment after this one.
         """
         ahead = sum(
             1
             for each in self.followers.values()
-            if self._hears(each) and each.match_index > durable_index
+            if self._hears(each)
+            and each.match_index > durable_index
+            and each.disk_ticks * 2 >= self._timing.election_ticks_min
         )
         return ahead >= majority(len(self.followers) + 1)
+
+    def ask_for_disks(self) -> None:
+        """What followers said of their disks before this one's fell behind counts no more: they
+        may share a disk."""
+        for each in self.followers.values():
+            each.disk(keeps_up=False)
+        self.heartbeat_due = True
 
     def _hears(self, progress: Progress) -> bool:
         return progress.contact_ticks < self._timing.election_ticks_min

@@ -137,14 +137,16 @@ class Letters(NamedTuple):
         ]
 
     def heartbeat_reply(
-        self, to: NodeId, term: Term, log: LogView, *, read_round: int, quiet: int
+        self, heartbeat: Heartbeat, term: Term, log: LogView, *, quiet: int, disk_keeps_up: bool
     ) -> HeartbeatReply:
+        """It confirms the read round only in the sender's own term."""
         return HeartbeatReply(
             group=self.group,
             sender=self.node,
-            to=to,
+            to=heartbeat.sender,
             term=term,
-            read_round=read_round,
+            read_round=heartbeat.read_round if heartbeat.term == term else 0,
             last_index=log.last_index,
             quiet=quiet,
+            disk_keeps_up=disk_keeps_up,
         )

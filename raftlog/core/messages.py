@@ -120,6 +120,8 @@ class HeartbeatReply:
     last_index: LogIndex
     quiet: int
     """The attempt to fall quiet that the sender agrees to, being quiet now; 0: it is awake."""
+    disk_keeps_up: bool
+    """The sender's disk writes in time, so it could lead in place of one whose disk does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,9 +18,11 @@ class Progress:
     """Mutable; one per follower and leadership. Ticks count up, requests are last indexes."""
 
     __slots__ = (
+        "_disk_keeps_up",
         "_inflight",
         "check_due",
         "contact_ticks",
+        "disk_ticks",
         "match_index",
         "next_index",
         "quiet_ticks",
@@ -42,6 +44,9 @@ class Progress:
         """Ticks since the follower's last answer of any kind."""
         self.read_round = 0
         """The latest read round it answered."""
+        self.disk_ticks = 0
+        """For how many ticks it has said without a break that its disk keeps up."""
+        self._disk_keeps_up = False
         self._inflight: deque[int] = deque()
 
     @property
@@ -51,6 +56,7 @@ class Progress:
     def tick(self, resend_ticks: int) -> None:
         """One tick of the clock; after `resend_ticks` without an answer, ask."""
         self.contact_ticks += 1
+        self.disk_ticks += self._disk_keeps_up
         if self.searching or self._inflight:
             self.quiet_ticks += 1
             if self.quiet_ticks >= resend_ticks:
@@ -80,6 +86,12 @@ class Progress:
             self.searching or (self._inflight and last_index < self._inflight[0])
         ):
             self.check_due = True
+
+    def disk(self, *, keeps_up: bool) -> None:
+        """The follower says whether its disk keeps up; or, with False, it is asked anew."""
+        self._disk_keeps_up = keeps_up
+        if not keeps_up:
+            self.disk_ticks = 0
 
     def accepted(self, match_index: int) -> bool:
         """The follower confirmed everything up to `match_index`; is that news?
@@ -122,6 +134,8 @@ class Progress:
         other.quiet_ticks = self.quiet_ticks
         other.contact_ticks = self.contact_ticks
         other.read_round = self.read_round
+        other.disk_ticks = self.disk_ticks
+        other._disk_keeps_up = self._disk_keeps_up
         other._inflight = self._inflight.copy()
         return other
 
@@ -135,5 +149,7 @@ class Progress:
             self.quiet_ticks,
             self.contact_ticks,
             self.read_round,
+            self.disk_ticks,
+            self._disk_keeps_up,
             tuple(self._inflight),
         )

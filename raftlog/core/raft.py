@@ -345,19 +345,19 @@ class Raft:
     def note_disk(self, *, keeps_up: bool) -> None:
         """Whether this member's disk writes in time. One that is slow lets others lead.
 
-        At its next tick a leader whose disk is slow steps down, if a majority without it has been
-        heard lately and holds more of its log, durably, than it does itself. A follower whose disk
-        is slow waits several timeouts before it tries: longer than any that could lead better, but
-        not for ever, because it may be all there is.
+        A leader steps down at a tick at which a majority without it is heard, holds more of its
+        log, durably, and has said since that its disks keep up. A follower waits several timeouts
+        before it tries: longer than any that could lead better, not for ever, as it may be alone.
         """
+        if self._disk_keeps_up and not keeps_up and self._leadership is not None:
+            self._leadership.ask_for_disks()
         self._disk_keeps_up = keeps_up
 
     def voters_reachable(self) -> None:
         """The way to a majority has opened, where messages were lost before.
 
-        A member that knows no leader, and whose trial may be among what was lost, tries at one of
-        the next `leader_lost_jitter_ticks` ticks rather than after a timeout. Where there is a
-        leader the trial is refused and nothing changes.
+        A member that knows no leader tries at one of the next `leader_lost_jitter_ticks` ticks:
+        its trial may be among what was lost. Where there is a leader it is refused.
         """
         if self._role in (Role.FOLLOWER, Role.PRE_CANDIDATE) and self._leader == NOBODY:
             self._try_soon()
@@ -573,16 +573,15 @@ class Raft:
         self._outbox.append(entries)
 
     def _on_heartbeat(self, heartbeat: Heartbeat) -> None:
-        read_round = quiet = 0
+        quiet = 0
         if heartbeat.term == self._term:
             self._follow(heartbeat.sender)
             self._learn_commit_index(heartbeat.commit_index)
-            read_round = heartbeat.read_round
             if heartbeat.quiet and self._may_fall_quiet(heartbeat.commit_index):
                 self._quiet = True
                 quiet = heartbeat.quiet
         answer = self._letters.heartbeat_reply(
-            heartbeat.sender, self._term, self._log, read_round=read_round, quiet=quiet
+            heartbeat, self._term, self._log, quiet=quiet, disk_keeps_up=self._disk_keeps_up
         )
         self._outbox.messages.append(answer)
 
@@ -635,6 +634,7 @@ class Raft:
         if progress is None:
             return
         progress.contact_ticks = 0
+        progress.disk(keeps_up=reply.disk_keeps_up)
         progress.heard(last_index=reply.last_index, patience_ticks=2 * self._timing.heartbeat_ticks)
         if reply.read_round > progress.read_round:
             progress.read_round = reply.read_round

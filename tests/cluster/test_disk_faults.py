@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -317,3 +318,49 @@ def test_a_leader_with_a_full_disk_gives_way_and_nobody_notices(tmp_path: Path) 
         finally:
             cluster.kill(1)
             disk.move_out()
+
+
+@pytest.fixture
+def shared_disk(tmp_path: Path) -> Iterator[Path]:
+    """A small disk for a whole cluster, as `raftlog up` has one."""
+    mount = tmp_path / "disk"
+    mount.mkdir()
+    option = f"size={3 * SMALL_DISK_BYTES},mode=0700"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", option, "tmpfs", str(mount)], check=True)
+    try:
+        yield mount
+    finally:
+        subprocess.run(["umount", str(mount)], check=True)
+
+
+def produce_until_refused(client: LogClient, topic: str) -> RaftlogError:
+    """Several entries under way at a time, so that the last bytes go to different nodes."""
+    text = os.urandom(TEXT_BYTES).hex()
+    producer = client.producer(topic)
+    for number in itertools.count():
+        try:
+            producer.append([{"number": number, "text": text}])
+        except RaftlogError as error:
+            return error
+    raise AssertionError("unreachable")
+
+
+@needs_tmpfs
+@pytest.mark.timeout(300)
+def test_where_all_share_a_full_disk_the_leader_stays_and_says_so(shared_disk: Path) -> None:
+    """Whoever is ahead only found room last: to hand over would cost reads as well."""
+    with (
+        ProcessCluster.start(shared_disk / "data") as cluster,
+        cluster.client() as client,
+        cluster.client(request_timeout_s=10.0) as hasty,
+    ):
+        for fill in range(3):
+            topic = client.create_topic(f"fill-{fill}", "number bigint, text string")
+            refusal = produce_until_refused(hasty, topic.name)
+            assert isinstance(refusal, DeadlineExceeded)
+            assert " is full: there is no room for " in str(refusal)
+            mark = hasty.read_mark(topic).high_water_mark
+            assert sum(batch.num_rows for batch in hasty.read(topic, 0, mark, mark=mark)) == mark
+            client.delete_topic(topic.name)
+        client.create_topic("after", "number bigint, text string")
+        client.append("after", [{"number": 1, "text": "there is room again"}])

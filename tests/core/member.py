@@ -364,6 +364,7 @@ def heartbeat_reply(
     last_index: int = 0,
     term: int | None = None,
     quiet: int = 0,
+    disk_keeps_up: bool = True,
 ):
     return HeartbeatReply(
         group=GROUP,
@@ -373,4 +374,5 @@ def heartbeat_reply(
         read_round=read_round,
         last_index=LogIndex(last_index),
         quiet=quiet,
+        disk_keeps_up=disk_keeps_up,
     )

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from raftlog.core.election import SLOW_DISK_PATIENCE
+from raftlog.core.messages import Heartbeat, HeartbeatReply
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY
@@ -14,6 +15,7 @@ from tests.core.member import (
     TIMING,
     Member,
     acceptance,
+    heartbeat,
     heartbeat_reply,
     vote_reply,
     vote_request,
@@ -77,6 +79,38 @@ def test_a_leader_stays_where_all_hold_the_same() -> None:
     assert member.raft.role is Role.LEADER
 
 
+def test_a_leader_stays_where_those_ahead_of_it_share_its_trouble() -> None:
+    """A full disk that all share: each holds what found room last, and none could lead better."""
+    member = Member(1, terms=[1]).lead()
+    member.sync = False
+    member.propose("a")
+    for node in (2, 3):
+        member.step(acceptance(member, node, member.raft.last_index))
+    member.step(heartbeat_reply(member, 2), heartbeat_reply(member, 3))
+    member.raft.note_disk(keeps_up=False)
+    member.tick()
+    assert member.raft.role is Role.LEADER, "what they said before is no news of their disks now"
+    assert member.take(Heartbeat), "they are asked at once"
+    for _ in range(3 * TIMING.election_ticks_min):
+        member.step(heartbeat_reply(member, 2), heartbeat_reply(member, 3, disk_keeps_up=False))
+        member.tick()
+    assert member.raft.role is Role.LEADER
+    ticks = 0
+    while member.raft.role is Role.LEADER:
+        member.step(heartbeat_reply(member, 2), heartbeat_reply(member, 3))
+        member.tick()
+        ticks += 1
+    assert ticks == TIMING.election_ticks_min // 2, "a disk that they share is full a moment later"
+
+
+def test_a_follower_says_whether_its_disk_keeps_up() -> None:
+    follower = Member(1, terms=[1])
+    for keeps_up in (True, False, True):
+        follower.raft.note_disk(keeps_up=keeps_up)
+        follower.step(heartbeat(follower, 2, term=1))
+        assert [reply.disk_keeps_up for reply in follower.take(HeartbeatReply)] == [keeps_up]
+
+
 def test_only_members_heard_lately_count_as_ahead() -> None:
     member = Member(1, voters=5, terms=[1]).lead()
     member.sync = False
@@ -87,10 +121,13 @@ def test_only_members_heard_lately_count_as_ahead() -> None:
         member.step(heartbeat_reply(member, 2), heartbeat_reply(member, 3))
         member.tick()
     member.raft.note_disk(keeps_up=False)
-    member.tick()
+    for _ in range(TIMING.election_ticks_min):
+        member.step(heartbeat_reply(member, 2), heartbeat_reply(member, 3))
+        member.tick()
     assert member.raft.role is Role.LEADER
-    member.step(heartbeat_reply(member, 4))
-    member.tick()
+    for _ in range(TIMING.election_ticks_min // 2):
+        member.step(*(heartbeat_reply(member, node) for node in (2, 3, 4)))
+        member.tick()
     assert (member.raft.role, member.raft.leader) == (Role.FOLLOWER, NOBODY)
 
 
