@@ -155,10 +155,9 @@ def _cluster(
     with ExitStack() as stack:
         links = stack.enter_context(PeerLinks(addresses))
         settings = (*SETTINGS, f"server.peer_routes={links.routes}", *orders.settings)
-        moved_in = False
 
         def tidy() -> None:
-            if moved_in:
+            if small_disk.mounted:
                 small_disk.move_out()
 
         stack.callback(tidy)
@@ -176,7 +175,6 @@ def _cluster(
             cluster.terminate(_SMALL_DISK_NODE)
             try:
                 small_disk.move_in()
-                moved_in = True
             except InvalidOption as error:
                 not_made.append(f"{Kind.FULL_DISK.value}: {error.cause}")
             cluster.serve(_SMALL_DISK_NODE)
@@ -187,7 +185,7 @@ def _cluster(
                 cluster=cluster,
                 links=links,
                 disks=disks,
-                small_disk=small_disk if moved_in else None,
+                small_disk=small_disk if small_disk.mounted else None,
                 client=client,
                 topics=tuple(topic.name for topic in topics),
                 wait_healed=lambda: _wait_healed(cluster, client, topics),

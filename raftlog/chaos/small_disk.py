@@ -76,12 +76,18 @@ class SmallDisk:
         problem = self._resize(self._bytes_max)
         assert not problem, problem
 
+    @property
+    def mounted(self) -> bool:
+        """Whether there is something to `move_out`, also of a `move_in` that was interrupted."""
+        return os.path.ismount(self._mount)
+
     def move_out(self) -> None:
         """Put the data of the node, which is not running, back into the cluster's folder."""
         for place in (self._data, self._aside):
-            inside = place.resolve()
-            place.unlink()
-            shutil.copytree(inside, place)
+            if place.is_symlink():
+                inside = place.resolve()
+                place.unlink()
+                shutil.copytree(inside, place)
         problem = _command("umount", str(self._mount))
         assert not problem, problem
         self._mount.rmdir()
