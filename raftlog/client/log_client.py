@@ -169,19 +169,13 @@ class LogClient:
             try:
                 return producer.append_and_flush(data, deadline)
             except ProducerClosed as error:
-                # By another thread's append, for which this one waited; nothing of it was taken.
-                self._forget(topic, producer)
+                # An earlier append failed, or another thread's, for which this one waited. Nothing
+                # of this one was taken, so another producer may have it.
+                with self._lock:
+                    if self._producers.get(topic) is producer:
+                        del self._producers[topic]
                 if deadline.remaining_s() <= 0:
                     raise deadline.error(error) from None
-            except RaftlogError:
-                # What became of its last sequence is not known: the next append starts a producer.
-                self._forget(topic, producer)
-                raise
-
-    def _forget(self, topic: str, producer: Producer) -> None:
-        with self._lock:
-            if self._producers.get(topic) is producer:
-                del self._producers[topic]
 
     def producer(
         self,
