@@ -186,13 +186,8 @@ class LogClient:
         max_in_flight: int | None = None,
     ) -> Producer:
         """A producer of its own, for many appends; defaults are the client's settings."""
-        settings = self.settings
-        return Producer(
-            self._connection,
-            self.describe_topic(topic),
-            compression=compression or settings.compression,
-            batch_bytes=batch_bytes or settings.batch_bytes,
-            max_in_flight=max_in_flight or settings.max_in_flight,
+        return self._new_producer(
+            self.describe_topic(topic), compression, batch_bytes, max_in_flight
         )
 
     def _producer_of(self, topic: str, deadline: Deadline) -> Producer:
@@ -200,17 +195,26 @@ class LogClient:
         producer = self._producers.get(topic)
         if producer is not None:
             return producer
-        settings = self.settings
-        made = Producer(
-            self._connection,
-            self._describe(topic, deadline),
-            compression=settings.compression,
-            batch_bytes=settings.batch_bytes,
-            max_in_flight=settings.max_in_flight,
-        )
+        made = self._new_producer(self._describe(topic, deadline))
         with self._lock:
             # Another thread may have been faster; what was made here has sent nothing.
             return self._producers.setdefault(topic, made)
+
+    def _new_producer(
+        self,
+        topic: TopicInfo,
+        compression: str | None = None,
+        batch_bytes: int | None = None,
+        max_in_flight: int | None = None,
+    ) -> Producer:
+        settings = self.settings
+        return Producer(
+            self._connection,
+            topic,
+            compression=compression or settings.compression,
+            batch_bytes=batch_bytes or settings.batch_bytes,
+            max_in_flight=max_in_flight or settings.max_in_flight,
+        )
 
     # ------------------------------------------------------------ reading
 
