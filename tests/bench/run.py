@@ -90,7 +90,9 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").splitlines()[0])
     made.add_argument("--only", action="append", metavar="PIECE", help=", ".join(PIECES))
     long = ", ".join(name for name in LONG_PIECES if name not in PIECES)
-    made.add_argument("--long", action="store_true", help=f"the piece that needs 15 GB of disk: {long}")
+    made.add_argument(
+        "--long", action="store_true", help=f"the piece that needs 15 GB of disk: {long}"
+    )
     made.add_argument("--json", type=Path, metavar="FILE", help="write everything there as well")
     made.add_argument("--markdown", type=Path, metavar="FILE", help="the table as Markdown, too")
     return made
