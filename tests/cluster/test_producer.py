@@ -33,15 +33,15 @@ import raftlog
 client = raftlog.connect(sys.argv[1])
 topic = client.create_topic("forked", "id bigint")
 client.append("forked", [{"id": 0}])
-under_way = client.producer("forked", batch_bytes=1, max_in_flight=4)
-under_way.append([{"id": 1}])
+gathering = client.producer("forked")
+gathering.append([{"id": 1}])
 client._lock.acquire()  # as another thread may at the moment of a fork
 child = os.fork()
 if child == 0:
     said = [list(reply) for reply in map(
         lambda _: (lambda r: (r.start, r.end, r.repeated))(client.append("forked", [{"id": 9}])),
         range(3))]
-    for call in (under_way.flush, under_way.close, lambda: under_way.append([{"id": 2}])):
+    for call in (gathering.flush, gathering.close, lambda: gathering.append([{"id": 2}])):
         try:
             said.append(call())
         except raftlog.RaftlogError as error:
@@ -52,7 +52,7 @@ client._lock.release()
 assert os.waitpid(child, 0)[1] == 0
 for _ in range(3):
     client.append("forked", [{"id": 9}])
-under_way.close()
+gathering.close()
 """
 
 
