@@ -27,7 +27,7 @@ FIRST_SEED = int(os.environ.get("START") or 1)
 FILES_WAITING = 12
 """So that no kill finds the queries idle."""
 FILE_ROWS_MAX = 30
-ROWS_PER_KILL_MIN = 4
+ROWS_PER_KILL_MIN = 10
 """Rows through both queries for each kill, or the runs did not get far enough to show anything."""
 PAUSE_MAX_S = 3.0
 STARTS_MAX = 20
