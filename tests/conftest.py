@@ -6,6 +6,8 @@ Tests in tests/cluster and tests/spark carry their folder's marker by themselves
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
@@ -26,6 +28,16 @@ hypothesis.settings.load_profile("raftlog")
 
 for name in [name for name in os.environ if name.startswith("RAFTLOG_")]:
     del os.environ[name]
+
+HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture(autouse=True)
+def _signals_as_before() -> Iterator[None]:
+    """A handler left behind would make the test run, and what it forks, deaf to being ended."""
+    before = [signal.getsignal(number) for number in HEARD]
+    yield
+    assert [signal.getsignal(number) for number in HEARD] == before
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,6 +15,7 @@ import typer
 
 from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
 from raftlog.cli.session import Session, session_of
+from raftlog.cli.signals import on_signals
 from raftlog.config import CONFIG_VARIABLE
 from raftlog.errors import ExitCode, InvalidOption
 
@@ -63,8 +64,6 @@ def chaos(
     """
     from raftlog.chaos.run import FLOOR_PER_S, Orders, run
 
-    # Its nodes must not outlive this process, whichever way it is told to end.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     kinds = _kinds(faults)
     orders = Orders(
         seed=secrets.randbelow(1_000_000) if seed is None else seed,
@@ -78,7 +77,9 @@ def chaos(
     folder = _folder(data)
     say(f"seed {orders.seed}; again: {replay}")
     say(f"cluster, history and logs: {folder}")
-    with _told_if_it_ends_early(folder):
+    # Its nodes must not outlive this process, whichever way it is told to end.
+    ended_by = on_signals(signal.default_int_handler, signal.SIGTERM)
+    with ended_by, _told_if_it_ends_early(folder):
         outcome = run(orders, folder, say)
     if output is Format.JSON:
         show_json({"orders": outcome.orders, "folder": str(folder), **_result(outcome)})

@@ -19,6 +19,7 @@ from raftlog.cli import cluster_folder
 from raftlog.cli.cluster_folder import ClusterFolder
 from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
 from raftlog.cli.session import DATA_FOLDER_DEFAULT, Session, session_of
+from raftlog.cli.signals import on_signals
 from raftlog.config import PORT_MAX
 from raftlog.errors import (
     AddressInUse,
@@ -57,8 +58,23 @@ def up(
     """
     session = session_of(context)
     os.umask(0o077)
-    stop = _stop_on_signals()
-    folder = data.absolute()
+    stop = threading.Event()
+    with on_signals(lambda *_: stop.set(), signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        cluster = _cluster_in(data.absolute(), nodes, port, session)
+        running = Running(cluster=cluster, children={}, log_starts={}, stop=stop)
+        try:
+            running.start(session)
+            running.wait_until_ready(session)
+            running.show(output, session.settings.client.bootstrap_servers)
+            running.watch()
+        finally:
+            running.end(session.settings.up.stop_timeout_s)
+
+
+def _cluster_in(
+    folder: Path, nodes: int | None, port: int | None, session: Session
+) -> ClusterFolder:
+    """The folder's cluster, recorded now if it is new; none of its ports is taken."""
     if cluster_folder.exists(folder):
         cluster = _recorded_cluster(folder, nodes, port)
         _refuse_running(cluster)
@@ -68,22 +84,7 @@ def up(
         cluster = _new_cluster(folder, nodes or defaults.nodes, port or defaults.port)
         _refuse_busy_ports(cluster, "--port")
         cluster_folder.record(cluster)
-    running = Running(cluster=cluster, children={}, log_starts={}, stop=stop)
-    try:
-        running.start(session)
-        running.wait_until_ready(session)
-        running.show(output, session.settings.client.bootstrap_servers)
-        running.watch()
-    finally:
-        running.end(session.settings.up.stop_timeout_s)
-
-
-def _stop_on_signals() -> threading.Event:
-    """Set when this process is told to end; replaces the interrupt that Python raises."""
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
+    return cluster
 
 
 def _new_cluster(folder: Path, nodes: int, port: int) -> ClusterFolder:

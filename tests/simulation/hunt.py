@@ -9,14 +9,13 @@ The exit status is 1 if a bug went through all its seeds unnoticed.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import sys
 from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
 from tests.simulation.planted import BUGS
-from tests.simulation.run import Failure, run_seed
+from tests.simulation.run import Failure, run_seed, workers
 from tests.simulation.scripted import SCRIPTS
 
 
@@ -41,8 +40,8 @@ def hunt(bug: str, *, start: int, seeds_max: int) -> Found:
 
 def hunt_all(bugs: list[str], *, start: int, seeds_max: int, jobs: int) -> Iterator[Found]:
     """Hunt them in `jobs` processes; the answers come in the order of the bugs."""
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        yield from pool.imap(partial(hunt, start=start, seeds_max=seeds_max), bugs)
+    with workers(jobs) as pool:
+        yield from pool.map(partial(hunt, start=start, seeds_max=seeds_max), bugs)
 
 
 def main() -> int:

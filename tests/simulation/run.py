@@ -21,7 +21,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from multiprocessing.pool import Pool
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,15 +67,21 @@ def run_seeds(seeds: Iterable[int], jobs: int) -> Iterator[Result | Failure]:
     if jobs == 1:
         yield from map(run_seed, seeds)
         return
-    # Forked, so that a bug planted in this process is in its children as well.
-    with _workers(jobs) as pool:
-        yield from pool.imap(run_seed, seeds, chunksize=2)
+    with workers(jobs) as pool:
+        yield from pool.map(run_seed, seeds, chunksize=2)
 
 
-def _workers(jobs: int) -> Pool:
-    """Ctrl-C is the parent's to hear: it ends its workers, which would wait for it otherwise."""
-    fork = multiprocessing.get_context("fork")
-    return fork.Pool(jobs, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN))
+def workers(jobs: int) -> ProcessPoolExecutor:
+    """Processes of their own making: a fork would inherit the locks and signal handlers of ours.
+
+    One that dies fails the run. Ctrl-C is the parent's to hear, and ends them.
+    """
+    return ProcessPoolExecutor(
+        jobs,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=signal.signal,
+        initargs=(signal.SIGINT, signal.SIG_IGN),
+    )
 
 
 def _write_folder(run: Run, error: BaseException) -> Path:
