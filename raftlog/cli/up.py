@@ -167,7 +167,7 @@ class Running:
                 )  # fmt: skip
 
     def wait_until_ready(self, session: Session) -> None:
-        """Return when every node answers and knows the controller's leader, or Ctrl-C came.
+        """Return when every node answers, is registered and knows a leader, or Ctrl-C came.
 
         Raises `typer.Exit` with the exit code of a node that ended instead, after its last words;
         `DeadlineExceeded` when the time is over.
@@ -194,10 +194,11 @@ class Running:
                 except RaftlogError as error:
                     last = error.cause
                 else:
-                    waiting = [a for a in answers if isinstance(a, RaftlogError) or not a.leader]
-                    if not waiting and len(answers) == len(self.children):
+                    ready = [a for a in answers if not isinstance(a, RaftlogError)]
+                    ready = [a for a in ready if a.leader and a.registered]
+                    if len(ready) == len(self.children):
                         return
-                    last = "a node does not answer, or the controller has no leader yet"
+                    last = "a node does not answer, or is not registered with the controller yet"
                 if time.monotonic() >= deadline_s:
                     raise DeadlineExceeded(
                         what="Starting the cluster", seconds=f"{limit_s:g}", last=last

@@ -80,6 +80,7 @@ class Services:
             term=raft.term,
             nodes=node.cluster_nodes(),
             version=version("raftlog"),
+            registered=node.known_store(node.node) == node.identity.store_uuid,
         )
 
     async def register_node(self, call: calls.RegisterNodeCall) -> calls.NodeRegisteredReply:

@@ -35,7 +35,10 @@ class DescribeCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
-    """As the asked node sees it; `leader` of the controller, 0 while unknown."""
+    """As the asked node sees it; `leader` of the controller, 0 while unknown.
+
+    `registered`: it has learnt that the controller binds its number to its `store_uuid`.
+    """
 
     cluster_id: str
     node: NodeId
@@ -44,6 +47,7 @@ class ClusterDescription:
     term: Term
     nodes: tuple[NodeAddress, ...]
     version: str
+    registered: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
