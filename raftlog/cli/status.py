@@ -1,25 +1,30 @@
-"""`raftlog status`: which nodes answer, who leads, what each hosts."""
+"""`raftlog status`: which nodes answer, who leads, what each hosts, what is wrong."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
 from raftlog.cli.session import ServersOption, session_of
-from raftlog.errors import ExitCode, RaftlogError
+from raftlog.errors import DiskFull, ExitCode, RaftlogError
 
 if TYPE_CHECKING:
     from raftlog.client.log_client import ClusterDescription
+    from raftlog.client.watermark import Answer
+
+NAMES_SHOWN_MAX = 10
 
 
 def status(
     context: typer.Context, servers: ServersOption = None, output: FormatOption = Format.TABLE
 ) -> None:
-    """Which nodes answer, who leads the controller, how many groups each hosts and leads.
+    """Which nodes answer and whether their disks keep up, who leads the controller, how many groups
+    each hosts and leads, which topics have no leader.
 
-    Exits with 3 while fewer than a majority answer or no controller leader is known.
+    Exits with 3 while fewer than a majority answer, or the controller or a topic has no leader.
     """
     with session_of(context, servers).connect() as client:
         described = client.describe_cluster()
@@ -33,13 +38,38 @@ def status(
     rows = [nodes[node] for node in sorted(nodes)]
     answering = [row for row in rows if not row.get("problem")]
     leader = _leader(answering)
+    waiting = topics_without_leader(views)
     if output is Format.JSON:
         first = next(a for _, a in described if not isinstance(a, RaftlogError))
-        show_json({"cluster_id": first.cluster_id, "controller_leader": leader, "nodes": rows})
+        show_json(
+            {
+                "cluster_id": first.cluster_id,
+                "controller_leader": leader,
+                "topics_without_leader": waiting,
+                "nodes": rows,
+            }
+        )
     else:
-        _show(rows, leader)
-    if leader == 0 or 2 * len(answering) <= len(rows):
+        _show(rows, leader, waiting)
+    if leader == 0 or waiting or 2 * len(answering) <= len(rows):
         raise typer.Exit(int(ExitCode.UNAVAILABLE))
+
+
+def topics_without_leader(answers: Sequence[Answer]) -> list[str]:
+    """The topics of which no node that answers knows a leader, by name."""
+    views = [
+        view
+        for _, _, reply in answers
+        if not isinstance(reply, RaftlogError)
+        for view in reply.groups
+        if view.topic
+    ]
+    # A node that lags may still hold the group of a topic that was deleted and made anew.
+    newest: dict[str, int] = {}
+    for view in views:
+        newest[view.topic] = max(view.group, newest.get(view.topic, 0))
+    led = {view.topic for view in views if view.leader and view.group == newest[view.topic]}
+    return sorted(newest.keys() - led)
 
 
 def _nodes(
@@ -60,6 +90,8 @@ def _nodes(
                 "node": answer.node,
                 "address": address,
                 "problem": "",
+                "disk": _disk(answer),
+                "disk_full": answer.disk_full,
                 "leader": answer.leader,
                 "term": answer.term,
                 "version": answer.version,
@@ -68,13 +100,19 @@ def _nodes(
     return rows
 
 
+def _disk(answer: ClusterDescription) -> str:
+    if answer.disk_full:
+        return "full"
+    return "ok" if answer.disk_keeps_up else "slow"
+
+
 def _leader(answering: list[dict[str, Any]]) -> int:
     """The controller's leader as the node with the latest term has it; 0: none is known."""
     newest = max(answering, key=lambda row: (row["term"], row["leader"]), default=None)
     return newest["leader"] if newest else 0
 
 
-def _show(rows: list[dict[str, Any]], leader: int) -> None:
+def _show(rows: list[dict[str, Any]], leader: int, waiting: list[str]) -> None:
     shown = []
     for row in rows:
         state = "leads the controller" if row["node"] == leader else "follows"
@@ -82,9 +120,15 @@ def _show(rows: list[dict[str, Any]], leader: int) -> None:
             state = "no answer"
         shown.append(
             [row["node"], row["address"], state]
-            + [row.get(name) for name in ("term", "groups", "leads", "version")]
+            + [row.get(name) for name in ("term", "groups", "leads", "disk", "version")]
         )
-    show_table(["NODE", "ADDRESS", "STATE", "TERM", "GROUPS", "LEADS", "VERSION"], shown)
+    show_table(["NODE", "ADDRESS", "STATE", "TERM", "GROUPS", "LEADS", "DISK", "VERSION"], shown)
     for row in rows:
         if row["problem"]:
             say(f"node {row['node']}: {row['problem']}")
+        if row.get("disk_full"):
+            say(str(DiskFull(file=row["disk_full"], node=f"node {row['node']}")))
+    if waiting:
+        names = ", ".join(waiting[:NAMES_SHOWN_MAX])
+        more = f" and {len(waiting) - NAMES_SHOWN_MAX} more" if waiting[NAMES_SHOWN_MAX:] else ""
+        say(f"{len(waiting)} topics without a leader, which take no writes: {names}{more}")

@@ -52,12 +52,13 @@ class NodeDisk:
         self._jobs_without_room: list[_Job] = []
         self._job_running = False
         self._stopped = False
-        self._told = DiskChanged(keeps_up=True, full=None)
+        self.told = DiskChanged(keeps_up=True, full=None)
+        """What was last told: changes at ticks alone."""
 
     @property
     def keeps_up(self) -> bool:
         """Whether this node should lead: writes end in time, and there is room for them."""
-        return self._told.keeps_up
+        return self.told.keeps_up
 
     def full(self, owner: Owner) -> DiskFull | None:
         """Why the owner's write waits, if it found no room and has not been done since."""
@@ -76,11 +77,11 @@ class NodeDisk:
             self._jobs.extend(self._jobs_without_room)
             self._jobs_without_room.clear()
             self._start_job()
-        before = self._told
+        before = self.told
         full = next(iter(self._full.values()), None)
         now = DiskChanged(keeps_up=self._watch.keeps_up and full is None, full=full)
         if (now.keeps_up, now.full is None) != (before.keeps_up, before.full is None):
-            self._told = now
+            self.told = now
             self._effects.tell(now)
         return now.keeps_up != before.keeps_up
 

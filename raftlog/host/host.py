@@ -34,6 +34,7 @@ from raftlog.errors import DiskFull, NotLeader, Overloaded, RaftlogError, TopicR
 from raftlog.host.contacts import Contacts
 from raftlog.host.disk import NodeDisk
 from raftlog.host.effects import (
+    DiskChanged,
     Effects,
     GroupDeletedElsewhere,
     GroupOpened,
@@ -401,6 +402,11 @@ class Host:
         machine = self._groups[CONTROLLER_GROUP].machine
         assert isinstance(machine, ControllerMachine)
         return machine
+
+    @property
+    def disk(self) -> DiskChanged:
+        """What was last told of this node's disk; a full or slow one is noticed at a tick."""
+        return self._disk.told
 
     def known_store(self, node: NodeId) -> str | None:
         """The store bound to the node id, as far as this node can know; None: no word of it.

@@ -226,6 +226,11 @@ class Node:
         """The controller's state, as far as this node has applied it."""
         return self._host.controller
 
+    @property
+    def disk(self) -> DiskChanged:
+        """What was last told of this node's disk."""
+        return self._host.disk
+
     def groups(self) -> Sequence[HostedReplica]:
         """Every replica here, the controller's among them."""
         return self._host.groups()

@@ -72,6 +72,7 @@ class Services:
         """This node's view of who is who."""
         node = self._node
         raft = self._controller.replica.raft
+        disk = node.disk
         return calls.ClusterDescription(
             cluster_id=node.identity.cluster_id,
             node=node.node,
@@ -81,6 +82,8 @@ class Services:
             nodes=node.cluster_nodes(),
             version=version("raftlog"),
             registered=node.known_store(node.node) == node.identity.store_uuid,
+            disk_keeps_up=disk.keeps_up,
+            disk_full=disk.full.file if disk.full is not None else "",
         )
 
     async def register_node(self, call: calls.RegisterNodeCall) -> calls.NodeRegisteredReply:

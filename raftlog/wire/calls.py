@@ -38,6 +38,8 @@ class ClusterDescription:
     """As the asked node sees it; `leader` of the controller, 0 while unknown.
 
     `registered`: it has learnt that the controller binds its number to its `store_uuid`.
+    `disk_keeps_up`: its writes end in time and find room; `disk_full` names the file for which
+    there is none, "" while there is.
     """
 
     cluster_id: str
@@ -48,6 +50,8 @@ class ClusterDescription:
     nodes: tuple[NodeAddress, ...]
     version: str
     registered: bool
+    disk_keeps_up: bool
+    disk_full: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,12 +6,15 @@ A full disk is a small tmpfs, which needs root: without it those tests are skipp
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -241,6 +244,17 @@ def wait_until_it_serves(client: LogClient) -> None:
     wait_for(serves, "the node to answer", 60)
 
 
+def status_of(cluster: ProcessCluster) -> dict[str, Any]:
+    """What `raftlog status` tells programs."""
+    told = subprocess.run(
+        [sys.executable, "-m", "raftlog", "--servers", cluster.servers, "status", "-o", "json"],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    return json.loads(told.stdout)
+
+
 @needs_tmpfs
 @pytest.mark.timeout(300)
 def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path: Path) -> None:
@@ -263,6 +277,9 @@ def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path
                 assert "The disk of node 1 is full" in str(refusal)
                 assert "node-1" in str(refusal)
                 assert "Make room" in str(refusal)
+                (node,) = status_of(cluster)["nodes"]
+                assert node["disk"] == "full"
+                assert "node-1" in node["disk_full"]
                 assert numbers_in(hasty, TOPIC)[: len(numbers) + 1] == [-1, *numbers]
                 disk.make_room()
                 began_s = time.monotonic()
@@ -270,6 +287,7 @@ def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path
                 healed_s = time.monotonic() - began_s
                 print(f"healed within {healed_s:.1f} s")
                 assert healed_s <= 10
+                assert status_of(cluster)["nodes"][0]["disk"] == "ok"
                 found = numbers_in(client, TOPIC)
                 assert cluster.pids[1] == pid
                 assert cluster.runs(1)
