@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from raftlog.cli.output import Format, FormatOption, say, show_json
 from raftlog.cli.row_files import SUFFIXES, InputFormat, read_batches
 from raftlog.cli.session import ServersOption, session_of
-from raftlog.errors import InvalidOption, InvalidRequest, ProducerClosed
+from raftlog.errors import InvalidOption, InvalidRequest, ProducerClosed, RaftlogError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from raftlog.client.producer import Producer
+    from raftlog.core.types import Offset
 
 
 def produce(
@@ -47,27 +54,13 @@ def produce(
     """
     started_s = time.monotonic()
     chosen = _format(file, format_)
-    records = 0
     with session_of(context, servers).connect() as client, client.producer(topic) as producer:
         from raftlog.client.arrow import arrow_schema
 
         schema = arrow_schema(producer.topic.schema)
-        try:
-            with _opened(file) as source:
-                for batch in read_batches(source, file, chosen, schema, null or []):
-                    producer.append(batch)
-                    records += batch.num_rows
-        except InvalidRequest as error:
-            try:
-                end = producer.flush()
-            except ProducerClosed:
-                # It was an append that was refused: that is what there is to say.
-                raise error from None
-            if records:
-                say(f"{records} records before the error are in {topic}; they end at offset {end}")
-                say("  A row number in the message counts from the record after them.")
-            raise
-        end = producer.flush()
+        with _opened(file) as source:
+            end = _append_all(producer, read_batches(source, file, chosen, schema, null or []))
+        records = producer.acknowledged
     seconds = time.monotonic() - started_s
     if output is Format.JSON:
         show_json(
@@ -81,6 +74,36 @@ def produce(
     else:
         where = f"; they end at offset {end}" if records else ""
         say(f"{records} records appended to {topic} in {seconds:.1f} s{where}")
+
+
+def _append_all(producer: Producer, batches: Iterator[pa.RecordBatch]) -> Offset:
+    """Where the last record ends. Says what is in the topic before it raises."""
+    topic, read = producer.topic.name, 0
+    try:
+        for batch in batches:
+            read += batch.num_rows
+            producer.append(batch)
+        return producer.flush()
+    except InvalidRequest as error:
+        try:
+            end = producer.flush()
+        except ProducerClosed:
+            # It was an append that was refused: that is what there is to say.
+            raise error from None
+        if producer.acknowledged:
+            say(
+                f"{producer.acknowledged} records before the error are in {topic}; they end at "
+                f"offset {end}"
+            )
+            say("  A row number in the message counts from the record after them.")
+        raise
+    except RaftlogError:
+        say(
+            f"{producer.acknowledged} of {read} records read are known to be in {topic}: the first "
+            "ones"
+        )
+        say("  The others may be as well, or may yet come to be: look with `raftlog tail`.")
+        raise
 
 
 def _format(file: str, given: InputFormat | None) -> InputFormat:

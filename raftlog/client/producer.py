@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -51,6 +52,9 @@ class Producer:
         self._buffer = BatchBuffer(topic, compression=compression, batch_bytes=batch_bytes)
         self._window = Window(connection, topic.group, "Append", max_in_flight)
         self._last = AppendedReply(start=Offset(0), end=Offset(0), repeated=False)
+        self._counts: deque[int] = deque()
+        """Records of each entry that was sent and is not in `acknowledged`, the oldest first."""
+        self._acknowledged = 0
         self._closed = False
         self._problem = ""
         """Why it cannot go on; empty: it can."""
@@ -75,6 +79,14 @@ class Producer:
     @property
     def topic(self) -> TopicInfo:
         return self._topic
+
+    @property
+    def acknowledged(self) -> int:
+        """So many records, the first of those taken, are durable and visible for certain.
+
+        After a failure those that follow may be as well, wholly or in part.
+        """
+        return self._acknowledged
 
     def append(self, data: Rows) -> None:
         """Take rows: a `pa.Table`, a `pa.RecordBatch`, or a list of mappings from column name to
@@ -144,7 +156,12 @@ class Producer:
                 raise
             self._problem = ""
         finally:
+            self._note_answered()
             self._lock.release()
+
+    def _note_answered(self) -> None:
+        while self._sequence - len(self._counts) < self._window.answered:
+            self._acknowledged += self._counts.popleft()
 
     def _conformed(self, data: Rows) -> list[pa.RecordBatch]:
         """All of it, so that rows are taken wholly or not at all."""
@@ -166,7 +183,7 @@ class Producer:
         return replies
 
     def _call(self, batch: EncodedBatch) -> AppendCall:
-        """The batch's call, with the next sequence."""
+        """The batch's call, with the next sequence; it is about to be sent."""
         call = AppendCall(
             group=self._topic.group,
             incarnation=self._topic.incarnation,
@@ -176,6 +193,7 @@ class Producer:
             crc=batch.crc,
         )
         self._sequence += 1
+        self._counts.append(batch.header.record_count)
         return call
 
     def _keep(self, replies: list[AppendedReply]) -> list[AppendedReply]:

@@ -39,6 +39,8 @@ class Window:
         self._method = method
         self._max_in_flight = max_in_flight
         self._pending: deque[_Pending] = deque()
+        self.answered = 0
+        """So many calls, the first of those given, have been answered."""
 
     def push(self, request: Any, body: bytes, deadline: Deadline | None = None) -> list[Any]:
         """Send a call; returns the replies that had to be awaited to make room, oldest first.
@@ -65,7 +67,9 @@ class Window:
         if self._pending:
             replies = self.push(request, body, deadline)
             return replies + self.drain()
-        return [self._connection.call_leader(self._group, self._method, request, body, deadline)]
+        reply = self._connection.call_leader(self._group, self._method, request, body, deadline)
+        self.answered += 1
+        return [reply]
 
     def drain(self) -> list[Any]:
         """Wait for all; the replies in order."""
@@ -82,7 +86,11 @@ class Window:
                 sent.future.cancel()
 
     def _settle_oldest(self) -> Any:
-        oldest = self._pending.popleft()
+        reply = self._reply_to(self._pending.popleft())
+        self.answered += 1
+        return reply
+
+    def _reply_to(self, oldest: _Pending) -> Any:
         if oldest.sent is not None:
             try:
                 return self._connection.receive(self._method, oldest.sent, self._group)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster
+from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.cli.cluster_folder import open_folder
 from raftlog.errors import ExitCode
 
@@ -111,6 +112,38 @@ def test_a_row_that_is_too_large_is_what_a_failed_produce_speaks_of(
     assert ended.returncode == ExitCode.USAGE, ended.stderr
     assert "server.entry_bytes_max" in ended.stderr
     assert "sequence" not in ended.stderr
+
+
+def test_a_produce_that_fails_says_how_many_rows_are_in(tmp_path: Path) -> None:
+    """The node is gone while rows still come: what it had acknowledged is counted."""
+    with ProcessCluster.start(tmp_path / "data", nodes=1) as running:
+        answer(running, "topic", "create", "cut", "--schema", "id bigint, text string")
+        rows = [json.dumps({"id": id_, "text": os.urandom(4_000).hex()}) for id_ in range(3_000)]
+        with subprocess.Popen(
+            [
+                sys.executable, "-m", "raftlog", "--servers", running.servers,
+                "--set", "client.request_timeout_s=1", "produce", "cut",
+            ],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as producing:  # fmt: skip
+            assert producing.stdin is not None
+            producing.stdin.write("\n".join(rows[:2_000]) + "\n")
+            producing.stdin.flush()
+            with running.client() as client:
+                wait_for(lambda: client.watermark("cut").high_water_mark > 0, "a first row", 30)
+                running.kill(1)
+            _, said = producing.communicate("\n".join(rows[2_000:]) + "\n", timeout=DEADLINE_S)
+        assert producing.returncode == ExitCode.UNAVAILABLE, said
+        (known, read) = map(int, re.findall(r"^(\d+) of (\d+) records read are known", said)[0])
+        assert read <= len(rows)
+        running.serve(1)
+        with running.client() as client:
+            batches = client.read("cut", columns=["id"])
+            held = [id_ for batch in batches for id_ in batch.column("id").to_pylist()]
+        assert held == list(range(len(held)))
+        assert 0 < known <= len(held) < len(rows)
 
 
 def test_tail_follows_and_ends_quietly_on_ctrl_c(cluster: ProcessCluster) -> None:
