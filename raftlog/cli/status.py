@@ -131,4 +131,4 @@ def _show(rows: list[dict[str, Any]], leader: int, waiting: list[str]) -> None:
     if waiting:
         names = ", ".join(waiting[:NAMES_SHOWN_MAX])
         more = f" and {len(waiting) - NAMES_SHOWN_MAX} more" if waiting[NAMES_SHOWN_MAX:] else ""
-        say(f"{len(waiting)} topics without a leader, which take no writes: {names}{more}")
+        say(f"topics without a leader, which take no writes: {names}{more}")

@@ -237,9 +237,9 @@ class Running:
                 if child.poll() is not None:
                     del alive[node]
                     say(f"node {node} (pid {child.pid}) ended: {_how(child.returncode)}")
-                    say(
-                        f"  bring it back: raftlog serve --node {node} --data {self.cluster.folder}"
-                    )
+                    if child.returncode != 0:  # else somebody stopped it on purpose
+                        folder = self.cluster.folder
+                        say(f"  bring it back: raftlog serve --node {node} --data {folder}")
             self.stop.wait(LOOK_INTERVAL_S)
 
     def end(self, timeout_s: float) -> None:
