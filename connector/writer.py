@@ -256,8 +256,9 @@ def _warn_of_older_checkpoint(key: EpochKey) -> None:
     """Say what a restart never does by itself: Spark replays the last batch alone."""
     log.warning(
         "Batch %s of writer %r is in the log, and so are later ones: the checkpointLocation holds "
-        "an older copy. What the log has is not written again. It is known by the batch's number "
-        "and record count: other rows in a batch of the same size are NOT written (docs/SPARK.md).",
+        "an older copy, or another driver uses it too. What the log has is not written again. It "
+        "is known by the batch's number and record count: other rows in a batch of the same size "
+        "are NOT written (docs/SPARK.md).",
         key.epoch,
         key.writer,
     )

@@ -360,7 +360,7 @@ class TopicExists(AlreadyExists):
     topic: str
 
     cause_text = "Topic {topic!r} exists."
-    remedy_text = "Write to it, choose another name, or pass --if-not-exists."
+    remedy_text = "Write to it, choose another name, or take what there is (--if-not-exists)."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -375,10 +375,10 @@ class TopicRecreated(RaftlogError):
 
     @property
     def cause(self) -> str:
-        now = f"it is now {self.found}" if self.found else "it does not exist now"
-        return f"Topic {self.topic!r} was incarnation {self.wanted}; {now}: it was deleted."
+        now = f"; it is now {self.found}" if self.found else ""
+        return f"Topic {self.topic!r}, incarnation {self.wanted}, was deleted{now}."
 
-    remedy_text = "Use a new checkpointLocation; a reader may go on with failOnDataLoss=false."
+    remedy_text = "In Spark: use a new checkpointLocation, or (a reader) failOnDataLoss=false."
 
 
 @dataclass(kw_only=True, eq=False)

@@ -29,6 +29,7 @@ T = TypeVar("T")
 
 _LOOK_INTERVAL_S = 0.02
 _START_TIMEOUT_S = 60.0
+_END_TIMEOUT_S = 30.0
 _PORTS_FROM, _PORTS_TO = 20_000, 30_000
 """Below the range from which the kernel takes ports for outgoing connections."""
 
@@ -84,8 +85,12 @@ class ProcessCluster:
                 process_group=0,
             )
         assert up.stdout is not None
-        # `up` prints one document when all nodes are ready, or ends within its own deadline.
-        line = up.stdout.readline()
+        with ExitStack() as unless_ready:
+            # Whatever interrupts the wait must not leave `up` and its nodes behind.
+            unless_ready.callback(_end_at_once, up)
+            # `up` prints one document when all nodes are ready, or ends within its own deadline.
+            line = up.stdout.readline()
+            unless_ready.pop_all()
         if not line:
             raise DeadlineExceeded(
                 what="Starting the cluster",
@@ -175,7 +180,7 @@ class ProcessCluster:
             if child.poll() is None:
                 child.terminate()
         for child in children:
-            child.wait(30.0)
+            child.wait(_END_TIMEOUT_S)
         if self._up.stdout is not None:
             self._up.stdout.close()
 
@@ -204,6 +209,15 @@ class ProcessCluster:
         )
         return client.watermark(topic)
 
+    def wait_serving(self, timeout_s: float = 60.0) -> None:
+        """Wait until some node answers and knows a leader of the controller."""
+        with self.client() as client:
+            wait_for(
+                lambda: _answered(lambda: client.list_topics()) is not None,
+                "a node to answer",
+                timeout_s,
+            )
+
     def _end(self, node: int, number: signal.Signals) -> None:
         self._signal(node, number)
         child = self._served.pop(node, None)
@@ -228,6 +242,11 @@ def wait_for(condition: Callable[[], bool], what: str, timeout_s: float) -> None
             raise DeadlineExceeded(what=f"Waiting for {what}", seconds=f"{timeout_s:g}")
         # Another process cannot wake us; nobody ever sets this event.
         threading.Event().wait(_LOOK_INTERVAL_S)
+
+
+def _end_at_once(up: subprocess.Popen[str]) -> None:
+    up.terminate()
+    up.wait(_END_TIMEOUT_S)
 
 
 def _answered(ask: Callable[[], T]) -> T | None:

@@ -78,7 +78,7 @@ def chaos(
     say(f"seed {orders.seed}; again: {replay}")
     say(f"cluster, history and logs: {folder}")
     # Its nodes must not outlive this process, whichever way it is told to end.
-    ended_by = on_signals(signal.default_int_handler, signal.SIGTERM)
+    ended_by = on_signals(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP)
     with ended_by, _told_if_it_ends_early(folder):
         outcome = run(orders, folder, say)
     if output is Format.JSON:

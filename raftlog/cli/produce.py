@@ -14,7 +14,7 @@ import typer
 from raftlog.cli.output import Format, FormatOption, say, show_json
 from raftlog.cli.row_files import SUFFIXES, InputFormat, read_batches
 from raftlog.cli.session import ServersOption, session_of
-from raftlog.errors import InvalidOption, InvalidRequest, ProducerClosed, RaftlogError
+from raftlog.errors import InvalidOption, InvalidRequest, RaftlogError, TopicRecreated
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,26 +84,31 @@ def _append_all(producer: Producer, batches: Iterator[pa.RecordBatch]) -> Offset
             read += batch.num_rows
             producer.append(batch)
         return producer.flush()
-    except InvalidRequest as error:
-        try:
-            end = producer.flush()
-        except ProducerClosed:
-            # It was an append that was refused: that is what there is to say.
-            raise error from None
-        if producer.acknowledged:
+    except TopicRecreated:
+        raise  # and with the topic went all that was in it
+    except (RaftlogError, KeyboardInterrupt) as error:
+        end = _flushed(producer) if isinstance(error, InvalidRequest) else None
+        if end is None and read:
+            say(
+                f"{producer.acknowledged} records, the first of {read} read so far, are known to "
+                f"be in {topic}"
+            )
+            say("  Later ones may be as well, or may yet come to be: look with `raftlog tail`.")
+        elif end is not None and producer.acknowledged:
             say(
                 f"{producer.acknowledged} records before the error are in {topic}; they end at "
                 f"offset {end}"
             )
             say("  A row number in the message counts from the record after them.")
         raise
+
+
+def _flushed(producer: Producer) -> Offset | None:
+    """Where the rows before a refused one end; None: not all of them are known to be in."""
+    try:
+        return producer.flush()
     except RaftlogError:
-        say(
-            f"{producer.acknowledged} of {read} records read are known to be in {topic}: the first "
-            "ones"
-        )
-        say("  The others may be as well, or may yet come to be: look with `raftlog tail`.")
-        raise
+        return None  # the refused row is what there is to say
 
 
 def _format(file: str, given: InputFormat | None) -> InputFormat:

@@ -6,7 +6,7 @@ import codecs
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from io import BufferedReader
 from typing import TYPE_CHECKING, assert_never
@@ -30,6 +30,11 @@ class InputFormat(StrEnum):
 
 _NO_OBJECT = re.compile(rb"\n[ \t\r]*([^{ \t\r\n][^\n]{0,20})")
 """A line that begins with anything but an object."""
+
+_CELL = rb'(?:"(?:[^"]++|"")*+"[^,\r\n]*+|[^",\r\n][^,\r\n]*+|)'
+_CSV_RECORDS = re.compile(rb"(?:(?:" + _CELL + rb",)*+" + _CELL + rb"[\r\n])*+")
+"""All whole records at the beginning of a text, as Arrow reads them: where a quote begins a cell
+another ends it, and what is between may hold commas, line breaks and doubled quotes."""
 
 SUFFIXES = {
     ".json": InputFormat.JSON,
@@ -95,7 +100,7 @@ def _json_batches(source: BufferedReader, schema: pa.Schema) -> Iterator[pa.Reco
     parsing = pj.ParseOptions(
         explicit_schema=_with_texts(schema, dates), unexpected_field_behavior="infer"
     )
-    for block in _blocks(source):
+    for block in _blocks(source, _json_end):
         if found := _NO_OBJECT.search(b"\n" + block):
             raise ValueError(f"a line begins with {found[1].decode(errors='replace')!r}, no object")
         whole = pj.ReadOptions(block_size=len(block) + 1)
@@ -119,7 +124,9 @@ def _csv_batches(
         quoted_strings_can_be_null=False,
     )
     names: list[str] = []  # until the first block has told them
-    for block in _blocks(source):
+    for block in _blocks(source, _csv_end):
+        if b'"' in block and _csv_end(block + b"\n") <= len(block):
+            raise ValueError("a cell begins with a quote that nothing closes")
         whole = pc.ReadOptions(block_size=len(block) + 1, column_names=names)
         table = pc.read_csv(pa.BufferReader(block), read_options=whole, convert_options=converting)
         names = table.schema.names
@@ -127,8 +134,22 @@ def _csv_batches(
             yield _from_texts(batch, schema, times)
 
 
-def _blocks(source: BufferedReader) -> Iterator[bytes]:
-    """The text in blocks of whole lines, none of them blank throughout.
+def _json_end(text: bytes) -> int:
+    return text.rfind(b"\n") + 1
+
+
+def _csv_end(text: bytes) -> int:
+    """Where the last whole record ends: not at a line break in a quoted cell."""
+    if b'"' not in text:
+        return text.rfind(b"\n") + 1
+    found = _CSV_RECORDS.match(text)
+    assert found is not None, "no record at all matches as well"
+    return found.end()
+
+
+def _blocks(source: BufferedReader, end_of: Callable[[bytes], int]) -> Iterator[bytes]:
+    """The text in blocks of whole records, none of them blank throughout; `end_of` tells where
+    the last whole one ends.
 
     Arrow could read the source by itself, but does so ahead, in a thread: if the process ends by an
     error meanwhile, that thread makes an abort of it.
@@ -138,9 +159,9 @@ def _blocks(source: BufferedReader) -> Iterator[bytes]:
     while data := source.read(BLOCK_BYTES):
         rest += data.removeprefix(codecs.BOM_UTF8) if first else data
         first = False
-        end = rest.rfind(b"\n") + 1
+        end = end_of(rest)
         if not end and len(rest) > BLOCK_BYTES:
-            raise ValueError(f"a line is longer than {BLOCK_BYTES} bytes")
+            raise ValueError(f"a line or quoted cell is longer than {BLOCK_BYTES} bytes")
         lines, rest = rest[:end], rest[end:]
         if lines.strip():
             yield lines

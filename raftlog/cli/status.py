@@ -24,7 +24,8 @@ def status(
     """Which nodes answer and whether their disks keep up, who leads the controller, how many groups
     each hosts and leads, which topics have no leader.
 
-    Exits with 3 while fewer than a majority answer, or the controller or a topic has no leader.
+    Exits with 3 while fewer than a majority answer and have room on their disks, or the controller
+    or a topic has no leader.
     """
     with session_of(context, servers).connect() as client:
         described = client.describe_cluster()
@@ -51,7 +52,8 @@ def status(
         )
     else:
         _show(rows, leader, waiting)
-    if leader == 0 or waiting or 2 * len(answering) <= len(rows):
+    writable = [row for row in answering if not row["disk_full"]]
+    if leader == 0 or waiting or 2 * len(writable) <= len(rows):
         raise typer.Exit(int(ExitCode.UNAVAILABLE))
 
 

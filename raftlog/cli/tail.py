@@ -52,6 +52,12 @@ def tail(
         names = ["_offset", *(field.name for field in info.schema.fields)]
         if columns is not None:
             names = [name.strip() for name in columns.split(",")]
+        if begin > mark.high_water_mark and not follow:
+            raise InvalidOption(
+                option="--start",
+                problem=f"is {begin}, and {topic} ends at offset {mark.high_water_mark}",
+                advice="Give a lower one, or follow the topic until it gets there.",
+            )
         if follow:
             batches = client.follow(info, begin, columns=names)
         else:

@@ -107,7 +107,8 @@ def delete(
     with session_of(context, servers).connect() as client:
         topic = client.describe_topic(name)
         if not yes:
-            typer.confirm(f"Delete topic {name!r} and all its records?", abort=True, err=True)
+            question = f"Delete topic {name!r} and all its records? (--yes: do not ask)"
+            typer.confirm(question, abort=True, err=True)
         deleted = client.delete_topic(topic.name)
     if output is Format.JSON:
         show_json(_as_object(deleted))

@@ -198,7 +198,9 @@ class Running:
                     ready = [a for a in ready if a.leader and a.registered]
                     if len(ready) == len(self.children):
                         return
-                    last = "a node does not answer, or is not registered with the controller yet"
+                    waiting = self.children.keys() - {a.node for a in ready}
+                    logs = ", ".join(str(self.cluster.log_file(node)) for node in sorted(waiting))
+                    last = f"Not yet registered with the controller (up.ready_timeout_s): {logs}."
                 if time.monotonic() >= deadline_s:
                     raise DeadlineExceeded(
                         what="Starting the cluster", seconds=f"{limit_s:g}", last=last

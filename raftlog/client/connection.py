@@ -60,8 +60,11 @@ _AVOIDED_S = 5.0
 """How long a node that gave no answer is not asked while there are others: one that hangs costs a
 request a whole try, and its connection is given up only by the keepalive."""
 
-_NO_NODE = re.compile(r"Connection refused|Failed parsing HTTP/2|http1\.x server")
-"""What grpc says of an address where nothing listens, or what speaks another protocol."""
+_NO_NODE = re.compile(
+    r"Connection refused|Failed parsing HTTP/2|http1\.x server|address lookup failed"
+)
+"""What grpc says of an address where nothing listens, or what speaks another protocol, and of a
+name that no address is known for."""
 
 _OVER_MESSAGE_LIMIT = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")
 """What the server's grpc says of a frame that it drops unread, with nothing typed beside it."""
@@ -101,6 +104,7 @@ class Connection:
         self.settings = settings
         self._bootstrap = parse_servers(settings.bootstrap_servers)
         self._lock = threading.Lock()
+        self._closed = False
         in_each_child(self, Connection._begin_anew)
         self._channels: dict[str, grpc.Channel] = {}
         self._stubs: dict[tuple[str, str], grpc.UnaryUnaryMultiCallable] = {}
@@ -115,8 +119,9 @@ class Connection:
         self._turn = random.randrange(1 << 16)
 
     def close(self) -> None:
-        """Close the channels of this process. The connection may be used again."""
+        """Close the channels of this process, for good."""
         with self._lock:
+            self._closed = True
             channels, self._channels = self._channels, {}
             self._stubs = {}
         for channel in channels.values():
@@ -329,6 +334,12 @@ class Connection:
 
     def _channel(self, address: str) -> grpc.Channel:
         """The channel to the address. Call it with the lock held."""
+        if self._closed:
+            raise InvalidOption(
+                option="the client",
+                problem="was closed",
+                advice="Make another with `raftlog.connect`, and close it last.",
+            )
         channel = self._channels.get(address)
         if channel is None:
             channel = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)

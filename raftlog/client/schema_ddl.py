@@ -37,7 +37,9 @@ def read_ddl(text: str) -> JsonType:
     """The struct that the DDL describes. Raises `InvalidOption`."""
     if not text.strip():
         raise refusal("is empty")
-    inner = text.strip().rstrip(";")
+    inner = text.strip().rstrip(";").rstrip()
+    if inner.endswith(","):  # which sqlglot takes
+        raise refusal("ends with a comma")
     if not re.match(r"struct\s*<", inner, re.IGNORECASE):
         # Within STRUCT<...> Spark's grammar allows both `a INT` and `a: INT`.
         inner = f"STRUCT<{inner}\n>"

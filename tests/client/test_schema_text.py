@@ -138,6 +138,8 @@ def test_every_spelling_of_spark_is_read(ddl: str, kind: str):
         ("a array", "ARRAY"),
         ("a map<string>", "MAP"),
         ("a struct", "without fields"),
+        ("a int,", "ends with a comma"),
+        ("a int , ;", "ends with a comma"),
         ("a int, _offset bigint", "'_offset'"),
         ("a " + "array<" * 50 + "int" + ">" * 50, "nested more than"),
     ],

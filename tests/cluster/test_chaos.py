@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from raftlog.chaos.cluster import wait_for
 from raftlog.chaos.schedule import Kind
 from raftlog.cli.main import app
 
@@ -36,3 +42,31 @@ def test_every_promise_is_kept_over_at_least_twenty_faults_of_all_classes() -> N
     assert verdict["replicas_equal"]
     assert verdict["read_records"] > verdict["acknowledged_records"] > 0
     shutil.rmtree(folder)  # kept if this fails
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
+def test_a_run_that_is_ended_while_its_cluster_starts_leaves_no_process(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    folder = tmp_path / "run"
+    with subprocess.Popen(
+        [sys.executable, "-m", "raftlog", "chaos", "--minutes", "1", "--data", str(folder)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as chaos:
+        wait_for(lambda: len(processes_of(folder)) > 1, "the cluster to be started", 60)
+        chaos.send_signal(number)
+        _, said = chaos.communicate(timeout=60)
+    assert "ended early" in said
+    wait_for(lambda: processes_of(folder) == [], "all to be gone", 20)
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Who has the folder in its command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # it is gone, or no process
+            if entry.name.isdigit() and os.fsencode(folder) in (entry / "cmdline").read_bytes():
+                found.append(int(entry.name))
+    return found

@@ -351,3 +351,15 @@ def test_every_node_answers_the_standard_health_check(shared: ProcessCluster) ->
             for service in ("", SERVICE):
                 answer = health.Check(health_pb2.HealthCheckRequest(service=service), timeout=10)
                 assert answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_a_client_that_was_closed_writes_nothing_more(shared: ProcessCluster, name: str) -> None:
+    with shared.client() as client:
+        topic = client.create_topic(name, DDL)
+        client.append(name, [{"id": 1}])
+        client.close()
+        for call in (lambda: client.append(name, [{"id": 2}]), lambda: client.read_mark(topic)):
+            with pytest.raises(InvalidOption, match="the client' was closed"):
+                call()
+    with shared.client() as another:
+        assert another.read_mark(topic).high_water_mark == 1

@@ -112,6 +112,10 @@ def test_a_row_that_is_too_large_is_what_a_failed_produce_speaks_of(
     assert ended.returncode == ExitCode.USAGE, ended.stderr
     assert "server.entry_bytes_max" in ended.stderr
     assert "sequence" not in ended.stderr
+    told = re.search(r"^(\d+) records, the first of (\d+) read so far", ended.stderr, re.MULTILINE)
+    assert told is not None, ended.stderr
+    (mark,) = answer(cluster, "watermark", "large")
+    assert int(told[1]) <= mark["high_water_mark"]
 
 
 def test_a_produce_that_fails_says_how_many_rows_are_in(tmp_path: Path) -> None:
@@ -122,7 +126,7 @@ def test_a_produce_that_fails_says_how_many_rows_are_in(tmp_path: Path) -> None:
         with subprocess.Popen(
             [
                 sys.executable, "-m", "raftlog", "--servers", running.servers,
-                "--set", "client.request_timeout_s=1", "produce", "cut",
+                "--set", "client.request_timeout_s=5", "produce", "cut",
             ],
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -136,14 +140,27 @@ def test_a_produce_that_fails_says_how_many_rows_are_in(tmp_path: Path) -> None:
                 running.kill(1)
             _, said = producing.communicate("\n".join(rows[2_000:]) + "\n", timeout=DEADLINE_S)
         assert producing.returncode == ExitCode.UNAVAILABLE, said
-        (known, read) = map(int, re.findall(r"^(\d+) of (\d+) records read are known", said)[0])
+        told = re.match(r"(\d+) records, the first of (\d+) read so far, are known", said)
+        assert told is not None, said
+        known, read = map(int, told.groups())
         assert read <= len(rows)
         running.serve(1)
+        running.wait_serving()
         with running.client() as client:
             batches = client.read("cut", columns=["id"])
             held = [id_ for batch in batches for id_ in batch.column("id").to_pylist()]
         assert held == list(range(len(held)))
         assert 0 < known <= len(held) < len(rows)
+
+
+def test_a_start_beyond_the_end_is_refused_unless_the_topic_is_followed(
+    cluster: ProcessCluster,
+) -> None:
+    answer(cluster, "topic", "create", "short", "--schema", "id bigint")
+    assert answer(cluster, "tail", "short", "--start", "0", "--no-follow") == []
+    ended = raftlog("tail", "short", "--start", "1", "--no-follow", servers=cluster.servers)
+    assert ended.returncode == ExitCode.USAGE
+    assert "short ends at offset 0" in ended.stderr
 
 
 def test_tail_follows_and_ends_quietly_on_ctrl_c(cluster: ProcessCluster) -> None:
@@ -185,6 +202,7 @@ def test_up_says_what_died_serve_brings_it_back_and_down_stops_it(tmp_path: Path
         answer(running, "produce", "kept", text='{"id": 7}\n')
         running.kill(1)
         running.serve(1)
+        running.wait_serving()
         assert answer(running, "tail", "kept", "--no-follow", "--columns", "id") == [{"id": 7}]
         assert open_folder(running.data).running() == {1: running.pids[1]}
         ended = raftlog("down", "--data", str(running.data), "-o", "json")

@@ -244,15 +244,16 @@ def wait_until_it_serves(client: LogClient) -> None:
     wait_for(serves, "the node to answer", 60)
 
 
-def status_of(cluster: ProcessCluster) -> dict[str, Any]:
-    """What `raftlog status` tells programs."""
+def status_of(cluster: ProcessCluster) -> tuple[int, dict[str, Any]]:
+    """What `raftlog status` ends with, and tells programs of its one node."""
     told = subprocess.run(
         [sys.executable, "-m", "raftlog", "--servers", cluster.servers, "status", "-o", "json"],
-        check=True,
+        check=False,
         capture_output=True,
         timeout=60,
     )
-    return json.loads(told.stdout)
+    (node,) = json.loads(told.stdout)["nodes"]
+    return told.returncode, node
 
 
 @needs_tmpfs
@@ -277,8 +278,8 @@ def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path
                 assert "The disk of node 1 is full" in str(refusal)
                 assert "node-1" in str(refusal)
                 assert "Make room" in str(refusal)
-                (node,) = status_of(cluster)["nodes"]
-                assert node["disk"] == "full"
+                code, node = status_of(cluster)
+                assert (code, node["disk"]) == (ExitCode.UNAVAILABLE, "full")
                 assert "node-1" in node["disk_full"]
                 assert numbers_in(hasty, TOPIC)[: len(numbers) + 1] == [-1, *numbers]
                 disk.make_room()
@@ -287,7 +288,8 @@ def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path
                 healed_s = time.monotonic() - began_s
                 print(f"healed within {healed_s:.1f} s")
                 assert healed_s <= 10
-                assert status_of(cluster)["nodes"][0]["disk"] == "ok"
+                code, node = status_of(cluster)
+                assert (code, node["disk"]) == (ExitCode.OK, "ok")
                 found = numbers_in(client, TOPIC)
                 assert cluster.pids[1] == pid
                 assert cluster.runs(1)

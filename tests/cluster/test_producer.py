@@ -158,6 +158,8 @@ def test_threads_that_append_wait_for_one_deadline_and_not_for_one_another(
     assert all(isinstance(answer, DeadlineExceeded) for answer in answers), answers
     # One after another they would take eight times as long.
     assert took_s < 0.75 * THREADS * TIMEOUT_S
+    with cluster.client() as patient:  # the node has to wake up first
+        patient.append("threads", [{"id": -2}])
     with ThreadPoolExecutor(THREADS) as pool:
         assert list(pool.map(append, range(100, 100 + THREADS))) == [None] * THREADS
     found = ids(cluster, "threads")

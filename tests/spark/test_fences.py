@@ -136,8 +136,7 @@ def test_a_query_whose_sink_goes_between_stage_and_commit_is_told_so(lab):
     lab.client.delete_topic(lab.topic)
     lab.faults.release(Moment.COMMITTING)
     message = failure(query)
-    assert f"Topic '{lab.topic}' was incarnation" in message
-    assert "it does not exist now: it was deleted" in message
+    assert re.search(f"Topic '{lab.topic}', incarnation [0-9a-f]+, was deleted", message)
     assert lab.topic not in [topic.name for topic in lab.client.list_topics()]
 
 
@@ -155,8 +154,7 @@ def test_a_running_query_is_told_that_its_source_was_made_anew(lab):
     with pytest.raises(StreamingQueryException) as raised:
         query.awaitTermination(int(DEADLINE_S))
     message = str(raised.value)
-    assert f"Topic '{lab.topic}' was incarnation {old}; " in message
-    assert "it was deleted" in message
-    assert "Use a new checkpointLocation" in message
+    assert f"Topic '{lab.topic}', incarnation {old}, was deleted" in message
+    assert "use a new checkpointLocation" in message
     assert "failOnDataLoss=false" in message
     assert seen == [1, 2]

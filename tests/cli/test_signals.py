@@ -1,0 +1,29 @@
+"""What a verb hears while it runs, and what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from raftlog.cli.signals import on_signals
+
+
+def test_a_handler_hears_its_signals_for_as_long_as_asked() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    heard: list[int] = []
+    with on_signals(lambda number, _: heard.append(number), signal.SIGTERM, signal.SIGHUP):
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert heard == [signal.SIGTERM, signal.SIGHUP]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_hang_up_that_nohup_had_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        heard: list[int] = []
+        with on_signals(lambda number, _: heard.append(number), signal.SIGHUP):
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert heard == []
+    finally:
+        signal.signal(signal.SIGHUP, before)
