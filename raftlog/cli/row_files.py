@@ -125,8 +125,6 @@ def _csv_batches(
     )
     names: list[str] = []  # until the first block has told them
     for block in _blocks(source, _csv_end):
-        if b'"' in block and _csv_end(block + b"\n") <= len(block):
-            raise ValueError("a cell begins with a quote that nothing closes")
         whole = pc.ReadOptions(block_size=len(block) + 1, column_names=names)
         table = pc.read_csv(pa.BufferReader(block), read_options=whole, convert_options=converting)
         names = table.schema.names
@@ -166,6 +164,8 @@ def _blocks(source: BufferedReader, end_of: Callable[[bytes], int]) -> Iterator[
         if lines.strip():
             yield lines
     if rest.strip():
+        if end_of(rest + b"\n") <= len(rest):
+            raise ValueError("a cell begins with a quote that nothing closes")
         yield rest
 
 
