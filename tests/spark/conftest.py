@@ -19,6 +19,7 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 import raftlog
 from raftlog.chaos.cluster import ProcessCluster
+from raftlog.wire.calls import GroupsReply
 from tests.spark.faults import Faults, FaultySource
 
 DEADLINE_S = 180.0
@@ -116,6 +117,19 @@ class Lab:
 
     def create(self, schema: str = "id bigint, s string") -> None:
         self.client.create_topic(self.topic, schema)
+
+    def delete(self) -> None:
+        """Delete the topic, and wait until every node has heard of it: until then its leader may
+        take writes, which go with it."""
+        group = self.client.delete_topic(self.topic).group
+        wait_until(lambda: not self._is_held(group), "every node drops the topic")
+
+    def _is_held(self, group: int) -> bool:
+        replies = [reply for _, _, reply in self.client.views()]
+        return not all(
+            isinstance(reply, GroupsReply) and group not in [view.group for view in reply.groups]
+            for reply in replies
+        )
 
     def append(self, *ids: int) -> None:
         """Rows (id, "s<id>") from outside Spark."""

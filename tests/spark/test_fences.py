@@ -133,7 +133,7 @@ def test_a_query_whose_sink_goes_between_stage_and_commit_is_told_so(lab):
     lab.rows_file("a", 1)
     query = lab.faulty_sink(lab.file_stream()).start()
     wait_until(lambda: lab.faults.happened(Moment.COMMITTING), "all is staged")
-    lab.client.delete_topic(lab.topic)
+    lab.delete()
     lab.faults.release(Moment.COMMITTING)
     message = failure(query)
     assert re.search(f"Topic '{lab.topic}', incarnation [0-9a-f]+, was deleted", message)
