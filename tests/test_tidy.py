@@ -199,6 +199,7 @@ def test_no_module_is_named_after_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("check", "text"),
+    # What the checks must find, as text: none of it is run.
     [
         (long_lines, "x = '" + "y" * 100 + "'\n"),
         (long_files, "x = 1\n" * 700),

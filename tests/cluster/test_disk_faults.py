@@ -233,17 +233,6 @@ def numbers_in(client: LogClient, topic: str) -> list[int]:
     return found
 
 
-def wait_until_it_serves(client: LogClient) -> None:
-    def serves() -> bool:
-        try:
-            client.describe_cluster()
-        except RaftlogError:
-            return False
-        return True
-
-    wait_for(serves, "the node to answer", 60)
-
-
 def status_of(cluster: ProcessCluster) -> tuple[int, dict[str, Any]]:
     """What `raftlog status` ends with, and tells programs of its one node."""
     told = subprocess.run(
@@ -269,7 +258,7 @@ def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path
             cluster.serve(1)
             pid = cluster.pids[1]
             with cluster.client() as client, cluster.client(request_timeout_s=5.0) as hasty:
-                wait_until_it_serves(client)
+                cluster.wait_serving()
                 client.create_topic(TOPIC, "number bigint, text string")
                 large = os.urandom(5 * TEXT_BYTES).hex()
                 client.append(TOPIC, [{"number": -1, "text": large}])
@@ -295,7 +284,7 @@ def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path
                 assert cluster.runs(1)
                 cluster.kill(1)
                 cluster.serve(1)
-                wait_until_it_serves(client)
+                cluster.wait_serving()
                 assert numbers_in(client, TOPIC) == found
                 assert found[: len(numbers) + 1] == [-1, *numbers]
                 assert found[-1] == 1 << 40
