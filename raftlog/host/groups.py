@@ -25,6 +25,7 @@ from raftlog.host.effects import TornWriteCut
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.contract import StateMachine
 from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.schema import Field, Schema
 from raftlog.machines.topic import TopicMachine
 from raftlog.replica import Replica
@@ -155,6 +156,7 @@ def manifest_of(topic: TopicInfo | None) -> str:
             "group": topic.group,
             "voters": list(topic.voters),
             "created_us": topic.created_us,
+            "rules": topic.rules,
             "schema": {
                 "version": topic.schema.version,
                 "fields": [
@@ -180,4 +182,5 @@ def topic_from_manifest(text: str) -> TopicInfo:
         ),
         voters=tuple(NodeId(voter) for voter in table["voters"]),
         created_us=table["created_us"],
+        rules=table.get("rules", RULES_FIRST),
     )

@@ -26,6 +26,16 @@ class BatchSummary:
     """CRC-32C over the batch's column CRCs in order, each as 4 little-endian bytes."""
 
 
+# ---------------------------------------------------------------- every group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Apply the entries after this one by version `version` (`raftlog.machines.rules`)."""
+
+    version: int
+
+
 # ---------------------------------------------------------------- a topic's group
 
 
@@ -138,7 +148,7 @@ class ExpireWriter:
 
 
 TopicCommand = (
-    Append | Stage | CommitEpoch | AbortEpoch | ExpireEpoch | ExpireProducer | ExpireWriter
+    Append | Stage | CommitEpoch | AbortEpoch | ExpireEpoch | ExpireProducer | ExpireWriter | Rules
 )
 
 
@@ -177,7 +187,7 @@ class DeleteTopic:
     incarnation: str
 
 
-ControllerCommand = RegisterNode | CreateTopic | DeleteTopic
+ControllerCommand = RegisterNode | CreateTopic | DeleteTopic | Rules
 
 Command = TopicCommand | ControllerCommand
 
@@ -192,3 +202,5 @@ class TopicInfo:
     schema: Schema
     voters: tuple[NodeId, ...]
     created_us: int
+    rules: int
+    """The version its machine starts under."""

@@ -21,6 +21,7 @@ from raftlog.machines.commands import (
     CreateTopic,
     DeleteTopic,
     RegisterNode,
+    Rules,
     TopicInfo,
 )
 from raftlog.machines.digest import StateDigest
@@ -34,10 +35,12 @@ from raftlog.machines.outcomes import (
     ControllerOutcome,
     NodeRegistered,
     Refused,
+    RulesApplied,
     TopicCreated,
     TopicDeleted,
     refused,
 )
+from raftlog.machines.rules import RULES_FIRST, next_rules
 from raftlog.machines.schema import RESERVED_NAMES, Schema
 from raftlog.machines.validity import malformed, problem_of_node, problem_of_topic
 
@@ -59,6 +62,8 @@ class ControllerMachine:
 
     def __init__(self, limits: ControllerLimits | None = None) -> None:
         self._limits = limits or ControllerLimits()
+        self.rules = RULES_FIRST
+        """The version that the next entry is applied under, and that a new topic starts under."""
         self._nodes: dict[NodeId, KnownNode] = {}
         self._topics: dict[str, TopicInfo] = {}
         self._groups: dict[GroupId, TopicInfo] = {}
@@ -81,6 +86,9 @@ class ControllerMachine:
                 return self._create_topic(command)
             case DeleteTopic():
                 return self._delete_topic(command)
+            case Rules():
+                self.rules = next_rules(self.rules, command.version)
+                return RulesApplied(version=self.rules)
             case _:
                 assert_never(command)
 
@@ -142,6 +150,7 @@ class ControllerMachine:
             schema=dataclasses.replace(command.schema, version=1),
             voters=command.voters,
             created_us=self._last_timestamp_us,
+            rules=self.rules,
         )
         self._topics[topic.name] = topic
         self._groups[group] = topic
@@ -199,6 +208,8 @@ class ControllerMachine:
     def fingerprint(self) -> bytes:
         """A digest of the whole state; a refused command leaves it as it was. O(state)."""
         digest = StateDigest()
+        if self.rules > RULES_FIRST:
+            digest.number(self.rules)
         digest.number(self._next_group_id)
         digest.number(self._last_timestamp_us)
         digest.number(len(self._nodes))

@@ -44,6 +44,8 @@ from raftlog.machines.writer_row import OpenAttempt, WriterRow, references_diges
 class Circumstances:
     """What the rules need beside the command and the writer's row."""
 
+    rules: int
+    """The version of the rules: `raftlog.machines.rules`."""
     topic: str
     schema_version: int
     """The latest; all from 1 are known."""

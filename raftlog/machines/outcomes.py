@@ -80,6 +80,13 @@ class TopicDeleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RulesApplied:
+    """The version that the entries after this one are applied under: the higher of old and new."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """A typed no-op. `values` are the error's own, sorted by name."""
 
@@ -87,8 +94,8 @@ class Refused:
     values: tuple[tuple[str, str | int], ...]
 
 
-TopicOutcome = Appended | Staged | EpochCommitted | EpochAborted | Expired | Refused
-ControllerOutcome = NodeRegistered | TopicCreated | TopicDeleted | Refused
+TopicOutcome = Appended | Staged | EpochCommitted | EpochAborted | Expired | RulesApplied | Refused
+ControllerOutcome = NodeRegistered | TopicCreated | TopicDeleted | RulesApplied | Refused
 Outcome = TopicOutcome | ControllerOutcome
 
 

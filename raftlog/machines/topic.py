@@ -22,6 +22,7 @@ from raftlog.machines.commands import (
     ExpireEpoch,
     ExpireProducer,
     ExpireWriter,
+    Rules,
     Stage,
     TopicCommand,
     TopicInfo,
@@ -36,11 +37,13 @@ from raftlog.machines.outcomes import (
     EpochCommitted,
     Expired,
     Refused,
+    RulesApplied,
     Staged,
     TopicOutcome,
     refused,
 )
 from raftlog.machines.producers import ProducerTable
+from raftlog.machines.rules import RULES_FIRST, next_rules
 from raftlog.machines.validity import (
     malformed,
     problem_of_abort,
@@ -60,6 +63,8 @@ class TopicMachine:
 
     def __init__(self, info: TopicInfo, limits: TopicLimits | None = None) -> None:
         self.info = info
+        self.rules = info.rules
+        """The version that the next entry is applied under."""
         limits = limits or TopicLimits()
         self._extents = ExtentIndex()
         self._producers = ProducerTable(topic=info.name, producers_max=limits.producers_max)
@@ -97,6 +102,9 @@ class TopicMachine:
                 return Expired(done=done)
             case ExpireWriter():
                 return Expired(done=self._writers.expire_writer(command))
+            case Rules():
+                self.rules = next_rules(self.rules, command.version)
+                return RulesApplied(version=self.rules)
             case _:
                 assert_never(command)
 
@@ -126,13 +134,13 @@ class TopicMachine:
         problem = problem_of_stage(command)
         if problem is not None:
             return malformed("Stage", problem)
-        return self._writers.stage(index, command)
+        return self._writers.stage(index, command, self.rules)
 
     def _commit_epoch(self, index: LogIndex, command: CommitEpoch) -> EpochCommitted | Refused:
         problem = problem_of_commit(command)
         if problem is not None:
             return malformed("CommitEpoch", problem)
-        verdict = self._writers.judge_commit(command)
+        verdict = self._writers.judge_commit(command, self.rules)
         match verdict:
             case Refused():
                 return verdict
@@ -231,6 +239,8 @@ class TopicMachine:
     def fingerprint(self) -> bytes:
         """A digest of the whole state; a refused command leaves it as it was. O(state)."""
         digest = StateDigest()
+        if self.rules > RULES_FIRST:
+            digest.number(self.rules)
         digest.text(self.info.incarnation)
         digest.number(self.info.schema.version)
         digest.number(self._last_timestamp_us)

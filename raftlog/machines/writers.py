@@ -35,11 +35,11 @@ class WriterTable:
 
     # ------------------------------------------------------------ commands
 
-    def stage(self, index: LogIndex, command: Stage) -> Staged | Refused:
+    def stage(self, index: LogIndex, command: Stage, rules: int) -> Staged | Refused:
         """Store the stage, or say why not. The first one of an unseen run makes it current."""
         key = command.key
         row = self._rows.get(key.writer)
-        verdict = judge_stage(row, command, self._facts())
+        verdict = judge_stage(row, command, self._facts(rules))
         if isinstance(verdict, Refused):
             return verdict
         row = self._touched(key.writer, index)
@@ -59,9 +59,9 @@ class WriterTable:
         assert row.staged_bytes <= self._limits.staged_bytes_per_writer_max
         return Staged(number=command.number, repeated=False)
 
-    def judge_commit(self, command: CommitEpoch) -> CommitVerdict:
+    def judge_commit(self, command: CommitEpoch, rules: int) -> CommitVerdict:
         """What the CommitEpoch comes to. Changes nothing."""
-        return judge_commit(self._rows.get(command.key.writer), command, self._facts())
+        return judge_commit(self._rows.get(command.key.writer), command, self._facts(rules))
 
     def replayed(self, index: LogIndex, command: CommitEpoch, verdict: Replay) -> None:
         """The epoch stands as it was; its replay's stages go, and those before it."""
@@ -146,8 +146,9 @@ class WriterTable:
 
     # ------------------------------------------------------------ parts
 
-    def _facts(self) -> Circumstances:
+    def _facts(self, rules: int) -> Circumstances:
         return Circumstances(
+            rules=rules,
             topic=self._topic,
             schema_version=self._schema_version,
             room_for_writer=len(self._rows) < self._limits.writers_max,

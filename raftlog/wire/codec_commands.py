@@ -20,6 +20,7 @@ from raftlog.machines.commands import (
     ExpireProducer,
     ExpireWriter,
     RegisterNode,
+    Rules,
     Stage,
 )
 from raftlog.wire import raftlog_pb2 as pb
@@ -151,6 +152,7 @@ _NAMES: dict[type, tuple[str, Conversion]] = {
         "register_node": RegisterNode,
         "create_topic": CreateTopic,
         "delete_topic": DeleteTopic,
+        "rules": Rules,
     }.items()
 }
 _KINDS: dict[str, Conversion] = dict(_NAMES.values())

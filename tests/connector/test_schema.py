@@ -29,6 +29,7 @@ from connector.schema import (
 )
 from raftlog.errors import InvalidOption, SchemaMismatch
 from raftlog.machines.commands import TopicInfo
+from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
 
 COLUMNS = StructType(
@@ -59,6 +60,7 @@ def topic(columns=COLUMNS, name="t"):
         schema=Schema(version=1, fields=fields),
         voters=(1,),
         created_us=0,
+        rules=RULES_LATEST,
     )
 
 

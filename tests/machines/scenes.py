@@ -17,6 +17,7 @@ from raftlog.machines.commands import (
 )
 from raftlog.machines.limits import TopicLimits
 from raftlog.machines.outcomes import Refused, TopicOutcome
+from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.schema import Field, Schema
 from raftlog.machines.topic import TopicMachine
 
@@ -29,6 +30,7 @@ TOPIC = TopicInfo(
     schema=SCHEMA,
     voters=(NodeId(1), NodeId(2), NodeId(3)),
     created_us=1,
+    rules=RULES_LATEST,
 )
 
 

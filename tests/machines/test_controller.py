@@ -23,6 +23,7 @@ from raftlog.machines.outcomes import (
     TopicCreated,
     TopicDeleted,
 )
+from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
 from tests.machines.scenes import SCHEMA
 
@@ -108,6 +109,7 @@ def test_created_topic_is_found_by_name_and_group_and_starts_at_schema_version_1
             schema=SCHEMA,
             voters=(NodeId(1), NodeId(2), NodeId(3)),
             created_us=9,
+            rules=RULES_FIRST,
         ),
         existed=False,
     )

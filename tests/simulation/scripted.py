@@ -16,6 +16,7 @@ from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId
 from raftlog.machines.commands import DeleteTopic, EpochKey, ExpireEpoch, Stage, TopicInfo
 from raftlog.machines.limits import TopicLimits
 from raftlog.machines.outcomes import Refused
+from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.writers import WriterTable
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
@@ -197,7 +198,7 @@ def displaced_run() -> None:
         stage = Stage(
             key=key, attempt=f"{index}", number=0, timestamp_us=0, batch=batch, create_writer=False
         )
-        outcomes.append(table.stage(LogIndex(index), stage))
+        outcomes.append(table.stage(LogIndex(index), stage, RULES_LATEST))
     assert [isinstance(outcome, Refused) for outcome in outcomes] == [False, False, True]
 
 
@@ -212,9 +213,9 @@ def stage_after_the_leader_looked() -> None:
             key=key, attempt="a", number=number, timestamp_us=0, batch=batch, create_writer=False
         )
 
-    table.stage(LogIndex(1), stage(0))
+    table.stage(LogIndex(1), stage(0), RULES_LATEST)
     ((writer, run, epoch, renewals),) = table.open_epochs()
-    table.stage(LogIndex(2), stage(1))
+    table.stage(LogIndex(2), stage(1), RULES_LATEST)
     word = ExpireEpoch(writer=writer, run=run, epoch=epoch, renewals=renewals)
     assert not table.expire_epoch(word), "the stage renewed the lease"
 

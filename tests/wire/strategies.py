@@ -25,6 +25,7 @@ from raftlog.machines.commands import (
     ExpireProducer,
     ExpireWriter,
     RegisterNode,
+    Rules,
     Stage,
 )
 from raftlog.wire import raftlog_pb2 as pb
@@ -39,6 +40,7 @@ COMMAND_TYPES = (
     ExpireProducer,
     ExpireWriter,
     RegisterNode,
+    Rules,
     CreateTopic,
     DeleteTopic,
 )
