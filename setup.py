@@ -42,6 +42,11 @@ DEV = [
     "hypothesis>=6.110,<7",
     "ruff>=0.17,<0.18",
     "grpcio-tools==1.85.1",
+    "mypy>=2.4,<2.5",
+    "pyarrow-stubs>=20.0.0.20260819",
+    "types-grpcio>=1.85.0,<2",
+    "types-grpcio-health-checking>=1.0.0.20261021",
+    "types-protobuf>=7.35.1,<8",
 ]
 
 setup(
@@ -52,7 +57,11 @@ setup(
     package_dir={"": "."},
     packages=find_packages(include=["raftlog*", "connector*", "spark_jobs"]),
     py_modules=["pyspark_raftlog"],
-    package_data={"raftlog.wire": ["*.proto"]},
+    package_data={
+        "raftlog": ["py.typed"],
+        "raftlog.wire": ["*.proto", "*.pyi"],
+        "connector": ["py.typed"],
+    },
     data_files=[("share/raftlog/conf", sorted(glob("conf/*")))],
     install_requires=CLIENT,
     extras_require={"server": SERVER, "spark": SPARK, "demo": DEMO, "dev": DEV},

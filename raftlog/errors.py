@@ -57,8 +57,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from raftlog.error_base import RaftlogError
-from raftlog.exit_code import ExitCode
+from raftlog.error_base import RaftlogError as RaftlogError  # ours to give out, as ExitCode is
+from raftlog.exit_code import ExitCode as ExitCode
 
 
 def from_wire(code: str, values: Mapping[str, str]) -> RaftlogError:

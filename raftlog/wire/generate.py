@@ -1,4 +1,4 @@
-"""Make `raftlog_pb2.py` anew from `raftlog.proto`: `python -m raftlog.wire.generate`.
+"""Make `raftlog_pb2.py` and its types from `raftlog.proto`: `python -m raftlog.wire.generate`.
 
 The generated code is committed, so that neither an installation nor a user needs a compiler; a
 test makes it again and compares. Needs grpcio-tools of the version named in setup.py's extra
@@ -12,22 +12,28 @@ import sys
 from pathlib import Path
 
 SOURCE = "raftlog/wire/raftlog.proto"
-GENERATED = "raftlog/wire/raftlog_pb2.py"
+GENERATED = ("raftlog/wire/raftlog_pb2.py", "raftlog/wire/raftlog_pb2.pyi")
+"""What runs, and what type checkers and editors read: the module builds its classes at import."""
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def generate(folder: Path) -> Path:
-    """Write the generated module below `folder` and return its path.
+def generate(folder: Path) -> list[Path]:
+    """Write the generated files below `folder` and return their paths.
 
     Raises CalledProcessError if the compiler refuses the source.
     """
     subprocess.run(
-        [sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT}", f"--python_out={folder}", SOURCE],
+        [
+            *(sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT}"),
+            *(f"--python_out={folder}", f"--pyi_out={folder}", SOURCE),
+        ],
         cwd=ROOT,
         check=True,
     )
-    return folder / GENERATED
+    return [folder / name for name in GENERATED]
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"{generate(ROOT)}\n")
+    for path in generate(ROOT):
+        sys.stdout.write(f"{path}\n")

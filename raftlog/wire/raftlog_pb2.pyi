@@ -1,0 +1,819 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Field(_message.Message):
+    __slots__ = ("id", "name", "type", "nullable")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    NULLABLE_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    name: str
+    type: str
+    nullable: bool
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., nullable: _Optional[bool] = ...) -> None: ...
+
+class Schema(_message.Message):
+    __slots__ = ("version", "fields")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    fields: _containers.RepeatedCompositeFieldContainer[Field]
+    def __init__(self, version: _Optional[int] = ..., fields: _Optional[_Iterable[_Union[Field, _Mapping]]] = ...) -> None: ...
+
+class TopicInfo(_message.Message):
+    __slots__ = ("name", "incarnation", "group", "schema", "voters", "created_us", "rules")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    VOTERS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    incarnation: str
+    group: int
+    schema: Schema
+    voters: _containers.RepeatedScalarFieldContainer[int]
+    created_us: int
+    rules: int
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., group: _Optional[int] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., voters: _Optional[_Iterable[int]] = ..., created_us: _Optional[int] = ..., rules: _Optional[int] = ...) -> None: ...
+
+class Bound(_message.Message):
+    __slots__ = ("truth", "integer", "real", "text", "binary")
+    TRUTH_FIELD_NUMBER: _ClassVar[int]
+    INTEGER_FIELD_NUMBER: _ClassVar[int]
+    REAL_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    BINARY_FIELD_NUMBER: _ClassVar[int]
+    truth: bool
+    integer: int
+    real: float
+    text: str
+    binary: bytes
+    def __init__(self, truth: _Optional[bool] = ..., integer: _Optional[int] = ..., real: _Optional[float] = ..., text: _Optional[str] = ..., binary: _Optional[bytes] = ...) -> None: ...
+
+class ColumnChunk(_message.Message):
+    __slots__ = ("field_id", "position", "length", "crc", "null_count", "minimum", "maximum")
+    FIELD_ID_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    CRC_FIELD_NUMBER: _ClassVar[int]
+    NULL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MINIMUM_FIELD_NUMBER: _ClassVar[int]
+    MAXIMUM_FIELD_NUMBER: _ClassVar[int]
+    field_id: int
+    position: int
+    length: int
+    crc: int
+    null_count: int
+    minimum: Bound
+    maximum: Bound
+    def __init__(self, field_id: _Optional[int] = ..., position: _Optional[int] = ..., length: _Optional[int] = ..., crc: _Optional[int] = ..., null_count: _Optional[int] = ..., minimum: _Optional[_Union[Bound, _Mapping]] = ..., maximum: _Optional[_Union[Bound, _Mapping]] = ...) -> None: ...
+
+class BatchHeader(_message.Message):
+    __slots__ = ("record_count", "schema_version", "columns")
+    RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    record_count: int
+    schema_version: int
+    columns: _containers.RepeatedCompositeFieldContainer[ColumnChunk]
+    def __init__(self, record_count: _Optional[int] = ..., schema_version: _Optional[int] = ..., columns: _Optional[_Iterable[_Union[ColumnChunk, _Mapping]]] = ...) -> None: ...
+
+class BatchSummary(_message.Message):
+    __slots__ = ("record_count", "schema_version", "body_bytes", "crc")
+    RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    BODY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CRC_FIELD_NUMBER: _ClassVar[int]
+    record_count: int
+    schema_version: int
+    body_bytes: int
+    crc: int
+    def __init__(self, record_count: _Optional[int] = ..., schema_version: _Optional[int] = ..., body_bytes: _Optional[int] = ..., crc: _Optional[int] = ...) -> None: ...
+
+class EpochKey(_message.Message):
+    __slots__ = ("writer", "query_id", "run", "epoch", "streaming")
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    STREAMING_FIELD_NUMBER: _ClassVar[int]
+    writer: str
+    query_id: str
+    run: str
+    epoch: int
+    streaming: bool
+    def __init__(self, writer: _Optional[str] = ..., query_id: _Optional[str] = ..., run: _Optional[str] = ..., epoch: _Optional[int] = ..., streaming: _Optional[bool] = ...) -> None: ...
+
+class AttemptReference(_message.Message):
+    __slots__ = ("attempt", "entry_count", "record_count", "chained_crc")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CHAINED_CRC_FIELD_NUMBER: _ClassVar[int]
+    attempt: str
+    entry_count: int
+    record_count: int
+    chained_crc: int
+    def __init__(self, attempt: _Optional[str] = ..., entry_count: _Optional[int] = ..., record_count: _Optional[int] = ..., chained_crc: _Optional[int] = ...) -> None: ...
+
+class Append(_message.Message):
+    __slots__ = ("producer", "sequence", "timestamp_us", "batch", "batch_header")
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    BATCH_HEADER_FIELD_NUMBER: _ClassVar[int]
+    producer: str
+    sequence: int
+    timestamp_us: int
+    batch: BatchSummary
+    batch_header: bytes
+    def __init__(self, producer: _Optional[str] = ..., sequence: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., batch: _Optional[_Union[BatchSummary, _Mapping]] = ..., batch_header: _Optional[bytes] = ...) -> None: ...
+
+class Stage(_message.Message):
+    __slots__ = ("key", "attempt", "number", "timestamp_us", "batch", "create_writer", "batch_header")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    CREATE_WRITER_FIELD_NUMBER: _ClassVar[int]
+    BATCH_HEADER_FIELD_NUMBER: _ClassVar[int]
+    key: EpochKey
+    attempt: str
+    number: int
+    timestamp_us: int
+    batch: BatchSummary
+    create_writer: bool
+    batch_header: bytes
+    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempt: _Optional[str] = ..., number: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., batch: _Optional[_Union[BatchSummary, _Mapping]] = ..., create_writer: _Optional[bool] = ..., batch_header: _Optional[bytes] = ...) -> None: ...
+
+class CommitEpoch(_message.Message):
+    __slots__ = ("key", "attempts", "schema_version", "timestamp_us", "keep_on_mismatch", "create_writer", "transient_writer")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    KEEP_ON_MISMATCH_FIELD_NUMBER: _ClassVar[int]
+    CREATE_WRITER_FIELD_NUMBER: _ClassVar[int]
+    TRANSIENT_WRITER_FIELD_NUMBER: _ClassVar[int]
+    key: EpochKey
+    attempts: _containers.RepeatedCompositeFieldContainer[AttemptReference]
+    schema_version: int
+    timestamp_us: int
+    keep_on_mismatch: bool
+    create_writer: bool
+    transient_writer: bool
+    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempts: _Optional[_Iterable[_Union[AttemptReference, _Mapping]]] = ..., schema_version: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., keep_on_mismatch: _Optional[bool] = ..., create_writer: _Optional[bool] = ..., transient_writer: _Optional[bool] = ...) -> None: ...
+
+class AbortEpoch(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: EpochKey
+    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ...) -> None: ...
+
+class ExpireEpoch(_message.Message):
+    __slots__ = ("writer", "run", "epoch", "renewals")
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RENEWALS_FIELD_NUMBER: _ClassVar[int]
+    writer: str
+    run: str
+    epoch: int
+    renewals: int
+    def __init__(self, writer: _Optional[str] = ..., run: _Optional[str] = ..., epoch: _Optional[int] = ..., renewals: _Optional[int] = ...) -> None: ...
+
+class ExpireProducer(_message.Message):
+    __slots__ = ("producer", "next_sequence")
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    NEXT_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    producer: str
+    next_sequence: int
+    def __init__(self, producer: _Optional[str] = ..., next_sequence: _Optional[int] = ...) -> None: ...
+
+class ExpireWriter(_message.Message):
+    __slots__ = ("writer", "last_index")
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    writer: str
+    last_index: int
+    def __init__(self, writer: _Optional[str] = ..., last_index: _Optional[int] = ...) -> None: ...
+
+class Rules(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    def __init__(self, version: _Optional[int] = ...) -> None: ...
+
+class RegisterNode(_message.Message):
+    __slots__ = ("node", "store_uuid", "address")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    STORE_UUID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    store_uuid: str
+    address: str
+    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class CreateTopic(_message.Message):
+    __slots__ = ("name", "incarnation", "schema", "voters", "if_not_exists", "timestamp_us")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    VOTERS_FIELD_NUMBER: _ClassVar[int]
+    IF_NOT_EXISTS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    incarnation: str
+    schema: Schema
+    voters: _containers.RepeatedScalarFieldContainer[int]
+    if_not_exists: bool
+    timestamp_us: int
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., voters: _Optional[_Iterable[int]] = ..., if_not_exists: _Optional[bool] = ..., timestamp_us: _Optional[int] = ...) -> None: ...
+
+class DeleteTopic(_message.Message):
+    __slots__ = ("name", "incarnation")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    incarnation: str
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
+
+class Command(_message.Message):
+    __slots__ = ("append", "stage", "commit_epoch", "abort_epoch", "expire_epoch", "expire_producer", "expire_writer", "register_node", "create_topic", "delete_topic", "rules")
+    APPEND_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ABORT_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_WRITER_FIELD_NUMBER: _ClassVar[int]
+    REGISTER_NODE_FIELD_NUMBER: _ClassVar[int]
+    CREATE_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DELETE_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    append: Append
+    stage: Stage
+    commit_epoch: CommitEpoch
+    abort_epoch: AbortEpoch
+    expire_epoch: ExpireEpoch
+    expire_producer: ExpireProducer
+    expire_writer: ExpireWriter
+    register_node: RegisterNode
+    create_topic: CreateTopic
+    delete_topic: DeleteTopic
+    rules: Rules
+    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_epoch: _Optional[_Union[CommitEpoch, _Mapping]] = ..., abort_epoch: _Optional[_Union[AbortEpoch, _Mapping]] = ..., expire_epoch: _Optional[_Union[ExpireEpoch, _Mapping]] = ..., expire_producer: _Optional[_Union[ExpireProducer, _Mapping]] = ..., expire_writer: _Optional[_Union[ExpireWriter, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ...) -> None: ...
+
+class NodeAddress(_message.Message):
+    __slots__ = ("node", "address")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    address: str
+    def __init__(self, node: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
+
+class DescribeCluster(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ClusterDescription(_message.Message):
+    __slots__ = ("cluster_id", "node", "store_uuid", "leader", "term", "nodes", "version", "registered", "disk_keeps_up", "disk_full")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    STORE_UUID_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_FIELD_NUMBER: _ClassVar[int]
+    DISK_KEEPS_UP_FIELD_NUMBER: _ClassVar[int]
+    DISK_FULL_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    node: int
+    store_uuid: str
+    leader: int
+    term: int
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeAddress]
+    version: str
+    registered: bool
+    disk_keeps_up: bool
+    disk_full: str
+    def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., version: _Optional[str] = ..., registered: _Optional[bool] = ..., disk_keeps_up: _Optional[bool] = ..., disk_full: _Optional[str] = ...) -> None: ...
+
+class RegisterNodeCall(_message.Message):
+    __slots__ = ("node", "store_uuid", "address")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    STORE_UUID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    store_uuid: str
+    address: str
+    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class NodeRegisteredReply(_message.Message):
+    __slots__ = ("known_before",)
+    KNOWN_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    known_before: bool
+    def __init__(self, known_before: _Optional[bool] = ...) -> None: ...
+
+class CreateTopicCall(_message.Message):
+    __slots__ = ("name", "incarnation", "schema", "if_not_exists")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    IF_NOT_EXISTS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    incarnation: str
+    schema: Schema
+    if_not_exists: bool
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., if_not_exists: _Optional[bool] = ...) -> None: ...
+
+class DeleteTopicCall(_message.Message):
+    __slots__ = ("name", "incarnation")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    incarnation: str
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
+
+class DescribeTopic(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class TopicReply(_message.Message):
+    __slots__ = ("topic", "existed")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    EXISTED_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicInfo
+    existed: bool
+    def __init__(self, topic: _Optional[_Union[TopicInfo, _Mapping]] = ..., existed: _Optional[bool] = ...) -> None: ...
+
+class ListTopics(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TopicsReply(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicInfo]
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ...) -> None: ...
+
+class AppendCall(_message.Message):
+    __slots__ = ("group", "incarnation", "producer", "sequence", "batch", "crc")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    CRC_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    incarnation: str
+    producer: str
+    sequence: int
+    batch: BatchHeader
+    crc: int
+    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., producer: _Optional[str] = ..., sequence: _Optional[int] = ..., batch: _Optional[_Union[BatchHeader, _Mapping]] = ..., crc: _Optional[int] = ...) -> None: ...
+
+class AppendedReply(_message.Message):
+    __slots__ = ("start", "end", "repeated")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    REPEATED_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    repeated: bool
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., repeated: _Optional[bool] = ...) -> None: ...
+
+class StageCall(_message.Message):
+    __slots__ = ("group", "incarnation", "key", "attempt", "number", "create_writer", "batch", "crc")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    CREATE_WRITER_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    CRC_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    incarnation: str
+    key: EpochKey
+    attempt: str
+    number: int
+    create_writer: bool
+    batch: BatchHeader
+    crc: int
+    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempt: _Optional[str] = ..., number: _Optional[int] = ..., create_writer: _Optional[bool] = ..., batch: _Optional[_Union[BatchHeader, _Mapping]] = ..., crc: _Optional[int] = ...) -> None: ...
+
+class StagedReply(_message.Message):
+    __slots__ = ("number", "repeated")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    REPEATED_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    repeated: bool
+    def __init__(self, number: _Optional[int] = ..., repeated: _Optional[bool] = ...) -> None: ...
+
+class CommitEpochCall(_message.Message):
+    __slots__ = ("group", "incarnation", "key", "attempts", "schema_version", "keep_on_mismatch", "create_writer", "transient_writer")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    KEEP_ON_MISMATCH_FIELD_NUMBER: _ClassVar[int]
+    CREATE_WRITER_FIELD_NUMBER: _ClassVar[int]
+    TRANSIENT_WRITER_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    incarnation: str
+    key: EpochKey
+    attempts: _containers.RepeatedCompositeFieldContainer[AttemptReference]
+    schema_version: int
+    keep_on_mismatch: bool
+    create_writer: bool
+    transient_writer: bool
+    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempts: _Optional[_Iterable[_Union[AttemptReference, _Mapping]]] = ..., schema_version: _Optional[int] = ..., keep_on_mismatch: _Optional[bool] = ..., create_writer: _Optional[bool] = ..., transient_writer: _Optional[bool] = ...) -> None: ...
+
+class EpochCommittedReply(_message.Message):
+    __slots__ = ("start", "end", "record_count", "replayed", "kept")
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    REPLAYED_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    end: int
+    record_count: int
+    replayed: bool
+    kept: bool
+    def __init__(self, start: _Optional[int] = ..., end: _Optional[int] = ..., record_count: _Optional[int] = ..., replayed: _Optional[bool] = ..., kept: _Optional[bool] = ...) -> None: ...
+
+class AbortEpochCall(_message.Message):
+    __slots__ = ("group", "incarnation", "key")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    incarnation: str
+    key: EpochKey
+    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., key: _Optional[_Union[EpochKey, _Mapping]] = ...) -> None: ...
+
+class EpochAbortedReply(_message.Message):
+    __slots__ = ("attempts",)
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    attempts: int
+    def __init__(self, attempts: _Optional[int] = ...) -> None: ...
+
+class ReadMark(_message.Message):
+    __slots__ = ("group", "incarnation")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    incarnation: str
+    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
+
+class MarkReply(_message.Message):
+    __slots__ = ("log_start_offset", "high_water_mark", "record_bytes")
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATER_MARK_FIELD_NUMBER: _ClassVar[int]
+    RECORD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    log_start_offset: int
+    high_water_mark: int
+    record_bytes: int
+    def __init__(self, log_start_offset: _Optional[int] = ..., high_water_mark: _Optional[int] = ..., record_bytes: _Optional[int] = ...) -> None: ...
+
+class ReadCall(_message.Message):
+    __slots__ = ("group", "incarnation", "start", "end", "mark", "field_ids", "all_fields")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    MARK_FIELD_NUMBER: _ClassVar[int]
+    FIELD_IDS_FIELD_NUMBER: _ClassVar[int]
+    ALL_FIELDS_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    incarnation: str
+    start: int
+    end: int
+    mark: int
+    field_ids: _containers.RepeatedScalarFieldContainer[int]
+    all_fields: bool
+    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., mark: _Optional[int] = ..., field_ids: _Optional[_Iterable[int]] = ..., all_fields: _Optional[bool] = ...) -> None: ...
+
+class ExtentReply(_message.Message):
+    __slots__ = ("start", "batch", "timestamp_us", "term", "writer", "epoch")
+    START_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    start: int
+    batch: BatchHeader
+    timestamp_us: int
+    term: int
+    writer: str
+    epoch: int
+    def __init__(self, start: _Optional[int] = ..., batch: _Optional[_Union[BatchHeader, _Mapping]] = ..., timestamp_us: _Optional[int] = ..., term: _Optional[int] = ..., writer: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class ReadSizes(_message.Message):
+    __slots__ = ("group", "incarnation", "start", "end", "mark", "pieces_max")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    MARK_FIELD_NUMBER: _ClassVar[int]
+    PIECES_MAX_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    incarnation: str
+    start: int
+    end: int
+    mark: int
+    pieces_max: int
+    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., mark: _Optional[int] = ..., pieces_max: _Optional[int] = ...) -> None: ...
+
+class SizesReply(_message.Message):
+    __slots__ = ("offsets", "body_bytes")
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    BODY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    body_bytes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, offsets: _Optional[_Iterable[int]] = ..., body_bytes: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class WatchGroups(_message.Message):
+    __slots__ = ("groups",)
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, groups: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class FollowerView(_message.Message):
+    __slots__ = ("node", "match_index", "contact_ms_ago")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    MATCH_INDEX_FIELD_NUMBER: _ClassVar[int]
+    CONTACT_MS_AGO_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    match_index: int
+    contact_ms_ago: int
+    def __init__(self, node: _Optional[int] = ..., match_index: _Optional[int] = ..., contact_ms_ago: _Optional[int] = ...) -> None: ...
+
+class GroupView(_message.Message):
+    __slots__ = ("group", "topic", "incarnation", "node", "role", "leader", "term", "last_index", "commit_index", "applied_index", "log_start_offset", "high_water_mark", "open_epochs", "staged_bytes", "state_hash", "followers")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATER_MARK_FIELD_NUMBER: _ClassVar[int]
+    OPEN_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    STAGED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STATE_HASH_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWERS_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    topic: str
+    incarnation: str
+    node: int
+    role: str
+    leader: int
+    term: int
+    last_index: int
+    commit_index: int
+    applied_index: int
+    log_start_offset: int
+    high_water_mark: int
+    open_epochs: int
+    staged_bytes: int
+    state_hash: str
+    followers: _containers.RepeatedCompositeFieldContainer[FollowerView]
+    def __init__(self, group: _Optional[int] = ..., topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., node: _Optional[int] = ..., role: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_water_mark: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., state_hash: _Optional[str] = ..., followers: _Optional[_Iterable[_Union[FollowerView, _Mapping]]] = ...) -> None: ...
+
+class GroupsReply(_message.Message):
+    __slots__ = ("node", "groups")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    groups: _containers.RepeatedCompositeFieldContainer[GroupView]
+    def __init__(self, node: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupView, _Mapping]]] = ...) -> None: ...
+
+class ErrorValue(_message.Message):
+    __slots__ = ("name", "text")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    text: str
+    def __init__(self, name: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+
+class Error(_message.Message):
+    __slots__ = ("code", "values")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    values: _containers.RepeatedCompositeFieldContainer[ErrorValue]
+    def __init__(self, code: _Optional[str] = ..., values: _Optional[_Iterable[_Union[ErrorValue, _Mapping]]] = ...) -> None: ...
+
+class PeerHello(_message.Message):
+    __slots__ = ("cluster_id", "node", "store_uuid", "boot_id", "address")
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    STORE_UUID_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    node: int
+    store_uuid: str
+    boot_id: str
+    address: str
+    def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., boot_id: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+
+class PeerWelcome(_message.Message):
+    __slots__ = ("node", "store_uuid", "boot_id")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    STORE_UUID_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    store_uuid: str
+    boot_id: str
+    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., boot_id: _Optional[str] = ...) -> None: ...
+
+class VoteRequest(_message.Message):
+    __slots__ = ("group", "sender", "to", "term", "last_index", "last_term", "pre")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LAST_TERM_FIELD_NUMBER: _ClassVar[int]
+    PRE_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    sender: int
+    to: int
+    term: int
+    last_index: int
+    last_term: int
+    pre: bool
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ..., pre: _Optional[bool] = ...) -> None: ...
+
+class VoteReply(_message.Message):
+    __slots__ = ("group", "sender", "to", "term", "granted", "pre")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    GRANTED_FIELD_NUMBER: _ClassVar[int]
+    PRE_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    sender: int
+    to: int
+    term: int
+    granted: bool
+    pre: bool
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., granted: _Optional[bool] = ..., pre: _Optional[bool] = ...) -> None: ...
+
+class AppendRequest(_message.Message):
+    __slots__ = ("group", "sender", "to", "term", "prev_index", "prev_term", "commit_index", "entry_terms", "entry_kinds", "command_lengths", "body_lengths")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    PREV_INDEX_FIELD_NUMBER: _ClassVar[int]
+    PREV_TERM_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_TERMS_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_KINDS_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    BODY_LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    sender: int
+    to: int
+    term: int
+    prev_index: int
+    prev_term: int
+    commit_index: int
+    entry_terms: _containers.RepeatedScalarFieldContainer[int]
+    entry_kinds: _containers.RepeatedScalarFieldContainer[int]
+    command_lengths: _containers.RepeatedScalarFieldContainer[int]
+    body_lengths: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., prev_index: _Optional[int] = ..., prev_term: _Optional[int] = ..., commit_index: _Optional[int] = ..., entry_terms: _Optional[_Iterable[int]] = ..., entry_kinds: _Optional[_Iterable[int]] = ..., command_lengths: _Optional[_Iterable[int]] = ..., body_lengths: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class AppendReply(_message.Message):
+    __slots__ = ("group", "sender", "to", "term", "accepted", "prev_index", "match_index", "conflict_term", "conflict_index", "last_index")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    PREV_INDEX_FIELD_NUMBER: _ClassVar[int]
+    MATCH_INDEX_FIELD_NUMBER: _ClassVar[int]
+    CONFLICT_TERM_FIELD_NUMBER: _ClassVar[int]
+    CONFLICT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    sender: int
+    to: int
+    term: int
+    accepted: bool
+    prev_index: int
+    match_index: int
+    conflict_term: int
+    conflict_index: int
+    last_index: int
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., accepted: _Optional[bool] = ..., prev_index: _Optional[int] = ..., match_index: _Optional[int] = ..., conflict_term: _Optional[int] = ..., conflict_index: _Optional[int] = ..., last_index: _Optional[int] = ...) -> None: ...
+
+class Heartbeat(_message.Message):
+    __slots__ = ("group", "sender", "to", "term", "commit_index", "read_round", "quiet")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    READ_ROUND_FIELD_NUMBER: _ClassVar[int]
+    QUIET_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    sender: int
+    to: int
+    term: int
+    commit_index: int
+    read_round: int
+    quiet: int
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., read_round: _Optional[int] = ..., quiet: _Optional[int] = ...) -> None: ...
+
+class HeartbeatReply(_message.Message):
+    __slots__ = ("group", "sender", "to", "term", "read_round", "last_index", "quiet", "disk_keeps_up")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    READ_ROUND_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    QUIET_FIELD_NUMBER: _ClassVar[int]
+    DISK_KEEPS_UP_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    sender: int
+    to: int
+    term: int
+    read_round: int
+    last_index: int
+    quiet: int
+    disk_keeps_up: bool
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., read_round: _Optional[int] = ..., last_index: _Optional[int] = ..., quiet: _Optional[int] = ..., disk_keeps_up: _Optional[bool] = ...) -> None: ...
+
+class NodeHeartbeat(_message.Message):
+    __slots__ = ("sender", "to", "boot_id")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    sender: int
+    to: int
+    boot_id: str
+    def __init__(self, sender: _Optional[int] = ..., to: _Optional[int] = ..., boot_id: _Optional[str] = ...) -> None: ...
+
+class GroupDeleted(_message.Message):
+    __slots__ = ("group", "sender", "to")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    sender: int
+    to: int
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ...) -> None: ...
+
+class PeerMessage(_message.Message):
+    __slots__ = ("vote_request", "vote_reply", "append_request", "append_reply", "heartbeat", "heartbeat_reply", "group_deleted", "node_heartbeat")
+    VOTE_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    VOTE_REPLY_FIELD_NUMBER: _ClassVar[int]
+    APPEND_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    APPEND_REPLY_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_REPLY_FIELD_NUMBER: _ClassVar[int]
+    GROUP_DELETED_FIELD_NUMBER: _ClassVar[int]
+    NODE_HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    vote_request: VoteRequest
+    vote_reply: VoteReply
+    append_request: AppendRequest
+    append_reply: AppendReply
+    heartbeat: Heartbeat
+    heartbeat_reply: HeartbeatReply
+    group_deleted: GroupDeleted
+    node_heartbeat: NodeHeartbeat
+    def __init__(self, vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_reply: _Optional[_Union[VoteReply, _Mapping]] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_reply: _Optional[_Union[AppendReply, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., heartbeat_reply: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., group_deleted: _Optional[_Union[GroupDeleted, _Mapping]] = ..., node_heartbeat: _Optional[_Union[NodeHeartbeat, _Mapping]] = ...) -> None: ...
+
+class PeerMessages(_message.Message):
+    __slots__ = ("messages",)
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    messages: _containers.RepeatedCompositeFieldContainer[PeerMessage]
+    def __init__(self, messages: _Optional[_Iterable[_Union[PeerMessage, _Mapping]]] = ...) -> None: ...
