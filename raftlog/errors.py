@@ -269,7 +269,8 @@ class TooLarge(InvalidRequest):
 
 @dataclass(kw_only=True, eq=False)
 class TooMany(InvalidRequest):
-    """A count over a bound that is no setting, because what is applied depends on it."""
+    """A count over a bound that is no setting, because what is applied, or both ends of a call,
+    depend on it."""
 
     what: str
     limit: int

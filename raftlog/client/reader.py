@@ -18,7 +18,15 @@ from raftlog.core.types import Offset
 from raftlog.errors import DataLoss, DeadlineExceeded, Internal, InvalidOption, RaftlogError
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.schema import RESERVED_NAMES
-from raftlog.wire.calls import ExtentReply, MarkReply, ReadCall, ReadMark, ReadSizes, SizesReply
+from raftlog.wire.calls import (
+    READ_PIECES_MAX,
+    ExtentReply,
+    MarkReply,
+    ReadCall,
+    ReadMark,
+    ReadSizes,
+    SizesReply,
+)
 
 ReadPreference = Literal["nearest", "leader", "follower"]
 """`nearest`: any replica, each reader another; `leader`; `follower`: any other than the leader."""
@@ -67,14 +75,16 @@ class TopicReader:
         )
 
     def sizes(self, start: Offset, end: Offset, *, mark: Offset, pieces_max: int) -> SizesReply:
-        """How the bytes of [start, end) lie; see `raftlog.wire.calls.SizesReply`."""
+        """How the bytes of [start, end) lie; see `raftlog.wire.calls.SizesReply`.
+
+        More than `READ_PIECES_MAX` pieces are never found: a split into fewer is as true."""
         call = ReadSizes(
             group=self._topic.group,
             incarnation=self._topic.incarnation,
             start=start,
             end=end,
             mark=mark,
-            pieces_max=pieces_max,
+            pieces_max=min(pieces_max, READ_PIECES_MAX),
         )
         deadline = self._deadline(start, end)
         try:

@@ -108,7 +108,7 @@ class RaftTiming:
     """A follower told that its leader's process died waits 0 to this many ticks."""
     append_entries_max: int = 1024
     """Entries in one append request, at most."""
-    append_bytes_max: int = 4 * 1024 * 1024
+    append_bytes_max: int = 1024 * 1024
     """Bytes in one append request, at most, though one entry always fits."""
     inflight_requests_max: int = 32
     """Append requests under way to one follower, at most."""

@@ -20,6 +20,7 @@ from raftlog.errors import (
     RaftlogError,
     SchemaMismatch,
     TooLarge,
+    TooMany,
 )
 from raftlog.host.hosted import HostedReplica
 from raftlog.machines.commands import (
@@ -245,9 +246,13 @@ class Services:
     async def read_sizes(self, call: calls.ReadSizes) -> calls.SizesReply:
         """How the bytes of a range lie, at extents' boundaries."""
         _check_range("ReadSizes", call.start, call.end, call.mark)
-        hosted = await self._reached(call.group, call.incarnation, call.mark)
         if call.pieces_max < 1:
             raise MalformedRequest(call="ReadSizes", what=f"pieces_max is {call.pieces_max}")
+        if call.pieces_max > calls.READ_PIECES_MAX:
+            raise TooMany(
+                what="A split of a range", limit=calls.READ_PIECES_MAX, unit="pieces (pieces_max)"
+            )
+        hosted = await self._reached(call.group, call.incarnation, call.mark)
         offsets, sizes = _topic_machine(hosted).split(call.start, call.end, call.pieces_max)
         return calls.SizesReply(offsets=tuple(offsets), body_bytes=tuple(sizes))
 

@@ -1,23 +1,24 @@
 """The outgoing half of a node pair: one stream that carries all groups' messages to one peer.
 
-Messages are gathered while a write is under way and leave together in one frame, so that the
-heartbeats of all groups share it. The outbox is bounded in bytes; what does not fit is dropped and
-counted, because Raft sends anew whatever is missing and a stalled peer must not eat the memory.
+Messages gather while a write is in flight and leave together in one frame, so that the heartbeats
+of all groups share it. One frame is with grpc at a time: a stream is a byte pipe, and what it holds
+cannot be overtaken any more. The outbox is bounded in bytes; what does not fit is dropped and
+counted, because Raft retransmits whatever is missing and a stalled peer must not eat the memory.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 
 import grpc
 import grpc.aio
 import structlog
 
-from raftlog.core.messages import AppendRequest, PeerMessage
+from raftlog.core.messages import PeerMessage
 from raftlog.core.types import NodeId
 from raftlog.errors import RaftlogError
+from raftlog.transport.outbox import Outbox
 from raftlog.wire.calls import PEER_SERVICE, PeerHello, PeerWelcome
 from raftlog.wire.codec import (
     ERROR_METADATA_KEY,
@@ -26,13 +27,6 @@ from raftlog.wire.codec import (
     encode_hello,
     encode_peer_messages,
 )
-
-_FRAME_BYTES_MAX = 4 * 1024 * 1024
-"""A frame closes once it carries this many bytes of entries, so that a bulk transfer does not
-hold up the heartbeats behind it for long."""
-
-_MESSAGE_BYTES = 64
-"""What a message without entries counts for in the outbox's bound."""
 
 KEEPALIVE_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", 2000),
@@ -91,8 +85,7 @@ class PeerLink:
         self._dropped_messages = 0
         """Of this stream, because its outbox was full."""
         self._hello = hello
-        self._outbox: deque[PeerMessage] = deque()
-        self._outbox_bytes = 0
+        self._outbox = Outbox(outbox_bytes_max)
         self._outbox_bytes_max = outbox_bytes_max
         self._reconnect_wait_s = reconnect_wait_s
         self._known_store = known_store
@@ -107,13 +100,14 @@ class PeerLink:
         if not self.connected:
             return
         for message in messages:
-            size = _size(message)
-            if self._outbox and self._outbox_bytes + size > self._outbox_bytes_max:
+            if not self._outbox.put(message):
                 self._drop()
-                continue
-            self._outbox.append(message)
-            self._outbox_bytes += size
         self._wake.set()
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of append requests that wait for the stream."""
+        return self._outbox.bulk_bytes
 
     def _drop(self) -> None:
         if self._dropped_messages == 0:
@@ -144,7 +138,6 @@ class PeerLink:
                     was_connected = self.connected
                     self.connected = False
                     self._outbox.clear()
-                    self._outbox_bytes = 0
                 if was_connected:
                     self._on_lost(self.peer)
                 await asyncio.sleep(wait_s)
@@ -191,7 +184,7 @@ class PeerLink:
                 await self._wake.wait()
                 self._wake.clear()
                 while self._outbox:
-                    await call.write(encode_peer_messages(self._take_frame()))
+                    await call.write(encode_peer_messages(self._outbox.take_frame()))
         except asyncio.InvalidStateError:
             # What grpc raises when the stream ended between two writes; its status says why.
             raise await _status_error(call) from None
@@ -200,16 +193,6 @@ class PeerLink:
                 ended.exception()  # looked at: the stream's status is reported in its stead
             ended.cancel()
             call.cancel()
-
-    def _take_frame(self) -> list[PeerMessage]:
-        frame: list[PeerMessage] = []
-        size = 0
-        while self._outbox and size < _FRAME_BYTES_MAX:
-            message = self._outbox.popleft()
-            size += _size(message)
-            frame.append(message)
-        self._outbox_bytes -= size
-        return frame
 
     def _check(self, welcome: PeerWelcome) -> None:
         """The address must be the node that is meant, with the store that the controller knows."""
@@ -235,9 +218,3 @@ async def _status_error(call: grpc.aio.StreamStreamCall) -> grpc.aio.AioRpcError
         await call.trailing_metadata(),
         details=await call.details(),
     )
-
-
-def _size(message: PeerMessage) -> int:
-    if isinstance(message, AppendRequest):
-        return _MESSAGE_BYTES + sum(entry.payload.size for entry in message.entries)
-    return _MESSAGE_BYTES

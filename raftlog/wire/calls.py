@@ -25,6 +25,12 @@ class NodeAddress(NamedTuple):
     address: str
 
 
+READ_PIECES_MAX = 10_000
+"""Pieces that a range of records may be split into. More tasks than any Spark stage should have,
+and what a node finds within some 10 ms of its loop. Clients and nodes share it, so it is no
+setting."""
+
+
 # ---------------------------------------------------------------- the cluster
 
 
@@ -247,7 +253,9 @@ class ExtentReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadSizes:
-    """Any replica that has applied `mark`: how the bytes of [start, end) lie, to split reads."""
+    """Any replica that has applied `mark`: how the bytes of [start, end) lie, to split reads.
+
+    `pieces_max` lies in [1, READ_PIECES_MAX]."""
 
     group: GroupId
     incarnation: str

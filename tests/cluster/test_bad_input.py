@@ -20,6 +20,7 @@ from raftlog.client import arrow
 from raftlog.client.connection import typed_error
 from raftlog.client.log_client import LogClient, connect
 from raftlog.config import load
+from raftlog.core.types import Offset
 from raftlog.errors import (
     DataLoss,
     DeadlineExceeded,
@@ -32,15 +33,18 @@ from raftlog.errors import (
     RaftlogError,
     SchemaMismatch,
     TooLarge,
+    TooMany,
     TopicNotFound,
 )
 from raftlog.machines.commands import TopicInfo
 from raftlog.wire.calls import (
     METHODS,
+    READ_PIECES_MAX,
     SERVICE,
     AppendCall,
     ReadCall,
     ReadMark,
+    ReadSizes,
 )
 from raftlog.wire.codec import encode_request
 from tests.fuzz.relay import Relay
@@ -213,6 +217,26 @@ def test_a_range_that_is_none_is_refused(
     code, error = raw(shared.servers.split(",")[0], "Read", data)
     assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, MalformedRequest)
     assert f"start {start} <= end {end} <= mark {mark}" in error.cause
+
+
+def test_a_split_into_too_many_pieces_is_refused_and_the_client_asks_for_fewer(
+    shared: ProcessCluster, client: LogClient, name: str
+) -> None:
+    """Each piece costs the node's loop a search; before, a call could ask for 2**63 of them."""
+    topic = client.create_topic(name, DDL)
+    client.append(name, records(0, 3))
+    call = ReadSizes(
+        group=topic.group,
+        incarnation=topic.incarnation,
+        start=Offset(0),
+        end=Offset(3),
+        mark=Offset(3),
+        pieces_max=READ_PIECES_MAX + 1,
+    )
+    code, error = raw(shared.servers.split(",")[0], "ReadSizes", encode_request("ReadSizes", call))
+    assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, TooMany)
+    assert "10000" in error.cause
+    assert client.read_sizes(topic, 0, 3, mark=3, pieces_max=1 << 40).offsets[-1] == 3
 
 
 def test_another_node_than_the_leader_answers_with_its_address(
