@@ -151,6 +151,14 @@ class ServerSettings(Section):
         "heartbeats.",
         ge=64 * KIB,
     )
+    turn_work_max_s: float = _key(
+        0.01,
+        "Work of one turn of a node's loop, over all groups; then ticks and messages are taken, "
+        "and what is left goes on. Heartbeats leave in time while a thousand topics replay their "
+        "logs.",
+        gt=0,
+        le=1,
+    )
     sync_threads_max: int = _key(
         4, "Threads that write and sync logs; groups beyond them share a turn.", ge=1, le=64
     )
@@ -424,6 +432,10 @@ NOT_ABOVE: tuple[tuple[str, int, str, str], ...] = (
     (
         "raft.tick_interval_s", 1, "raft.heartbeat_interval_s",
         "A heartbeat takes at least one tick.",
+    ),
+    (
+        "server.turn_work_max_s", 1, "raft.heartbeat_interval_s",
+        "A leader must come to its heartbeats between two turns.",
     ),
     (
         "client.retry_delay_min_s", 1, "client.retry_delay_max_s",

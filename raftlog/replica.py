@@ -1,8 +1,9 @@
 """One member of one group: core, log and state machine joined, synchronous and free of threads.
 
 A driver (the server's loop, or the simulator) feeds it messages, ticks, proposals and the news
-that a write is durable, then calls `advance()` and does what the output says. The rules that
-make consensus durable live here and nowhere else:
+that a write is durable, then calls `advance()` and does what the output says, and `apply()` for
+as long as there is something to apply. The rules that make consensus durable live here and
+nowhere else:
 
 - what the core wants persisted goes to the log and to the journal of hard states before any
   message that depends on it is handed out;
@@ -15,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, assert_never
 
@@ -54,9 +55,6 @@ from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.log import GroupLog, LogWrite
 from raftlog.wire.codec import decode_command
 
-_APPLY_ENTRIES_MAX = 512
-"""Entries applied in one `advance`, so that a long replay does not stop ticks and messages."""
-
 _STATE_HASH_BYTES = 8
 
 _WHOLE_SPAN_BYTES = 1 << 62
@@ -81,8 +79,35 @@ class Output:
     """Confirmed reads whose index is applied: they may be answered now."""
     reads_dropped: list[int] = field(default_factory=list)
     soft_state: SoftState | None = None
-    more: bool = False
-    """There is still something to apply: call `advance` again soon."""
+
+
+class Budget:
+    """What one turn of a node may cost, over all its groups; see `raftlog.host.host`."""
+
+    __slots__ = ("_clock_us", "_until_us", "bytes", "entries")
+
+    def __init__(
+        self, *, entries: int, bytes_max: int, work_us: int, clock_us: Callable[[], int]
+    ) -> None:
+        """`clock_us` counts the microseconds of work; it never goes back."""
+        self.entries = entries
+        self.bytes = bytes_max
+        self._clock_us = clock_us
+        self._until_us = clock_us() + work_us
+
+    def applied(self, command_bytes: int) -> None:
+        """An entry was applied whose command has so many bytes."""
+        self.entries -= 1
+        self.bytes -= command_bytes
+
+    @property
+    def out_of_time(self) -> bool:
+        return self._clock_us() >= self._until_us
+
+    @property
+    def spent(self) -> bool:
+        """Apply nothing more in this turn."""
+        return self.entries <= 0 or self.bytes <= 0 or self.out_of_time
 
 
 class _Held(NamedTuple):
@@ -124,7 +149,7 @@ class Replica:
         )
         self.applied_index = LogIndex(0)
         self.state_hash = bytes(_STATE_HASH_BYTES)
-        self._to_apply: deque[Span] = deque()
+        self._apply_to = LogIndex(0)
         self._reads: deque[ReadState] = deque()
         self._held: deque[_Held] = deque()
         self._log_ticket = 0
@@ -221,7 +246,10 @@ class Replica:
     # ------------------------------------------------------------ output
 
     def advance(self) -> Output:
-        """Do what the core decided since the last call and say what the driver must do."""
+        """Do what the core decided since the last call and say what the driver must do.
+
+        What became committed is left to `apply`: messages never wait for a long replay.
+        """
         output = Output()
         self._release_held(output)
         while True:
@@ -230,9 +258,24 @@ class Replica:
                 self._take(ready, output)
             if not self._release_held(output):
                 break
-        self._apply(output)
         self._answer_reads(output)
-        output.more = bool(self._to_apply)
+        return output
+
+    @property
+    def has_to_apply(self) -> bool:
+        """Are there committed entries that were not applied yet?"""
+        return self.applied_index < self._apply_to
+
+    def apply(self, budget: Budget, entries_max: int) -> Output:
+        """Apply the next committed entry, and more until the budget is spent or `entries_max` are
+        applied; the output says who can be answered."""
+        output = Output()
+        for _ in range(min(entries_max, self._apply_to - self.applied_index)):
+            output.applied.append(self._apply_entry(LogIndex(self.applied_index + 1), budget))
+            if budget.spent:
+                break
+        self.raft.applied(self.applied_index)
+        self._answer_reads(output)
         return output
 
     def _take(self, ready: Ready, output: Output) -> None:
@@ -254,7 +297,8 @@ class Replica:
                 _Held(self._log_ticket, self._journal.ticket, ready.messages_after_persist)
             )
         if ready.committed is not None:
-            self._to_apply.append(ready.committed)
+            assert ready.committed.first == self._apply_to + 1, "committed entries leave no gap"
+            self._apply_to = ready.committed.last
         self._reads.extend(ready.reads)
         output.reads_dropped.extend(ready.reads_dropped)
 
@@ -300,23 +344,10 @@ class Replica:
             commit_index=message.commit_index,
         )
 
-    def _apply(self, output: Output) -> None:
-        room = _APPLY_ENTRIES_MAX - len(output.applied)
-        while self._to_apply and room > 0:
-            first, last = self._to_apply[0]
-            upto = LogIndex(min(last, first + room - 1))
-            for index in range(first, upto + 1):
-                output.applied.append(self._apply_entry(LogIndex(index)))
-            room -= upto - first + 1
-            if upto == last:
-                self._to_apply.popleft()
-            else:
-                self._to_apply[0] = Span(LogIndex(upto + 1), last)
-            self.raft.applied(upto)
-
-    def _apply_entry(self, index: LogIndex) -> Applied:
+    def _apply_entry(self, index: LogIndex, budget: Budget) -> Applied:
         assert index == self.applied_index + 1, "entries are applied in order, once"
         term, kind, command = self.log.command(index)
+        budget.applied(len(command))
         outcome = None
         if kind is EntryKind.COMMAND:
             outcome = self.machine.apply(index, decode_command(command))

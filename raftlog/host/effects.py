@@ -88,6 +88,9 @@ class Effects(Protocol):
     def soon(self, turn: Callable[[], None]) -> None:
         """Call `turn` once what has come in already was handed to the host."""
 
+    def work_us(self) -> int:
+        """A monotonic clock in microseconds, by which the work of a turn is measured."""
+
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         """Let the messages leave, in this order; they may be lost."""
 

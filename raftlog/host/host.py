@@ -2,7 +2,13 @@
 
 Whatever happens marks a group (peer messages, calls, ticks, writes that became durable), and the
 next turn advances every marked group once, so what came in together is proposed, sent and synced
-together. Nothing here waits: what takes time is asked of `Effects`, and comes back as a call.
+together. Then the turn applies what is committed, some entries of each group at a time. Nothing
+here waits: what takes time is asked of `Effects`, and comes back as a call.
+
+A turn has a budget over all groups, so that ticks and messages come between two turns however
+much there is to do: after a restart a thousand groups replay their logs at once, and must answer
+heartbeats meanwhile. What is left goes on in the next turn, in its order; the controller's group
+goes first.
 
 A quiet replica (`raftlog.core.quiet`) *rests*: it is not ticked and costs nothing, however many
 there are. One heartbeat of the process to each peer stands for all of them; a resting replica is
@@ -15,6 +21,7 @@ so the driver ends the process and never calls again. `NotLeader`, `Overloaded`,
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 from raftlog.core.leadership import FollowerView
@@ -46,11 +53,20 @@ from raftlog.host.hosted import HostedReplica, ReadReply, WriteReply
 from raftlog.machines.commands import RegisterNode, TopicInfo
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.outcomes import Outcome
-from raftlog.replica import Replica
+from raftlog.replica import Budget, Output, Replica
 from raftlog.storage.log import GroupLog
 
 _CHECK_HEARTBEATS = 10
 """Resting replicas are looked after every so many heartbeats: each of them every now and then."""
+
+
+TURN_ENTRIES_MAX = 4096
+TURN_BYTES_MAX = 8 * 1024 * 1024
+"""Entries, and bytes of their commands, applied in one turn. `turn_work_us` is the bound that a
+user may set; these hold where the clock says too little, and no figure depends on them."""
+
+APPLY_ENTRIES_MAX = 64
+"""Entries applied of one group before it is another's turn: a millisecond or two of work."""
 
 
 class Host:
@@ -71,6 +87,7 @@ class Host:
         request_bytes_max: int,
         slow_disk_ticks: int,
         full_disk_ticks: int,
+        turn_work_us: int,
     ) -> None:
         """`boot_id` is another one in every run of the process.
 
@@ -79,8 +96,10 @@ class Host:
         whether they rest as well, and a resting follower that was not asked for twice as long
         wakes by itself: a bound on what nobody foresaw. `request_bytes_max` bounds what all
         unanswered proposals carry. A write that takes `slow_disk_ticks` makes the node let others
-        lead; one that finds no room does so too, and is tried again every `full_disk_ticks`.
+        lead; one that finds no room does so too, and is tried again every `full_disk_ticks`. A turn
+        ends after `turn_work_us`.
         """
+        assert turn_work_us > 0, "a turn does something"
         self.node = node
         self._nodes = tuple(nodes)
         self._store = store
@@ -103,7 +122,10 @@ class Host:
         self._groups: dict[GroupId, HostedReplica] = {}
         self._opening: set[GroupId] = set()
         self._disk = NodeDisk(effects, slow_ticks=slow_disk_ticks, full_ticks=full_disk_ticks)
-        self._marked: dict[GroupId, None] = {}
+        self._marked: OrderedDict[GroupId, None] = OrderedDict()
+        self._applying: OrderedDict[GroupId, None] = OrderedDict()
+        """Groups with committed entries to apply, the one that waits longest first."""
+        self._turn_work_us = turn_work_us
         self._turn_scheduled = False
         self._journal_writing = False
         self._journal_idle_ticks = 0
@@ -162,26 +184,48 @@ class Host:
         self._turn_scheduled = False
         if self._stopped:
             return
-        marked, self._marked = self._marked, {}
-        for group in marked:
-            hosted = self._groups.get(group)
+        budget = Budget(
+            entries=TURN_ENTRIES_MAX,
+            bytes_max=TURN_BYTES_MAX,
+            work_us=self._turn_work_us,
+            clock_us=self._effects.work_us,
+        )
+        for _ in range(len(self._marked)):
+            hosted = self._groups.get(_next_of(self._marked))
             if hosted is not None:
                 self._advance(hosted)
+            if budget.out_of_time:
+                break
+        # Something is applied in any case, however many groups have messages.
+        while self._applying:
+            hosted = self._groups.get(_next_of(self._applying))
+            if hosted is not None:
+                self._apply(hosted, budget)
+            if budget.spent:
+                break
         self._write_journal()
+        if self._marked or self._applying:
+            self._schedule_turn()
 
     def _advance(self, hosted: HostedReplica) -> None:
         output = hosted.replica.advance()
         self._send(output.messages)
-        hosted.settle(output)
+        self._settle(hosted, output)
         if output.soft_state is not None:
             self._effects.tell(
                 LeadershipChanged(group=hosted.group, topic=hosted.topic, state=output.soft_state)
             )
-        if hosted.group == CONTROLLER_GROUP and output.applied and not output.more:
-            self._follow_controller()
-        if output.more:
-            self.mark(hosted.group)
         self._write_log(hosted)
+
+    def _apply(self, hosted: HostedReplica, budget: Budget) -> None:
+        self._settle(hosted, hosted.replica.apply(budget, APPLY_ENTRIES_MAX))
+        if hosted.group == CONTROLLER_GROUP and not hosted.replica.has_to_apply:
+            self._follow_controller()
+
+    def _settle(self, hosted: HostedReplica, output: Output) -> None:
+        hosted.settle(output)
+        if hosted.replica.has_to_apply:
+            self._applying[hosted.group] = None
 
     def _send(self, messages: Sequence[PeerMessage]) -> None:
         by_peer: dict[NodeId, list[PeerMessage]] = {}
@@ -564,3 +608,10 @@ class Host:
     def _wake_leader(self, hosted: HostedReplica) -> None:
         if hosted.replica.raft.role is Role.LEADER:
             self._wake(hosted)
+
+
+def _next_of(waiting: OrderedDict[GroupId, None]) -> GroupId:
+    """Take the group whose turn it is out of `waiting`; the controller's goes first."""
+    if CONTROLLER_GROUP in waiting:
+        waiting.move_to_end(CONTROLLER_GROUP, last=False)
+    return waiting.popitem(last=False)[0]

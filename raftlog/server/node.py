@@ -107,6 +107,7 @@ class Node:
             request_bytes_max=settings.server.request_bytes_max,
             slow_disk_ticks=settings.raft.slow_disk_ticks(),
             full_disk_ticks=max(1, round(settings.storage.full_disk_retry_s / self._tick_s)),
+            turn_work_us=max(1, round(settings.server.turn_work_max_s * 1_000_000)),
         )
         routes = parse_routes(settings.server.peer_routes)
         self.links = {
@@ -347,6 +348,9 @@ class _LoopEffects:
 
     def soon(self, turn: Callable[[], None]) -> None:
         self._loop.call_soon(turn)
+
+    def work_us(self) -> int:
+        return time.monotonic_ns() // 1000
 
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         link = self._node.links.get(peer)

@@ -32,6 +32,9 @@ class Driver:
     def soon(self, turn: Callable[[], None]) -> None:
         turn()
 
+    def work_us(self) -> int:
+        raise AssertionError("a disk has no turns")
+
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         raise AssertionError("a disk sends nothing")
 

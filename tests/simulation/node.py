@@ -28,7 +28,7 @@ from raftlog.host.effects import (
 from raftlog.host.groups import GroupStore
 from raftlog.host.host import Host
 from raftlog.host.hosted import HostedReplica
-from raftlog.replica import Output, Replica
+from raftlog.replica import Budget, Output, Replica
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.log import GroupLog
 from raftlog.storage.write import LogWrite
@@ -44,6 +44,9 @@ CLUSTER_ID = "simulation"
 
 JOB_CHANGES_MAX = 12
 """A crash in the middle of making or removing a group comes before one of its first changes."""
+
+TURN_WORK_US = 1_000
+"""When a turn ends, by a clock that goes by `Settings.work_us`."""
 
 NOTICE_US_MAX = 200
 """How long after it has run a write or job is noticed, at most."""
@@ -130,6 +133,13 @@ class WatchedReplica(Replica):
             self._checker.sent(self._owner, self._hosted, message)
         return output
 
+    def apply(self, budget: Budget, entries_max: int) -> Output:
+        output = super().apply(budget, entries_max)
+        if self.has_to_apply and budget.spent:
+            self._owner.count("entries left for the next turn")
+        self._checker.advanced(self._hosted, output)
+        return output
+
 
 class _Plan(NamedTuple):
     """What a group's log will be once a write has run."""
@@ -165,6 +175,7 @@ class SimulatedNode:
         self._speed = 1.0
         self._clock_us = 1_700_000_000_000_000 + self._random.randrange(5_000_000)
         self._life = 0
+        self._worked_us = 0
         self._paused = False
         self._clear()
         network.attach(node, self._receive, self._peer_reachable)
@@ -237,6 +248,7 @@ class SimulatedNode:
             request_bytes_max=self._settings.request_bytes_max,
             slow_disk_ticks=self._settings.slow_disk_ticks,
             full_disk_ticks=self._settings.full_disk_ticks,
+            turn_work_us=TURN_WORK_US,
         )
         host.start(store.open_all())
         return host
@@ -321,6 +333,12 @@ class SimulatedNode:
 
     def soon(self, turn: Callable[[], None]) -> None:
         self._later(self._settings.turn_us, turn)
+
+    def work_us(self) -> int:
+        """Each look at the clock finds that some work was done, as the simulated time stands still
+        within a turn."""
+        self._worked_us += self._random.randrange(self._settings.work_us)
+        return self._worked_us
 
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         self._network.send(self.node, peer, messages)

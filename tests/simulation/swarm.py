@@ -30,6 +30,8 @@ class Settings:
     """Nodes' ticks differ by up to this share."""
     turn_us: int
     """Inputs within this time go into one turn of a node."""
+    work_us: int
+    """What a node's work between two looks at the clock takes, at most: turns of 1 ms end early."""
     timing: RaftTiming
     # network
     latency_us: int
@@ -129,6 +131,7 @@ def draw(random: Random) -> Settings:
         tick_us=tick_us,
         tick_drift=pick((0.0, 0.05, 0.3)),
         turn_us=pick((0, 50, 2_000)),
+        work_us=pick((1, 100, 2_000)),
         timing=_timing(random, heartbeat_ticks, election_ticks_min),
         latency_us=pick((100, 1_000, 5_000, 20_000)),
         spike_share=pick((0.0, 0.0, 0.01, 0.05)),
