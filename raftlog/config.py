@@ -168,6 +168,17 @@ class ServerSettings(Section):
         "still needed.",
         ge=MIB,
     )
+    catch_up_peer_bytes_max: int = _key(
+        8 * MIB,
+        "Bytes read from disk for one node that catches up, and not sent yet. Enough to keep disk "
+        "and wire busy; more would only delay what other topics send to it.",
+        ge=MIB,
+    )
+    catch_up_bytes_max: int = _key(
+        16 * MIB,
+        "Bytes being read from disk for all nodes that catch up: memory, above all.",
+        ge=MIB,
+    )
     peer_reconnect_delay_min_s: float = _key(
         0.05,
         "Pause before a lost peer is dialled again.",
@@ -452,6 +463,10 @@ NOT_ABOVE: tuple[tuple[str, int, str, str], ...] = (
     (
         "server.entry_bytes_max", 1, "server.peer_queue_bytes_max",
         "The largest entry must reach a peer.",
+    ),
+    (
+        "server.catch_up_peer_bytes_max", 1, "server.peer_queue_bytes_max",
+        "What was read for a peer must not be dropped before it is sent.",
     ),
     (
         "server.entry_bytes_max", 1, "storage.segment_bytes_max",

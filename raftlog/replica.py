@@ -34,7 +34,7 @@ from raftlog.core.messages import (
     VoteRequest,
 )
 from raftlog.core.raft import Raft
-from raftlog.core.ready import ReadState, Ready, SoftState
+from raftlog.core.ready import ReadState, Ready, Role, SoftState
 from raftlog.core.timer import Random
 from raftlog.core.types import (
     NOBODY,
@@ -53,12 +53,10 @@ from raftlog.machines.contract import StateMachine
 from raftlog.machines.outcomes import Outcome
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.log import GroupLog, LogWrite
+from raftlog.storage.read import LogRead
 from raftlog.wire.codec import decode_command
 
 _STATE_HASH_BYTES = 8
-
-_WHOLE_SPAN_BYTES = 1 << 62
-"""The core has cut the span to `RaftTiming.append_bytes_max` already."""
 
 
 class Applied(NamedTuple):
@@ -74,6 +72,9 @@ class Output:
     """What one `advance` wants its driver to do."""
 
     messages: list[PeerMessage] = field(default_factory=list)
+    replicate: list[Replicate] = field(default_factory=list)
+    """Append requests to make: `plan_read`, `run` it if it must, then `request`. Those to one
+    follower leave in this order."""
     applied: list[Applied] = field(default_factory=list)
     reads: list[ReadState] = field(default_factory=list)
     """Confirmed reads whose index is applied: they may be answered now."""
@@ -291,7 +292,8 @@ class Replica:
             self._log_ticket += 1
         if ready.hard_state is not None:
             self._journal.put(self.group, ready.hard_state)
-        output.messages.extend(self._outgoing(message) for message in ready.messages)
+        for message in ready.messages:
+            _hand_out(message, output)
         if ready.messages_after_persist:
             self._held.append(
                 _Held(self._log_ticket, self._journal.ticket, ready.messages_after_persist)
@@ -318,31 +320,49 @@ class Replica:
                     self.raft.step(message)
                     own = True
                 else:
-                    output.messages.append(self._outgoing(message))
+                    _hand_out(message, output)
         return own
 
-    def _outgoing(self, message: OutMessage) -> PeerMessage:
-        match message:
-            case Replicate(span=None):
-                entries = ()
-            case Replicate(span=span):
-                assert span is not None
-                entries = tuple(self.log.entries(span.first, span.last, _WHOLE_SPAN_BYTES))
-                assert entries[-1].index == span.last, "the whole span is sent"
-            case VoteRequest() | VoteReply() | AppendReply() | Heartbeat() | HeartbeatReply():
-                return message
-            case _:
-                assert_never(message)
+    # ------------------------------------------------------------ append requests
+
+    def plan_read(self, wish: Replicate) -> LogRead:
+        """The read that finds the entries of a wish that `stands`."""
+        assert self.stands(wish), "what does not stand may name entries that are gone"
+        if wish.span is None:
+            return self.log.plan_no_read()
+        return self.log.plan_read(wish.span.first, wish.span.last)
+
+    def stands(self, wish: Replicate) -> bool:
+        """Does this member still lead the term in which the core wished for this request?
+
+        Then the log was not truncated since, as a leader only appends to its own (Raft section
+        5.3, Leader Append-Only).
+        """
+        return self.raft.role is Role.LEADER and self.raft.term == wish.term
+
+    def request(self, wish: Replicate, read: LogRead) -> AppendRequest | None:
+        """The request with the entries that were read; None if it must not be sent any more.
+
+        While a read was out another leader may have truncated the log: the bytes that were found,
+        or found damaged, are then of nobody's entries. Raises `CorruptFile` where they count.
+        """
+        if not self.stands(wish) or read.incarnation != self.log.incarnation:
+            return None
+        entries = read.entries()
+        if wish.span is not None:
+            assert (entries[0].index, entries[-1].index) == wish.span, "the whole span is sent"
         return AppendRequest(
-            group=message.group,
-            sender=message.sender,
-            to=message.to,
-            term=message.term,
-            prev_index=message.prev_index,
-            prev_term=message.prev_term,
+            group=wish.group,
+            sender=wish.sender,
+            to=wish.to,
+            term=wish.term,
+            prev_index=wish.prev_index,
+            prev_term=wish.prev_term,
             entries=entries,
-            commit_index=message.commit_index,
+            commit_index=wish.commit_index,
         )
+
+    # ------------------------------------------------------------ the state machine
 
     def _apply_entry(self, index: LogIndex, budget: Budget) -> Applied:
         assert index == self.applied_index + 1, "entries are applied in order, once"
@@ -362,6 +382,16 @@ class Replica:
     def _answer_reads(self, output: Output) -> None:
         while self._reads and self._reads[0].index <= self.applied_index:
             output.reads.append(self._reads.popleft())
+
+
+def _hand_out(message: OutMessage, output: Output) -> None:
+    match message:
+        case Replicate():
+            output.replicate.append(message)
+        case VoteRequest() | VoteReply() | AppendReply() | Heartbeat() | HeartbeatReply():
+            output.messages.append(message)
+        case _:
+            assert_never(message)
 
 
 def _recovered_hard_state(recorded: HardState | None, last_term: Term) -> HardState:

@@ -15,6 +15,7 @@ from raftlog.core.ready import SoftState
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import DiskFull
 from raftlog.machines.commands import TopicInfo
+from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 
 T = TypeVar("T")
@@ -93,6 +94,12 @@ class Effects(Protocol):
 
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         """Let the messages leave, in this order; they may be lost."""
+
+    def queued_bytes(self, peer: NodeId) -> int:
+        """Bytes of append requests that were given to `send` and have not left yet."""
+
+    def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
+        """Run the read, on any thread, then call `ran`."""
 
     def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
         """Run the write, on any thread, then call `ran`: it is done, or found no room."""

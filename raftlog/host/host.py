@@ -38,6 +38,7 @@ from raftlog.core.types import (
     RaftTiming,
 )
 from raftlog.errors import DiskFull, NotLeader, Overloaded, RaftlogError, TopicRecreated
+from raftlog.host.catch_up import CatchUp
 from raftlog.host.contacts import Contacts
 from raftlog.host.disk import NodeDisk
 from raftlog.host.effects import (
@@ -88,6 +89,8 @@ class Host:
         slow_disk_ticks: int,
         full_disk_ticks: int,
         turn_work_us: int,
+        catch_up_peer_bytes_max: int,
+        catch_up_bytes_max: int,
     ) -> None:
         """`boot_id` is another one in every run of the process.
 
@@ -97,9 +100,8 @@ class Host:
         wakes by itself: a bound on what nobody foresaw. `request_bytes_max` bounds what all
         unanswered proposals carry. A write that takes `slow_disk_ticks` makes the node let others
         lead; one that finds no room does so too, and is tried again every `full_disk_ticks`. A turn
-        ends after `turn_work_us`.
+        ends after `turn_work_us`. `CatchUp` explains the bounds of what followers lack.
         """
-        assert turn_work_us > 0, "a turn does something"
         self.node = node
         self._nodes = tuple(nodes)
         self._store = store
@@ -122,6 +124,12 @@ class Host:
         self._groups: dict[GroupId, HostedReplica] = {}
         self._opening: set[GroupId] = set()
         self._disk = NodeDisk(effects, slow_ticks=slow_disk_ticks, full_ticks=full_disk_ticks)
+        self._catch_up = CatchUp(
+            effects,
+            peer_bytes_max=catch_up_peer_bytes_max,
+            node_bytes_max=catch_up_bytes_max,
+            ended=self._read_ended,
+        )
         self._marked: OrderedDict[GroupId, None] = OrderedDict()
         self._applying: OrderedDict[GroupId, None] = OrderedDict()
         """Groups with committed entries to apply, the one that waits longest first."""
@@ -154,8 +162,9 @@ class Host:
                     break
 
     def stop(self) -> None:
-        """Start no turn, write or job from now on; those under way are still to be noted."""
+        """Start no turn, write, read or job from now on; those in flight are still to be noted."""
         self._stopped = True
+        self._catch_up.stop()
         self._disk.stop()
 
     def close(self) -> None:
@@ -203,6 +212,7 @@ class Host:
                 self._apply(hosted, budget)
             if budget.spent:
                 break
+        self._catch_up.go_on()
         self._write_journal()
         if self._marked or self._applying:
             self._schedule_turn()
@@ -210,6 +220,7 @@ class Host:
     def _advance(self, hosted: HostedReplica) -> None:
         output = hosted.replica.advance()
         self._send(output.messages)
+        self._send(self._catch_up.requests(hosted, output.replicate))
         self._settle(hosted, output)
         if output.soft_state is not None:
             self._effects.tell(
@@ -259,6 +270,11 @@ class Host:
 
         self._disk.run(hosted.group, write, ended, no_room=no_room)
 
+    def _read_ended(self, hosted: HostedReplica) -> None:
+        if hosted.group not in self._groups:
+            self._remove(hosted)
+        self._schedule_turn()
+
     def _write_journal(self) -> None:
         if self._journal_writing or self._stopped:
             return
@@ -286,6 +302,7 @@ class Host:
             for hosted in self._groups.values():
                 hosted.replica.note_disk(keeps_up=self._disk.keeps_up)
         self._ticks += 1
+        self._catch_up.go_on()  # what waited for room at a peer's link
         fallen_silent = self._contacts.tick()
         for hosted in list(self._awake.values()):
             self._tick_group(hosted)
@@ -519,6 +536,7 @@ class Host:
         for group in [group for group in self._groups if controller.is_deleted(group)]:
             hosted = self._groups.pop(group)
             self._awake.pop(group, None)
+            self._catch_up.forget(hosted)
             assert hosted.topic is not None, "the controller's group is never deleted"
             hosted.abandon_all(
                 TopicRecreated(topic=hosted.topic.name, wanted=hosted.topic.incarnation)
@@ -542,13 +560,14 @@ class Host:
         self._disk.queue_job(lambda: self._store.make_log(topic), made)
 
     def _remove(self, hosted: HostedReplica) -> None:
-        """Drop the files of a group that was taken out of `_groups` and of which no write is out.
+        """Drop the files of a group that was taken out of `_groups`, once nothing of it is out.
 
         Its hard state is forgotten after them: a crash in between leaves one nobody asks for.
         """
         topic = hosted.topic
         assert topic is not None, "the controller's group is never removed"
-        assert not hosted.writing, "its log is at rest"
+        if hosted.writing or hosted.reads_out:
+            return  # whichever ends last comes here again
         applied = self._groups[CONTROLLER_GROUP].replica.applied_index
 
         def removed(_: None) -> None:

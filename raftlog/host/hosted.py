@@ -47,6 +47,8 @@ class HostedReplica:
         """A peer said that the group is deleted: it must not campaign any more."""
         self.writing = False
         """A write of its log is out."""
+        self.reads_out = 0
+        """Reads of its log that are out."""
         self.idle_ticks = 0
         """Ticks since its log was last written."""
         self.heard_tick = 0

@@ -1,7 +1,8 @@
-"""A node's asyncio side: one event loop, a clock, a bounded pool of threads, links to the peers.
+"""A node's asyncio side: one event loop, a clock, bounded pools of threads, links to the peers.
 
 Everything that decides happens in `raftlog.host`, on the loop. A thread only ever runs a
-`LogWrite`, a journal write or a job on the data folder, which touch files and nothing else.
+`LogWrite`, a `LogRead`, a journal write or a job on the data folder, which touch files and nothing
+else.
 
 A failed write or sync ends the process through `fail`, and so does whatever a turn, a tick or a
 note of a finished write raises (the loop's exception handler, `raftlog.server.main`): going on
@@ -42,6 +43,7 @@ from raftlog.machines.outcomes import Outcome
 from raftlog.server.workers import Workers
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
+from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 from raftlog.transport.link import PeerLink
 from raftlog.wire.calls import NodeAddress, PeerHello, PeerWelcome
@@ -51,6 +53,10 @@ T = TypeVar("T")
 _IDLE_MARKER_S = 1.0
 """A log that was not written for so long gets its synced marker, which bears witness to the end
 of it (docs/ARCHITECTURE.md, "Torn or damaged")."""
+
+_READ_THREADS = 2
+"""Threads that read entries for followers that catch up. Not those that sync: a sync must not wait
+behind a read. Two keep a disk busy; more would only take turns at Python's lock."""
 
 log = structlog.get_logger(__name__)
 
@@ -75,6 +81,7 @@ class Node:
         self._fail = fail
         self._loop = asyncio.get_running_loop()
         self._workers = Workers(settings.server.sync_threads_max, fail)
+        self._readers = Workers(_READ_THREADS, fail)
         self._tick_s = settings.raft.tick_interval_s
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopping = False
@@ -107,6 +114,8 @@ class Node:
             request_bytes_max=settings.server.request_bytes_max,
             slow_disk_ticks=settings.raft.slow_disk_ticks(),
             full_disk_ticks=max(1, round(settings.storage.full_disk_retry_s / self._tick_s)),
+            catch_up_peer_bytes_max=settings.server.catch_up_peer_bytes_max,
+            catch_up_bytes_max=settings.server.catch_up_bytes_max,
             turn_work_us=max(1, round(settings.server.turn_work_max_s * 1_000_000)),
         )
         routes = parse_routes(settings.server.peer_routes)
@@ -155,6 +164,7 @@ class Node:
         # No turn starts another write now; those under way must have been noted before the logs
         # are closed, which write and sync the rest.
         await self._workers.stop()
+        await self._readers.stop()
         self._host.close()
 
     def spawn(self, work: Any) -> None:
@@ -171,6 +181,10 @@ class Node:
     def run_in_pool(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         """Run `work` on a thread, then `done` on the loop. Work that fails ends the node."""
         self._workers.run(work, done)
+
+    def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
+        """Run the read on a thread, then `ran` on the loop."""
+        self._readers.run(read.run, lambda _: ran())
 
     def _tick(self) -> None:
         """One tick for all, also after a pause: time that was slept through is not made up for."""
@@ -356,6 +370,12 @@ class _LoopEffects:
         link = self._node.links.get(peer)
         if link is not None:
             link.send(messages)
+
+    def queued_bytes(self, peer: NodeId) -> int:
+        return self._node.links[peer].queued_bytes
+
+    def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
+        self._node.run_read(read, ran)
 
     def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
         self._node.run_in_pool(write.run, lambda _: ran())

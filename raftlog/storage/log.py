@@ -15,20 +15,24 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from raftlog.checksum import crc32c
-from raftlog.core.types import Entry, EntryKind, LogIndex, Payload, Term
-from raftlog.errors import CorruptFile
+from raftlog.core.types import EMPTY_PAYLOAD, Entry, EntryKind, LogIndex, Payload, Term
 from raftlog.storage.contract import File, FileSystem
 from raftlog.storage.frames import (
     FRAME_HEADER_BYTES,
     MARKER,
     SEGMENT_HEADER_BYTES,
-    FrameHeader,
     Purpose,
     SegmentHeader,
-    decode_frame_header,
 )
 from raftlog.storage.limits import LogLimits
+from raftlog.storage.read import (
+    LogRead,
+    Place,
+    Wanted,
+    read_command,
+    read_in_frame,
+    read_payload,
+)
 from raftlog.storage.reopen import (
     SEGMENT_ENDING,
     RecoveryReport,
@@ -38,9 +42,6 @@ from raftlog.storage.reopen import (
     segment_path,
 )
 from raftlog.storage.write import Cut, LogWrite, Piece, Segment, remove_unfinished
-
-_WHOLE_FRAME_BYTES = 64 * 1024
-"""A frame up to this size is read at once; the body of a larger one apart, to spare a copy."""
 
 
 class GroupLog:
@@ -64,6 +65,8 @@ class GroupLog:
         self._cut: Cut | None = None
         self._outstanding: LogWrite | None = None
         self._marker_wanted = False
+        self.incarnation = 0
+        """How often the log was truncated: what was planned before may name other entries now."""
         self.report: RecoveryReport = found.report
         """What opening found; a created log reports one empty segment."""
 
@@ -180,6 +183,7 @@ class GroupLog:
         [1, last_index]. Until then a crash may bring them back.
         """
         assert 1 <= index <= self.last_index, f"entry {index} is not in [1, {self.last_index}]"
+        self.incarnation += 1
         for gone in range(self.last_index, index - 1, -1):
             payload = self._recent.pop(gone, None)
             if payload is None:
@@ -248,10 +252,35 @@ class GroupLog:
                 break
             payload = self._recent.get(index)
             if payload is None:
-                payload = self._read_payload(index)
+                payload = read_payload(self._opened_for(index), self._place_of(index))
             term, kind = self._table.term_at(index), self._table.kind_at(index)
             found.append(Entry(LogIndex(index), term, kind, payload))
         return found
+
+    def plan_read(self, first: int, last: int) -> LogRead:
+        """The entries from `first` to `last`, to be read from disk on any thread if need be.
+
+        Nothing blocks here. When it ran, compare its `incarnation` with the log's before it is
+        used; do not close the log before.
+        """
+        assert 1 <= first <= last <= self.last_index, f"[{first}, {last}] of {self.last_index}"
+        wanted = []
+        byte_count = 0
+        for index in range(first, last + 1):
+            byte_count += self._table.size_at(index)
+            payload = self._recent.get(index)
+            term, kind = self._table.term_at(index), self._table.kind_at(index)
+            entry = Entry(LogIndex(index), term, kind, payload or EMPTY_PAYLOAD)
+            if payload is not None:
+                wanted.append(Wanted(entry, "", None))
+            else:
+                path = self._segments[self._segment_of(index)].path
+                wanted.append(Wanted(entry, path, self._place_of(index)))
+        return LogRead(self._fs, wanted, byte_count=byte_count, incarnation=self.incarnation)
+
+    def plan_no_read(self) -> LogRead:
+        """No entries at all."""
+        return LogRead(self._fs, (), byte_count=0, incarnation=self.incarnation)
 
     def command(self, index: int) -> tuple[Term, EntryKind, bytes]:
         """The entry without its body, which is not read. The command's CRC is checked."""
@@ -260,9 +289,7 @@ class GroupLog:
         if payload is not None:
             command = payload.command
         else:
-            length, _ = self._table.lengths_at(index)
-            _, data = self._read_frame(index, length)
-            command = data[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + length]
+            command = read_command(self._opened_for(index), self._place_of(index))
         return self._table.term_at(index), self._table.kind_at(index), command
 
     def body_slices(self, index: int, slices: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -281,7 +308,8 @@ class GroupLog:
                 found.append(payload.body[position : position + length])
             else:
                 start = FRAME_HEADER_BYTES + command_length + position
-                found.append(self._read_in_frame(index, start, length))
+                file, place = self._opened_for(index), self._place_of(index)
+                found.append(read_in_frame(file, place, start, length))
         return found
 
     # ------------------------------------------------------------ planning
@@ -400,53 +428,15 @@ class GroupLog:
             segment, _ = self._sealed_open.popitem(last=False)
             segment.close()
 
-    def _read_in_frame(self, index: int, start: int, length: int) -> bytes:
-        """Bytes of the entry's frame, counted from its start. All of them, or `CorruptFile`."""
+    def _place_of(self, index: int) -> Place:
+        """Where an entry is that is on disk."""
         assert index <= self._durable, "what is not written is in memory"
-        file = self._opened_for(index)
-        position = self._table.position_at(index) + start
-        data = file.read_at(position, length)
-        if len(data) < length:
-            raise CorruptFile(
-                file=file.path,
-                position=position,
-                problem=f"entry {index} ends after {len(data)} of {length} bytes",
-            )
-        return data
-
-    def _read_frame(self, index: int, payload_bytes: int) -> tuple[FrameHeader, bytes]:
-        """The frame's header, checked, and its bytes up to `payload_bytes` of its payload.
-
-        The command's CRC is checked when the command is among them.
-        """
-        data = self._read_in_frame(index, 0, FRAME_HEADER_BYTES + payload_bytes)
-        segment = self._segments[self._segment_of(index)]
-        header = decode_frame_header(data, 0, segment.seed)
-        if header is None or header.index != index or header.chain != self._table.chain_at(index):
-            raise self._damage(index, "its header is not what was written")
-        length = header.command_length
-        command = data[FRAME_HEADER_BYTES : FRAME_HEADER_BYTES + length]
-        if payload_bytes >= length and crc32c(command) != header.command_crc:
-            raise self._damage(index, "the checksum of its command differs")
-        return header, data
-
-    def _read_payload(self, index: int) -> Payload:
         command_length, body_length = self._table.lengths_at(index)
-        body_at = FRAME_HEADER_BYTES + command_length
-        if body_at + body_length <= _WHOLE_FRAME_BYTES:
-            header, data = self._read_frame(index, command_length + body_length)
-            body = data[body_at:]
-        else:
-            header, data = self._read_frame(index, command_length)
-            body = self._read_in_frame(index, body_at, body_length)
-        if crc32c(body) != header.body_crc:
-            raise self._damage(index, "the checksum of its body differs")
-        return Payload(data[FRAME_HEADER_BYTES:body_at], body)
-
-    def _damage(self, index: int, problem: str) -> CorruptFile:
-        file = self._opened_for(index)
-        return CorruptFile(
-            file=file.path,
+        return Place(
+            entry_index=index,
             position=self._table.position_at(index),
-            problem=f"entry {index}: {problem}",
+            seed=self._segments[self._segment_of(index)].seed,
+            chain=self._table.chain_at(index),
+            command_length=command_length,
+            body_length=body_length,
         )

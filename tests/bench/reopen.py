@@ -30,7 +30,7 @@ def reopen(gib: int) -> Callable[[Path], Iterator[Figure]]:
             client.create_topic("long", _SCHEMA)
             client.append("long", [{"payload": b""}])
             empty_s = _comeback_s(cluster, client)
-            _fill(client, gib * 1024)
+            fill(client, "long", gib * 1024)
             full_s = _comeback_s(cluster, client)
         yield Figure(
             name=f"reopen_{gib}_gib_s",
@@ -44,11 +44,12 @@ def reopen(gib: int) -> Callable[[Path], Iterator[Figure]]:
     return piece
 
 
-def _fill(client: LogClient, entries: int) -> None:
+def fill(client: LogClient, topic: str, entries: int) -> None:
+    """Append so many entries of 1 MiB."""
     payload = pa.array([os.urandom(MIB)], type=pa.binary())
     schema = pa.schema([pa.field("payload", pa.binary(), nullable=False)])
     batch = pa.RecordBatch.from_arrays([payload], schema=schema)
-    with client.producer("long", compression="none", batch_bytes=MIB, max_in_flight=8) as producer:
+    with client.producer(topic, compression="none", batch_bytes=MIB, max_in_flight=8) as producer:
         for _ in range(entries):
             producer.append(batch)
 

@@ -2,7 +2,7 @@
 
     make bench                                   # all, about six minutes
     make bench ARGS="--only failover"            # one piece; may be repeated
-    make bench ARGS="--long"                     # also 10 GiB reopened
+    make bench ARGS="--long"                     # also 10 GiB reopened, 4 GiB caught up
 
     make bench ARGS="--markdown figures.md"      # the table for docs/BENCHMARKS.md
 
@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from raftlog.cli.output import plain, show_table
+from tests.bench.catch_up import catch_up
 from tests.bench.failover import failover
 from tests.bench.figures import TARGETS, Figure, Verdict, verdict_of
 from tests.bench.floor import floor
@@ -42,13 +43,18 @@ PIECES: dict[str, Piece] = {
     "log": log,
     "failover": failover,
     "reopen": reopen(1),
+    "catch-up": catch_up(1024),
     "idle": idle((1, 100, 1000)),
     "log-to-spark": log_to_spark,
     "spark-to-log": spark_to_log,
     "micro-batch": micro_batch,
 }
-LONG_PIECES: dict[str, Piece] = {**PIECES, "reopen-10": reopen(10)}
-"""With `--long`: needs 15 GB of disk and 40 seconds more."""
+LONG_PIECES: dict[str, Piece] = {
+    **PIECES,
+    "reopen-10": reopen(10),
+    "catch-up-4": catch_up(4096),
+}
+"""With `--long`: needs 15 GB of disk and a few minutes more."""
 
 _PACKAGES = ("raftlog", "grpcio", "pyarrow", "uvloop", "pyspark")
 
@@ -90,9 +96,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").splitlines()[0])
     made.add_argument("--only", action="append", metavar="PIECE", help=", ".join(PIECES))
     long = ", ".join(name for name in LONG_PIECES if name not in PIECES)
-    made.add_argument(
-        "--long", action="store_true", help=f"the piece that needs 15 GB of disk: {long}"
-    )
+    made.add_argument("--long", action="store_true", help=f"pieces that need 15 GB of disk: {long}")
     made.add_argument("--json", type=Path, metavar="FILE", help="write everything there as well")
     made.add_argument("--markdown", type=Path, metavar="FILE", help="the table as Markdown, too")
     return made

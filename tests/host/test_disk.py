@@ -15,6 +15,7 @@ from raftlog.host.disk_watch import DiskWatch
 from raftlog.host.effects import DiskChanged, HostEvent
 from raftlog.storage.log import GroupLog
 from raftlog.storage.memory import MemoryFileSystem
+from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 from tests.storage.disks import FOLDER, GROUP, SMALL, entries, new_disk
 
@@ -37,6 +38,12 @@ class Driver:
 
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         raise AssertionError("a disk sends nothing")
+
+    def queued_bytes(self, peer: NodeId) -> int:
+        return 0
+
+    def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
+        raise AssertionError("a disk reads for nobody")
 
     def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
         self.asked.append(lambda: (write.run(), ran()))

@@ -26,6 +26,7 @@ from raftlog.machines.schema import Field, Schema
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.memory import MemoryFileSystem
+from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 
 NODES = (NodeId(1), NodeId(2), NodeId(3))
@@ -51,6 +52,12 @@ class Driver:
 
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         self.sent.extend(messages)
+
+    def queued_bytes(self, peer: NodeId) -> int:
+        return 0
+
+    def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
+        raise AssertionError("nobody catches up")
 
     def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
         """Nothing here waits for the disk."""
@@ -101,6 +108,8 @@ class Scene:
             slow_disk_ticks=40,
             full_disk_ticks=20,
             turn_work_us=TURN_US,
+            catch_up_peer_bytes_max=1 << 20,
+            catch_up_bytes_max=1 << 20,
         )
         self.host.start(store.open_all())
 

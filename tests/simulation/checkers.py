@@ -21,7 +21,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from raftlog.core import invariants
-from raftlog.core.messages import AppendReply, PeerMessage, VoteReply, VoteRequest
+from raftlog.core.messages import (
+    AppendReply,
+    AppendRequest,
+    PeerMessage,
+    VoteReply,
+    VoteRequest,
+)
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
 from raftlog.core.types import Entry, GroupId, HardState, NodeId
@@ -326,6 +332,24 @@ class Checker:
                 self._votes(node, hosted, HardState(message.term, node.node))
             case AppendReply(accepted=True):
                 self._acknowledges(node, hosted, message)
+            case AppendRequest():
+                self._replicates(node, hosted, message)
+
+    def _replicates(self, node: SimulatedNode, hosted: Hosted, request: AppendRequest) -> None:
+        """Only the term's leader says so, and it sends the very entries that it has."""
+        truth = self.group(hosted.group)
+        if truth.leaders.get(request.term) != node.node:
+            truth.fail(
+                Promise.ELECTION_SAFETY, f"node {node.node} sends entries in term {request.term}"
+            )
+        prev_term = request.prev_term
+        for entry in request.entries:
+            known = truth.contents.get((entry.index, entry.term))
+            if known != _Content(prev_term, zlib.crc32(b"".join(entry.payload))):
+                truth.fail(
+                    Promise.LOG_MATCHING, f"node {node.node} sends another entry {entry.index}"
+                )
+            prev_term = entry.term
 
     def _votes(self, node: SimulatedNode, hosted: Hosted, promise: HardState) -> None:
         truth = self.group(hosted.group)

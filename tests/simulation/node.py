@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from raftlog.core.leadership import FollowerView
-from raftlog.core.messages import PeerMessage, RaftMessage
+from raftlog.core.messages import AppendRequest, PeerMessage, RaftMessage, Replicate
 from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY, GroupId, NodeId, Payload, Span, Term
 from raftlog.errors import DiskFailed, DiskFull, NotLeader, Overloaded, RaftlogError
@@ -31,6 +31,7 @@ from raftlog.host.hosted import HostedReplica
 from raftlog.replica import Budget, Output, Replica
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.log import GroupLog
+from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 from tests.simulation.checkers import Checker, WitnessedLog
 from tests.simulation.disk import Disk, DurableLog, ProcessEnds
@@ -132,6 +133,15 @@ class WatchedReplica(Replica):
         for message in output.messages:
             self._checker.sent(self._owner, self._hosted, message)
         return output
+
+    def request(self, wish: Replicate, read: LogRead) -> AppendRequest | None:
+        found = super().request(wish, read)
+        if found is None:
+            self._owner.count("reads for a follower that came too late")
+        else:
+            self._owner.count("reads for a follower from disk", read.from_disk)
+            self._checker.sent(self._owner, self._hosted, found)
+        return found
 
     def apply(self, budget: Budget, entries_max: int) -> Output:
         output = super().apply(budget, entries_max)
@@ -249,6 +259,8 @@ class SimulatedNode:
             slow_disk_ticks=self._settings.slow_disk_ticks,
             full_disk_ticks=self._settings.full_disk_ticks,
             turn_work_us=TURN_WORK_US,
+            catch_up_peer_bytes_max=self._settings.catch_up_peer_bytes_max,
+            catch_up_bytes_max=self._settings.catch_up_bytes_max,
         )
         host.start(store.open_all())
         return host
@@ -343,6 +355,21 @@ class SimulatedNode:
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         self._network.send(self.node, peer, messages)
 
+    def queued_bytes(self, peer: NodeId) -> int:
+        """A simulated link takes whatever is sent."""
+        return 0
+
+    def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
+        """It sees the files some time after it was planned, and is noticed later still: in bad
+        weather so late that elections pass."""
+
+        def run() -> None:
+            read.run()
+            late_us = self._settings.read_notice_us if self._network.faulty else NOTICE_US_MAX
+            self._later(self._random.randrange(late_us), ran)
+
+        self._later(self._disk_us(), run)
+
     def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
         self._writes[write] = None
 
@@ -399,8 +426,8 @@ class SimulatedNode:
     def _disk_us(self) -> int:
         return self._random.randrange(1, 2 * self._settings.write_us) * self.slow_disk
 
-    def count(self, what: str) -> None:
-        self._simulator.counts[what] += 1
+    def count(self, what: str, times: int = 1) -> None:
+        self._simulator.counts[what] += times
 
     def planned(self, write: LogWrite, group: GroupId, log: DurableLog) -> None:
         """A replica has handed out the write; its log will be this once it has run."""

@@ -15,7 +15,7 @@ from raftlog.core import election, replication
 from raftlog.core.election import Ballot
 from raftlog.core.leadership import Leadership
 from raftlog.core.letters import Letters
-from raftlog.core.messages import AppendReply, AppendRequest, VoteReply
+from raftlog.core.messages import AppendReply, AppendRequest, Replicate, VoteReply
 from raftlog.core.progress import Progress
 from raftlog.core.quorum import Outcome, majority
 from raftlog.core.raft import Raft
@@ -34,6 +34,7 @@ from raftlog.storage import recovery, reopen
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.memory import MemoryFile
+from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 
 _FOR_EVER = 1 << 60
@@ -416,6 +417,24 @@ def cut_not_done_before_the_append() -> Any:
     return _replaced(LogWrite, "_run_cut", lambda self, cut: None)
 
 
+def late_read_sent_unchecked() -> Any:
+    """Entries read for a follower leave under the present term, whatever happened meanwhile."""
+
+    def request(self: Replica, wish: Replicate, read: LogRead) -> AppendRequest:
+        return AppendRequest(
+            group=wish.group,
+            sender=wish.sender,
+            to=wish.to,
+            term=self.raft.term,
+            prev_index=wish.prev_index,
+            prev_term=wish.prev_term,
+            entries=read.entries(),
+            commit_index=wish.commit_index,
+        )
+
+    return _replaced(Replica, "request", request)
+
+
 BUGS: dict[str, Callable[[], Any]] = {
     bug.__name__: bug
     for bug in (
@@ -443,6 +462,7 @@ BUGS: dict[str, Callable[[], Any]] = {
         whole_log_acknowledged,
         stale_acknowledgement_accepted,
         match_index_regresses,
+        late_read_sent_unchecked,
         # reads
         read_at_the_mark_plus_one,
         read_before_the_noop,

@@ -1,0 +1,152 @@
+"""Append requests whose entries must come from disk: read off the loop, sent in their order.
+
+A follower that is close to the end of the log gets its entries from memory, at once. Whoever lacks
+more waits here, in a line of its own for each group: one read at a time, so that requests leave in
+the order in which the core decided them. Followers with much to catch up share what may be in
+flight, by turns over their groups.
+
+Time passes while a read is out. `Replica.request` decides when it is back whether its entries may
+still be sent; what waits in a line is dropped as soon as the core decided otherwise.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Iterable
+
+from raftlog.core.messages import PeerMessage, Replicate
+from raftlog.core.types import GroupId, LogIndex, NodeId
+from raftlog.host.effects import Effects
+from raftlog.host.hosted import HostedReplica
+from raftlog.storage.read import LogRead
+
+
+class _Line:
+    """What one follower of one group is still to be sent: contiguous, and never without end.
+
+    The core sends only so many requests ahead, and whatever does not go on where the line ends
+    takes the place of all that waits.
+    """
+
+    __slots__ = ("end", "hosted", "reading", "wishes")
+
+    def __init__(self, hosted: HostedReplica) -> None:
+        self.hosted = hosted
+        self.wishes: deque[Replicate] = deque()
+        self.reading: Replicate | None = None
+        self.end = (0, LogIndex(0))
+        """Term and index with which the next one must go on."""
+
+    def add(self, wish: Replicate) -> None:
+        if (wish.term, wish.prev_index) != self.end:
+            # The core went back, or on past what the follower turned out to hold.
+            self.clear()
+        elif wish.span is None and self.wishes and self.wishes[-1].span is None:
+            return  # a check that was asked for again
+        self.wishes.append(wish)
+        self.end = (wish.term, wish.span.last if wish.span is not None else wish.prev_index)
+
+    def clear(self) -> None:
+        """What waits is not sent any more, nor what is being read."""
+        self.wishes.clear()
+        self.reading = None
+
+
+class CatchUp:
+    """The lines of one node. The host's own thread."""
+
+    def __init__(
+        self,
+        effects: Effects,
+        *,
+        peer_bytes_max: int,
+        node_bytes_max: int,
+        ended: Callable[[HostedReplica], None],
+    ) -> None:
+        """To one peer no read begins while `peer_bytes_max` are being read for it or wait to be
+        sent; all reads together take `node_bytes_max` of memory. Both are passed by one request at
+        most. `ended` is told of each read that is over."""
+        self._effects = effects
+        self._peer_bytes_max = peer_bytes_max
+        self._node_bytes_max = node_bytes_max
+        self._ended = ended
+        self._lines: dict[NodeId, OrderedDict[GroupId, _Line]] = {}
+        self._reading_bytes: Counter[NodeId] = Counter()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Begin no read from now on, and send nothing."""
+        self._stopped = True
+
+    def forget(self, hosted: HostedReplica) -> None:
+        """The group is gone from here. Reads that are out end as ever, for nobody."""
+        for lines in self._lines.values():
+            line = lines.pop(hosted.group, None)
+            if line is not None:
+                line.clear()
+
+    def requests(self, hosted: HostedReplica, wishes: Iterable[Replicate]) -> list[PeerMessage]:
+        """The wishes that can be sent now; the others wait for `go_on`."""
+        ready: list[PeerMessage] = []
+        for wish in wishes:
+            lines = self._lines.setdefault(wish.to, OrderedDict())
+            line = lines.get(hosted.group)
+            if line is None:
+                read = hosted.replica.plan_read(wish)
+                if not read.from_disk:
+                    request = hosted.replica.request(wish, read)
+                    assert request is not None, "it was decided just now"
+                    ready.append(request)
+                    continue
+                line = lines[hosted.group] = _Line(hosted)
+            line.add(wish)
+        return ready
+
+    def go_on(self) -> None:
+        """Begin the reads, and send what needs none, for which there is room now."""
+        if self._stopped:
+            return
+        for peer, lines in self._lines.items():
+            for _ in range(len(lines)):
+                if not self._has_room(peer):
+                    break
+                group, line = lines.popitem(last=False)
+                self._go_on(peer, line)
+                if line.wishes or line.reading is not None:
+                    lines[group] = line
+
+    def _has_room(self, peer: NodeId) -> bool:
+        waiting = self._reading_bytes[peer] + self._effects.queued_bytes(peer)
+        return waiting < self._peer_bytes_max and self._reading_bytes.total() < self._node_bytes_max
+
+    def _go_on(self, peer: NodeId, line: _Line) -> None:
+        replica = line.hosted.replica
+        while line.wishes and line.reading is None and self._has_room(peer):
+            wish = line.wishes.popleft()
+            if not replica.stands(wish):
+                line.clear()
+                return
+            read = replica.plan_read(wish)
+            if read.from_disk:
+                self._read(peer, line, wish, read)
+                return
+            request = replica.request(wish, read)
+            assert request is not None, "it stands"
+            self._effects.send(peer, [request])
+
+    def _read(self, peer: NodeId, line: _Line, wish: Replicate, read: LogRead) -> None:
+        line.reading = wish
+        line.hosted.reads_out += 1
+        self._reading_bytes[peer] += read.byte_count
+
+        def ran() -> None:
+            line.hosted.reads_out -= 1
+            self._reading_bytes[peer] -= read.byte_count
+            if line.reading is wish and not self._stopped:
+                line.reading = None
+                request = line.hosted.replica.request(wish, read)
+                if request is not None:
+                    self._effects.send(peer, [request])
+            self._ended(line.hosted)
+
+        self._effects.run_read(read, ran)

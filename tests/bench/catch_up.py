@@ -1,0 +1,77 @@
+"""What other topics notice while a follower that was away catches up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from raftlog.bench.measure import MEGABYTE, latency_of
+from raftlog.chaos.cluster import ProcessCluster
+from raftlog.client.log_client import LogClient
+from tests.bench.figures import Figure
+from tests.bench.reopen import fill
+
+_SCHEMA = "payload binary not null"
+_WATCH_S = 10.0
+_PATIENCE_S = 900.0
+
+
+def catch_up(mib: int) -> Callable[[Path], Iterator[Figure]]:
+    """A piece in which a follower is `mib` MiB behind in one topic, and another is appended to."""
+
+    def piece(folder: Path) -> Iterator[Figure]:
+        with ProcessCluster.start(folder / "catch-up") as cluster, cluster.client() as client:
+            for topic in ("bulk", "other"):
+                client.create_topic(topic, _SCHEMA)
+                client.append(topic, [{"payload": b""}])
+            leaders = {cluster.leader(client, topic) for topic in ("bulk", "other")}
+            away = min({1, 2, 3} - leaders)
+            ends_s = time.monotonic() + _WATCH_S
+            alone = latency_of(_append_until(client, lambda: time.monotonic() >= ends_s))
+            cluster.kill(away)
+            fill(client, "bulk", mib)
+            began_s = time.monotonic()
+            cluster.serve(away)
+            level = threading.Event()
+            watcher = threading.Thread(target=_await_level, args=(cluster, level), daemon=True)
+            watcher.start()
+            beside = latency_of(_append_until(client, level.is_set))
+            watcher.join()
+            seconds = time.monotonic() - began_s
+        behind = f"a follower that is {mib:,} MiB behind in another topic, in entries of 1 MiB"
+        yield Figure(
+            name="catch_up_append_p99_ratio",
+            value=beside.p99_ms / alone.p99_ms,
+            unit="times",
+            about=f"p99 of single appends beside {behind}, while it catches up, over p99 before",
+            detail={"before_ms": alone.p99_ms, "p99_ms": beside.p99_ms, "p50_ms": beside.p50_ms},
+        )
+        yield Figure(
+            name="catch_up_mb_per_s",
+            value=mib * 1024 * 1024 / MEGABYTE / seconds,
+            unit="MB/s",
+            about="from the start of its process until it lacks nothing, beside those appends",
+            detail={"seconds": seconds},
+        )
+
+    return piece
+
+
+def _append_until(client: LogClient, over: Callable[[], bool]) -> list[int]:
+    """How long single appends took, nanoseconds."""
+    samples = []
+    while not over():
+        began_ns = time.perf_counter_ns()
+        client.append("other", [{"payload": b"x" * 100}])
+        samples.append(time.perf_counter_ns() - began_ns)
+    return samples
+
+
+def _await_level(cluster: ProcessCluster, level: threading.Event) -> None:
+    try:
+        with cluster.client() as client:
+            cluster.wait_caught_up(client, "bulk", timeout_s=_PATIENCE_S)
+    finally:
+        level.set()

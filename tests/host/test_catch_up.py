@@ -1,0 +1,258 @@
+"""Entries that a follower lacks come from disk: off the loop, in order, if still wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from raftlog.core.messages import (
+    AppendReply,
+    AppendRequest,
+    Heartbeat,
+    PeerMessage,
+    VoteReply,
+    VoteRequest,
+)
+from raftlog.core.ready import Role
+from raftlog.core.types import (
+    CONTROLLER_GROUP,
+    Entry,
+    EntryKind,
+    LogIndex,
+    NodeId,
+    Payload,
+    RaftTiming,
+    Term,
+)
+from raftlog.host.effects import HostEvent
+from raftlog.host.groups import GroupStore
+from raftlog.host.host import Host
+from raftlog.storage.folder import DataFolder
+from raftlog.storage.limits import LogLimits
+from raftlog.storage.memory import MemoryFileSystem
+from raftlog.storage.read import LogRead
+from raftlog.storage.write import LogWrite
+
+NODE, BEHIND, OTHER = NodeId(1), NodeId(2), NodeId(3)
+BODY_BYTES = 1_000
+PEER_BYTES_MAX = 4 * BODY_BYTES
+TIMING = RaftTiming(append_entries_max=2, inflight_requests_max=8)
+
+
+class Driver:
+    """Effects: writes run at once and are noticed by `settle`, reads wait for the test."""
+
+    def __init__(self) -> None:
+        self.soons: list[Callable[[], None]] = []
+        self.reads: list[tuple[LogRead, Callable[[], None]]] = []
+        self.sent: list[PeerMessage] = []
+        self.queued = 0
+
+    def soon(self, turn: Callable[[], None]) -> None:
+        self.soons.append(turn)
+
+    def work_us(self) -> int:
+        return 0
+
+    def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
+        self.sent.extend(messages)
+
+    def queued_bytes(self, peer: NodeId) -> int:
+        return self.queued
+
+    def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
+        self.reads.append((read, ran))
+
+    def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
+        write.run()
+        self.soons.append(ran)
+
+    def run_job(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        raise AssertionError("no topic comes or goes")
+
+    def tell(self, event: HostEvent) -> None:
+        pass
+
+
+class Scene:
+    """A node that leads term 2 with `entries` entries of term 1, none of them in memory."""
+
+    def __init__(self, entries: int = 40) -> None:
+        folder = DataFolder.open(
+            MemoryFileSystem(Random(1)), cluster_id="c", node=NODE, new_store_uuid="s"
+        )
+        self.driver = Driver()
+        store = GroupStore(
+            folder=folder,
+            voters=(NODE, BEHIND, OTHER),
+            timing=TIMING,
+            log_limits=LogLimits(preallocate_bytes=0),
+            random=Random(1),
+            tell=self.driver.tell,
+        )
+        log = store.make_log(None)
+        log.append([entry(index, term=1) for index in range(1, entries + 1)])
+        log.close()
+        self.host = Host(
+            node=NODE,
+            nodes=(NODE, BEHIND, OTHER),
+            store=store,
+            effects=self.driver,
+            timing=TIMING,
+            boot_id="b",
+            random=Random(1),
+            idle_ticks_max=20,
+            quiet_refresh_ticks=600,
+            request_bytes_max=1 << 20,
+            slow_disk_ticks=40,
+            full_disk_ticks=20,
+            turn_work_us=1_000,
+            catch_up_peer_bytes_max=PEER_BYTES_MAX,
+            catch_up_bytes_max=2 * PEER_BYTES_MAX,
+        )
+        self.host.start(store.open_all())
+        self.replica = self.host.hosted(CONTROLLER_GROUP).replica
+        self._lead()
+
+    def settle(self) -> None:
+        while self.driver.soons:
+            soons, self.driver.soons = self.driver.soons, []
+            for each in soons:
+                each()
+
+    def receive(self, message: PeerMessage) -> None:
+        self.host.receive(message.sender, [message])
+        self.settle()
+
+    def _lead(self) -> None:
+        while self.replica.raft.role is not Role.LEADER:
+            self.host.tick()
+            self.settle()
+            for asked in [m for m in self.driver.sent if isinstance(m, VoteRequest)]:
+                self.driver.sent.remove(asked)
+                self.receive(
+                    VoteReply(
+                        group=CONTROLLER_GROUP,
+                        sender=asked.to,
+                        to=NODE,
+                        term=asked.term,
+                        granted=True,
+                        pre=asked.pre,
+                    )
+                )
+        self.driver.sent.clear()
+
+    def answer(self, *, accepted: bool, prev_index: int, match_index: int = 0) -> None:
+        """The follower that is behind answers a request."""
+        self.receive(
+            AppendReply(
+                group=CONTROLLER_GROUP,
+                sender=BEHIND,
+                to=NODE,
+                term=self.replica.raft.term,
+                accepted=accepted,
+                prev_index=LogIndex(prev_index),
+                match_index=LogIndex(match_index),
+                conflict_term=Term(0),
+                conflict_index=LogIndex(0 if accepted else 1),
+                last_index=LogIndex(match_index),
+            )
+        )
+
+    def fall_behind(self) -> None:
+        """The follower's log is empty, and the leader has found out."""
+        self.answer(accepted=False, prev_index=self.replica.log.last_index - 1)
+        self.answer(accepted=True, prev_index=0)
+
+    def run_read(self) -> None:
+        read, ran = self.driver.reads.pop(0)
+        read.run()
+        ran()
+        self.settle()
+
+    def depose(self, term: int) -> None:
+        self.receive(
+            Heartbeat(
+                group=CONTROLLER_GROUP,
+                sender=OTHER,
+                to=NODE,
+                term=Term(term),
+                commit_index=LogIndex(0),
+                read_round=0,
+                quiet=0,
+            )
+        )
+
+    def replicated(self) -> list[AppendRequest]:
+        return [m for m in self.driver.sent if isinstance(m, AppendRequest) and m.entries]
+
+
+def entry(index: int, *, term: int) -> Entry:
+    payload = Payload(b"", bytes([term]) * BODY_BYTES)
+    return Entry(LogIndex(index), Term(term), EntryKind.NOOP, payload)
+
+
+def test_entries_on_disk_are_read_off_the_loop_and_leave_in_their_order() -> None:
+    scene = Scene()
+    scene.fall_behind()
+    assert scene.replicated() == [], "nothing was read on the loop"
+    while scene.driver.reads:
+        assert len(scene.driver.reads) == 1, "one at a time keeps the order"
+        scene.run_read()
+        if scene.replicated():
+            last = scene.replicated()[-1].entries[-1].index
+            scene.answer(accepted=True, prev_index=last, match_index=last)
+    sent = [each for request in scene.replicated() for each in request.entries]
+    assert sent[:-1] == [entry(index, term=1) for index in range(1, 41)]
+    assert (sent[-1].index, sent[-1].term) == (41, scene.replica.raft.term)
+
+
+def test_a_read_that_comes_back_after_a_step_down_is_not_sent() -> None:
+    scene = Scene()
+    scene.fall_behind()
+    scene.depose(scene.replica.raft.term + 1)
+    scene.run_read()
+    assert scene.replicated() == []
+    assert scene.driver.reads == [], "what waited behind it is dropped, too"
+
+
+def test_a_read_of_entries_that_were_truncated_meanwhile_harms_nobody() -> None:
+    """Another leader's entries lie where it looks: no damage of the disk, and nothing to send."""
+    scene = Scene()
+    scene.fall_behind()
+    term = Term(scene.replica.raft.term + 1)
+    scene.receive(
+        AppendRequest(
+            group=CONTROLLER_GROUP,
+            sender=OTHER,
+            to=NODE,
+            term=term,
+            prev_index=LogIndex(0),
+            prev_term=Term(0),
+            entries=tuple(entry(index, term=term) for index in range(1, 4)),
+            commit_index=LogIndex(0),
+        )
+    )
+    assert (scene.replica.log.last_index, scene.replica.log.durable_index) == (3, 3)
+    scene.run_read()
+    assert scene.replicated() == []
+
+
+def test_a_peer_gets_no_more_than_its_share_at_once() -> None:
+    scene = Scene()
+    scene.driver.queued = PEER_BYTES_MAX
+    scene.fall_behind()
+    assert scene.driver.reads == [], "its link holds enough"
+    scene.driver.queued = PEER_BYTES_MAX - 1
+    scene.host.tick()
+    assert len(scene.driver.reads) == 1, "the link has room again"
+
+
+def test_a_node_that_stops_sends_nothing_more() -> None:
+    scene = Scene()
+    scene.fall_behind()
+    scene.host.stop()
+    scene.run_read()
+    assert scene.replicated() == []
+    scene.host.close()
