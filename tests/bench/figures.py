@@ -75,6 +75,7 @@ TARGETS: dict[str, Target] = {
     "micro_batch_ratio": _at_most(1.5, 1.15),
     "reopen_1_gib_s": _at_most(2.0, 0.5),
     "reopen_10_gib_s": _at_most(10.0, 1.0),
+    "replay_elections_again": _at_most(0, None),
     "catch_up_append_p99_ratio": _at_most(2.0, None),
     "node_memory_mb": _at_most(500, None),
     "idle_1000_topics_cpu_percent": _at_most(None, 2.0),

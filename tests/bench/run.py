@@ -34,6 +34,7 @@ from tests.bench.floor import floor
 from tests.bench.idle import idle
 from tests.bench.log import log
 from tests.bench.reopen import reopen
+from tests.bench.replay import replay
 from tests.bench.spark import log_to_spark, micro_batch, spark_to_log
 
 Piece = Callable[[Path], Iterator[Figure]]
@@ -44,6 +45,7 @@ PIECES: dict[str, Piece] = {
     "failover": failover,
     "reopen": reopen(1),
     "catch-up": catch_up(1024),
+    "replay": replay(100, 500),
     "idle": idle((1, 100, 1000)),
     "log-to-spark": log_to_spark,
     "spark-to-log": spark_to_log,
@@ -53,6 +55,7 @@ LONG_PIECES: dict[str, Piece] = {
     **PIECES,
     "reopen-10": reopen(10),
     "catch-up-4": catch_up(4096),
+    "replay-300": replay(300, 2000),
 }
 """With `--long`: needs 15 GB of disk and a few minutes more."""
 

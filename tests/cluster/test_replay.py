@@ -1,0 +1,21 @@
+"""All nodes restart with many topics that have much to replay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench.replay import replay
+
+TOPICS = 60
+ENTRIES = 300
+
+
+@pytest.mark.timeout(300)
+def test_nobody_campaigns_against_a_leader_while_all_topics_replay_their_logs(
+    tmp_path: Path,
+) -> None:
+    (figure,) = replay(TOPICS, ENTRIES)(tmp_path)
+    assert figure.detail["groups_led"] == TOPICS + 1
+    assert figure.value == 0
