@@ -28,8 +28,10 @@
     |-- WriteRefused                the exactly-once rules said no
     |   |-- RunDisplaced            another run of the same writer took over
     |   |-- EpochTooOld             older than the counts that are remembered
-    |   |-- EpochContentMismatch    a replay of another size
+    |   |-- EpochContentMismatch    a replay of another plan or size
     |   |-- CheckpointReset         another query id at an epoch already passed
+    |   |-- CheckpointRewound       a stream below its last batch: an older copy of its checkpoint
+    |   |-- VersionReused           another write of a stream took this txnVersion
     |   |-- EpochIncomplete         a named attempt is not there, or not as named
     |   |-- UnknownWriter           the topic was recreated under a running query
     |   |-- StageGap                a stage arrived before its predecessor
@@ -59,6 +61,27 @@ from dataclasses import dataclass, fields
 
 from raftlog.error_base import RaftlogError as RaftlogError  # ours to give out, as ExitCode is
 from raftlog.exit_code import ExitCode as ExitCode
+from raftlog.node_errors import (
+    AddressInUse as AddressInUse,
+)
+from raftlog.node_errors import (
+    DataFolderForeign as DataFolderForeign,
+)
+from raftlog.node_errors import (
+    DataFolderLocked as DataFolderLocked,
+)
+from raftlog.node_errors import (
+    DiskFailed as DiskFailed,
+)
+from raftlog.node_errors import (
+    FormatUnsupported as FormatUnsupported,
+)
+from raftlog.node_errors import (
+    IdentityRefused as IdentityRefused,
+)
+from raftlog.node_errors import (
+    NodeRefused as NodeRefused,
+)
 
 
 def from_wire(code: str, values: Mapping[str, str]) -> RaftlogError:
@@ -426,11 +449,23 @@ class EpochContentMismatch(WriteRefused):
     epoch: int
     committed_records: int
     replayed_records: int
+    committed_plan: str = ""
+    replayed_plan: str = ""
+    """Both unset where one of the two is not known."""
 
-    cause_text = (
-        "Epoch {epoch} of writer {writer!r} was committed with {committed_records} records and is "
-        "replayed with {replayed_records}."
-    )
+    @property
+    def cause(self) -> str:
+        text = (
+            f"Epoch {self.epoch} of writer {self.writer!r} was committed with "
+            f"{self.committed_records} records and is replayed with {self.replayed_records}"
+        )
+        if not self.replayed_plan:
+            return f"{text}."
+        return (
+            f"{text}, which Spark planned again: the log has plan {self.committed_plan}, the "
+            f"checkpoint's offsets/{self.epoch} is {self.replayed_plan}."
+        )
+
     remedy_text = (
         "The source gave other rows than before, the query changed, or the checkpoint is an older "
         "copy. onReplayMismatch=keep goes on: the first commit stands, and the rows of this batch "
@@ -465,6 +500,45 @@ class CheckpointReset(WriteRefused):
         "{last_epoch} came from query {known_query_id}: the checkpoint was deleted or replaced."
     )
     remedy_text = "Restore the checkpointLocation. Another txnAppId writes the rows once more."
+
+
+@dataclass(kw_only=True, eq=False)
+class CheckpointRewound(WriteRefused):
+    """Spark replays no batch but the last one of a checkpoint, so this is no replay."""
+
+    writer: str
+    batch: int
+    last_batch: int
+
+    cause_text = (
+        "A query comes with batch {batch} as writer {writer!r}, whose last batch in the log is "
+        "{last_batch}: the checkpointLocation holds an older copy, or another driver that uses it "
+        "is ahead. A restart repeats the last batch at most, so what this one holds is not known."
+    )
+    remedy_text = (
+        "Restore the newer checkpoint. To write from the older one's offsets on, start under "
+        "another txnAppId with createTopic=always: rows that the log has from there on come twice. "
+        "onReplayMismatch=keep does not help."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class VersionReused(WriteRefused):
+    """Two different writes inside foreachBatch; `last_batch` is the one that wrote first."""
+
+    writer: str
+    version: int
+    batch: int
+    last_batch: int
+
+    cause_text = (
+        "txnVersion {version} of txnAppId {writer!r} was written before, in batch {last_batch} of "
+        "this query; in batch {batch} another write has it, which would be taken for its replay."
+    )
+    remedy_text = (
+        "In foreachBatch give each write a txnAppId of its own, and the batch's id as txnVersion. "
+        "If it repeats a write whose reply was lost, that one is in the log: restart the query."
+    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -571,81 +645,6 @@ class UnknownSchemaVersion(WriteRefused):
 
     cause_text = "Schema version {version} is not known here; the latest is {latest}."
     remedy_text = "The client describes the topic again."
-
-
-class NodeRefused(RaftlogError):
-    exit_code = ExitCode.NODE_REFUSED
-    grpc_status = "FAILED_PRECONDITION"
-
-
-@dataclass(kw_only=True, eq=False)
-class DataFolderLocked(NodeRefused):
-    folder: str
-    holder: str = ""
-
-    @property
-    def cause(self) -> str:
-        by = f" by process {self.holder}" if self.holder else ""
-        return f"The data folder {self.folder} is in use{by}."
-
-    remedy_text = "Stop that process (`raftlog down`), or give another --data."
-
-
-@dataclass(kw_only=True, eq=False)
-class DataFolderForeign(NodeRefused):
-    folder: str
-    found: str
-    wanted: str
-
-    cause_text = "The data folder {folder} belongs to {found}, not to {wanted}."
-    remedy_text = "Give the --data folder of this node; nothing in it was changed."
-
-
-@dataclass(kw_only=True, eq=False)
-class FormatUnsupported(NodeRefused):
-    folder: str
-    found: int
-    supported: int
-
-    cause_text = "{folder} has disk format {found}; this version reads {supported}."
-    remedy_text = "Run the version that wrote it; nothing in it was changed."
-
-
-@dataclass(kw_only=True, eq=False)
-class AddressInUse(NodeRefused):
-    address: str
-    option: str = "--port"
-
-    cause_text = "The address {address} is in use."
-    remedy_text = "Stop what listens there, or choose another with {option}."
-
-
-@dataclass(kw_only=True, eq=False)
-class IdentityRefused(NodeRefused):
-    """The cluster knows this node id under another store_uuid: its folder was wiped or swapped."""
-
-    node: int
-    store_uuid: str
-    known_store_uuid: str
-
-    cause_text = (
-        "Node {node} is known with store {known_store_uuid}; this folder is store {store_uuid}."
-    )
-    remedy_text = (
-        "Restore the node's own folder: a wiped one has forgotten its votes and must not come "
-        "back under its old id."
-    )
-
-
-@dataclass(kw_only=True, eq=False)
-class DiskFailed(NodeRefused):
-    """A write or sync failed. It is never tried again: the process ends."""
-
-    file: str
-    problem: str
-
-    cause_text = "Writing {file} failed: {problem}."
-    remedy_text = "Mend the disk or make room, then start the node again; it catches up by itself."
 
 
 @dataclass(kw_only=True, eq=False)

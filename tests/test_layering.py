@@ -42,7 +42,14 @@ class Room:
 ROOMS = {
     "raftlog.exit_code": Room(anyone=(), pure=True),
     "raftlog.error_base": Room(ours=("raftlog.exit_code",), anyone=(), pure=True),
-    "raftlog.errors": Room(ours=("raftlog.error_base", "raftlog.exit_code"), anyone=(), pure=True),
+    "raftlog.node_errors": Room(
+        ours=("raftlog.error_base", "raftlog.exit_code"), anyone=(), pure=True
+    ),
+    "raftlog.errors": Room(
+        ours=("raftlog.error_base", "raftlog.exit_code", "raftlog.node_errors"),
+        anyone=(),
+        pure=True,
+    ),
     "raftlog.core.types": Room(anyone=(), pure=True),
     "raftlog.checksum": Room(third_party=("google_crc32c",), pure=True),
     "raftlog.core": Room(pure=True),

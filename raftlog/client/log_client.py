@@ -321,9 +321,12 @@ class LogClient:
         keep_on_mismatch: bool = False,
         create_writer: bool = False,
         transient_writer: bool = False,
+        plan: str = "",
     ) -> EpochCommittedReply:
         """Make the attempts visible, in order, all or nothing; a repeat changes nothing.
 
+        `plan` is a digest that is the same whenever this epoch is replayed, and another one when
+        its number is given to other rows: with it a replay is known whatever its record count.
         Raises what `raftlog.errors.WriteRefused` covers, each with its remedy.
         """
         call = CommitEpochCall(
@@ -335,6 +338,7 @@ class LogClient:
             keep_on_mismatch=keep_on_mismatch,
             create_writer=create_writer,
             transient_writer=transient_writer,
+            plan=plan,
         )
         return self._connection.call_leader(topic.group, "CommitEpoch", call)
 

@@ -57,6 +57,10 @@ class EpochKey:
     `query_id` is the streaming query's id, or the writer's own name for batch writes. `streaming`
     tells a stream's epoch from a batch write's (docs/ARCHITECTURE.md,
     "Exactly once", rules 6 and 7).
+
+    The `stream` values are a fence and no part of the key: which batch, in which start, of which
+    streaming query a named batch write stands in (foreachBatch). All unset where the write stands
+    in none, or its tasks do not see it, and for a stream's own epochs, whose key says it.
     """
 
     writer: str
@@ -64,6 +68,12 @@ class EpochKey:
     run: str
     epoch: int
     streaming: bool
+    stream: str = ""
+    """The surrounding query's id."""
+    stream_run: str = ""
+    """Its start; "" if it is not known, though the query is."""
+    stream_batch: int = 0
+    """Its batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +117,10 @@ class CommitEpoch:
     create_writer: bool
     transient_writer: bool
     """A batch write without txnAppId: its row goes by a logged `Expire`."""
+    plan: str = ""
+    """A digest of what the driver planned this batch to be, "" if it could not be read: the same in
+    a replay, another one if the batch was planned again (docs/ARCHITECTURE.md, "Exactly once",
+    rule 3)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

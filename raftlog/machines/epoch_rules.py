@@ -6,12 +6,14 @@ verdict says.
 
 `judge_commit`:
  1. the epoch is not above the writer's last (it is repeated or was passed):
-    another query id: CheckpointReset; the run and references that committed the last epoch: a
-    lost reply, answered from the table, even to a run displaced since (it is the truth, and
-    changes nothing); a displaced run: RunDisplaced; the same run with other references:
-    EpochReferencesMismatch; a count that is not remembered, or never was (a hole):
-    EpochTooOld; another count: EpochContentMismatch, or with onReplayMismatch=keep the first
-    commit stands; the same count: a replay.
+    another query id, of the writer or of the stream around it: CheckpointReset; the run and
+    references that committed the last epoch: a lost reply, answered from the table, even to a run
+    displaced since (it is the truth, and changes nothing); a displaced run: RunDisplaced; the same
+    run with other references: EpochReferencesMismatch; a stream below its last batch, which Spark
+    never replays: CheckpointRewound; a version that another write of the same stream has taken:
+    VersionReused; a count that is not remembered, or never was (a hole): EpochTooOld. What is left
+    is a replay if it has the last epoch's plan, or, where a plan is unknown, as many records; else
+    EpochContentMismatch, or with onReplayMismatch=keep the first commit stands.
  2. else a displaced run: RunDisplaced; a stream above epoch 0 that the topic does not know:
     UnknownWriter; no room for its row: TooManyWriters; an attempt named twice, not open in this
     run and epoch, or not exactly as named: EpochIncomplete; UnknownSchemaVersion. Another query
@@ -19,13 +21,17 @@ verdict says.
     the row is its from then on.
 
 `judge_stage`:
- 1. the epoch is not above the last: CheckpointReset and EpochTooOld as above, so that no bytes
-    are staged for a commit that cannot be. Otherwise it is taken: a replay stages before it
-    commits, and a zombie's late stage is never visible, because no commit at or below the last
-    epoch publishes; the next CommitEpoch, displacement or expiry forgets it.
+ 1. the epoch is not above the last: CheckpointReset, CheckpointRewound, VersionReused and
+    EpochTooOld as above, so that no bytes are staged for a commit that cannot be. Otherwise it is
+    taken: a replay stages before it commits, and a zombie's late stage is never visible, because
+    no commit at or below the last epoch publishes; the next CommitEpoch, displacement or expiry
+    forgets it.
  2. a displaced run: RunDisplaced; a known number: repeated (other bytes under it:
     EpochIncomplete); UnknownWriter; a number ahead of the one due: StageGap;
     UnknownSchemaVersion; TooManyWriters; too many attempts: TooMany; WriterBytesExceeded.
+
+Under version 1 (`raftlog.machines.rules`) there are no plans and no streams around a write:
+neither CheckpointRewound nor VersionReused, and a replay is known by its count alone.
 """
 
 from __future__ import annotations
@@ -96,13 +102,9 @@ def judge_stage(row: WriterRow | None, command: Stage, facts: Circumstances) -> 
     """What a Stage comes to; see the order of rules above."""
     key, batch = command.key, command.batch
     if row is not None:
-        if key.epoch <= row.last_epoch:
-            if key.query_id != row.query_id:
-                return _checkpoint_reset(row, key)
-            if row.count_of(key.epoch) is None:
-                return _too_old(row, key)
-        if row.is_displaced(key.run):
-            return _displaced(row, key)
+        refusal = _refusal_of_stage(row, key, facts.rules)
+        if refusal is not None:
+            return refusal
     attempt = row.attempt(key.run, key.epoch, command.attempt) if row is not None else None
     due = attempt.entry_count if attempt is not None else 0
     if command.number < due:
@@ -120,13 +122,26 @@ def judge_stage(row: WriterRow | None, command: Stage, facts: Circumstances) -> 
     return _judge_room(row, command, facts)
 
 
+def _refusal_of_stage(row: WriterRow, key: EpochKey, rules: int) -> Refused | None:
+    """Why no stage of the key can ever be published or replayed, as far as the row tells."""
+    passed = key.epoch <= row.last_epoch
+    refusal = _refusal_of_query(row, key, rules) if passed else None
+    if refusal is None and passed and row.count_of(key.epoch) is None and rules < 2:
+        refusal = _too_old(row, key)
+    if refusal is None and row.is_displaced(key.run):
+        refusal = _displaced(row, key)
+    if refusal is None and passed:
+        refusal = _refusal_of_passed(row, key, rules)
+    return refusal
+
+
 def judge_commit(
     row: WriterRow | None, command: CommitEpoch, facts: Circumstances
 ) -> CommitVerdict:
     """What a CommitEpoch comes to; see the order of rules above."""
     key = command.key
     if row is not None and key.epoch <= row.last_epoch:
-        return _judge_repeated(row, command)
+        return _judge_repeated(row, command, facts.rules)
     if row is not None and row.is_displaced(key.run):
         return _displaced(row, key)
     if _is_unknown(row, key, command.create_writer):
@@ -141,11 +156,12 @@ def judge_commit(
     return Publish(tuple(found))
 
 
-def _judge_repeated(row: WriterRow, command: CommitEpoch) -> Answer | Replay | Refused:
+def _judge_repeated(row: WriterRow, command: CommitEpoch, rules: int) -> Answer | Replay | Refused:
     """The epoch was committed or passed: tell a lost reply, a replay and a mistake apart."""
     key = command.key
-    if key.query_id != row.query_id:
-        return _checkpoint_reset(row, key)
+    refusal = _refusal_of_query(row, key, rules)
+    if refusal is not None:
+        return refusal
     own_last = key.epoch == row.last_epoch and key.run == row.last_run
     if own_last and references_digest(command.attempts) == row.last_references:
         return Answer(_as_committed(row, key.epoch, kept=False))
@@ -153,14 +169,26 @@ def _judge_repeated(row: WriterRow, command: CommitEpoch) -> Answer | Replay | R
         return _displaced(row, key)
     if own_last:
         return refused("EpochReferencesMismatch", writer=key.writer, epoch=key.epoch, run=key.run)
+    refusal = _refusal_of_passed(row, key, rules)
+    if refusal is not None:
+        return refusal
     committed = row.count_of(key.epoch)
-    if committed is None:
-        return _too_old(row, key)
+    assert committed is not None, "an epoch without a count is too old"
     replayed = sum(reference.record_count for reference in command.attempts)
-    if replayed == committed:
-        return Replay(_as_committed(row, key.epoch, kept=False))
-    if command.keep_on_mismatch:
-        return Replay(_as_committed(row, key.epoch, kept=True))
+    plans = (row.plan, command.plan) if rules >= 2 and key.epoch == row.last_epoch else ("", "")
+    same = plans[0] == plans[1] if all(plans) else replayed == committed
+    if same or command.keep_on_mismatch:
+        return Replay(_as_committed(row, key.epoch, kept=not same))
+    if all(plans):
+        return refused(
+            "EpochContentMismatch",
+            writer=key.writer,
+            epoch=key.epoch,
+            committed_records=committed,
+            replayed_records=replayed,
+            committed_plan=plans[0],
+            replayed_plan=plans[1],
+        )
     return refused(
         "EpochContentMismatch",
         writer=key.writer,
@@ -168,6 +196,31 @@ def _judge_repeated(row: WriterRow, command: CommitEpoch) -> Answer | Replay | R
         committed_records=committed,
         replayed_records=replayed,
     )
+
+
+def _refusal_of_query(row: WriterRow, key: EpochKey, rules: int) -> Refused | None:
+    """Another query comes at an epoch not above the last: its checkpoint is not the one it was."""
+    if key.query_id != row.query_id:
+        return _checkpoint_reset(row, key, key.query_id, row.query_id)
+    if rules >= 2 and key.stream and row.stream and key.stream != row.stream:
+        return _checkpoint_reset(row, key, key.stream, row.stream)
+    return None
+
+
+def _refusal_of_passed(row: WriterRow, key: EpochKey, rules: int) -> Refused | None:
+    """What comes at an epoch not above the last, and is neither a lost reply nor a replay."""
+    if rules >= 2:
+        if key.streaming and key.epoch < row.last_epoch:
+            return _rewound(key, key.epoch, row.last_epoch)
+        if key.stream and row.stream:
+            if key.stream_batch < row.stream_batch:
+                return _rewound(key, key.stream_batch, row.stream_batch)
+            if key.stream_batch > row.stream_batch:
+                return _reused(key, row.stream_batch)
+        taken = row.taken_by(key)
+        if taken is not None:
+            return _reused(key, taken.stream_batch)
+    return _too_old(row, key) if row.count_of(key.epoch) is None else None
 
 
 def _as_committed(row: WriterRow, epoch: int, *, kept: bool) -> EpochCommitted:
@@ -251,14 +304,28 @@ def _too_old(row: WriterRow, key: EpochKey) -> Refused:
     return refused("EpochTooOld", writer=key.writer, epoch=key.epoch, last_epoch=row.last_epoch)
 
 
-def _checkpoint_reset(row: WriterRow, key: EpochKey) -> Refused:
+def _rewound(key: EpochKey, batch: int, last_batch: int) -> Refused:
+    return refused("CheckpointRewound", writer=key.writer, batch=batch, last_batch=last_batch)
+
+
+def _reused(key: EpochKey, last_batch: int) -> Refused:
+    return refused(
+        "VersionReused",
+        writer=key.writer,
+        version=key.epoch,
+        batch=key.stream_batch,
+        last_batch=last_batch,
+    )
+
+
+def _checkpoint_reset(row: WriterRow, key: EpochKey, query_id: str, known: str) -> Refused:
     return refused(
         "CheckpointReset",
         writer=key.writer,
         epoch=key.epoch,
         last_epoch=row.last_epoch,
-        query_id=key.query_id,
-        known_query_id=row.query_id,
+        query_id=query_id,
+        known_query_id=known,
     )
 
 

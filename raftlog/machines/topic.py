@@ -131,13 +131,13 @@ class TopicMachine:
         return Appended(start=start, end=end, repeated=False)
 
     def _stage(self, index: LogIndex, command: Stage) -> Staged | Refused:
-        problem = problem_of_stage(command)
+        problem = problem_of_stage(command, self.rules)
         if problem is not None:
             return malformed("Stage", problem)
         return self._writers.stage(index, command, self.rules)
 
     def _commit_epoch(self, index: LogIndex, command: CommitEpoch) -> EpochCommitted | Refused:
-        problem = problem_of_commit(command)
+        problem = problem_of_commit(command, self.rules)
         if problem is not None:
             return malformed("CommitEpoch", problem)
         verdict = self._writers.judge_commit(command, self.rules)
@@ -147,7 +147,7 @@ class TopicMachine:
             case Answer():
                 return verdict.outcome
             case Replay():
-                self._writers.replayed(index, command, verdict)
+                self._writers.replayed(index, command, verdict, self.rules)
                 return verdict.outcome
             case Publish():
                 return self._publish(index, command, verdict)
@@ -169,7 +169,7 @@ class TopicMachine:
                     writer=command.key.writer,
                 )
         end = self._extents.high_water_mark
-        self._writers.committed(index, command, verdict, start, end)
+        self._writers.committed(index, command, verdict, start, end, self.rules)
         return EpochCommitted(
             start=start, end=end, record_count=end - start, replayed=False, kept=False
         )
@@ -246,5 +246,5 @@ class TopicMachine:
         digest.number(self._last_timestamp_us)
         self._extents.digest_into(digest)
         self._producers.digest_into(digest)
-        self._writers.digest_into(digest)
+        self._writers.digest_into(digest, self.rules)
         return digest.finish()

@@ -40,23 +40,29 @@ def problem_of_append(command: Append) -> str | None:
     )
 
 
-def problem_of_stage(command: Stage) -> str | None:
+def problem_of_stage(command: Stage, rules: int) -> str | None:
     """What is senseless about the command, or None."""
     if not 0 <= command.number < INTEGER_MAX:
         return f"number is {command.number}"
     return (
         _key_problem(command.key)
+        or _stream_problem(command.key, rules)
         or _text_problem("attempt", command.attempt)
         or _time_problem(command.timestamp_us)
         or _batch_problem(command.batch)
     )
 
 
-def problem_of_commit(command: CommitEpoch) -> str | None:
+def problem_of_commit(command: CommitEpoch, rules: int) -> str | None:
     """What is senseless about the command, or None. Attempts are compared, not stored."""
     if command.transient_writer and command.key.streaming:
         return "a stream's writer is never transient"
-    return _key_problem(command.key) or _time_problem(command.timestamp_us)
+    return (
+        _key_problem(command.key)
+        or _stream_problem(command.key, rules)
+        or (_length_problem("plan", command.plan) if rules >= 2 else None)
+        or _time_problem(command.timestamp_us)
+    )
 
 
 def problem_of_abort(command: AbortEpoch) -> str | None:
@@ -92,6 +98,20 @@ def _key_problem(key: EpochKey) -> str | None:
     return _texts_problem((("writer", key.writer), ("query_id", key.query_id), ("run", key.run)))
 
 
+def _stream_problem(key: EpochKey, rules: int) -> str | None:
+    """What is senseless about the fence, which version 1 does not know."""
+    if rules < 2:
+        return None
+    if not key.stream:
+        unset = not key.stream_run and not key.stream_batch
+        return None if unset else "stream_run or stream_batch stands without stream"
+    if key.streaming:
+        return "a stream's epoch stands in another stream's batch"
+    if not 0 <= key.stream_batch < INTEGER_MAX:
+        return f"stream_batch is {key.stream_batch}"
+    return _length_problem("stream", key.stream) or _length_problem("stream_run", key.stream_run)
+
+
 def _texts_problem(named: Iterable[tuple[str, str]]) -> str | None:
     for name, value in named:
         problem = _text_problem(name, value)
@@ -104,6 +124,11 @@ def _text_problem(name: str, value: str) -> str | None:
     if 0 < len(value) <= TEXT_CHARACTERS_MAX:
         return None
     return f"{name} has {len(value)} characters; 1 to {TEXT_CHARACTERS_MAX} are allowed"
+
+
+def _length_problem(name: str, value: str) -> str | None:
+    """As `_text_problem` where the text may be empty."""
+    return _text_problem(name, value) if value else None
 
 
 def _time_problem(timestamp_us: int) -> str | None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from raftlog.checksum import chain
 from raftlog.core.types import LogIndex, Offset
-from raftlog.machines.commands import AttemptReference, BatchSummary
+from raftlog.machines.commands import AttemptReference, BatchSummary, EpochKey
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.limits import (
     DISPLACED_RUNS_KEPT,
@@ -95,6 +95,15 @@ def references_digest(attempts: Iterable[AttemptReference]) -> bytes:
     return hashlib.blake2b("".join(lines).encode(), digest_size=16).digest()
 
 
+class FencedWrite(NamedTuple):
+    """A named batch write inside a streaming query's batch: where it stood, and its own key."""
+
+    stream_run: str
+    stream_batch: int
+    epoch: int
+    run: str
+
+
 class WriterRow:
     """One writer. `last_epoch` is -1 until it has committed one.
 
@@ -103,9 +112,9 @@ class WriterRow:
     """
 
     __slots__ = (
-        "_counts", "_epochs", "admitted", "displaced_runs", "last_end", "last_epoch",
+        "_counts", "_epochs", "admitted", "displaced_runs", "fenced", "last_end", "last_epoch",
         "last_index", "last_references", "last_run", "last_start", "name", "open_epochs",
-        "query_id", "run", "staged_bytes", "transient",
+        "plan", "query_id", "run", "staged_bytes", "stream", "stream_batch", "transient",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -130,6 +139,13 @@ class WriterRow:
         self.last_references = b""
         self.last_start = Offset(-1)
         self.last_end = Offset(-1)
+        self.plan = ""
+        """The last committed epoch's; this and what follows is known from rules version 2 on."""
+        self.stream = ""
+        """The streaming query around the last committed batch write, if its tasks saw one."""
+        self.stream_batch = -1
+        self.fenced: FencedWrite | None = None
+        """The last one that was committed or taken for a replay, if its run is known."""
         self._epochs = array("q")
         self._counts = array("q")
 
@@ -153,6 +169,23 @@ class WriterRow:
     def is_displaced(self, run: str) -> bool:
         """Whether another run took over from this one."""
         return run != self.run and run in self.displaced_runs
+
+    def taken_by(self, key: EpochKey) -> FencedWrite | None:
+        """The other write of the same run of a stream that has come this far already, if any.
+
+        A run does each batch once, so what it wrote or replayed before cannot come again, but for
+        the same write itself, whose reply was lost.
+        """
+        before = self.fenced
+        if before is None or key.stream_run != before.stream_run:
+            return None
+        same = (key.epoch, key.run) == (before.epoch, before.run)
+        return before if key.epoch <= before.epoch and not same else None
+
+    def note_fence(self, key: EpochKey) -> None:
+        """Remember the write, which was committed or is a replay."""
+        if key.stream_run:
+            self.fenced = FencedWrite(key.stream_run, key.stream_batch, key.epoch, key.run)
 
     def attempt(self, run: str, epoch: int, attempt: str) -> OpenAttempt | None:
         """The open attempt, if it is this run's."""
@@ -205,8 +238,8 @@ class WriterRow:
             del self._epochs[0]
             del self._counts[0]
 
-    def digest_into(self, digest: StateDigest) -> None:
-        """Write the whole row into `digest`."""
+    def digest_into(self, digest: StateDigest, rules: int) -> None:
+        """Write the whole row into `digest`, as far as version `rules` knows it."""
         for text in (self.name, self.run, self.query_id, self.last_run):
             digest.text(text)
         digest.number(len(self.displaced_runs))
@@ -220,6 +253,15 @@ class WriterRow:
         digest.raw(self.last_references)
         digest.column(self._epochs)
         digest.column(self._counts)
+        if rules >= 2:
+            digest.text(self.plan)
+            digest.text(self.stream)
+            digest.number(self.stream_batch)
+            fenced = self.fenced or FencedWrite("", -1, -1, "")
+            digest.text(fenced.stream_run)
+            digest.number(fenced.stream_batch)
+            digest.number(fenced.epoch)
+            digest.text(fenced.run)
         digest.number(len(self.open_epochs))
         for epoch in sorted(self.open_epochs):
             opened = self.open_epochs[epoch]

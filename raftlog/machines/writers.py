@@ -63,15 +63,23 @@ class WriterTable:
         """What the CommitEpoch comes to. Changes nothing."""
         return judge_commit(self._rows.get(command.key.writer), command, self._facts(rules))
 
-    def replayed(self, index: LogIndex, command: CommitEpoch, verdict: Replay) -> None:
+    def replayed(self, index: LogIndex, command: CommitEpoch, verdict: Replay, rules: int) -> None:
         """The epoch stands as it was; its replay's stages go, and those before it."""
         assert verdict.outcome.replayed
         row = self._touched(command.key.writer, index)
         row.take_over(command.key.run)
+        if rules >= 2:
+            row.note_fence(command.key)
         row.drop_epochs_to(command.key.epoch)
 
     def committed(
-        self, index: LogIndex, command: CommitEpoch, verdict: Publish, start: Offset, end: Offset
+        self,
+        index: LogIndex,
+        command: CommitEpoch,
+        verdict: Publish,
+        start: Offset,
+        end: Offset,
+        rules: int,
     ) -> None:
         """The verdict's attempts lie at [start, end) now: the writer advances to the epoch."""
         key = command.key
@@ -84,6 +92,11 @@ class WriterTable:
         row.last_references = references_digest(command.attempts)
         row.last_start, row.last_end = start, end
         row.transient = command.transient_writer
+        if rules >= 2:
+            row.plan = command.plan
+            row.stream = key.stream
+            row.stream_batch = key.stream_batch if key.stream else -1
+            row.note_fence(key)
         row.drop_epochs_to(key.epoch)
 
     def abort_epoch(self, command: AbortEpoch) -> int:
@@ -138,11 +151,11 @@ class WriterTable:
         """
         return ((row.name, row.last_index) for row in self._rows.values() if row.expirable)
 
-    def digest_into(self, digest: StateDigest) -> None:
+    def digest_into(self, digest: StateDigest, rules: int) -> None:
         """Write every row into `digest`, by writer."""
         digest.number(len(self._rows))
         for name in sorted(self._rows):
-            self._rows[name].digest_into(digest)
+            self._rows[name].digest_into(digest, rules)
 
     # ------------------------------------------------------------ parts
 

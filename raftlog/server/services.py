@@ -46,6 +46,7 @@ from raftlog.machines.outcomes import (
     TopicCreated,
     TopicDeleted,
 )
+from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.validity import problem_of_append, problem_of_stage
 from raftlog.server import views
@@ -190,7 +191,7 @@ class Services:
             batch=self._judged(hosted, call.batch, call.crc, body),
             create_writer=call.create_writer,
         )
-        _check_sense("Stage", problem_of_stage(command))
+        _check_sense("Stage", problem_of_stage(command, RULES_LATEST))
         await self._order.turn(call.attempt, call.number)
         done = self._proposed(hosted, command, call.batch, body)
         self._order.proposed(call.attempt, call.number)
@@ -210,6 +211,7 @@ class Services:
             keep_on_mismatch=call.keep_on_mismatch,
             create_writer=call.create_writer,
             transient_writer=call.transient_writer,
+            plan=call.plan,
         )
         outcome = await self._proposed(hosted, command)
         if not isinstance(outcome, EpochCommitted):

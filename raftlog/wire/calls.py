@@ -171,6 +171,7 @@ class CommitEpochCall:
     keep_on_mismatch: bool
     create_writer: bool
     transient_writer: bool
+    plan: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

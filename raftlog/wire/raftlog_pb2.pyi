@@ -99,18 +99,24 @@ class BatchSummary(_message.Message):
     def __init__(self, record_count: _Optional[int] = ..., schema_version: _Optional[int] = ..., body_bytes: _Optional[int] = ..., crc: _Optional[int] = ...) -> None: ...
 
 class EpochKey(_message.Message):
-    __slots__ = ("writer", "query_id", "run", "epoch", "streaming")
+    __slots__ = ("writer", "query_id", "run", "epoch", "streaming", "stream", "stream_run", "stream_batch")
     WRITER_FIELD_NUMBER: _ClassVar[int]
     QUERY_ID_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     STREAMING_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    STREAM_RUN_FIELD_NUMBER: _ClassVar[int]
+    STREAM_BATCH_FIELD_NUMBER: _ClassVar[int]
     writer: str
     query_id: str
     run: str
     epoch: int
     streaming: bool
-    def __init__(self, writer: _Optional[str] = ..., query_id: _Optional[str] = ..., run: _Optional[str] = ..., epoch: _Optional[int] = ..., streaming: _Optional[bool] = ...) -> None: ...
+    stream: str
+    stream_run: str
+    stream_batch: int
+    def __init__(self, writer: _Optional[str] = ..., query_id: _Optional[str] = ..., run: _Optional[str] = ..., epoch: _Optional[int] = ..., streaming: _Optional[bool] = ..., stream: _Optional[str] = ..., stream_run: _Optional[str] = ..., stream_batch: _Optional[int] = ...) -> None: ...
 
 class AttemptReference(_message.Message):
     __slots__ = ("attempt", "entry_count", "record_count", "chained_crc")
@@ -157,7 +163,7 @@ class Stage(_message.Message):
     def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempt: _Optional[str] = ..., number: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., batch: _Optional[_Union[BatchSummary, _Mapping]] = ..., create_writer: _Optional[bool] = ..., batch_header: _Optional[bytes] = ...) -> None: ...
 
 class CommitEpoch(_message.Message):
-    __slots__ = ("key", "attempts", "schema_version", "timestamp_us", "keep_on_mismatch", "create_writer", "transient_writer")
+    __slots__ = ("key", "attempts", "schema_version", "timestamp_us", "keep_on_mismatch", "create_writer", "transient_writer", "plan")
     KEY_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -165,6 +171,7 @@ class CommitEpoch(_message.Message):
     KEEP_ON_MISMATCH_FIELD_NUMBER: _ClassVar[int]
     CREATE_WRITER_FIELD_NUMBER: _ClassVar[int]
     TRANSIENT_WRITER_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
     key: EpochKey
     attempts: _containers.RepeatedCompositeFieldContainer[AttemptReference]
     schema_version: int
@@ -172,7 +179,8 @@ class CommitEpoch(_message.Message):
     keep_on_mismatch: bool
     create_writer: bool
     transient_writer: bool
-    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempts: _Optional[_Iterable[_Union[AttemptReference, _Mapping]]] = ..., schema_version: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., keep_on_mismatch: _Optional[bool] = ..., create_writer: _Optional[bool] = ..., transient_writer: _Optional[bool] = ...) -> None: ...
+    plan: str
+    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempts: _Optional[_Iterable[_Union[AttemptReference, _Mapping]]] = ..., schema_version: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., keep_on_mismatch: _Optional[bool] = ..., create_writer: _Optional[bool] = ..., transient_writer: _Optional[bool] = ..., plan: _Optional[str] = ...) -> None: ...
 
 class AbortEpoch(_message.Message):
     __slots__ = ("key",)
@@ -425,7 +433,7 @@ class StagedReply(_message.Message):
     def __init__(self, number: _Optional[int] = ..., repeated: _Optional[bool] = ...) -> None: ...
 
 class CommitEpochCall(_message.Message):
-    __slots__ = ("group", "incarnation", "key", "attempts", "schema_version", "keep_on_mismatch", "create_writer", "transient_writer")
+    __slots__ = ("group", "incarnation", "key", "attempts", "schema_version", "keep_on_mismatch", "create_writer", "transient_writer", "plan")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
@@ -434,6 +442,7 @@ class CommitEpochCall(_message.Message):
     KEEP_ON_MISMATCH_FIELD_NUMBER: _ClassVar[int]
     CREATE_WRITER_FIELD_NUMBER: _ClassVar[int]
     TRANSIENT_WRITER_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
     group: int
     incarnation: str
     key: EpochKey
@@ -442,7 +451,8 @@ class CommitEpochCall(_message.Message):
     keep_on_mismatch: bool
     create_writer: bool
     transient_writer: bool
-    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempts: _Optional[_Iterable[_Union[AttemptReference, _Mapping]]] = ..., schema_version: _Optional[int] = ..., keep_on_mismatch: _Optional[bool] = ..., create_writer: _Optional[bool] = ..., transient_writer: _Optional[bool] = ...) -> None: ...
+    plan: str
+    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempts: _Optional[_Iterable[_Union[AttemptReference, _Mapping]]] = ..., schema_version: _Optional[int] = ..., keep_on_mismatch: _Optional[bool] = ..., create_writer: _Optional[bool] = ..., transient_writer: _Optional[bool] = ..., plan: _Optional[str] = ...) -> None: ...
 
 class EpochCommittedReply(_message.Message):
     __slots__ = ("start", "end", "record_count", "replayed", "kept")

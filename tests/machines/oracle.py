@@ -19,6 +19,7 @@ from raftlog.machines.commands import (
     Stage,
     TopicCommand,
 )
+from raftlog.machines.limits import DISPLACED_RUNS_KEPT
 
 
 class Event(NamedTuple):
@@ -31,12 +32,14 @@ class Event(NamedTuple):
     crc: int = 0
     records: int = 0
     named: frozenset[AttemptReference] = frozenset()
+    plan: str = ""
 
 
 class Oracle:
     """Says the outcome of each command in turn, and remembers what it brought about."""
 
-    def __init__(self) -> None:
+    def __init__(self, rules: int) -> None:
+        self.rules = rules
         self.events: list[Event] = []
         self.visible: list[tuple[int, int]] = []
         self.appends: dict[str, list[int]] = {}
@@ -68,8 +71,8 @@ class Oracle:
         return [run for i, run in enumerate(wrote) if i == 0 or wrote[i - 1] != run]
 
     def is_displaced(self, key: EpochKey) -> bool:
-        runs = self.runs(key.writer)
-        return key.run in runs and runs[-1] != key.run
+        *before, current = self.runs(key.writer)[-1 - DISPLACED_RUNS_KEPT :] or [""]
+        return key.run in before and key.run != current
 
     def published(self, writer: str) -> list[Event]:
         return [event for event in self.of_writer(writer) if event.kind == "published"]
@@ -104,19 +107,23 @@ class Oracle:
         key = command.key
         published = self.published(key.writer)
         if published and key.epoch <= published[-1].key.epoch:
-            if published[-1].key.query_id != key.query_id:
+            if self.is_other_query(published[-1].key, key):
                 return "CheckpointReset"
-            if all(event.key.epoch != key.epoch for event in published):
+            if self.rules < 2 and all(event.key.epoch != key.epoch for event in published):
                 return "EpochTooOld"
         if self.is_displaced(key):
             return "RunDisplaced"
+        if published and key.epoch <= published[-1].key.epoch:
+            mistake = self._mistake(key, published)
+            if mistake:
+                return mistake
         staged = self.open_attempts(key).get(command.attempt, [])
         if command.number < len(staged):
             if staged[command.number].crc != command.batch.crc:
                 return "EpochIncomplete"
             self.renewals[key.writer, key.run, key.epoch] = index
             return "repeated stage"
-        if key.epoch > 0 and not published:
+        if key.streaming and key.epoch > 0 and not published:
             return "UnknownWriter"
         if command.number > len(staged):
             return "StageGap"
@@ -132,7 +139,7 @@ class Oracle:
             return self._repeated(command, published)
         if self.is_displaced(key):
             return "RunDisplaced"
-        if key.epoch > 0 and not published:
+        if key.streaming and key.epoch > 0 and not published:
             return "UnknownWriter"
         opened = self.open_attempts(key)
         for wanted in command.attempts:
@@ -140,29 +147,59 @@ class Oracle:
                 return "EpochIncomplete"
         staged = [event for wanted in command.attempts for event in opened[wanted.attempt]]
         records = sum(event.records for event in staged)
-        self.events.append(Event("published", key, records=records, named=named))
+        self.events.append(Event("published", key, records=records, named=named, plan=command.plan))
         self.visible += [(event.crc, event.records) for event in staged]
         return f"published {records}"
 
     def _repeated(self, command: CommitEpoch, published: list[Event]) -> str:
         key, last = command.key, published[-1]
-        if key.query_id != last.key.query_id:
+        if self.is_other_query(last.key, key):
             return "CheckpointReset"
-        if key == last.key and frozenset(command.attempts) == last.named:
+        own = (key.run, key.epoch) == (last.key.run, last.key.epoch)
+        if own and frozenset(command.attempts) == last.named:
             return f"replayed {last.records}"
         if self.is_displaced(key):
             return "RunDisplaced"
-        if key == last.key:
+        if own:
             return "EpochReferencesMismatch"
-        before = [event for event in published if event.key.epoch == key.epoch]
-        if not before:
-            return "EpochTooOld"
+        mistake = self._mistake(key, published)
+        if mistake:
+            return mistake
+        before = next(event for event in published if event.key.epoch == key.epoch)
         records = sum(wanted.record_count for wanted in command.attempts)
-        if records != before[0].records and not command.keep_on_mismatch:
+        same = records == before.records
+        if self.rules >= 2 and before is last and last.plan and command.plan:
+            same = last.plan == command.plan
+        if not same and not command.keep_on_mismatch:
             return "EpochContentMismatch"
         self.events.append(Event("replayed", key))
-        kind = "replayed" if records == before[0].records else "kept"
-        return f"{kind} {before[0].records}"
+        return f"{'replayed' if same else 'kept'} {before.records}"
+
+    def is_other_query(self, last: EpochKey, key: EpochKey) -> bool:
+        both_in_streams = self.rules >= 2 and last.stream and key.stream
+        return last.query_id != key.query_id or bool(both_in_streams and last.stream != key.stream)
+
+    def _mistake(self, key: EpochKey, published: list[Event]) -> str:
+        """What is wrong with a key at a passed epoch that its own query brings, or ""."""
+        last = published[-1].key
+        if self.rules >= 2:
+            if key.streaming and key.epoch < last.epoch:
+                return "CheckpointRewound"
+            if key.stream and last.stream and key.stream_batch != last.stream_batch:
+                is_older = key.stream_batch < last.stream_batch
+                return "CheckpointRewound" if is_older else "VersionReused"
+            done = [
+                event.key
+                for event in self.of_writer(key.writer)
+                if event.kind in ("published", "replayed") and event.key.stream_run
+            ]
+            latest = done[-1] if done else None
+            if latest is not None and latest.stream_run == key.stream_run:
+                itself = (key.run, key.epoch) == (latest.run, latest.epoch)
+                if key.epoch <= latest.epoch and not itself:
+                    return "VersionReused"
+        known = any(event.key.epoch == key.epoch for event in published)
+        return "" if known else "EpochTooOld"
 
     def _expire(self, command: ExpireEpoch) -> str:
         at = (command.writer, command.run, command.epoch)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from raftlog.checksum import chain
 from raftlog.core.types import GroupId, LogIndex, NodeId, Offset
 from raftlog.machines.commands import (
@@ -16,8 +18,8 @@ from raftlog.machines.commands import (
     TopicInfo,
 )
 from raftlog.machines.limits import TopicLimits
-from raftlog.machines.outcomes import Refused, TopicOutcome
-from raftlog.machines.rules import RULES_LATEST
+from raftlog.machines.outcomes import EpochCommitted, Refused, TopicOutcome
+from raftlog.machines.rules import RULES_FIRST, RULES_LATEST
 from raftlog.machines.schema import Field, Schema
 from raftlog.machines.topic import TopicMachine
 
@@ -32,6 +34,8 @@ TOPIC = TopicInfo(
     created_us=1,
     rules=RULES_LATEST,
 )
+
+OLD_TOPIC = dataclasses.replace(TOPIC, rules=RULES_FIRST)
 
 
 def key(
@@ -127,6 +131,7 @@ class Scene:
         transient: bool = False,
         schema: int = 1,
         now_us: int = 0,
+        plan: str = "",
     ) -> TopicOutcome:
         return self.apply(
             CommitEpoch(
@@ -137,6 +142,7 @@ class Scene:
                 keep_on_mismatch=keep,
                 create_writer=create_writer,
                 transient_writer=transient,
+                plan=plan,
             )
         )
 
@@ -163,3 +169,23 @@ class Scene:
 def code(outcome: TopicOutcome) -> str:
     """The error that the outcome becomes; else the outcome's own kind."""
     return outcome.code if isinstance(outcome, Refused) else type(outcome).__name__
+
+
+def values(outcome: object) -> dict[str, str | int]:
+    """What the refusal says."""
+    assert isinstance(outcome, Refused), outcome
+    return dict(outcome.values)
+
+
+def committed(start: int, end: int) -> EpochCommitted:
+    """The outcome of an epoch that took [start, end)."""
+    return EpochCommitted(
+        start=Offset(start), end=Offset(end), record_count=end - start, replayed=False, kept=False
+    )
+
+
+def replayed(start: int, end: int, count: int, *, kept: bool = False) -> EpochCommitted:
+    """The outcome of an epoch that was there before."""
+    return EpochCommitted(
+        start=Offset(start), end=Offset(end), record_count=count, replayed=True, kept=kept
+    )

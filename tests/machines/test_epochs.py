@@ -7,33 +7,26 @@ import dataclasses
 import pytest
 
 from raftlog.core.types import LogIndex, Offset
-from raftlog.machines.commands import ExpireEpoch, ExpireWriter
+from raftlog.machines.commands import ExpireEpoch, ExpireWriter, TopicInfo
 from raftlog.machines.limits import (
     DISPLACED_RUNS_KEPT,
     EPOCH_COUNTS_KEPT,
     STAGED_ENTRY_CHARGE_BYTES,
     TopicLimits,
 )
-from raftlog.machines.outcomes import EpochAborted, EpochCommitted, Expired, Refused, Staged
-from tests.machines.scenes import Scene, batch, code, key, reference
-
-
-def committed(start: int, end: int) -> EpochCommitted:
-    return EpochCommitted(
-        start=Offset(start), end=Offset(end), record_count=end - start, replayed=False, kept=False
-    )
-
-
-def replayed(start: int, end: int, count: int, *, kept: bool = False) -> EpochCommitted:
-    return EpochCommitted(
-        start=Offset(start), end=Offset(end), record_count=count, replayed=True, kept=kept
-    )
-
-
-def values(outcome: object) -> dict[str, str | int]:
-    assert isinstance(outcome, Refused), outcome
-    return dict(outcome.values)
-
+from raftlog.machines.outcomes import EpochAborted, Expired, Staged
+from tests.machines.scenes import (
+    OLD_TOPIC,
+    TOPIC,
+    Scene,
+    batch,
+    code,
+    committed,
+    key,
+    reference,
+    replayed,
+    values,
+)
 
 # ---------------------------------------------------------------- all or nothing, in order
 
@@ -228,8 +221,8 @@ def test_replay_by_another_run_with_as_many_records_changes_nothing_and_drops_it
     assert code(scene.commit_epoch(key(1, run="run-2"), orphan)) == "EpochIncomplete"
 
 
-def test_replay_of_an_earlier_epoch_is_known_by_its_count() -> None:
-    scene = Scene()
+def test_replay_of_an_earlier_epoch_is_known_by_its_count_under_the_first_rules() -> None:
+    scene = Scene(topic=OLD_TOPIC)
     for epoch in range(5):
         scene.write_epoch(key(epoch), 10 + epoch)
     again = scene.stage_all(key(2, run="run-2"), "again", 12)
@@ -262,14 +255,18 @@ def test_same_run_with_other_references_for_its_last_epoch_is_an_error() -> None
     assert scene.visible() == [(1, 5)]
 
 
-def test_epoch_older_than_the_remembered_counts_is_an_error_at_stage_and_commit() -> None:
-    scene = Scene()
+@pytest.mark.parametrize("topic", [TOPIC, OLD_TOPIC])
+def test_version_older_than_the_remembered_counts_is_an_error_at_stage_and_commit(
+    topic: TopicInfo,
+) -> None:
+    scene = Scene(topic=topic)
     for epoch in range(EPOCH_COUNTS_KEPT + 1):
-        scene.commit_epoch(key(epoch))
-    oldest = scene.commit_epoch(key(1, run="run-2"))
+        scene.commit_epoch(key(epoch, streaming=False))
+    oldest = scene.commit_epoch(key(1, run="run-2", streaming=False))
     assert oldest == replayed(-1, -1, 0), "the last thousand are remembered"
-    assert code(scene.commit_epoch(key(0, run="run-2"), keep=True)) == "EpochTooOld"
-    assert code(scene.stage(key(0, run="run-2"), "a", 0, batch(1))) == "EpochTooOld"
+    late = key(0, run="run-2", streaming=False)
+    assert code(scene.commit_epoch(late, keep=True)) == "EpochTooOld"
+    assert code(scene.stage(late, "a", 0, batch(1))) == "EpochTooOld"
 
 
 def test_passed_epoch_that_was_never_committed_is_an_error() -> None:

@@ -26,6 +26,11 @@ def _staged(scene: Scene, **change: object) -> None:
     scene.stage(dataclasses.replace(key(1), **change), "a", 0, batch(1))
 
 
+def _fenced(scene: Scene, **change: object) -> None:
+    fence = {"stream": "stream", "stream_run": "start", "stream_batch": 4} | change
+    scene.commit_epoch(dataclasses.replace(key(0, streaming=False), **fence))
+
+
 def _epochs_of_two_runs(scene: Scene, first: str) -> None:
     scene.commit_epoch(key(0, run=first))
     scene.commit_epoch(key(1, run="second"))
@@ -40,6 +45,10 @@ DIFFERENCES: list[tuple[str, Play, Play]] = [
     ("writer", lambda s: _staged(s), lambda s: _staged(s, writer="x")),
     ("query", lambda s: _staged(s), lambda s: _staged(s, query_id="other")),
     ("run", lambda s: _staged(s), lambda s: _staged(s, run="other")),
+    ("plan", lambda s: s.commit_epoch(key(0)), lambda s: s.commit_epoch(key(0), plan="p")),
+    ("stream", lambda s: _fenced(s), lambda s: _fenced(s, stream="other")),
+    ("stream's run", lambda s: _fenced(s), lambda s: _fenced(s, stream_run="other")),
+    ("stream's batch", lambda s: _fenced(s), lambda s: _fenced(s, stream_batch=5)),
     (
         "displaced run",
         lambda s: _epochs_of_two_runs(s, "one"),

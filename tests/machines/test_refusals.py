@@ -45,9 +45,11 @@ def test_refusal_builds_its_error(where: str, code: str, names: frozenset[str]) 
 
 def test_all_refusals_of_the_machines_were_found() -> None:
     assert {code for _, code, _ in refusals()} == {
-        "CheckpointReset", "EpochContentMismatch", "EpochIncomplete", "EpochReferencesMismatch",
-        "EpochTooOld", "IdentityRefused", "InvalidOption", "InvalidTopicName", "MalformedRequest",
-        "RunDisplaced", "SequenceGap", "SequenceReused", "StageGap", "TooMany",
+        "CheckpointReset", "CheckpointRewound", "EpochContentMismatch", "EpochIncomplete",
+        "EpochReferencesMismatch", "EpochTooOld", "IdentityRefused", "InvalidOption",
+        "InvalidTopicName", "MalformedRequest", "RunDisplaced", "SequenceGap", "SequenceReused",
+        "StageGap", "TooMany",
         "TooManyWriters", "TopicExists", "TopicNotFound", "TopicRecreated",
-        "UnknownProducer", "UnknownSchemaVersion", "UnknownWriter", "WriterBytesExceeded",
+        "UnknownProducer", "UnknownSchemaVersion", "UnknownWriter", "VersionReused",
+        "WriterBytesExceeded",
     }  # fmt: skip

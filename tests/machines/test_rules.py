@@ -10,18 +10,16 @@ from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.outcomes import RulesApplied
 from raftlog.machines.rules import RULES_FIRST, RULES_LATEST
 from raftlog.machines.topic import TopicMachine
-from tests.machines.scenes import TOPIC
-
-_OLD_TOPIC = dataclasses.replace(TOPIC, rules=RULES_FIRST)
+from tests.machines.scenes import OLD_TOPIC, TOPIC
 
 
 def test_a_topic_starts_under_the_rules_that_it_was_created_with() -> None:
-    assert TopicMachine(_OLD_TOPIC).rules == RULES_FIRST
+    assert TopicMachine(OLD_TOPIC).rules == RULES_FIRST
     assert TopicMachine(dataclasses.replace(TOPIC, rules=RULES_LATEST)).rules == RULES_LATEST
 
 
 def test_only_an_applied_entry_raises_the_rules_and_none_lowers_them() -> None:
-    for machine in (TopicMachine(_OLD_TOPIC), ControllerMachine()):
+    for machine in (TopicMachine(OLD_TOPIC), ControllerMachine()):
         before = machine.fingerprint()
         raised = machine.apply(LogIndex(1), Rules(version=RULES_LATEST))
         assert raised == RulesApplied(version=RULES_LATEST)

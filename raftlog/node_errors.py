@@ -1,0 +1,83 @@
+"""Why a process must not serve as a node: a branch of the tree in `raftlog.errors`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftlog.error_base import RaftlogError
+from raftlog.exit_code import ExitCode
+
+
+class NodeRefused(RaftlogError):
+    exit_code = ExitCode.NODE_REFUSED
+    grpc_status = "FAILED_PRECONDITION"
+
+
+@dataclass(kw_only=True, eq=False)
+class DataFolderLocked(NodeRefused):
+    folder: str
+    holder: str = ""
+
+    @property
+    def cause(self) -> str:
+        by = f" by process {self.holder}" if self.holder else ""
+        return f"The data folder {self.folder} is in use{by}."
+
+    remedy_text = "Stop that process (`raftlog down`), or give another --data."
+
+
+@dataclass(kw_only=True, eq=False)
+class DataFolderForeign(NodeRefused):
+    folder: str
+    found: str
+    wanted: str
+
+    cause_text = "The data folder {folder} belongs to {found}, not to {wanted}."
+    remedy_text = "Give the --data folder of this node; nothing in it was changed."
+
+
+@dataclass(kw_only=True, eq=False)
+class FormatUnsupported(NodeRefused):
+    folder: str
+    found: int
+    supported: int
+
+    cause_text = "{folder} has disk format {found}; this version reads {supported}."
+    remedy_text = "Run the version that wrote it; nothing in it was changed."
+
+
+@dataclass(kw_only=True, eq=False)
+class AddressInUse(NodeRefused):
+    address: str
+    option: str = "--port"
+
+    cause_text = "The address {address} is in use."
+    remedy_text = "Stop what listens there, or choose another with {option}."
+
+
+@dataclass(kw_only=True, eq=False)
+class IdentityRefused(NodeRefused):
+    """The cluster knows this node id under another store_uuid: its folder was wiped or swapped."""
+
+    node: int
+    store_uuid: str
+    known_store_uuid: str
+
+    cause_text = (
+        "Node {node} is known with store {known_store_uuid}; this folder is store {store_uuid}."
+    )
+    remedy_text = (
+        "Restore the node's own folder: a wiped one has forgotten its votes and must not come "
+        "back under its old id."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class DiskFailed(NodeRefused):
+    """A write or sync failed. It is never tried again: the process ends."""
+
+    file: str
+    problem: str
+
+    cause_text = "Writing {file} failed: {problem}."
+    remedy_text = "Mend the disk or make room, then start the node again; it catches up by itself."
