@@ -372,7 +372,8 @@ class _LoopEffects:
             link.send(messages)
 
     def queued_bytes(self, peer: NodeId) -> int:
-        return self._node.links[peer].queued_bytes
+        link = self._node.links.get(peer)
+        return link.queued_bytes if link is not None else 0
 
     def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
         self._node.run_read(read, ran)
