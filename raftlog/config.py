@@ -154,8 +154,8 @@ class ServerSettings(Section):
     turn_work_max_s: float = _key(
         0.01,
         "Work of one turn of a node's loop, over all groups; then ticks and messages are taken, "
-        "and what is left goes on. Heartbeats leave in time while a thousand topics replay their "
-        "logs.",
+        "and what is left goes on: half for messages, half to apply entries. So heartbeats leave "
+        "in time while hundreds of topics replay their logs.",
         gt=0,
         le=1,
     )

@@ -83,7 +83,7 @@ class Output:
 
 
 class Budget:
-    """What one turn of a node may cost, over all its groups; see `raftlog.host.host`."""
+    """What applying may cost in one turn of a node, over all its groups."""
 
     __slots__ = ("_clock_us", "_until_us", "bytes", "entries")
 
@@ -102,13 +102,9 @@ class Budget:
         self.bytes -= command_bytes
 
     @property
-    def out_of_time(self) -> bool:
-        return self._clock_us() >= self._until_us
-
-    @property
     def spent(self) -> bool:
         """Apply nothing more in this turn."""
-        return self.entries <= 0 or self.bytes <= 0 or self.out_of_time
+        return self.entries <= 0 or self.bytes <= 0 or self._clock_us() >= self._until_us
 
 
 class _Held(NamedTuple):

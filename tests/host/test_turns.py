@@ -197,6 +197,15 @@ def test_a_turn_does_something_of_each_kind_even_if_every_step_takes_all_its_tim
     assert turns == 3 * 6
 
 
+def test_applying_keeps_its_half_of_a_turn_that_messages_could_fill() -> None:
+    scene = Scene(groups=60, entries=400, look_us=20)
+    scene.hear_the_leader()
+    scene.turn()
+    share = TURN_US // 2 // scene.driver.look_us
+    assert len(scene.answered()) <= share < 60
+    assert share // 2 <= sum(scene.applied().values()) <= share
+
+
 def test_a_turn_ends_at_its_entries_where_the_clock_stands_still() -> None:
     scene = Scene(groups=3, entries=TURN_ENTRIES_MAX, look_us=0)
     scene.hear_the_leader()
