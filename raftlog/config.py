@@ -19,6 +19,7 @@ import os
 import sys
 import textwrap
 import tomllib
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -37,6 +38,7 @@ PORT_MAX = 65_535
 CONFIG_VARIABLE = "RAFTLOG_CONFIG"
 """Names the TOML file where `--config` does not."""
 PREFIX = "RAFTLOG_"
+FORMER_CACHE_KEY = "cache_bytes_max"
 
 
 def _key(default: Any, reason: str, **bounds: Any) -> Any:
@@ -319,10 +321,11 @@ class StorageSettings(Section):
     full_disk_retry_s: float = _key(
         1.0, "A write that found the disk full is tried again after this.", gt=0, le=60
     )
-    cache_bytes_max: int = _key(
-        8 * MIB,
-        "Recent payloads of a group kept in memory for followers and readers that are close to "
-        "the end.",
+    payload_cache_bytes_max: int = _key(
+        64 * MIB,
+        "Payloads that a node keeps in memory for followers and readers close to the end: one "
+        "budget for all its topics, the least recently used go first. Further ones are read from "
+        "the disk, mostly out of the kernel's page cache.",
         ge=0,
     )
     sealed_files_max: int = _key(
@@ -332,6 +335,22 @@ class StorageSettings(Section):
         ge=0,
         le=1_000_000,
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _former_names(cls, given: Any) -> Any:
+        """Files of earlier versions name the cache of one group, and every key with its value."""
+        if not isinstance(given, dict) or FORMER_CACHE_KEY not in given:
+            return given
+        warnings.warn(
+            f"storage.{FORMER_CACHE_KEY}, the cache of one topic, is now "
+            "storage.payload_cache_bytes_max, one budget for all topics of a node. Its value is "
+            "taken for that: rename the key and raise it, or leave it out.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        known = {name: value for name, value in given.items() if name != FORMER_CACHE_KEY}
+        return {"payload_cache_bytes_max": given[FORMER_CACHE_KEY], **known}
 
 
 class TopicSettings(Section):
@@ -560,6 +579,8 @@ def _refuse_unknown(section: str, key: str | None, written: str) -> None:
     """`key` None: the section alone. `written` is how the user wrote it, in file or variable."""
     known = SECTIONS.get(section)
     if known is not None and (key is None or key in known.model_fields):
+        return
+    if known is StorageSettings and key == FORMER_CACHE_KEY:
         return
     as_variable = written.startswith(PREFIX)
     names = [f"{name}.{key}" for name, of in SECTIONS.items() for key in of.model_fields]

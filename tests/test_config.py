@@ -49,6 +49,24 @@ def test_sample_file_holds_every_key_with_its_default() -> None:
     }
 
 
+def test_the_former_name_of_the_cache_is_taken_with_a_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path, "[storage]\ncache_bytes_max = 1000\n")
+    with pytest.warns(FutureWarning, match="storage.payload_cache_bytes_max"):
+        assert config.load(file).storage.payload_cache_bytes_max == 1000
+    with pytest.warns(FutureWarning):
+        settings = config.load(file, ("storage.payload_cache_bytes_max=3000",))
+    assert settings.storage.payload_cache_bytes_max == 3000
+    with pytest.warns(FutureWarning):
+        assert (
+            config.load(None, ("storage.cache_bytes_max=0",)).storage.payload_cache_bytes_max == 0
+        )
+    monkeypatch.setenv("RAFTLOG_STORAGE__CACHE_BYTES_MAX", "2000")
+    with pytest.warns(FutureWarning):
+        assert config.load().storage.payload_cache_bytes_max == 2000
+
+
 def test_sections_are_exactly_the_fields_of_settings() -> None:
     assert list(config.SECTIONS) == list(config.Settings.model_fields)
 

@@ -32,6 +32,7 @@ from raftlog.replica import Replica
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
+from raftlog.storage.payload_cache import PayloadCache
 
 
 class GroupStore:
@@ -60,6 +61,7 @@ class GroupStore:
         self._controller_voters = voters
         self._timing = timing
         self._log_limits = log_limits
+        self._cache = PayloadCache(log_limits.payload_cache_bytes_max)
         self._random = random
         self._tell = tell
         self._log_type = log_type
@@ -127,7 +129,7 @@ class GroupStore:
         """
         fs, folder = self._folder.fs, self._folder.group_folder(group)
         if self._log_type.exists(fs, folder):
-            found = self._log_type.open(fs, folder, group, self._log_limits)
+            found = self._log_type.open(fs, folder, group, self._log_limits, self._cache)
             report = found.report
             if report.torn_bytes:
                 self._tell(
@@ -142,7 +144,7 @@ class GroupStore:
             raise CorruptFile(
                 file=fs.location(folder), position=0, problem="the group's log is missing"
             )
-        return self._log_type.create(fs, folder, group, self._log_limits)
+        return self._log_type.create(fs, folder, group, self._log_limits, self._cache)
 
 
 def manifest_of(topic: TopicInfo | None) -> str:

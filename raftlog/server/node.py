@@ -95,7 +95,7 @@ class Node:
             log_limits=LogLimits(
                 segment_bytes_max=settings.storage.segment_bytes_max,
                 preallocate_bytes=settings.storage.preallocate_bytes,
-                cache_bytes_max=settings.storage.cache_bytes_max,
+                payload_cache_bytes_max=settings.storage.payload_cache_bytes_max,
                 sealed_files_max=settings.storage.sealed_files_max,
             ),
             random=chance,

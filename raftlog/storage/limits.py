@@ -20,8 +20,8 @@ class LogLimits:
     Then few syncs have a new file size to write: measured on ext4, an append and its sync take
     85 instead of 130 us for 100 B, 680 instead of 755 us for 1 MiB (p50). 0 reserves nothing.
     """
-    cache_bytes_max: int = 8 * 1024 * 1024
-    """Payloads of the newest entries kept in memory; those not yet written are kept regardless."""
+    payload_cache_bytes_max: int = 64 * 1024 * 1024
+    """Bytes of the payload cache that all logs of these limits share (`PayloadCache`)."""
     sealed_files_max: int = 4
     """Sealed segments that stay open for readers; another one costs a reader its opening."""
 
@@ -30,5 +30,5 @@ class LogLimits:
             f"segment_bytes_max {self.segment_bytes_max} is not below {_POSITION_LIMIT}"
         )
         assert self.preallocate_bytes >= 0, "preallocate_bytes is a size"
-        assert self.cache_bytes_max >= 0, "cache_bytes_max is a size"
+        assert self.payload_cache_bytes_max >= 0, "payload_cache_bytes_max is a size"
         assert self.sealed_files_max >= 0, "sealed_files_max is a number"

@@ -25,6 +25,7 @@ from raftlog.storage.frames import (
     SegmentHeader,
 )
 from raftlog.storage.limits import LogLimits
+from raftlog.storage.payload_cache import PayloadCache
 from raftlog.storage.read import (
     LogRead,
     Place,
@@ -48,7 +49,13 @@ class GroupLog:
     """The log of one group. Indexes count from 1; ranges here are inclusive, as Raft's are."""
 
     def __init__(
-        self, fs: FileSystem, folder: str, group: int, limits: LogLimits, found: Reopened
+        self,
+        fs: FileSystem,
+        folder: str,
+        group: int,
+        limits: LogLimits,
+        found: Reopened,
+        cache: PayloadCache | None,
     ) -> None:
         assert found.report is not None
         self._fs = fs
@@ -57,8 +64,12 @@ class GroupLog:
         self._limits = limits
         self._segments = found.segments
         self._table = found.table
-        self._recent: OrderedDict[int, Payload] = OrderedDict()
-        self._recent_bytes = 0
+        self._pending: dict[int, Payload] = {}
+        """Payloads of all entries that are not durable yet: nowhere else, so never evicted."""
+        if cache is None:
+            cache = PayloadCache(limits.payload_cache_bytes_max)
+        self._cached = cache.share()
+        """Payloads of some that are."""
         self._sealed_open: OrderedDict[Segment, None] = OrderedDict()
         """Segments that may be open though they are sealed, the one used last at the end."""
         self._durable = found.table.last_index
@@ -73,8 +84,18 @@ class GroupLog:
     # ------------------------------------------------------------ making and opening
 
     @classmethod
-    def create(cls, fs: FileSystem, folder: str, group: int, limits: LogLimits) -> GroupLog:
-        """Make an empty log in a folder that is there and has none; durable when it returns."""
+    def create(
+        cls,
+        fs: FileSystem,
+        folder: str,
+        group: int,
+        limits: LogLimits,
+        cache: PayloadCache | None = None,
+    ) -> GroupLog:
+        """Make an empty log in a folder that is there and has none; durable when it returns.
+
+        `cache` is the one of the node's logs; None: one of its own.
+        """
         assert not cls.exists(fs, folder), f"{folder} holds a log"
         header = SegmentHeader(
             purpose=Purpose.LOG,
@@ -88,16 +109,24 @@ class GroupLog:
         remove_unfinished(fs, folder, SEGMENT_ENDING)
         LogWrite(fs, folder, [piece]).run_whole()
         report = RecoveryReport(segments=1, last_index=LogIndex(0))
-        return cls(fs, folder, group, limits, Reopened(segments=[piece.segment], report=report))
+        found = Reopened(segments=[piece.segment], report=report)
+        return cls(fs, folder, group, limits, found, cache)
 
     @classmethod
-    def open(cls, fs: FileSystem, folder: str, group: int, limits: LogLimits) -> GroupLog:
+    def open(
+        cls,
+        fs: FileSystem,
+        folder: str,
+        group: int,
+        limits: LogLimits,
+        cache: PayloadCache | None = None,
+    ) -> GroupLog:
         """Open what a process left, however it ended; see `recovery` for the rule.
 
-        All entries found are durable when it returns. Raises `CorruptFile` (nothing is changed
-        then), `FormatUnsupported`, `DiskFailed`.
+        All entries found are durable when it returns; `cache` as for `create`. Raises
+        `CorruptFile` (nothing is changed then), `FormatUnsupported`, `DiskFailed`.
         """
-        return cls(fs, folder, group, limits, reopen(fs, folder, group))
+        return cls(fs, folder, group, limits, reopen(fs, folder, group), cache)
 
     @staticmethod
     def exists(fs: FileSystem, folder: str) -> bool:
@@ -117,8 +146,7 @@ class GroupLog:
                     break
                 self.written(write)
                 self.idle_marker()
-        for segment in self._segments:
-            segment.close()
+        self._end()
 
     def discard(self) -> None:
         """Close the log of a group that is about to be removed; what is pending is dropped.
@@ -131,8 +159,14 @@ class GroupLog:
             if self._fs.exists(segment.path):
                 segment.opened(self._fs).truncate(segment.synced)
                 break
+        self._end()
+
+    def _end(self) -> None:
+        """Give files and memory back."""
         for segment in self._segments:
             segment.close()
+        self._pending.clear()
+        self._cached.release()
 
     # ------------------------------------------------------------ what is in it
 
@@ -171,9 +205,7 @@ class GroupLog:
         """
         for entry in entries:
             self._table.add_entry(entry)
-            self._recent[entry.index] = entry.payload
-            self._recent_bytes += entry.payload.size
-        self._trim_recent()
+            self._pending[entry.index] = entry.payload
 
     def truncate_from(self, index: int) -> None:
         """Drop the entries at and after `index`, because a leader's entries conflict with them.
@@ -184,11 +216,9 @@ class GroupLog:
         """
         assert 1 <= index <= self.last_index, f"entry {index} is not in [1, {self.last_index}]"
         self.incarnation += 1
-        for gone in range(self.last_index, index - 1, -1):
-            payload = self._recent.pop(gone, None)
-            if payload is None:
-                break
-            self._recent_bytes -= payload.size
+        for gone in range(max(index, self._durable + 1), self.last_index + 1):
+            del self._pending[gone]
+        self._cached.drop_from(index)
         if index <= self._table.placed:
             self._plan_cut(index)
         self._table.cut(index)
@@ -231,10 +261,12 @@ class GroupLog:
         self._outstanding = None
         for segment in write.segments:
             segment.synced = segment.end
-        self._durable = self._table.placed
+        durable = self._table.placed
+        for index in range(self._durable + 1, durable + 1):
+            self._cached.put(index, self._pending.pop(index))
+        self._durable = durable
         self._sealed_open.update(dict.fromkeys(write.segments))
         self._close_sealed()
-        self._trim_recent()
 
     # ------------------------------------------------------------ reading
 
@@ -250,7 +282,7 @@ class GroupLog:
             bytes_max -= self._table.size_at(index)
             if found and bytes_max < 0:
                 break
-            payload = self._recent.get(index)
+            payload = self._in_memory(index)
             if payload is None:
                 payload = read_payload(self._opened_for(index), self._place_of(index))
             term, kind = self._table.term_at(index), self._table.kind_at(index)
@@ -268,7 +300,7 @@ class GroupLog:
         byte_count = 0
         for index in range(first, last + 1):
             byte_count += self._table.size_at(index)
-            payload = self._recent.get(index)
+            payload = self._in_memory(index)
             term, kind = self._table.term_at(index), self._table.kind_at(index)
             entry = Entry(LogIndex(index), term, kind, payload or EMPTY_PAYLOAD)
             if payload is not None:
@@ -285,7 +317,7 @@ class GroupLog:
     def command(self, index: int) -> tuple[Term, EntryKind, bytes]:
         """The entry without its body, which is not read. The command's CRC is checked."""
         assert 1 <= index <= self.last_index, f"entry {index} is not in [1, {self.last_index}]"
-        payload = self._recent.get(index)
+        payload = self._in_memory(index)
         if payload is not None:
             command = payload.command
         else:
@@ -300,7 +332,7 @@ class GroupLog:
         """
         assert 1 <= index <= self.last_index, f"entry {index} is not in [1, {self.last_index}]"
         command_length, body_length = self._table.lengths_at(index)
-        payload = self._recent.get(index)
+        payload = self._in_memory(index)
         found = []
         for position, length in slices:
             assert 0 <= position <= position + length <= body_length, "a slice leaves the body"
@@ -311,6 +343,11 @@ class GroupLog:
                 file, place = self._opened_for(index), self._place_of(index)
                 found.append(read_in_frame(file, place, start, length))
         return found
+
+    def _in_memory(self, index: int) -> Payload | None:
+        if index > self._durable:
+            return self._pending[index]
+        return self._cached.get(index)
 
     # ------------------------------------------------------------ planning
 
@@ -339,7 +376,9 @@ class GroupLog:
         return pieces
 
     def _piece_for_active(self, pieces: list[Piece]) -> Piece:
-        pieces.append(Piece(self._segments[-1], create=False))
+        active = self._segments[-1]
+        active.opened(self._fs)  # here, where reading may open it as well
+        pieces.append(Piece(active, create=False))
         return pieces[-1]
 
     def _is_full(self, segment: Segment, frame_bytes: int) -> bool:
@@ -366,7 +405,7 @@ class GroupLog:
         return pieces[-1]
 
     def _place(self, piece: Piece, index: int) -> None:
-        payload = self._recent[index]
+        payload = self._pending[index]
         position = piece.segment.add_frame(
             piece.buffers,
             kind=self._table.kind_at(index),
@@ -393,14 +432,6 @@ class GroupLog:
             segment.cut(SEGMENT_HEADER_BYTES, segment.header.chain)
         earlier = self._cut.removed if self._cut is not None else ()
         self._cut = Cut(removed=(*earlier, *reversed(removed)), segment=segment, size=segment.end)
-
-    def _trim_recent(self) -> None:
-        """Let the oldest payloads go that are over the bound, but none that is not written."""
-        while self._recent_bytes > self._limits.cache_bytes_max:
-            index = next(iter(self._recent))
-            if index > self._durable:
-                return
-            self._recent_bytes -= self._recent.pop(index).size
 
     # ------------------------------------------------------------ bytes from disk
 

@@ -3,6 +3,9 @@
 Sealed segments are followed by their headers to the end that their successor names; the last
 segment by the rule in `recovery`. What is cut is cut durably before anything is appended, and
 what stays is durable before anybody is told of it.
+
+At most two files are open at once, and none on return: a node may have thousands of segments, and
+most of its topics may be idle.
 """
 
 from __future__ import annotations
@@ -65,25 +68,28 @@ def reopen(fs: FileSystem, folder: str, group: int) -> Reopened:
     remove_unfinished(fs, folder, SEGMENT_ENDING)
     found = Reopened()
     for name in segment_names(fs, folder):
-        found.segments.append(_open_segment(fs, f"{folder}/{name}", group))
+        segment = _open_segment(fs, f"{folder}/{name}", group)
+        if found.segments:
+            _read_sealed(found.table, found.segments[-1], segment)
+        elif segment.first_index != 1:
+            raise _corrupt(segment, 0, "it begins the log, but not with entry 1")
+        found.segments.append(segment)
     if not found.segments:
         raise CorruptFile(
             file=fs.location(folder), position=0, problem="it holds no segment of a log"
         )
-    if found.segments[0].first_index != 1:
-        raise _corrupt(found.segments[0], 0, "it begins the log, but not with entry 1")
-    for segment, successor in zip(found.segments, found.segments[1:], strict=False):
-        _read_sealed(found.table, segment, successor)
-    tail = _read_last(found.table, found.segments[-1])
-    _mend(fs, folder, found.segments[-1], tail)
+    last = found.segments[-1]
+    tail = _read_last(found.table, last)
+    _mend(fs, folder, last, tail)
     torn = tail.torn_bytes > 0
     found.report = RecoveryReport(
         segments=len(found.segments),
         last_index=found.table.last_index,
-        torn_file=found.segments[-1].opened(fs).path if torn else "",
+        torn_file=fs.location(last.path) if torn else "",
         torn_position=tail.end if torn else 0,
         torn_bytes=tail.torn_bytes,
     )
+    last.close()
     return found
 
 

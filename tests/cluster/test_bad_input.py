@@ -352,7 +352,7 @@ def test_bits_turned_over_on_one_nodes_disk_are_never_served_and_it_refuses_to_s
     tmp_path: Path,
 ) -> None:
     """The others have their copies, and the group goes on."""
-    uncached = ["storage.cache_bytes_max=0"]
+    uncached = ["storage.payload_cache_bytes_max=0"]
     with (
         ProcessCluster.start(tmp_path / "data", settings=uncached) as cluster,
         cluster.client() as client,

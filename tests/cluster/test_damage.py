@@ -10,12 +10,14 @@ import pyarrow as pa
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 
+UNCACHED = ["storage.payload_cache_bytes_max=0"]
+
 
 def test_a_damaged_body_is_read_from_another_replica(tmp_path: Path) -> None:
     """CHECKLIST 21, for bits turned over on a minority."""
     text = os.urandom(100_000).hex()
     with (
-        ProcessCluster.start(tmp_path / "data", settings=["storage.cache_bytes_max=0"]) as cluster,
+        ProcessCluster.start(tmp_path / "data", settings=UNCACHED) as cluster,
         cluster.client() as client,
     ):
         topic = client.create_topic("t", "text string")

@@ -149,7 +149,7 @@ def draw(random: Random) -> Settings:
         log_limits=LogLimits(
             segment_bytes_max=pick((2_000, 10_000, 1_000_000)),
             preallocate_bytes=pick((0, 4_096, 65_536)),
-            cache_bytes_max=pick((0, 2_000, 1_000_000)),
+            payload_cache_bytes_max=pick((0, 20_000, 1_000_000)),
         ),
         idle_ticks=pick((3, 10)),
         slow_disk_ticks=pick((5, 20, 60)),

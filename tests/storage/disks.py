@@ -13,10 +13,10 @@ from raftlog.storage.memory import MemoryFileSystem
 
 GROUP = GroupId(7)
 FOLDER = "7"
-SMALL = LogLimits(segment_bytes_max=700, preallocate_bytes=256, cache_bytes_max=150)
+SMALL = LogLimits(segment_bytes_max=700, preallocate_bytes=256, payload_cache_bytes_max=2_000)
 """A few entries a segment, zeros behind the last frame, and most reads from disk."""
-ONE_SEGMENT = LogLimits(preallocate_bytes=256, cache_bytes_max=0)
-BARE = LogLimits(preallocate_bytes=0, cache_bytes_max=0)
+ONE_SEGMENT = LogLimits(preallocate_bytes=256, payload_cache_bytes_max=0)
+BARE = LogLimits(preallocate_bytes=0, payload_cache_bytes_max=0)
 """The file ends with its last frame."""
 
 

@@ -160,7 +160,7 @@ def test_a_random_life_agrees_with_a_list(seed: int) -> None:
     limits = LogLimits(
         segment_bytes_max=segment_bytes,
         preallocate_bytes=random.choice([0, 100, 3000]),
-        cache_bytes_max=random.choice([0, 200, 1 << 20]),
+        payload_cache_bytes_max=random.choice([0, 2_000, 1 << 20]),
     )
     model = Model(new_disk(seed), limits)
     term = 1

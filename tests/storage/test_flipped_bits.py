@@ -22,7 +22,7 @@ from tests.fuzz.inputs import numbered
 from tests.storage.disks import FOLDER, GROUP, disk_of, files_of, flipped, new_disk, write
 
 ENTRIES, ROWS = 30, 20
-LIMITS = LogLimits(segment_bytes_max=8_000, preallocate_bytes=0, cache_bytes_max=0)
+LIMITS = LogLimits(segment_bytes_max=8_000, preallocate_bytes=0, payload_cache_bytes_max=0)
 SCHEMA = Schema(
     version=1,
     fields=(

@@ -11,10 +11,11 @@ import pytest
 
 from raftlog.core.types import EMPTY_PAYLOAD, Entry, EntryKind, LogIndex, Payload, Term
 from raftlog.errors import DiskFailed
-from raftlog.storage.contract import FileSystem
+from raftlog.storage.contract import ROOT, FileSystem
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
-from raftlog.storage.posix import PosixFileSystem
+from raftlog.storage.payload_cache import PAYLOAD_OVERHEAD_BYTES, PayloadCache
+from raftlog.storage.posix import PosixFile, PosixFileSystem
 from tests.storage.disks import (
     BARE,
     FOLDER,
@@ -59,6 +60,37 @@ def test_a_log_keeps_few_of_its_segments_open(tmp_path: Path) -> None:
     assert open_files(tmp_path) <= 1 + SMALL.sealed_files_max
     log.close()
     assert open_files(tmp_path) == 0
+
+
+class _WatchedFileSystem(PosixFileSystem):
+    """The real one; knows how many files were open at once, at most."""
+
+    most = 0
+
+    def open(self, path: str, *, create: bool) -> PosixFile:
+        file = super().open(path, create=create)
+        self.most = max(self.most, open_files(Path(self.location(ROOT))))
+        return file
+
+
+def test_opening_a_log_of_many_segments_holds_two_files_at_most_and_none_later(
+    tmp_path: Path,
+) -> None:
+    disk = _WatchedFileSystem(tmp_path)
+    disk.make_folder(FOLDER)
+    log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
+    log.append(entries(1, 200))
+    write(log)
+    log.close()
+    assert logs_in(disk) > 20
+    disk.most = 0
+    log = GroupLog.open(disk, FOLDER, GROUP, SMALL)
+    assert disk.most <= 2
+    assert open_files(tmp_path) == 0, "of an idle topic nothing is open"
+    log.append(entries(201, 202))
+    write(log)
+    assert content(log) == entries(1, 202)
+    log.close()
 
 
 def logs_in(disk: FileSystem) -> int:
@@ -173,17 +205,53 @@ def test_slices_of_a_body_are_read_without_the_rest(disk: FileSystem) -> None:
         log = GroupLog.open(disk, FOLDER, GROUP, SMALL)
 
 
+def in_memory(log: GroupLog, appended: list[Entry]) -> list[int]:
+    """Which of the appended entries are answered from memory: they are the very same objects."""
+    return [
+        one.index
+        for one in appended
+        if log.entries(one.index, one.index, 1 << 30)[0].payload is one.payload
+    ]
+
+
 def test_the_newest_payloads_stay_in_memory_within_the_bound() -> None:
-    disk = new_disk()
-    limits = LogLimits(segment_bytes_max=700, cache_bytes_max=150)
-    log = GroupLog.create(disk, FOLDER, GROUP, limits)
-    log.append(entries(1, 40))
-    assert len(log._recent) == 40, "what is not written is only in memory"
+    limits = LogLimits(
+        segment_bytes_max=700, payload_cache_bytes_max=5 * (PAYLOAD_OVERHEAD_BYTES + 60)
+    )
+    log = GroupLog.create(new_disk(), FOLDER, GROUP, limits)
+    appended = entries(1, 40)
+    log.append(appended)
+    assert in_memory(log, appended) == list(range(1, 41)), "what is not written is only in memory"
     write(log)
-    assert log._recent_bytes == sum(payload.size for payload in log._recent.values())
-    assert 0 < log._recent_bytes <= 150
-    assert list(log._recent) == list(range(41 - len(log._recent), 41))
-    assert content(log) == entries(1, 40)
+    assert in_memory(log, appended) == list(range(36, 41))
+    assert content(log) == appended
+
+
+def test_logs_share_one_budget_and_the_one_used_least_recently_pays() -> None:
+    cache = PayloadCache(10 * (PAYLOAD_OVERHEAD_BYTES + 60))
+    disk, appended = new_disk(), {}
+    logs = {}
+    for name in ("idle", "busy", "gone"):
+        disk.make_folder(name)
+        logs[name] = GroupLog.create(disk, name, GROUP, SMALL, cache)
+        appended[name] = entries(1, 5)
+        logs[name].append(appended[name])
+    assert cache.used_bytes == 0, "nothing is durable yet, so nothing may be evicted"
+    for log in logs.values():
+        write(log)
+    held = {name: in_memory(log, appended[name]) for name, log in logs.items()}
+    assert held == {"idle": [], "busy": [1, 2, 3, 4, 5], "gone": [1, 2, 3, 4, 5]}
+    logs["gone"].discard()
+    assert cache.used_bytes == sum(
+        one.payload.size + PAYLOAD_OVERHEAD_BYTES for one in appended["busy"]
+    )
+    logs["busy"].truncate_from(3)
+    assert cache.used_bytes == sum(
+        one.payload.size + PAYLOAD_OVERHEAD_BYTES for one in appended["busy"][:2]
+    )
+    assert in_memory(logs["busy"], appended["busy"][:2]) == [1, 2]
+    logs["busy"].close()
+    assert cache.used_bytes == 0
 
 
 def test_segments_are_bounded_and_an_entry_above_the_bound_has_its_own(disk: FileSystem) -> None:
