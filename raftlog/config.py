@@ -38,6 +38,8 @@ PORT_MAX = 65_535
 CONFIG_VARIABLE = "RAFTLOG_CONFIG"
 """Names the TOML file where `--config` does not."""
 PREFIX = "RAFTLOG_"
+_MESSAGE_OVERHEAD_BYTES = MIB
+"""What a message may hold beside its largest entry: headers, and the other rows of a peer frame."""
 FORMER_CACHE_KEY = "cache_bytes_max"
 
 
@@ -240,6 +242,7 @@ class RaftSettings(Section):
         "Bytes in one append request; one entry always fits. A heartbeat waits for one of them on "
         "the wire: with 4 MiB several times as long, and not a byte more arrived.",
         ge=64 * KIB,
+        le=256 * MIB,
     )
     inflight_requests_max: int = _key(
         32, "Append requests under way to one follower.", ge=1, le=1024
@@ -412,6 +415,14 @@ class Settings(BaseSettings):
     def _together(self) -> Settings:
         validate(self)
         return self
+
+    def message_bytes_max(self) -> int:
+        """What a node takes as one message: new entries by their limit, and what goes with them.
+
+        Entries logged under a higher limit come from peers in pieces of this size.
+        """
+        entry_bytes_max = max(self.server.entry_bytes_max, self.raft.append_bytes_max)
+        return entry_bytes_max * 2 + _MESSAGE_OVERHEAD_BYTES
 
     @classmethod
     def settings_customise_sources(cls, *_: Any, **sources: Any) -> tuple[Any, ...]:

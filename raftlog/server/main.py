@@ -46,9 +46,6 @@ from raftlog.transport.link import KEEPALIVE_OPTIONS
 from raftlog.wire.calls import SERVICE
 from raftlog.wire.codec import encode_command
 
-_FRAME_OVERHEAD_BYTES = 1024 * 1024
-"""What a frame may hold beside its largest entry: headers, and the other rows of a peer frame."""
-
 _LEASE_CHECK_S = 60.0
 
 log = structlog.get_logger(__name__)
@@ -145,12 +142,8 @@ async def _serve(
 
 
 def _server_options(settings: Settings) -> list[tuple[str, int]]:
-    frame_max = (
-        max(settings.server.entry_bytes_max, settings.raft.append_bytes_max) * 2
-        + _FRAME_OVERHEAD_BYTES
-    )
     return [
-        ("grpc.max_receive_message_length", frame_max),
+        ("grpc.max_receive_message_length", settings.message_bytes_max()),
         ("grpc.max_send_message_length", -1),
         # Two nodes on one port would each answer half of the calls.
         ("grpc.so_reuseport", 0),

@@ -203,7 +203,10 @@ class Node:
     def welcome(self) -> PeerWelcome:
         """What a peer that connects is told of this node."""
         return PeerWelcome(
-            node=self.node, store_uuid=self.identity.store_uuid, boot_id=self.boot_id
+            node=self.node,
+            store_uuid=self.identity.store_uuid,
+            boot_id=self.boot_id,
+            message_bytes_max=self.settings.message_bytes_max(),
         )
 
     def known_store(self, node: NodeId) -> str | None:

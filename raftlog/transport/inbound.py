@@ -22,8 +22,8 @@ from raftlog.errors import DataFolderForeign, IdentityRefused, MalformedRequest,
 from raftlog.wire.calls import PEER_SERVICE, PeerHello, PeerWelcome
 from raftlog.wire.codec import (
     ERROR_METADATA_KEY,
+    PeerFrames,
     decode_hello,
-    decode_peer_messages,
     encode_error,
     encode_welcome,
 )
@@ -90,8 +90,9 @@ class PeerStreams:
         try:
             welcome = self._receiver.welcome()
             await context.write(encode_welcome(welcome))
-            async for frame in frames:
-                self._receive(hello.node, welcome.node, frame)
+            assembly = PeerFrames()
+            async for message in frames:
+                self._receive(hello.node, welcome.node, assembly.add(message))
         except MalformedRequest as error:
             log.warning("peer frame refused", cause=error.cause, peer=hello.node)
             await refuse(context, error)
@@ -119,12 +120,12 @@ class PeerStreams:
                 node=hello.node, store_uuid=hello.store_uuid, known_store_uuid=known
             )
 
-    def _receive(self, peer: NodeId, own: NodeId, frame: bytes) -> None:
-        messages = decode_peer_messages(frame)
+    def _receive(self, peer: NodeId, own: NodeId, messages: Sequence[PeerMessage]) -> None:
         for message in messages:
             if message.sender != peer or message.to != own:
                 raise MalformedRequest(call="Stream", what="a message of or to another node")
-        self._receiver.receive(peer, messages)
+        if messages:
+            self._receiver.receive(peer, messages)
 
 
 async def _first(frames: AsyncIterator[bytes]) -> bytes:

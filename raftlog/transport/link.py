@@ -27,6 +27,7 @@ from raftlog.wire.codec import (
     encode_hello,
     encode_peer_messages,
 )
+from raftlog.wire.framing import pieces
 
 KEEPALIVE_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", 2000),
@@ -184,7 +185,9 @@ class PeerLink:
                 await self._wake.wait()
                 self._wake.clear()
                 while self._outbox:
-                    await call.write(encode_peer_messages(self._outbox.take_frame()))
+                    frame = encode_peer_messages(self._outbox.take_frame())
+                    for message in pieces(frame, welcome.message_bytes_max or len(frame)):
+                        await call.write(message)
         except asyncio.InvalidStateError:
             # What grpc raises when the stream ended between two writes; its status says why.
             raise await _status_error(call) from None

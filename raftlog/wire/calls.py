@@ -339,11 +339,16 @@ class PeerHello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeerWelcome:
-    """The accepting node's answer."""
+    """The accepting node's answer.
+
+    It takes messages of at most `message_bytes_max`, and longer frames in pieces; 0: it is of a
+    version that knows no pieces.
+    """
 
     node: NodeId
     store_uuid: str
     boot_id: str
+    message_bytes_max: int
 
 
 Request = (

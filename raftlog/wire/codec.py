@@ -19,6 +19,7 @@ from raftlog.wire.codec_calls import (
 )
 from raftlog.wire.codec_commands import decode_batch_header, decode_command, encode_command
 from raftlog.wire.codec_peers import (
+    PeerFrames,
     decode_hello,
     decode_peer_messages,
     decode_welcome,
@@ -30,6 +31,7 @@ from raftlog.wire.codec_peers import (
 __all__ = [
     "ERROR_BYTES_MAX",
     "ERROR_METADATA_KEY",
+    "PeerFrames",
     "decode_batch_header",
     "decode_command",
     "decode_error",

@@ -20,10 +20,12 @@ from raftlog.core.types import Entry, EntryKind, LogIndex, Payload, Term
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.calls import PeerHello, PeerWelcome
 from raftlog.wire.codec_values import CONVERSIONS, UNREADABLE, malformed
-from raftlog.wire.framing import Unreadable, join, split
+from raftlog.wire.framing import Assembly, Unreadable, join, split
 from raftlog.wire.mapping import Conversion
 
 _CALL = "peer stream"
+_FRAME_BYTES_MAX = 512 * 1024 * 1024
+"""Twice the largest entry, and append request, that a setting allows."""
 _KINDS = {kind.value: kind for kind in EntryKind}
 
 
@@ -67,6 +69,21 @@ def decode_peer_messages(data: bytes) -> list[PeerMessage]:
         return found
     except UNREADABLE as error:
         raise malformed(_CALL, error) from error
+
+
+class PeerFrames:
+    """What comes on one peer stream: frames, long ones in pieces."""
+
+    def __init__(self) -> None:
+        self._assembly = Assembly(_FRAME_BYTES_MAX)
+
+    def add(self, data: bytes) -> list[PeerMessage]:
+        """The messages of the frame that is whole now, if one is. Raises `MalformedRequest`."""
+        try:
+            frame = self._assembly.add(data)
+        except Unreadable as error:
+            raise malformed(_CALL, error) from error
+        return [] if frame is None else decode_peer_messages(frame)
 
 
 def encode_hello(hello: PeerHello) -> bytes:

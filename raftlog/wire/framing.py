@@ -9,15 +9,25 @@
 Bulk bytes stay out of protobuf because serialising a 1 MiB field copies it byte by byte through
 the encoder (1 ms) while joining buffers is a copy of memory (12 us). The body starts on a multiple
 of 8 so that Arrow can use uncompressed values where they lie.
+
+Between nodes a frame may be longer than the other side takes as one message, whose own limit on
+new entries may be lower than what is in the log already. Then it travels in pieces:
+
+    version        4 bytes, little-endian: 2
+    frame length   8 bytes, little-endian
+    position       8 bytes, little-endian: where in the frame the piece belongs
+    piece          the rest, raw
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 VERSION = 1
+_PIECE_VERSION = 2
 _PREFIX = struct.Struct("<II")
+_PIECE = struct.Struct("<IQQ")
 _ALIGNMENT = 8
 _PADDING = tuple(bytes(count) for count in range(_ALIGNMENT))
 
@@ -55,3 +65,50 @@ def split(data: bytes, header_bytes_max: int | None = None) -> tuple[bytes, memo
     if body_start > len(data):
         raise Unreadable(f"the frame ends at {len(data)} within its header of {header_length}")
     return data[_PREFIX.size : header_end], memoryview(data)[body_start:]
+
+
+def pieces(frame: bytes, message_bytes_max: int) -> Iterator[bytes]:
+    """The frame as messages of at most so many bytes: itself, or its pieces in order."""
+    if len(frame) <= message_bytes_max:
+        yield frame
+        return
+    room = message_bytes_max - _PIECE.size
+    assert room > 0, f"a piece does not fit {message_bytes_max} bytes"
+    view = memoryview(frame)
+    for position in range(0, len(frame), room):
+        header = _PIECE.pack(_PIECE_VERSION, len(frame), position)
+        yield b"".join((header, view[position : position + room]))
+
+
+class Assembly:
+    """Puts the pieces of one stream together. It holds one frame of at most `frame_bytes_max`."""
+
+    def __init__(self, frame_bytes_max: int) -> None:
+        self._frame_bytes_max = frame_bytes_max
+        self._pieces: list[bytes] = []
+        self._position = 0
+        self._length = 0
+
+    def add(self, message: bytes) -> bytes | None:
+        """A whole frame; None: further pieces of it are to come. Raises `Unreadable`."""
+        is_piece = message[:4] == _PIECE_VERSION.to_bytes(4, "little")
+        if not is_piece and not self._pieces:
+            return message
+        if not is_piece or len(message) <= _PIECE.size:
+            raise Unreadable(f"a message of {len(message)} bytes where a piece is due")
+        _, length, position = _PIECE.unpack_from(message)
+        if length > self._frame_bytes_max:
+            raise Unreadable(f"a frame of {length} bytes; {self._frame_bytes_max} are allowed")
+        if position != self._position or (self._pieces and length != self._length):
+            raise Unreadable(f"a piece at {position} of {length} follows {self._position}")
+        self._length = length
+        self._pieces.append(message[_PIECE.size :])
+        self._position += len(self._pieces[-1])
+        if self._position < length:
+            return None
+        if self._position > length:
+            raise Unreadable(f"pieces of {self._position} bytes for a frame of {length}")
+        frame = b"".join(self._pieces)
+        self._pieces.clear()
+        self._position = 0
+        return frame

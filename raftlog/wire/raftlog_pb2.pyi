@@ -651,14 +651,16 @@ class PeerHello(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., boot_id: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class PeerWelcome(_message.Message):
-    __slots__ = ("node", "store_uuid", "boot_id")
+    __slots__ = ("node", "store_uuid", "boot_id", "message_bytes_max")
     NODE_FIELD_NUMBER: _ClassVar[int]
     STORE_UUID_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     node: int
     store_uuid: str
     boot_id: str
-    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., boot_id: _Optional[str] = ...) -> None: ...
+    message_bytes_max: int
+    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., boot_id: _Optional[str] = ..., message_bytes_max: _Optional[int] = ...) -> None: ...
 
 class VoteRequest(_message.Message):
     __slots__ = ("group", "sender", "to", "term", "last_index", "last_term", "pre")

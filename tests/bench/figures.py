@@ -78,6 +78,7 @@ TARGETS: dict[str, Target] = {
     "replay_elections_again": _at_most(0, None),
     "catch_up_append_p99_ratio": _at_most(2.0, None),
     "node_memory_mb": _at_most(500, None),
+    "written_1000_topics_memory_mb": _at_most(500, None),
     "idle_1000_topics_cpu_percent": _at_most(None, 2.0),
 }
 """On two cores that run the three nodes and the client; compare the machine's floor first."""

@@ -1,6 +1,6 @@
 """Every figure of docs/BENCHMARKS.md in one run: a table against the targets, and JSON.
 
-    make bench                                   # all, about six minutes
+    make bench                                   # all, about seven minutes
     make bench ARGS="--only failover"            # one piece; may be repeated
     make bench ARGS="--long"                     # also 10 GiB reopened, 4 GiB caught up
 
@@ -33,6 +33,7 @@ from tests.bench.figures import TARGETS, Figure, Verdict, verdict_of
 from tests.bench.floor import floor
 from tests.bench.idle import idle
 from tests.bench.log import log
+from tests.bench.memory import memory
 from tests.bench.reopen import reopen
 from tests.bench.replay import replay
 from tests.bench.spark import log_to_spark, micro_batch, spark_to_log
@@ -47,6 +48,7 @@ PIECES: dict[str, Piece] = {
     "catch-up": catch_up(1024),
     "replay": replay(100, 500),
     "idle": idle((1, 100, 1000)),
+    "memory": memory(1000),
     "log-to-spark": log_to_spark,
     "spark-to-log": spark_to_log,
     "micro-batch": micro_batch,

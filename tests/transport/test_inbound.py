@@ -27,7 +27,7 @@ class Receiver:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def welcome(self) -> PeerWelcome:
-        return PeerWelcome(node=NodeId(1), store_uuid="s1", boot_id="b1")
+        return PeerWelcome(node=NodeId(1), store_uuid="s1", boot_id="b1", message_bytes_max=1 << 20)
 
     def cluster_id(self) -> str:
         return "c"

@@ -12,6 +12,7 @@ from raftlog.machines.commands import Append, CommitEpoch, CreateTopic, Stage
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.calls import METHODS, PeerHello
 from raftlog.wire.codec import (
+    PeerFrames,
     decode_batch_header,
     decode_command,
     decode_error,
@@ -33,6 +34,7 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "command": decode_command,
     "batch header": decode_batch_header,
     "peer messages": decode_peer_messages,
+    "peer stream": lambda data: PeerFrames().add(data),
     "hello": decode_hello,
     "welcome": decode_welcome,
     "error": decode_error,

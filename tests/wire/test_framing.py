@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raftlog.wire.framing import Unreadable, join, split
+from raftlog.wire.framing import Assembly, Unreadable, join, pieces, split
 
 
 @given(st.binary(max_size=40), st.lists(st.binary(max_size=40), max_size=4))
@@ -43,3 +43,37 @@ def test_a_frame_of_another_version_is_unreadable():
     frame = join(b"header", b"body")
     with pytest.raises(Unreadable, match="version 2"):
         split(b"\x02" + frame[1:])
+
+
+@given(st.binary(max_size=400), st.integers(21, 100), st.integers(1, 3))
+def test_a_frame_survives_in_pieces_of_any_size(body: bytes, message_bytes_max: int, times: int):
+    frame = join(b"header", body)
+    assembly = Assembly(len(frame))
+    for _ in range(times):
+        *earlier, last = pieces(frame, message_bytes_max)
+        assert all(len(message) <= message_bytes_max for message in (*earlier, last))
+        assert [assembly.add(message) for message in earlier] == [None] * len(earlier)
+        assert assembly.add(last) == frame
+
+
+def test_a_frame_that_fits_is_not_touched():
+    frame = join(b"header", bytes(100))
+    assert next(pieces(frame, len(frame))) is frame
+    assert Assembly(10).add(frame) is frame
+
+
+def test_pieces_out_of_place_or_beyond_the_bound_are_unreadable():
+    frame = join(b"header", bytes(100))
+    first, second, *_ = pieces(frame, 60)
+    other, *_ = pieces(frame + bytes(8), 60)
+    with pytest.raises(Unreadable, match="follows 0"):
+        Assembly(1000).add(second)
+    for wrong in (first, frame, other, second[:20]):
+        assembly = Assembly(1000)
+        assert assembly.add(first) is None
+        with pytest.raises(Unreadable):
+            assembly.add(wrong)
+    with pytest.raises(Unreadable, match="are allowed"):
+        Assembly(len(frame) - 1).add(first)
+    with pytest.raises(Unreadable, match="for a frame of"):
+        Assembly(1000).add(first[:4] + (1).to_bytes(8, "little") + first[12:])
