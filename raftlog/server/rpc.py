@@ -132,7 +132,7 @@ def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandle
 def _unary(
     method: str, serve: Callable[..., Awaitable[Any]], gate: CallGate
 ) -> Callable[[bytes, grpc.aio.ServicerContext], Awaitable[bytes]]:
-    async def handle(data: bytes, context: grpc.aio.ServicerContext) -> bytes:
+    async def answer(data: bytes, context: grpc.aio.ServicerContext) -> bytes | RaftlogError:
         try:
             async with gate.call(method, context):
                 request, body = decode_request(method, data)
@@ -142,10 +142,24 @@ def _unary(
                     reply = await serve(request)
                 return encode_reply(method, reply)
         except RaftlogError as error:
-            await refuse(context, error)
-            raise AssertionError("refuse never returns") from error
+            return _without_frames(error)
+
+    async def handle(data: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        answered = await answer(data, context)
+        if isinstance(answered, bytes):
+            return answered
+        # The abort's traceback holds this frame, in a cycle with grpc's call, until a full garbage
+        # collection: a burst of refused writes must not keep its bytes for so long.
+        del data
+        return await refuse(context, answered)
 
     return handle
+
+
+def _without_frames(error: RaftlogError) -> RaftlogError:
+    """The error alone: frames of its tracebacks hold the request and its bytes."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 def _read(

@@ -1,0 +1,81 @@
+"""What a refused call leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator
+
+import grpc
+import grpc.aio
+import pytest
+
+from raftlog.config import ServerSettings
+from raftlog.core.types import GroupId
+from raftlog.errors import NotLeader
+from raftlog.server.rpc import CallGate, _unary
+from raftlog.wire.batch import BatchHeader
+from raftlog.wire.calls import SERVICE, AppendCall
+from raftlog.wire.codec import encode_request
+
+BODY_BYTES = 100_000
+REQUEST = encode_request(
+    "Append",
+    AppendCall(
+        group=GroupId(1),
+        incarnation="i",
+        producer="p",
+        sequence=1,
+        batch=BatchHeader(record_count=0, schema_version=1, columns=()),
+        crc=0,
+    ),
+    bytes(BODY_BYTES),
+)
+
+
+@pytest.fixture
+def garbage() -> Iterator[list[object]]:
+    """What only a garbage collection frees, once one was asked for."""
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    yield gc.garbage
+    gc.set_debug(0)
+    gc.garbage.clear()
+    gc.enable()
+
+
+def test_a_refused_write_does_not_keep_its_bytes_until_a_garbage_collection(
+    garbage: list[object],
+) -> None:
+    """They would outlive it by minutes: a node makes little garbage of other kinds."""
+
+    async def append(_: AppendCall, body: bytes) -> None:
+        assert len(body) == BODY_BYTES
+        raise NotLeader(group=1)
+
+    async def run() -> None:
+        server = grpc.aio.server()
+        handler = grpc.unary_unary_rpc_method_handler(
+            _unary("Append", append, CallGate(ServerSettings()))
+        )
+        server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE, {"Append": handler}),)
+        )
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            for _ in range(3):
+                with pytest.raises(grpc.aio.AioRpcError):
+                    await channel.unary_unary(f"/{SERVICE}/Append")(REQUEST, timeout=20)
+        await server.stop(None)
+
+    asyncio.run(run())
+    gc.collect()
+    large = [
+        one
+        for kept in garbage
+        for one in gc.get_referents(kept)
+        if isinstance(one, bytes) and len(one) >= BODY_BYTES and one is not REQUEST
+    ]
+    assert len(large) == 0
