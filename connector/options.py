@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from raftlog.config import ClientSettings
 
 SPARKS_OWN = frozenset({"path", "queryname", "checkpointlocation", "schema", "outputmode"})
-"""Keys that Spark itself adds to a source's or sink's options; they mean nothing here."""
+"""Keys that Spark itself adds to a source's or sink's options: none is an option of ours."""
+
+ASYNC_PROGRESS = "asyncProgressTrackingEnabled"
+"""Spark's option of a stream that may replay more than its last batch."""
 
 POSITION_NUMBERS = {-2: EARLIEST, -1: LATEST}
 """Kafka's numbers for the two symbolic positions, in the JSON form."""
@@ -151,7 +154,10 @@ OPTIONS: tuple[Option, ...] = (
         name="onReplayMismatch",
         places=SINKS,
         default="fail",
-        doc="A replayed batch of another size: fail, or keep (the first commit stands).",
+        doc=(
+            "The last batch comes again, planned anew or, where no plan is known, of another "
+            "size: fail, or keep (the first commit stands)."
+        ),
     ),
     Option(
         name="compression",
@@ -220,6 +226,10 @@ class SinkOptions:
     compression: str
     batch_bytes: int
     max_in_flight: int
+    checkpoint_location: str
+    """Of a stream, as Spark passes it on; "" if it came as a setting of the session."""
+    query_name: str
+    """Of a stream, "" without one."""
 
 
 def subscription(given: Mapping[str, str]) -> Subscription:
@@ -276,6 +286,8 @@ def sink_options(given: Mapping[str, str], place: Place) -> SinkOptions:
         compression=values.choice("compression", ("lz4", "zstd", "none")),
         batch_bytes=values.count("batch.bytes"),
         max_in_flight=values.count("maxInFlight"),
+        checkpoint_location=values.sparks_own("checkpointlocation"),
+        query_name=values.sparks_own("queryname"),
     )
 
 
@@ -289,12 +301,22 @@ class _Values:
         self._places = places
         self._settings: ClientSettings | None = None
         self._given: dict[str, str] = {}
+        self._sparks_own: dict[str, str] = {}
         for key, value in given.items():
             lowered = key.lower()
             if lowered in SPARKS_OWN:
+                self._sparks_own[lowered] = value
+                continue
+            if lowered == ASYNC_PROGRESS.lower() and Place.STREAM_SINK in places:
+                _refuse_async_progress(value)
                 continue
             _check_name(key, places)
             self._given[lowered] = value.strip()
+
+    def sparks_own(self, name: str) -> str:
+        """What Spark added under this name, or ""."""
+        assert name in SPARKS_OWN, name
+        return self._sparks_own.get(name, "")
 
     def text(self, name: str) -> str | None:
         """The option's text, its default, or None; "" is kept as given."""
@@ -341,6 +363,17 @@ class _Values:
                 advice=_doc(name),
             )
         return text.lower()
+
+
+def _refuse_async_progress(value: str) -> None:
+    if value.strip().lower() == "false":
+        return
+    raise InvalidOption(
+        option=ASYNC_PROGRESS,
+        problem=f"is {value!r}: a restart then replays batches before the last, which the log "
+        "tells from an older copy of the checkpoint by nothing",
+        advice="Leave it out: the sink is exactly once only for a query that logs every batch.",
+    )
 
 
 def _check_name(key: str, places: frozenset[Place]) -> None:

@@ -2,18 +2,20 @@
 
 Exactly once (docs/ARCHITECTURE.md, Writing): a streaming task learns query, batch and run from
 its task's local properties and stages under them; what it staged travels to the driver in its
-message; the driver names all of it in one entry. A replayed batch is recognised by (writer,
-epoch). A batch write never reads those properties: inside `foreachBatch` they are the stream's,
-and two writes there would share a key.
+message; the driver names all of it in one entry, with a digest of what Spark planned the batch to
+be, by which a replay is known (`connector.plan`). A batch write never takes its key from those
+properties: inside `foreachBatch` they are the stream's, and two writes there would share a key. It
+carries them as a fence: by them a lost checkpoint and a second write of one version are told.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -26,6 +28,7 @@ from pyspark.sql.types import StructType
 
 from connector import connection
 from connector.options import CreateTopic, Place, SinkOptions, sink_options
+from connector.plan import location_of, plan_digest
 from connector.schema import check_reserved, check_writable, creation_text
 from raftlog.errors import InvalidOption, TopicNotFound
 
@@ -39,7 +42,17 @@ log = logging.getLogger("raftlog.connector")
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 RUN_ID = "spark.jobGroup.id"
-"""Local properties of a streaming query's tasks (`sql.streaming.runId` is null in them)."""
+"""Local properties of a streaming query's tasks (`sql.streaming.runId` is null in them).
+
+A batch write inside foreachBatch sees them too, in the thread that called the function and in an
+InheritableThread, but neither in a plain thread nor with Spark Connect.
+"""
+
+CHECKPOINT_SETTING = "spark.sql.streaming.checkpointLocation"
+"""Where a query keeps its checkpoint that is given no option; a local property where it is set."""
+
+_UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""How Spark writes the ids of queries and of their runs."""
 
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 ARROW_BYTES_UNCHECKED = 2147483647
@@ -48,6 +61,9 @@ ARROW_BYTES_UNCHECKED = 2147483647
 _slow_setting_said: set[int] = set()
 """Ids of the processes that have given the advice about `ARROW_BYTES`."""
 
+_no_fence_said: set[int] = set()
+"""Ids of the processes that have said that a named batch write saw no streaming query."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedMessage(WriterCommitMessage):
@@ -55,6 +71,8 @@ class StagedMessage(WriterCommitMessage):
 
     key: EpochKey
     reference: AttemptReference | None
+    checkpoint: str = ""
+    """Where a stream's is, as far as the task sees it: its driver sees less."""
 
 
 def stream_writer(
@@ -117,7 +135,12 @@ class _Sink:
             attempt.close()
 
     def publish(
-        self, key: EpochKey, messages: Sequence[WriterCommitMessage | None], *, transient: bool
+        self,
+        key: EpochKey,
+        messages: Sequence[WriterCommitMessage | None],
+        *,
+        transient: bool = False,
+        plan: str = "",
     ) -> None:
         """Make what the messages name visible at once, or change nothing and raise."""
         references = []
@@ -127,17 +150,15 @@ class _Sink:
             if message.reference is not None:
                 references.append(message.reference)
         client = connection.client(self._options.connection)
-        reply = client.commit_epoch(
+        client.commit_epoch(
             self._target.topic or client.describe_topic(self._options.topic),
             key,
             references,
             keep_on_mismatch=self._options.keep_on_mismatch,
             create_writer=self._options.create_topic is CreateTopic.ALWAYS,
             transient_writer=transient,
+            plan=plan,
         )
-        # Where an epoch lies is told of the writer's last one alone.
-        if key.streaming and reply.replayed and reply.start < 0:
-            _warn_of_older_checkpoint(key)
 
     def discard(self, key: EpochKey) -> None:
         """Drop the key's open attempts; nothing that is visible changes."""
@@ -165,14 +186,21 @@ class RaftlogStreamWriter(DataSourceStreamArrowWriter):
         self._sink = _Sink(options, target)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
-        return self._sink.stage(_streaming_key(self._options.txn_app_id), iterator)
+        message = self._sink.stage(_streaming_key(self._options.txn_app_id), iterator)
+        return replace(message, checkpoint=_checkpoint_location(self._options))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Called again for the same epoch, it is recognised and changes nothing."""
         key = _known_key(messages)
         assert key is not None, f"batch {batchId} has no message: Spark runs at least one task"
         assert key.epoch == batchId, f"{key} in the messages of batch {batchId}"
-        self._sink.publish(key, messages, transient=False)
+        plan = plan_digest(
+            _known_checkpoint(messages),
+            key.query_id,
+            batchId,
+            self._options.connection.request_timeout_s,
+        )
+        self._sink.publish(key, messages, plan=plan)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Some or all messages are None after a task failed; without any, leases clean up."""
@@ -199,10 +227,15 @@ class RaftlogBatchWriter(DataSourceArrowWriter):
         )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:  # type: ignore[override]
-        return self._sink.stage(self._key, iterator)
+        key = self._key if self._transient else _fenced(self._key)
+        return self._sink.stage(key, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._sink.publish(self._key, messages, transient=self._transient)
+        key = _known_key(messages)
+        assert key is not None, "a write has no message: Spark runs at least one task"
+        if not self._transient and not key.stream:
+            _say_no_fence(key)
+        self._sink.publish(key, messages, transient=self._transient)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         self._sink.discard(self._key)
@@ -252,23 +285,30 @@ def _made(options: SinkOptions, target: _Target) -> TopicInfo:
     return topic
 
 
-def _warn_of_older_checkpoint(key: EpochKey) -> None:
-    """Say what a restart never does by itself: Spark replays the last batch alone."""
-    log.warning(
-        "Batch %s of writer %r is in the log, and so are later ones: the checkpointLocation holds "
-        "an older copy, or another driver uses it too. What the log has is not written again. It "
-        "is known by the batch's number and record count: other rows in a batch of the same size "
-        "are NOT written (docs/SPARK.md).",
-        key.epoch,
-        key.writer,
-    )
-
-
 def _known_key(messages: Sequence[WriterCommitMessage | None]) -> EpochKey | None:
     for message in messages:
         if isinstance(message, StagedMessage):
             return message.key
     return None
+
+
+def _known_checkpoint(messages: Sequence[WriterCommitMessage | None]) -> str:
+    return next(each.checkpoint for each in messages if isinstance(each, StagedMessage))
+
+
+def _say_no_fence(key: EpochKey) -> None:
+    """Say once in this process what is not noticed; a job that is no stream's is not told apart."""
+    if os.getpid() in _no_fence_said:
+        return
+    _no_fence_said.add(os.getpid())
+    log.warning(
+        "txnAppId %r, txnVersion %s is written in no streaming query, as far as its tasks see. If "
+        "it is in foreachBatch (with Spark Connect, or in a thread that is no "
+        "pyspark.InheritableThread), a lost checkpoint is not noticed, and neither are two writes "
+        "of one version: other rows of the same count are taken for a rerun and NOT written.",
+        key.writer,
+        key.epoch,
+    )
 
 
 # ---------------------------------------------------------------- in a task
@@ -286,6 +326,33 @@ def _streaming_key(txn_app_id: str | None) -> EpochKey:
         run=_local_property(context, RUN_ID),
         epoch=int(_local_property(context, BATCH_ID)),
         streaming=True,
+    )
+
+
+def _checkpoint_location(options: SinkOptions) -> str:
+    context = TaskContext.get()
+    assert context is not None, "a sink writes in a task"
+    setting = context.getLocalProperty(CHECKPOINT_SETTING) or ""
+    return location_of(options.checkpoint_location, setting, options.query_name)
+
+
+def _fenced(key: EpochKey) -> EpochKey:
+    """The key with the batch of the streaming query that the write stands in, if it sees one.
+
+    The run is left out where somebody set a job group of their own in foreachBatch: a name that
+    stays the same over restarts would make an honest replay look like a second write.
+    """
+    context = TaskContext.get()
+    assert context is not None, "a sink writes in a task"
+    stream, batch = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+    if stream is None or batch is None:
+        return key
+    group = context.getLocalProperty(RUN_ID) or ""
+    return replace(
+        key,
+        stream=stream,
+        stream_run=group if _UUID.fullmatch(group) else "",
+        stream_batch=int(batch),
     )
 
 

@@ -170,3 +170,20 @@ def test_every_option_is_declared_once_and_explained():
     names = [option.name.lower() for option in OPTIONS]
     assert len(names) == len(set(names))
     assert all(option.doc.endswith(".") and option.places for option in OPTIONS)
+
+
+def test_a_sink_knows_where_spark_says_that_the_checkpoint_is():
+    given = TOPIC | {"checkpointlocation": "/tmp/c", "queryname": "q"}
+    sink = sink_options(given, Place.STREAM_SINK)
+    assert (sink.checkpoint_location, sink.query_name) == ("/tmp/c", "q")
+    sink = sink_options(TOPIC, Place.STREAM_SINK)
+    assert (sink.checkpoint_location, sink.query_name) == ("", "")
+
+
+def test_a_query_that_may_replay_more_than_its_last_batch_is_refused():
+    option = {"asyncprogresstrackingenabled": "true"}
+    error = refused(TOPIC | option, Place.STREAM_SINK)
+    assert error.option == "asyncProgressTrackingEnabled"
+    assert "replays batches before the last" in str(error)
+    sink_options(TOPIC | {"asyncprogresstrackingenabled": "false"}, Place.STREAM_SINK)
+    assert "not known to write" in str(refused(TOPIC | option, Place.BATCH_SINK))

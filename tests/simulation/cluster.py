@@ -129,6 +129,7 @@ class Run:
         """Create a topic, then let its clients begin."""
         clients, settings = self.clients, self.settings
         topic = yield from clients.create_topic(name)
+        yield from clients.raise_rules(topic)
         history = TopicHistory(topic.group, self.checker)
         self.topics[topic.group] = (topic, history)
         for number in range(settings.producers):

@@ -67,6 +67,7 @@ class TopicHistory:
         self._attempts: dict[str, list[Label]] = {}
         self._proposals: dict[EpochName, set[tuple[str, ...]]] = {}
         self._acked_epochs: dict[EpochName, tuple[int, int]] = {}
+        self._plans: dict[EpochName, str] = {}
         self._first_commits: set[EpochName] = set()
         """Epochs of which some client was told that its CommitEpoch was the one that counted."""
 
@@ -110,7 +111,13 @@ class TopicHistory:
     def epoch_tried(self, name: EpochName, attempts: Sequence[str]) -> None:
         self._proposals.setdefault(name, set()).add(tuple(attempts))
 
-    def epoch_acknowledged(self, name: EpochName, outcome: EpochCommitted) -> None:
+    def epoch_acknowledged(self, name: EpochName, plan: str, outcome: EpochCommitted) -> None:
+        if self._plans.setdefault(name, plan) != plan:
+            self.fail(
+                Promise.NOTHING_LOST,
+                f"{name} was acknowledged as {self._plans[name]} and as {plan}, which are other "
+                "rows",
+            )
         counts = {
             sum(len(self._attempts[attempt]) for attempt in attempts)
             for attempts in self._proposals[name]

@@ -21,11 +21,12 @@ from raftlog.core.quorum import Outcome, majority
 from raftlog.core.raft import Raft
 from raftlog.core.reads import ReadRounds
 from raftlog.core.types import NOBODY, HardState, LogIndex, NodeId, Offset
-from raftlog.machines import writers
+from raftlog.machines import epoch_rules, writers
 from raftlog.machines.commands import AbortEpoch, CommitEpoch, ExpireEpoch
 from raftlog.machines.epoch_rules import Publish
 from raftlog.machines.outcomes import Appended
 from raftlog.machines.producers import ProducerTable
+from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.writer_row import WriterRow
 from raftlog.machines.writers import WriterTable
@@ -356,6 +357,24 @@ def replay_published_again() -> Any:
     return _replaced(writers, "judge_commit", judge_commit)
 
 
+def plan_not_compared() -> Any:
+    """A batch that was planned again is taken for the replay of the one it has the number of."""
+    original = writers.judge_commit
+
+    def judge_commit(row: Any, command: CommitEpoch, facts: Any) -> Any:
+        return original(row, replace(command, plan=""), facts)
+
+    return _replaced(writers, "judge_commit", judge_commit)
+
+
+def rewound_stream_taken_for_a_replay() -> Any:
+    """A stream below its last epoch is known by number and count."""
+    original = epoch_rules._refusal_of_passed
+    return _replaced(
+        epoch_rules, "_refusal_of_passed", lambda row, key, rules: original(row, key, RULES_FIRST)
+    )
+
+
 def displaced_run_goes_on() -> Any:
     """Of two runs of a query, both may commit."""
 
@@ -472,6 +491,8 @@ BUGS: dict[str, Callable[[], Any]] = {
         producers_not_deduplicated,
         epochs_not_whole,
         replay_published_again,
+        plan_not_compared,
+        rewound_stream_taken_for_a_replay,
         displaced_run_goes_on,
         abort_undoes_an_applied_epoch,
         expiry_overtakes_a_stage,

@@ -23,6 +23,7 @@ from raftlog.machines.commands import (
     DeleteTopic,
     EpochKey,
     ExpireEpoch,
+    Rules,
     Stage,
     TopicInfo,
 )
@@ -32,10 +33,12 @@ from raftlog.machines.outcomes import (
     EpochCommitted,
     Expired,
     Refused,
+    RulesApplied,
     Staged,
     TopicCreated,
     TopicDeleted,
 )
+from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.schema import Field, Schema
 from raftlog.wire.batch import BatchHeader, ColumnChunk
 from raftlog.wire.codec import decode_batch_header, encode_command
@@ -279,6 +282,11 @@ class Clients:
             raise Violation(Promise.EXPECTED_OUTCOMES, f"creating {name} came to {outcome}")
         return outcome.topic
 
+    def raise_rules(self, topic: TopicInfo) -> Task:
+        """Let the topic's machine apply all that follows by the latest rules."""
+        outcome = yield from self.write(topic.group, lambda _: Rules(version=RULES_LATEST))
+        assert isinstance(outcome, RulesApplied)
+
     def come_and_go(self, name: str) -> Task:
         """Create topics and delete them again, while nodes come and go."""
         for number in range(3):
@@ -354,9 +362,17 @@ class Clients:
             # Without its commit file the last batch is run once more.
             replays = query.next_epoch > 0 and self.random.random() < 0.4
             epoch = query.next_epoch - 1 if replays else query.next_epoch
+            plans = query.plans
+            if query.next_epoch > 0 and self.random.random() < 0.15:
+                # An older copy of the checkpoint: what comes now is planned again.
+                epoch = max(0, query.next_epoch - self.random.randrange(1, 4))
+                plans = {}
+                query.rewinds += 1
+                self.simulator.counts["checkpoints set back"] += 1
             goes_on = True
             while goes_on and not self.stopping:
-                goes_on = yield from self._epoch(topic, history, query, run, epoch)
+                plan = plans.setdefault(epoch, f"{run}-{epoch}")
+                goes_on = yield from self._epoch(topic, history, query, run, epoch, plan)
                 if goes_on:
                     epoch += 1
                     query.next_epoch = max(query.next_epoch, epoch)
@@ -366,7 +382,13 @@ class Clients:
             yield Sleep(self.settings.think_us * self.random.randrange(1, 10 + 40 * slot))
 
     def _epoch(
-        self, topic: TopicInfo, history: TopicHistory, query: Query, run: str, epoch: int
+        self,
+        topic: TopicInfo,
+        history: TopicHistory,
+        query: Query,
+        run: str,
+        epoch: int,
+        plan: str,
     ) -> Task:
         """Stage and commit one batch. The value is False if the run is over."""
         random = self.random
@@ -402,18 +424,25 @@ class Clients:
                 keep_on_mismatch=False,
                 create_writer=False,
                 transient_writer=False,
+                plan=plan,
             ),
         )
-        return (yield from self._committed(topic, history, query, key, outcome))
+        return (yield from self._committed(topic, history, query, key, plan, outcome))
 
     def _committed(
-        self, topic: TopicInfo, history: TopicHistory, query: Query, key: EpochKey, outcome: Any
+        self,
+        topic: TopicInfo,
+        history: TopicHistory,
+        query: Query,
+        key: EpochKey,
+        plan: str,
+        outcome: Any,
     ) -> Task:
         name = EpochName(key.writer, key.epoch)
         if isinstance(outcome, Refused):
             return self._refused(query, key, outcome)
         assert isinstance(outcome, EpochCommitted)
-        history.epoch_acknowledged(name, outcome)
+        history.epoch_acknowledged(name, plan, outcome)
         self.simulator.counts["epochs acknowledged"] += 1
         if outcome.replayed:
             self.simulator.counts["replays recognised"] += 1
@@ -425,8 +454,13 @@ class Clients:
         return True
 
     def _refused(self, query: Query, key: EpochKey, outcome: Refused) -> bool:
-        """A run may be displaced, news too old, an open epoch expired; nothing else."""
-        expected = {"RunDisplaced", "EpochTooOld"} if query.runs > 1 else set()
+        """A run may be displaced, or behind, an open epoch expired; nothing else.
+
+        Only an older copy of the checkpoint brings other batches under numbers that are taken.
+        """
+        expected = {"RunDisplaced", "CheckpointRewound"} if query.runs > 1 else set()
+        if query.rewinds:
+            expected |= {"EpochContentMismatch"}
         if self.settings.expiries:
             expected |= {"EpochIncomplete", "StageGap"}
         if outcome.code not in expected:
@@ -558,6 +592,8 @@ class Query:
         self.writer = writer
         self.next_epoch = 0
         self.runs = 0
+        self.rewinds = 0
+        self.plans: dict[int, str] = {}
         self._records_max = records_max
 
     def tasks(self, epoch: int, count: int) -> list[list[Label]]:

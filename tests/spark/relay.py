@@ -24,6 +24,8 @@ from tests.spark.faults import Faults, FaultySource
 from tests.spark.small_cluster import HOSTS, start_workers
 
 ROWS = "id bigint, s string"
+NOISE = -1
+"""The id of all rows that the pipeline makes up."""
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -113,14 +115,17 @@ def files(spark: SparkSession, relay: Relay, options: argparse.Namespace) -> Dat
 
 
 def words(spark: SparkSession, relay: Relay, options: argparse.Namespace) -> DataFrame:
-    """The rows of the first topic, changed a little."""
+    """The rows of the first topic, changed a little, and noise: other rows in each replay of a
+    batch, and another number of them."""
     reader = spark.readStream.format(FaultySource.name()).option("startingOffsets", "earliest")
     reader = reader.option("subscribe", relay.topics["ingest"])
     reader = reader.option("minPartitions", options.partitions)
     reader = reader.option("maxOffsetsPerTrigger", options.rows_per_batch)
     reader = reader.option("raftlog.bootstrap.servers", options.servers)
     reader = reader.option("faults", str(relay.faults["pipeline"].folder))
-    return reader.load().selectExpr("id", "s || '!' AS s")
+    noisy = f"explode(IF(rand() < 0.5, array(id), array(id, {NOISE}))) AS id"
+    with_noise = reader.load().selectExpr(noisy, "s || '!' AS s")
+    return with_noise.selectExpr("id", f"IF(id = {NOISE}, uuid(), s) AS s")
 
 
 def sink(

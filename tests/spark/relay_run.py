@@ -16,7 +16,7 @@ import raftlog
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from tests.spark.conftest import RowFiles
 from tests.spark.faults import Faults
-from tests.spark.relay import Relay
+from tests.spark.relay import NOISE, Relay
 
 START_TIMEOUT_S = 400.0
 """From the start of a JVM to its first batch takes 8 s on two idle cores, minutes on busy ones."""
@@ -206,7 +206,10 @@ class RelayRuns:
     # ------------------------------------------------------------ what came of it
 
     def rows_of(self, query: str) -> list[tuple[int, str]]:
-        """All rows of the query's topic, in offset order."""
+        """The files' rows in the query's topic, in offset order."""
+        return [row for row in self._all_rows_of(query) if row[0] != NOISE]
+
+    def _all_rows_of(self, query: str) -> list[tuple[int, str]]:
         return [
             row
             for batch in self.client.read(self.parts.topics[query], columns=["id", "s"])
@@ -216,7 +219,9 @@ class RelayRuns:
         ]
 
     def assert_each_row_once(self) -> None:
-        """Every id of the files is in both topics, once."""
+        """Every id of the files is in both topics, once, and what is made up is there once."""
+        noise = [text for number, text in self._all_rows_of("pipeline") if number == NOISE]
+        assert len(noise) == len(set(noise)), "a row that was made up is there twice"
         assert sorted(self.rows_of("ingest")) == self.expected("ingest")
         assert sorted(self.rows_of("pipeline")) == self.expected("pipeline")
 

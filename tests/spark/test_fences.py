@@ -94,26 +94,6 @@ def test_a_deleted_checkpoint_is_refused_with_both_query_ids_and_the_way_out(lab
     assert lab.ids() == [1, 2]
 
 
-def test_an_older_copy_of_a_checkpoint_writes_nothing_twice_and_is_warned_of(lab):
-    """Its batches have the same files as before, so the same rows; later ones are new."""
-    lab.rows_file("a", 1, 2)
-    finish(lab.faulty_sink(lab.file_stream()).start())
-    older = lab.folder / "older"
-    shutil.copytree(lab.checkpoint, older)
-    for name, number in (("b", 3), ("c", 4), ("d", 5)):
-        lab.rows_file(name, number)
-    finish(lab.faulty_sink(lab.file_stream()).start())
-    assert not [note for note in noted(lab) if note.startswith("warning")]
-    shutil.rmtree(lab.checkpoint)
-    older.rename(lab.checkpoint)
-    lab.rows_file("e", 6)
-    finish(lab.faulty_sink(lab.file_stream()).start())
-    assert lab.ids() == [1, 2, 3, 4, 5, 6]
-    warnings = [note for note in noted(lab) if note.startswith("warning")]
-    assert [re.search(r"Batch (\d) of writer", warning)[1] for warning in warnings] == ["1", "2"]
-    assert "checkpointLocation holds an older copy" in warnings[0]
-
-
 def test_a_running_query_is_told_that_its_sink_was_made_anew(lab):
     lab.rows_file("a", 1)
     query = lab.sink(lab.file_stream()).trigger(processingTime="0 seconds").start()

@@ -40,18 +40,6 @@ def test_a_batch_whose_end_spark_forgot_is_written_once(lab):
     assert lab.ids() == [1, 2, 3, 4]
 
 
-def test_a_replayed_batch_of_another_size_is_an_error_or_the_first_one_stands(lab):
-    lab.rows_file("a", 1, 2)
-    finish(lab.sink(lab.file_stream()).start())
-    lab.forget_batch(0)
-    lab.rows_file("a", 1, 2, 3)
-    message = failure(lab.sink(lab.file_stream()).start())
-    assert "committed with 2 records and is replayed with 3" in message
-    assert "onReplayMismatch=keep" in message
-    finish(lab.sink(lab.file_stream(), onReplayMismatch="keep").start())
-    assert lab.ids() == [1, 2]
-
-
 def test_a_batch_without_rows_counts_as_a_batch(lab):
     """First, in the middle and replayed: it takes no offset and its successor is accepted."""
     lab.rows_file("a", -1)

@@ -1,0 +1,125 @@
+"""What Spark planned a batch to be: the digest of `offsets/N` in the query's checkpoint.
+
+Spark makes that file durable before it plans batch N, never changes it for a replay, and writes
+another one, with another time in it, when the batch is planned again. So its digest tells a replay
+from other rows under an old number, which no record count can (docs/ARCHITECTURE.md, "Exactly
+once", rule 3). Where it cannot be read, that is said once, and the count decides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+log = logging.getLogger("raftlog.connector")
+
+DIGEST_BYTES = 16
+CHUNK_BYTES = 1 << 20
+
+_unread_said: set[int] = set()
+"""Ids of the processes that have said that they cannot read a plan."""
+
+_silent: set[tuple[int, str]] = set()
+"""(process id, location) of checkpoints that did not answer in time: not asked again."""
+
+
+class _Unread(NamedTuple):
+    """Why there is no digest."""
+
+    problem: str
+
+
+NOWHERE = _Unread("neither the option checkpointLocation nor a query's name tells where it is")
+
+
+def location_of(option: str, setting: str, query_name: str) -> str:
+    """Where the query's checkpoint is, as Spark decides it; "" if that cannot be told.
+
+    `option` is checkpointLocation, `setting` the session's default for it. In the latter a query
+    without a name gets a folder of a random name, and so a checkpoint that none finds again.
+    """
+    if option:
+        return option
+    return f"{setting.rstrip('/')}/{query_name}" if setting and query_name else ""
+
+
+def plan_digest(location: str, query_id: str, batch: int, timeout_s: float) -> str:
+    """The batch's plan as 32 hex digits, or "", with one warning of this process.
+
+    The checkpoint must be this query's: its `metadata` says so. A storage that does not answer
+    within the timeout is not asked again.
+    """
+    outcome = _read_in_time(location, query_id, batch, timeout_s) if location else NOWHERE
+    if isinstance(outcome, str):
+        return outcome
+    if os.getpid() not in _unread_said:
+        _unread_said.add(os.getpid())
+        log.warning(
+            "The checkpoint %s of query %s cannot be read here: %s. So a replay of its last batch "
+            "is known by the record count alone, and other rows of the same count are NOT "
+            "written. Give checkpointLocation as an option and with its scheme (docs/SPARK.md).",
+            repr(location) if location else "",
+            query_id,
+            outcome.problem,
+        )
+    return ""
+
+
+def _read_in_time(location: str, query_id: str, batch: int, timeout_s: float) -> str | _Unread:
+    here = (os.getpid(), location)
+    if here in _silent:
+        return _Unread("it did not answer before")
+    outcomes: list[str | _Unread] = []
+    reader = threading.Thread(
+        target=lambda: outcomes.append(_read(location, query_id, batch)),
+        name="raftlog-plan",
+        daemon=True,
+    )
+    reader.start()
+    reader.join(timeout_s)
+    if reader.is_alive():
+        _silent.add(here)
+        return _Unread(f"it did not answer within {timeout_s:g} s")
+    assert outcomes, "the reader ended by an error that is a defect"
+    return outcomes[0]
+
+
+def _read(location: str, query_id: str, batch: int) -> str | _Unread:
+    import pyarrow as pa
+
+    try:
+        files, folder = _opened(location)
+        with files.open_input_stream(f"{folder}/metadata") as stream:
+            owner = json.loads(stream.read())["id"]
+        if owner != query_id:
+            return _Unread(f"what is there belongs to query {owner}")
+        digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
+        with files.open_input_stream(f"{folder}/offsets/{batch}", compression=None) as stream:
+            while chunk := stream.read(CHUNK_BYTES):
+                digest.update(chunk)
+        return digest.hexdigest()
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
+        return _Unread(f"{type(error).__name__}: {error}")
+
+
+def _opened(location: str) -> tuple[FileSystem, str]:
+    """The file system and the folder. Hadoop's local paths are no URIs: nothing in them is
+    escaped; and its names of S3's clients are all S3."""
+    from pyarrow import fs
+
+    scheme, colon, rest = location.partition(":")
+    if not colon or "/" in scheme:
+        return fs.LocalFileSystem(), location.rstrip("/")
+    if scheme == "file":
+        return fs.LocalFileSystem(), "/" + rest.strip("/")
+    if scheme in ("s3a", "s3n"):
+        scheme = "s3"
+    files, folder = fs.FileSystem.from_uri(f"{scheme}:{rest}")
+    return files, folder.rstrip("/")

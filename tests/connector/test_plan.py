@@ -1,0 +1,107 @@
+"""Reading a batch's plan: where a checkpoint is, what is read, and what is said if it cannot be."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from connector import plan
+from connector.plan import location_of, plan_digest
+
+QUERY = "5a0d2b8e-0f52-4b55-8a0a-1c2d3e4f5a6b"
+TIMEOUT_S = 30.0
+
+
+@pytest.fixture(autouse=True)
+def silent_process(monkeypatch):
+    """As a process that has said nothing yet."""
+    monkeypatch.setattr(plan, "_unread_said", set())
+    monkeypatch.setattr(plan, "_silent", set())
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """As Spark makes one, in a folder whose name would need escapes in a URI."""
+    folder = tmp_path / "a check%20point"
+    (folder / "offsets").mkdir(parents=True)
+    (folder / "metadata").write_text(json.dumps({"id": QUERY}))
+    write_offsets(folder, 3, timestamp=1)
+    return folder
+
+
+def write_offsets(folder: Path, batch: int, *, timestamp: int) -> None:
+    (folder / "offsets" / str(batch)).write_text(f'v1\n{{"batchTimestampMs":{timestamp}}}\n7\n')
+
+
+def test_a_plan_stays_the_same_until_the_batch_is_planned_again(checkpoint):
+    first = plan_digest(str(checkpoint), QUERY, 3, TIMEOUT_S)
+    assert len(first) == 32
+    assert int(first, 16) >= 0
+    assert plan_digest(str(checkpoint), QUERY, 3, TIMEOUT_S) == first
+    write_offsets(checkpoint, 3, timestamp=2)
+    again = plan_digest(str(checkpoint), QUERY, 3, TIMEOUT_S)
+    assert again not in (first, "")
+
+
+@pytest.mark.parametrize("form", ["{}", "{}/", "file:{}", "file://{}", "file:{}/"])
+def test_a_local_folder_is_read_in_each_of_hadoops_spellings(checkpoint, form):
+    plain = plan_digest(str(checkpoint), QUERY, 3, TIMEOUT_S)
+    assert plan_digest(form.format(checkpoint), QUERY, 3, TIMEOUT_S) == plain != ""
+
+
+def test_what_cannot_be_read_is_no_plan_and_is_said_once_in_a_process(checkpoint, caplog):
+    assert plan_digest(str(checkpoint), QUERY, 4, TIMEOUT_S) == ""
+    assert "known by the record count alone" in caplog.text
+    assert "FileNotFoundError" in caplog.text
+    assert "Give checkpointLocation as an option and with its scheme" in caplog.text
+    assert plan_digest("", QUERY, 4, TIMEOUT_S) == ""
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+    ("location", "problem"),
+    [
+        ("", "neither the option checkpointLocation nor a query's name"),
+        ("nonsense://host/folder", "nonsense"),
+        ("/nowhere", "FileNotFoundError"),
+    ],
+)
+def test_the_reason_is_said(location, problem, caplog):
+    assert plan_digest(location, QUERY, 0, TIMEOUT_S) == ""
+    assert problem in caplog.text
+
+
+def test_the_checkpoint_of_another_query_says_nothing_of_this_one(checkpoint, caplog):
+    assert plan_digest(str(checkpoint), "another", 3, TIMEOUT_S) == ""
+    assert f"what is there belongs to query {QUERY}" in caplog.text
+
+
+@pytest.mark.parametrize("metadata", ["", "[]", "3", "{}", "{"])
+def test_a_checkpoint_without_a_query_is_no_error(checkpoint, metadata):
+    (checkpoint / "metadata").write_text(metadata)
+    assert plan_digest(str(checkpoint), QUERY, 3, TIMEOUT_S) == ""
+
+
+def test_a_storage_that_does_not_answer_is_given_up_in_time_and_not_asked_again(checkpoint, caplog):
+    (checkpoint / "metadata").unlink()
+    os.mkfifo(checkpoint / "metadata")  # opening it waits until somebody writes to it
+    assert plan_digest(str(checkpoint), QUERY, 3, timeout_s=0.05) == ""
+    assert "did not answer within 0.05 s" in caplog.text
+    assert plan_digest(str(checkpoint), QUERY, 3, timeout_s=1e9) == "", "it would wait for ever"
+    with (checkpoint / "metadata").open("w") as file:
+        file.write("{}")
+    for thread in threading.enumerate():
+        if thread.name == "raftlog-plan":
+            thread.join(TIMEOUT_S)
+            assert not thread.is_alive()
+
+
+def test_a_checkpoint_lies_where_the_option_says_else_in_the_sessions_folder_for_the_name():
+    assert location_of("s3a://bucket/c", "/session", "name") == "s3a://bucket/c"
+    assert location_of("", "/session/", "name") == "/session/name"
+    assert location_of("", "/session", "") == "", "Spark gives it a random name"
+    assert location_of("", "", "name") == ""
