@@ -2,8 +2,11 @@
 
 The JSON, whose text Spark stores and compares (keys sorted, nothing volatile in it):
 
-    {"topics": {"flights": {"end": 15, "from": 10, "incarnation": "..."}}, "v": 1}
+    {"cluster": "...", "topics": {"flights": {"end": 15, "from": 10, "incarnation": "..."}}, "v": 1}
     {"topics": {"flights": {"start": "latest"}}, "v": 1}          the initial offset
+
+`cluster` is the id of the cluster that the topics are of. An offset without it, which earlier
+versions wrote, is of any cluster; the next one that is not idle has it.
 
 Spark asks for the initial offset more than once within batch 0 and gives a Python source no
 place to remember an answer. So the initial offset is symbolic (`start`: earliest, latest or a
@@ -20,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from raftlog.errors import DataLoss, InvalidOption, OffsetTrimmed, TopicRecreated
+from raftlog.errors import ClusterMismatch, DataLoss, InvalidOption, OffsetTrimmed, TopicRecreated
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -72,12 +75,20 @@ class TopicRange:
     end: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The cluster that answered, and the servers it was asked at."""
+
+    id: str
+    servers: str
+
+
 def initial(starting: Mapping[str, Position]) -> dict[str, Any]:
     """The offset before batch 0. Depends on the options alone, so every call agrees."""
     return render({topic: Pending(start=position) for topic, position in starting.items()})
 
 
-def render(offset: StreamOffset) -> dict[str, Any]:
+def render(offset: StreamOffset, cluster_id: str | None = None) -> dict[str, Any]:
     """The offset as the JSON object that Spark stores, keys sorted."""
     topics: dict[str, Any] = {}
     for topic in sorted(offset):
@@ -89,11 +100,12 @@ def render(offset: StreamOffset) -> dict[str, Any]:
         if entry.first is not None:
             topics[topic]["from"] = entry.first
         topics[topic]["incarnation"] = entry.incarnation
-    return {"topics": topics, "v": VERSION}
+    of_cluster = {} if cluster_id is None else {"cluster": cluster_id}
+    return {**of_cluster, "topics": topics, "v": VERSION}
 
 
 def parse(json_object: Mapping[str, Any]) -> StreamOffset:
-    """The inverse of `render`. Raises `DataLoss` for what this version cannot read."""
+    """The topics that `render` wrote. Raises `DataLoss` for what this version cannot read."""
     if json_object.get("v") != VERSION or not isinstance(json_object.get("topics"), dict):
         raise DataLoss(
             what=f"The checkpoint's offset {dict(json_object)!r} is not of version {VERSION}.",
@@ -110,10 +122,26 @@ def parse(json_object: Mapping[str, Any]) -> StreamOffset:
     return offset
 
 
+def cluster_of(json_object: Mapping[str, Any]) -> str | None:
+    """The id of the cluster that an offset is of; None: an earlier version wrote it, or the start
+    is symbolic."""
+    return json_object.get("cluster")
+
+
+def check_cluster(wanted_id: str | None, found: Cluster) -> None:
+    """Raise `ClusterMismatch` where an offset is of another cluster than the one that answered.
+
+    Offsets mean nothing in another cluster, so failOnDataLoss has no say in it.
+    """
+    if wanted_id is not None and wanted_id != found.id:
+        raise ClusterMismatch(wanted=wanted_id, found=found.id, servers=found.servers)
+
+
 def next_end(
     start: dict[str, Any],
     marks: Mapping[str, TopicMark],
     *,
+    cluster: Cluster,
     rows_max: int | None,
     fail_on_data_loss: bool,
 ) -> dict[str, Any]:
@@ -124,9 +152,10 @@ def next_end(
     the query began) starts at its log start, as Kafka's new partitions do. A topic that is no
     longer subscribed keeps its entry, so that subscribing again goes on where it stopped. A mark
     below the stream's own position means wait. `rows_max` is exact and shared in proportion to
-    what each topic has waiting. Raises `OffsetTrimmed`, `TopicRecreated` or `InvalidOption`;
-    with `fail_on_data_loss` false the former two become a warning and a skip.
+    what each topic has waiting. Raises `ClusterMismatch`, `OffsetTrimmed`, `TopicRecreated` or
+    `InvalidOption`; with `fail_on_data_loss` false the middle two become a warning and a skip.
     """
+    check_cluster(cluster_of(start), cluster)
     known = parse(start)
     begins = {
         topic: _resume(known.get(topic), mark, fail_on_data_loss) for topic, mark in marks.items()
@@ -145,7 +174,7 @@ def next_end(
                 ends[topic] = Reached(incarnation=mark.incarnation, end=end)
         else:
             ends[topic] = Reached(incarnation=mark.incarnation, end=end, first=begin)
-    return start if ends == known else render(ends)
+    return start if ends == known else render(ends, cluster.id)
 
 
 def ranges(start: Mapping[str, Any], end: Mapping[str, Any]) -> list[TopicRange]:

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from connector import connection, offsets, partitions
-from connector.offsets import EARLIEST, LATEST, Position, TopicMark, TopicRange
+from connector.offsets import EARLIEST, LATEST, Cluster, Position, TopicMark, TopicRange
 from connector.options import SourceOptions, default_parallelism
 from raftlog.errors import Internal, OffsetTrimmed, TopicNotFound, TopicRecreated
 
@@ -34,14 +34,18 @@ log = logging.getLogger("raftlog.connector")
 
 
 class RaftlogPartition(InputPartition):
-    """One task's records: [start, end) of one incarnation, all of them below `mark`."""
+    """One task's records: [start, end) of one incarnation, all of them below `mark`.
 
-    def __init__(self, *, wanted: TopicRange, mark: int) -> None:
+    `cluster_id` is None where a checkpoint of an earlier version does not tell it.
+    """
+
+    def __init__(self, *, wanted: TopicRange, mark: int, cluster_id: str | None) -> None:
         self.topic = wanted.topic
         self.incarnation = wanted.incarnation
         self.start = wanted.start
         self.end = wanted.end
         self.mark = mark
+        self.cluster_id = cluster_id
 
     def __repr__(self) -> str:
         return f"{self.topic}[{self.start}, {self.end})"
@@ -55,7 +59,7 @@ class _RangeReader:
         self._connection = options.subscription.connection
         self._schema = schema
 
-    def plan(self, wanted: Sequence[TopicRange]) -> list[RaftlogPartition]:
+    def plan(self, wanted: Sequence[TopicRange], cluster_id: str | None) -> list[RaftlogPartition]:
         """Tasks for ranges of records that exist, in order of topic and offset."""
         if not wanted:
             return []
@@ -64,10 +68,12 @@ class _RangeReader:
         return [
             piece
             for part, count in zip(wanted, counts, strict=True)
-            for piece in self._pieces(part, count)
+            for piece in self._pieces(part, count, cluster_id)
         ]
 
-    def _pieces(self, wanted: TopicRange, pieces_max: int) -> list[RaftlogPartition]:
+    def _pieces(
+        self, wanted: TopicRange, pieces_max: int, cluster_id: str | None
+    ) -> list[RaftlogPartition]:
         boundaries: Sequence[int] = (wanted.start, wanted.end)
         body_bytes: Sequence[int] = (0,)
         if pieces_max > 1 and wanted.end - wanted.start > 1:
@@ -93,6 +99,7 @@ class _RangeReader:
                     topic=wanted.topic, incarnation=wanted.incarnation, start=start, end=end
                 ),
                 mark=wanted.end,
+                cluster_id=cluster_id,
             )
             for start, end in pieces
         ]
@@ -121,6 +128,9 @@ class _RangeReader:
                     begin += batch.num_rows
                     yield batch
             except (OffsetTrimmed, TopicRecreated) as error:
+                if isinstance(error, TopicRecreated):
+                    # This executor's servers may not be the driver's: 127.0.0.1 is each one's own.
+                    offsets.check_cluster(partition.cluster_id, self.cluster())
                 if self._options.fail_on_data_loss:
                     raise
                 log.warning("%r is skipped from %s on: %s", partition, begin, error.cause)
@@ -148,6 +158,13 @@ class _RangeReader:
             incarnation=topic.incarnation,
             log_start=found.log_start_offset,
             high_water_mark=found.high_water_mark,
+        )
+
+    def cluster(self) -> Cluster:
+        """Whom the servers are of, asked now."""
+        return Cluster(
+            id=connection.client(self._connection).cluster_id(),
+            servers=self._connection.bootstrap_servers,
         )
 
     def describe(self, name: str) -> TopicInfo:
@@ -183,7 +200,8 @@ class RaftlogBatchReader(DataSourceReader):
         """Tasks for [startingOffsets, endingOffsets) as the topics stand now."""
         topics = [self._ranges.describe(name) for name in self._options.subscription.topics]
         wanted = [self._range(self._ranges.mark(topic)) for topic in topics]
-        return [*self._ranges.plan([one for one in wanted if one.start < one.end])]
+        existing = [one for one in wanted if one.start < one.end]
+        return [*self._ranges.plan(existing, self._ranges.cluster().id)] if existing else []
 
     def _range(self, mark: TopicMark) -> TopicRange:
         start, end = self._options.starting[mark.topic], self._options.ending[mark.topic]
@@ -215,14 +233,15 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream's reader. Offsets are explained in `connector.offsets`.
 
     The process that asks for offsets lives as long as the query and keeps what it learned of the
-    topics (`_topics`) and the marks it saw last (`_marks`); the copy that is pickled to executors
-    was never asked and has neither.
+    topics (`_topics`), of their cluster (`_cluster`, asked again with every topic) and the marks it
+    saw last (`_marks`); the copy that is pickled to executors was never asked and has none.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._ranges = _RangeReader(options, schema)
         self._topics: dict[str, TopicInfo] = {}
+        self._cluster: Cluster | None = None
         self._marks: dict[str, TopicMark] = {}
         self._available_now: dict[str, TopicMark] | None = None
 
@@ -236,10 +255,12 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the batch that begins at `start`; `start` itself when there is nothing."""
         assert isinstance(limit, ReadAllAvailable | ReadMaxRows), f"{limit!r} was never offered"
-        marks = self._available_now or self._read_marks()
+        marks = self._available_now or self._read_marks(offsets.cluster_of(start))
+        assert self._cluster is not None, "it is asked with the topics, of which there is one"
         return offsets.next_end(
             start,
             marks,
+            cluster=self._cluster,
             rows_max=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
@@ -261,14 +282,22 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Tasks for the batch, after asking once whether the topics still hold its records."""
-        wanted = [self._still_there(one) for one in offsets.ranges(start, end)]
-        return self._ranges.plan([one for one in wanted if one is not None])
+        cluster_id = offsets.cluster_of(end)
+        wanted = [self._still_there(one, cluster_id) for one in offsets.ranges(start, end)]
+        return self._ranges.plan([one for one in wanted if one is not None], cluster_id)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         return self._ranges.read(partition)
 
-    def _read_marks(self) -> dict[str, TopicMark]:
-        self._marks = {topic: self._mark(topic) for topic in self._options.subscription.topics}
+    def _read_marks(self, cluster_id: str | None = None) -> dict[str, TopicMark]:
+        """Of all topics. That one is gone is told only of `cluster_id`'s, where it is known."""
+        topics = self._options.subscription.topics
+        try:
+            self._marks = {topic: self._mark(topic) for topic in topics}
+        except (TopicRecreated, TopicNotFound):
+            assert self._cluster is not None, "it is asked before any topic is found gone"
+            offsets.check_cluster(cluster_id, self._cluster)
+            raise
         return self._marks
 
     def _mark(self, name: str) -> TopicMark:
@@ -283,6 +312,7 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 return self._ranges.mark(known)
             except (TopicRecreated, TopicNotFound):
                 del self._topics[name]
+        self._cluster = self._ranges.cluster()
         try:
             self._topics[name] = self._ranges.describe(name)
         except TopicNotFound:
@@ -291,7 +321,7 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise TopicRecreated(topic=name, wanted=known.incarnation) from None
         return self._ranges.mark(self._topics[name])
 
-    def _still_there(self, wanted: TopicRange) -> TopicRange | None:
+    def _still_there(self, wanted: TopicRange, cluster_id: str | None) -> TopicRange | None:
         mark = self._marks.get(wanted.topic)
         covers = (
             mark is not None
@@ -301,6 +331,8 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         if not covers:
             mark = self._mark_or_none(wanted.topic)
+        if mark is None or mark.incarnation != wanted.incarnation:
+            offsets.check_cluster(cluster_id, self._ranges.cluster())
         return offsets.clamp(wanted, mark, fail_on_data_loss=self._options.fail_on_data_loss)
 
     def _mark_or_none(self, name: str) -> TopicMark | None:

@@ -172,8 +172,9 @@ class _Sink:
                 option="createTopic",
                 problem=f"is true, which makes the topic for a query's first batch alone: this is "
                 f"batch {key.epoch}, and there is no topic {self._options.topic!r} (any more)",
-                advice="Start with a new checkpointLocation, or set createTopic=always to go on "
-                "into a new topic.",
+                advice="Check that raftlog.bootstrap.servers names the cluster that the query "
+                "wrote to. If it does, start with a new checkpointLocation, or set "
+                "createTopic=always to go on into a new topic.",
             )
         return _made(self._options, self._target)
 

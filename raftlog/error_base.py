@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
@@ -46,3 +47,45 @@ class RaftlogError(Exception):
 
 def _rebuild(kind: type[RaftlogError], values: dict[str, object]) -> RaftlogError:
     return kind(**values)
+
+
+@dataclass(kw_only=True, eq=False)
+class Internal(RaftlogError):
+    """A defect of ours, never of the user's."""
+
+    what: str
+    grpc_status = "INTERNAL"
+
+    cause_text = "raftlog met a defect of its own: {what}."
+    remedy_text = "Please report it with the node's log."
+
+
+def from_wire(code: str, values: Mapping[str, str]) -> RaftlogError:
+    """The typed error that `to_wire` described; an unknown code becomes `Internal`.
+
+    A newer server may send a value this side does not know: it is left out. One that this side
+    needs and does not get stands as empty text or 0, because a poorer message beats no message.
+    """
+    kind = _kinds().get(code)
+    if kind is None:
+        return Internal(what=f"the server answered with the unknown error {code}: {dict(values)}")
+    known = {}
+    for field in fields(kind):
+        text = values.get(field.name, "")
+        known[field.name] = _to_int(text) if field.type in (int, "int") else text
+    return kind(**known)
+
+
+def _to_int(text: str) -> int:
+    digits = text.removeprefix("-")
+    return int(text) if digits.isdecimal() else 0
+
+
+def _kinds() -> dict[str, type[RaftlogError]]:
+    found: dict[str, type[RaftlogError]] = {}
+    waiting = [RaftlogError]
+    while waiting:
+        kind = waiting.pop()
+        found[kind.__name__] = kind
+        waiting.extend(kind.__subclasses__())
+    return found

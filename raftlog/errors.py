@@ -12,6 +12,8 @@
     |   `-- DeadlineExceeded        the request's one total deadline has passed
     |-- InvalidRequest              the request can never succeed as it is
     |   |-- InvalidOption           an option's name or value
+    |   |-- ClusterMismatch         a checkpoint of another cluster
+    |   |-- ExtraMissing            the parts that run a node are not installed
     |   |-- InvalidTopicName
     |   |-- SchemaMismatch          a field-by-field difference
     |   |-- TooLarge                a size over its limit
@@ -33,7 +35,7 @@
     |   |-- CheckpointRewound       a stream below its last batch: an older copy of its checkpoint
     |   |-- VersionReused           another write of a stream took this txnVersion
     |   |-- EpochIncomplete         a named attempt is not there, or not as named
-    |   |-- UnknownWriter           the topic was recreated under a running query
+    |   |-- UnknownWriter           the topic was recreated, or is another cluster's
     |   |-- StageGap                a stage arrived before its predecessor
     |   |-- UnknownProducer         expired, never a fresh start
     |   |-- EpochReferencesMismatch the same run names other attempts than it committed
@@ -56,10 +58,11 @@ of the wire: `to_wire()` gives its code and values, `from_wire()` the typed erro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from raftlog.error_base import RaftlogError as RaftlogError  # ours to give out, as ExitCode is
+from raftlog.error_base import Internal as Internal  # ours to give out, as those below are
+from raftlog.error_base import RaftlogError as RaftlogError
+from raftlog.error_base import from_wire as from_wire
 from raftlog.exit_code import ExitCode as ExitCode
 from raftlog.node_errors import (
     AddressInUse as AddressInUse,
@@ -82,37 +85,6 @@ from raftlog.node_errors import (
 from raftlog.node_errors import (
     NodeRefused as NodeRefused,
 )
-
-
-def from_wire(code: str, values: Mapping[str, str]) -> RaftlogError:
-    """The typed error that `to_wire` described; an unknown code becomes `Internal`.
-
-    A newer server may send a value this side does not know: it is left out. One that this side
-    needs and does not get stands as empty text or 0, because a poorer message beats no message.
-    """
-    kind = _kinds().get(code)
-    if kind is None:
-        return Internal(what=f"the server answered with the unknown error {code}: {dict(values)}")
-    known = {}
-    for field in fields(kind):
-        text = values.get(field.name, "")
-        known[field.name] = _to_int(text) if field.type in (int, "int") else text
-    return kind(**known)
-
-
-def _to_int(text: str) -> int:
-    digits = text.removeprefix("-")
-    return int(text) if digits.isdecimal() else 0
-
-
-def _kinds() -> dict[str, type[RaftlogError]]:
-    found: dict[str, type[RaftlogError]] = {}
-    waiting = [RaftlogError]
-    while waiting:
-        kind = waiting.pop()
-        found[kind.__name__] = kind
-        waiting.extend(kind.__subclasses__())
-    return found
 
 
 class Unavailable(RaftlogError):
@@ -261,6 +233,34 @@ class InvalidOption(InvalidRequest):
 
 
 @dataclass(kw_only=True, eq=False)
+class ClusterMismatch(InvalidRequest):
+    """A checkpoint holds offsets of cluster `wanted`; whom `servers` name is `found`."""
+
+    wanted: str
+    found: str
+    servers: str
+
+    cause_text = (
+        "This checkpoint is of cluster {wanted}, and the servers {servers} are of cluster {found}."
+    )
+    remedy_text = (
+        "Name the servers of cluster {wanted} in raftlog.bootstrap.servers. To read this cluster "
+        "instead, use a new checkpointLocation; failOnDataLoss does not change this."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class ExtraMissing(InvalidRequest):
+    """This installation is a client's, and the verb runs nodes."""
+
+    verb: str
+    missing: str
+
+    cause_text = "`raftlog {verb}` runs nodes, and this installation lacks {missing}."
+    remedy_text = 'Install the server\'s parts: pip install "raftlog[server]"'
+
+
+@dataclass(kw_only=True, eq=False)
 class InvalidTopicName(InvalidRequest):
     topic: str
 
@@ -331,7 +331,10 @@ class TopicNotFound(NotFound):
         hint = f" Did you mean {self.nearest}?" if self.nearest else ""
         return f"There is no topic {self.topic!r}.{hint}"
 
-    remedy_text = "Create it: raftlog topic create {topic} --schema '...'"
+    remedy_text = (
+        "Create it: raftlog topic create {topic} --schema '...'; or name the servers of the "
+        "cluster that has it: --servers, in Spark raftlog.bootstrap.servers."
+    )
 
 
 class AlreadyExists(RaftlogError):
@@ -362,7 +365,10 @@ class TopicRecreated(RaftlogError):
         now = f"; it is now {self.found}" if self.found else ""
         return f"Topic {self.topic!r}, incarnation {self.wanted}, was deleted{now}."
 
-    remedy_text = "In Spark: use a new checkpointLocation, or (a reader) failOnDataLoss=false."
+    remedy_text = (
+        "In Spark: check that raftlog.bootstrap.servers still names the same cluster; then use a "
+        "new checkpointLocation, or (a reader) failOnDataLoss=false."
+    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -556,15 +562,26 @@ class EpochIncomplete(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class UnknownWriter(WriteRefused):
+    """`cluster` is the id of the cluster that refused; `servers` are those the client was given."""
+
     writer: str
     epoch: int
+    cluster: str = ""
+    servers: str = ""
 
-    cause_text = (
-        "This topic does not know writer {writer!r}, which is at epoch {epoch}: the topic was "
-        "recreated under a running query."
-    )
+    @property
+    def cause(self) -> str:
+        of = f" of cluster {self.cluster}" if self.cluster else ""
+        at = f" (servers: {self.servers})" if self.servers else ""
+        return (
+            f"This topic{of}{at} does not know writer {self.writer!r}, which is at epoch "
+            f"{self.epoch}: the topic was recreated under a running query, or the checkpoint is "
+            "of another cluster."
+        )
+
     remedy_text = (
-        "Start with a new checkpoint, or set createTopic=always to go on into the new topic."
+        "Check that raftlog.bootstrap.servers names the cluster that the query wrote to. If it "
+        "does, start with a new checkpoint, or set createTopic=always to go on into the new topic."
     )
 
 
@@ -586,10 +603,13 @@ class UnknownProducer(WriteRefused):
     sequence: int
 
     cause_text = (
-        "Producer {producer} is not known at sequence {sequence}: it expired, so whether its last "
-        "append is in the log cannot be told."
+        "Producer {producer} is not known at sequence {sequence}: it expired, so whether an append "
+        "of it that was not acknowledged is in the log cannot be told."
     )
-    remedy_text = "Look at the topic's end, then go on with a new producer."
+    remedy_text = (
+        "Look at the topic's end, then go on with a new producer. A producer that is often idle "
+        "needs client.producer_idle_max_s below topic.producer_lease_s."
+    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -645,14 +665,3 @@ class UnknownSchemaVersion(WriteRefused):
 
     cause_text = "Schema version {version} is not known here; the latest is {latest}."
     remedy_text = "The client describes the topic again."
-
-
-@dataclass(kw_only=True, eq=False)
-class Internal(RaftlogError):
-    """A defect of ours, never of the user's."""
-
-    what: str
-    grpc_status = "INTERNAL"
-
-    cause_text = "raftlog met a defect of its own: {what}."
-    remedy_text = "Please report it with the node's log."

@@ -34,6 +34,7 @@ from raftlog.errors import (
     Overloaded,
     RaftlogError,
     TooLarge,
+    UnknownWriter,
 )
 from raftlog.wire.calls import SERVICE, ClusterDescription, DescribeCluster
 from raftlog.wire.codec import (
@@ -313,6 +314,8 @@ class Connection:
         else:
             self._answered = True
         self._refused_since_s.pop(address, None)
+        if isinstance(typed, UnknownWriter):
+            typed.servers = self.settings.bootstrap_servers
         return typed
 
     def _nobody_listens(self) -> bool:

@@ -373,6 +373,11 @@ class LogClient:
             answers.append((node, address, reply))
         return answers
 
+    def cluster_id(self) -> str:
+        """The id of the cluster that the servers are of, asked now."""
+        reply: ClusterDescription = self._connection.call_any("DescribeCluster", DescribeCluster())
+        return reply.cluster_id
+
     def describe_cluster(self) -> list[tuple[str, ClusterDescription | RaftlogError]]:
         """Each known node's address with its own description of the cluster, or why it gave none.
 

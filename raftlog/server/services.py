@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from importlib.metadata import version
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from raftlog import errors
 from raftlog.checksum import chain, crc32c
@@ -197,7 +197,7 @@ class Services:
         self._order.proposed(call.attempt, call.number)
         outcome = await done
         if not isinstance(outcome, Staged):
-            _refuse(outcome)
+            self._refuse_epoch(outcome)
         return calls.StagedReply(number=outcome.number, repeated=outcome.repeated)
 
     async def commit_epoch(self, call: calls.CommitEpochCall) -> calls.EpochCommittedReply:
@@ -215,7 +215,7 @@ class Services:
         )
         outcome = await self._proposed(hosted, command)
         if not isinstance(outcome, EpochCommitted):
-            _refuse(outcome)
+            self._refuse_epoch(outcome)
         return calls.EpochCommittedReply(
             start=outcome.start,
             end=outcome.end,
@@ -302,6 +302,13 @@ class Services:
         hosted = self._node.hosted(CONTROLLER_GROUP)
         assert hosted is not None
         return hosted
+
+    def _refuse_epoch(self, outcome: Outcome) -> NoReturn:
+        """As `_refuse`; an unknown writer may be another cluster's, so its error names this one."""
+        if isinstance(outcome, Refused) and outcome.code == errors.UnknownWriter.__name__:
+            values: dict[str, Any] = dict(outcome.values)
+            raise errors.UnknownWriter(**values, cluster=self._node.identity.cluster_id)
+        _refuse(outcome)
 
     def _leading(self, group: GroupId, incarnation: str) -> HostedReplica:
         """The topic's replica here, which leads; else `NotLeader`, `TopicRecreated`."""

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from connector.offsets import (
+    Cluster,
     Pending,
     Reached,
     TopicMark,
@@ -19,16 +20,27 @@ from connector.offsets import (
     render,
     share,
 )
-from raftlog.errors import DataLoss, InvalidOption, OffsetTrimmed, TopicRecreated
+from raftlog.errors import ClusterMismatch, DataLoss, InvalidOption, OffsetTrimmed, TopicRecreated
 
 
 def mark(topic="a", end=15, start=0, incarnation="i1"):
     return TopicMark(topic=topic, incarnation=incarnation, log_start=start, high_water_mark=end)
 
 
-def step(start, *marks, rows_max=None, fail=True):
+HERE = Cluster(id="c1", servers="127.0.0.1:7401")
+ELSEWHERE = Cluster(id="c2", servers="127.0.0.1:7501")
+
+BEFORE_CLUSTER_IDS = '{"topics":{"a":{"end":15,"from":10,"incarnation":"i1"}},"v":1}'
+"""An offset as the version wrote it that did not know cluster ids yet."""
+
+
+def step(start, *marks, rows_max=None, fail=True, cluster=HERE):
     return next_end(
-        start, {one.topic: one for one in marks}, rows_max=rows_max, fail_on_data_loss=fail
+        start,
+        {one.topic: one for one in marks},
+        cluster=cluster,
+        rows_max=rows_max,
+        fail_on_data_loss=fail,
     )
 
 
@@ -50,10 +62,14 @@ def test_the_initial_offset_depends_on_options_alone():
 def test_the_first_end_fixes_where_latest_began():
     symbolic = initial({"a": "latest"})
     first = step(symbolic, mark(end=15))
-    assert text(first) == '{"topics": {"a": {"end": 15, "from": 15, "incarnation": "i1"}}, "v": 1}'
+    assert text(first) == (
+        '{"cluster": "c1", "topics": {"a": {"end": 15, "from": 15, "incarnation": "i1"}}, "v": 1}'
+    )
     assert spans(symbolic, first) == []
     later = step(first, mark(end=18))
-    assert text(later) == '{"topics": {"a": {"end": 18, "incarnation": "i1"}}, "v": 1}'
+    assert text(later) == (
+        '{"cluster": "c1", "topics": {"a": {"end": 18, "incarnation": "i1"}}, "v": 1}'
+    )
     assert spans(first, later) == [("a", 15, 18)]
 
 
@@ -142,6 +158,27 @@ def test_what_a_planned_range_lost_is_named_exactly():
         with pytest.raises(TopicRecreated):
             clamp(wanted, gone, fail_on_data_loss=True)
         assert clamp(wanted, gone, fail_on_data_loss=False) is None
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_another_clusters_offset_is_refused_whatever_fail_on_data_loss_says(fail):
+    start = step(initial({"a": "earliest"}), mark(end=15))
+    for found in (mark(end=15), mark(end=300, incarnation="i2")):
+        with pytest.raises(ClusterMismatch) as raised:
+            step(start, found, fail=fail, cluster=ELSEWHERE)
+        error = raised.value
+        assert (error.wanted, error.found, error.servers) == ("c1", "c2", "127.0.0.1:7501")
+        assert "deleted" not in str(error)
+        assert "raftlog.bootstrap.servers" in error.remedy
+
+
+def test_an_offset_without_a_cluster_is_read_and_the_next_one_has_it():
+    start = json.loads(BEFORE_CLUSTER_IDS)
+    assert step(start, mark(end=15)) is start
+    end = step(start, mark(end=18))
+    assert spans(start, end) == [("a", 15, 18)]
+    assert end["cluster"] == "c1"
+    assert step(end, mark(end=18)) is end
 
 
 def test_offsets_of_another_version_are_not_guessed_at():
