@@ -103,6 +103,13 @@ class ClientSettings(Section):
     max_in_flight: int = _key(
         4, "Entries of one producer or attempt under way at once.", ge=1, le=64
     )
+    producer_idle_max_s: float = _key(
+        3600.0,
+        "A producer that was idle for so long, and all of whose appends were acknowledged, goes on "
+        "under a fresh id: the log may have forgotten the old one. Keep it well below "
+        "topic.producer_lease_s.",
+        ge=0,
+    )
     compression: Literal["lz4", "zstd", "none"] = _key(
         "lz4",
         "How column chunks are compressed, by the client, once. zstd halves lz4's bytes for more "
@@ -373,6 +380,9 @@ class TopicSettings(Section):
         "A producer silent for so long is forgotten, and told so if it returns: never a fresh "
         "start.",
         ge=1,
+    )
+    lease_check_s: float = _key(
+        60.0, "How often a leader looks which leases ran out.", ge=0.1, le=3600
     )
 
 

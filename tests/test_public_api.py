@@ -58,7 +58,7 @@ def error_names() -> Iterator[str]:
         again = ", retriable" if kind.retriable else ""
         yield f"{'    ' * depth}{kind.__name__} exits {int(kind.exit_code)}{again}"
         children = sorted(kind.__subclasses__(), key=lambda child: child.__name__, reverse=True)
-        waiting += [(c, depth + 1) for c in children if c.__module__.startswith("raftlog.error")]
+        waiting += [(c, depth + 1) for c in children if c.__module__.startswith("raftlog.")]
 
 
 def spark_options() -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +34,10 @@ class Producer:
     over a failover lies in the log once. Records are durable on a majority, visible and have their
     offsets when `flush` returned; before that `append` only gathers and sends.
 
+    The log forgets a producer that was idle for long (`topic.producer_lease_s`). So one that was
+    idle for `client.producer_idle_max_s` goes on under a fresh id, unless an append of it is in
+    doubt: as long as one is not acknowledged it keeps its id, and `UnknownProducer` may come.
+
     A producer of which a call failed is over, because what it had sent may be in the log or not:
     from then on everything raises `ProducerClosed`. So it is in a forked child.
     """
@@ -49,6 +54,10 @@ class Producer:
         self._topic = topic
         self._producer = uuid.uuid4().hex
         self._sequence = 0
+        self._sent = 0
+        """Calls given to the window, under this id and those before."""
+        self._sent_at_s = 0.0
+        self._idle_max_s = connection.settings.producer_idle_max_s
         self._buffer = BatchBuffer(topic, compression=compression, batch_bytes=batch_bytes)
         self._window = Window(connection, topic.group, "Append", max_in_flight)
         self._last = AppendedReply(start=Offset(0), end=Offset(0), repeated=False)
@@ -148,6 +157,7 @@ class Producer:
             if takes_rows and self._closed:
                 raise ProducerClosed(topic=self._topic.name)
             self._problem = "a call of it was interrupted"
+            self._renew_if_idle()
             try:
                 yield
             except RaftlogError as error:
@@ -160,8 +170,20 @@ class Producer:
             self._lock.release()
 
     def _note_answered(self) -> None:
-        while self._sequence - len(self._counts) < self._window.answered:
+        while self._sent - len(self._counts) < self._window.answered:
             self._acknowledged += self._counts.popleft()
+
+    def _renew_if_idle(self) -> None:
+        """Take a fresh id after a long silence, unless the log has to know the old one.
+
+        Everything sent must be acknowledged: then a resend of it never comes, and the fresh id's
+        own sequence tells its resends apart. By the wall clock, which goes on while a machine
+        sleeps; a wrong one costs a row in the log's table of producers.
+        """
+        idle_s = time.time() - self._sent_at_s
+        if self._sequence > 0 and not self._counts and idle_s >= self._idle_max_s:
+            self._producer = uuid.uuid4().hex
+            self._sequence = 0
 
     def _conformed(self, data: Rows) -> list[pa.RecordBatch]:
         """All of it, so that rows are taken wholly or not at all."""
@@ -193,6 +215,8 @@ class Producer:
             crc=batch.crc,
         )
         self._sequence += 1
+        self._sent += 1
+        self._sent_at_s = time.time()
         self._counts.append(batch.header.record_count)
         return call
 

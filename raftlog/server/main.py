@@ -46,8 +46,6 @@ from raftlog.transport.link import KEEPALIVE_OPTIONS
 from raftlog.wire.calls import SERVICE
 from raftlog.wire.codec import encode_command
 
-_LEASE_CHECK_S = 60.0
-
 log = structlog.get_logger(__name__)
 
 
@@ -159,7 +157,7 @@ async def _watch_leases(node: Node) -> None:
     watches: dict[int, LeaseWatch] = {}
     loop = asyncio.get_running_loop()
     while True:
-        await asyncio.sleep(_LEASE_CHECK_S)
+        await asyncio.sleep(node.settings.topic.lease_check_s)
         for hosted in node.groups():
             if hosted.group == CONTROLLER_GROUP:
                 continue

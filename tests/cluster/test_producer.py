@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,18 +15,22 @@ from pathlib import Path
 import pytest
 
 from raftlog.chaos.cluster import ProcessCluster
-from raftlog.client.log_client import LogClient
+from raftlog.client.log_client import LogClient, connect
+from raftlog.config import load
 from raftlog.errors import (
     DeadlineExceeded,
     InvalidOption,
     ProducerClosed,
     RaftlogError,
     SchemaMismatch,
+    UnknownProducer,
 )
+from raftlog.wire.calls import AppendCall
 
 DDL = "id bigint not null"
 TIMEOUT_S = 2.0
 THREADS = 8
+FORGET_DEADLINE_S = 60.0
 
 FORKED = """
 import json, os, sys, threading
@@ -182,3 +187,85 @@ def test_who_follows_is_told_when_nobody_answers(
         list(rows)
     cluster.resume(1)
     assert [batch.num_rows for batch in client.follow(topic, 1, idle_timeout_s=0.5)] == [1]
+
+
+LEASE_S = 1
+"""The least that a lease may be."""
+
+
+@pytest.fixture(scope="module")
+def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    """A node that forgets a producer soon."""
+    settings = [f"topic.producer_lease_s={LEASE_S}", "topic.lease_check_s=0.1"]
+    data = tmp_path_factory.mktemp("forgetful") / "data"
+    with ProcessCluster.start(data, nodes=1, settings=settings) as running:
+        yield running
+
+
+def forget_all(cluster: ProcessCluster, topic: str) -> None:
+    """Return once the log has forgotten every producer that appended before.
+
+    It is known by one that resends its first append: as long as the log knows it, that is a
+    repeat; then it is a new producer's first.
+    """
+    with cluster.client() as client:
+        told = client.producer(topic)
+        calls: list[tuple[AppendCall, bytes]] = []
+        [batch] = told._conformed([{"id": -1}])
+        for encoded in (*told._buffer.add(batch), *told._buffer.flush()):
+            calls.append((told._call(encoded), encoded.body))
+        [(call, body)] = calls
+        deadline_s = time.monotonic() + FORGET_DEADLINE_S
+
+        def is_known() -> bool:
+            reply = client._connection.call_leader(told.topic.group, "Append", call, body)
+            return reply.repeated
+
+        assert not is_known()
+        pause = threading.Event()
+        while is_known():
+            assert time.monotonic() < deadline_s, "the producer is never forgotten"
+            pause.wait(0.05)
+
+
+def idle_soon(cluster: ProcessCluster) -> LogClient:
+    """A client whose producers count as idle after the shortest silence."""
+    settings = load().client.model_copy(
+        update={"bootstrap_servers": cluster.servers, "producer_idle_max_s": LEASE_S / 10}
+    )
+    return connect(settings=settings)
+
+
+def test_a_client_goes_on_after_a_silence_longer_than_its_producers_lease(
+    forgetful: ProcessCluster,
+) -> None:
+    with idle_soon(forgetful) as client:
+        client.create_topic("silent", DDL)
+        own = client.producer("silent")
+        own.append([{"id": 0}])
+        own.flush()
+        client.append("silent", [{"id": 1}])
+        forget_all(forgetful, "silent")
+        reply = client.append("silent", [{"id": 2}])
+        assert reply.end - reply.start == 1
+        own.append([{"id": 3}])
+        own.close()
+        assert own.acknowledged == 2
+    assert [each for each in ids(forgetful, "silent") if each >= 0] == [0, 1, 2, 3]
+
+
+def test_an_append_in_doubt_is_told_and_no_fresh_producer_takes_over(
+    forgetful: ProcessCluster,
+) -> None:
+    with idle_soon(forgetful) as client:
+        client.create_topic("doubt", DDL)
+        producer = client.producer("doubt", batch_bytes=1, max_in_flight=4)
+        producer.append([{"id": 0}])
+        producer.flush()
+        producer.append([{"id": 1}])  # sent, and its answer not looked at
+        forget_all(forgetful, "doubt")
+        producer.append([{"id": 2}])
+        with pytest.raises(UnknownProducer, match="cannot be told"):
+            producer.flush()
+        assert producer.acknowledged == 2
+    assert [each for each in ids(forgetful, "doubt") if each >= 0] == [0, 1]
