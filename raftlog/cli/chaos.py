@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
+from raftlog.cli.server_extra import require_server_extra
 from raftlog.cli.session import Session, session_of
 from raftlog.cli.signals import on_signals
 from raftlog.config import CONFIG_VARIABLE
@@ -64,6 +65,7 @@ def chaos(
     """
     from raftlog.chaos.run import FLOOR_PER_S, Orders, run
 
+    require_server_extra("chaos")
     kinds = _kinds(faults)
     orders = Orders(
         seed=secrets.randbelow(1_000_000) if seed is None else seed,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from raftlog.cli.cluster_folder import KILLED_PATIENCE_S, holding_pid_file, open_folder
+from raftlog.cli.server_extra import require_server_extra
 from raftlog.cli.session import DATA_FOLDER_DEFAULT, session_of
 from raftlog.errors import InvalidOption
 
@@ -33,6 +33,7 @@ def serve(
     The way to bring a node back that died under `raftlog up`. It says what it does on standard
     error, one JSON object a line.
     """
+    require_server_extra("serve")
     if not __debug__:
         raise InvalidOption(
             option="-O (or PYTHONOPTIMIZE)",
@@ -50,7 +51,8 @@ def serve(
         )
     if not without_tls:
         _refuse_off_loopback(cluster.addresses[node])
-    run_node = _server()
+    from raftlog.server.main import run_node
+
     with holding_pid_file(cluster.pid_file(node), patience_s=KILLED_PATIENCE_S):
         run_node(
             settings=session_of(context).settings,
@@ -76,18 +78,3 @@ def _refuse_off_loopback(address: str) -> None:
             advice="Whoever reaches that address may read and write everything: "
             "give the flag only on a network where that is meant.",
         )
-
-
-def _server() -> Callable[..., None]:
-    """`run_node`, whose requirements a client's installation lacks."""
-    try:
-        from raftlog.server.main import run_node
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("raftlog"):
-            raise
-        raise InvalidOption(
-            option="serve",
-            problem=f"needs {error.name}, which is not installed here",
-            advice="Install the server's parts: pip install 'raftlog[server]'",
-        ) from error
-    return run_node

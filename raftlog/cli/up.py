@@ -18,6 +18,7 @@ import typer
 from raftlog.cli import cluster_folder
 from raftlog.cli.cluster_folder import ClusterFolder
 from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
+from raftlog.cli.server_extra import require_server_extra
 from raftlog.cli.session import DATA_FOLDER_DEFAULT, Session, session_of
 from raftlog.cli.signals import on_signals
 from raftlog.config import PORT_MAX
@@ -56,6 +57,7 @@ def up(
     Their data is durable and stays. A node that dies is not started again: this says so, and how
     to bring it back. With -o json one line tells pids, ports and files when all are ready.
     """
+    require_server_extra("up")
     session = session_of(context)
     os.umask(0o077)
     stop = threading.Event()
