@@ -1,0 +1,36 @@
+"""What the connector logs in Spark's Python workers: a line with time, level and logger.
+
+Spark runs a source and a sink in worker processes of its own, where nobody configures `logging`:
+Python's last resort then writes a bare message to standard error, which Spark passes on to the
+driver's or the executor's. Here that line gets its level and logger. Where somebody did configure
+`logging`, records go there alone: so with spark.sql.pyspark.worker.logging.enabled, which gives
+the root logger a handler of Spark's (rows of `spark.tvf.python_worker_logs()`).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+LOGGER = "raftlog.connector"
+FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+TIME_FORMAT = "%y/%m/%d %H:%M:%S"
+"""As Spark's own log lines begin."""
+
+
+class LastResort(logging.Handler):
+    """Writes to what is standard error at the moment, unless the root logger has a handler."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not logging.getLogger().handlers:
+            sys.stderr.write(f"{self.format(record)}\n")
+            sys.stderr.flush()
+
+
+def install() -> None:
+    """Give the connector's logger its handler, once in a process."""
+    logger = logging.getLogger(LOGGER)
+    if not any(isinstance(handler, LastResort) for handler in logger.handlers):
+        handler = LastResort()
+        handler.setFormatter(logging.Formatter(FORMAT, TIME_FORMAT))
+        logger.addHandler(handler)
