@@ -49,17 +49,20 @@ from raftlog.core.types import (
     Span,
     Term,
 )
+from raftlog.machines.commands import Command
 from raftlog.machines.contract import StateMachine
 from raftlog.machines.outcomes import Outcome
 from raftlog.storage.hard_state import HardStateJournal
-from raftlog.storage.log import GroupLog, LogWrite
+from raftlog.storage.log import GroupLog
 from raftlog.storage.read import LogRead
+from raftlog.storage.write import LogWrite
 from raftlog.wire.codec import decode_command
 
 _STATE_HASH_BYTES = 8
 
 
-class Applied(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Applied:
     """An entry that was applied just now; `outcome` is None for entries without a command."""
 
     index: LogIndex
@@ -127,7 +130,7 @@ class Replica:
         timing: RaftTiming,
         log: GroupLog,
         journal: HardStateJournal,
-        machine: StateMachine[Any, Any],
+        machine: StateMachine[Any, Outcome],
         random: Random,
     ) -> None:
         self.node = node
@@ -153,7 +156,7 @@ class Replica:
         self._log_ticket_writing = 0
         self._log_ticket_durable = 0
 
-    def logged_commands(self) -> Iterator[tuple[LogIndex, Any]]:
+    def logged_commands(self) -> Iterator[tuple[LogIndex, Command]]:
         """Every command in the log with its index, in order, whether it is committed or not.
 
         A command that is not may yet be cut: it tells what was proposed, not what is.

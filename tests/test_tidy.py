@@ -2,7 +2,7 @@
 
 Lines of at most 100 columns, functions below 70 lines, files below 700; no blind except, no
 sleeping, no pickle or eval, nothing left to do; a docstring on every module and public name; no
-module named after nothing in particular.
+module named after nothing in particular; no field that hides a method of its class.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ OUTSIDE_WORDS = re.compile(
 
 SPARKS_NAMES = frozenset(("commit", "abort"))
 """Methods of Spark's interface: a bare "commit" is no concept of ours, so no name of ours."""
+
+TUPLE_METHODS = frozenset(name for name in dir(tuple) if not name.startswith("_"))
 
 Check = Callable[[str, ast.Module], Iterator[str]]
 
@@ -111,6 +113,17 @@ def bare_commits(text: str, tree: ast.Module) -> Iterator[str]:
             yield f"line {node.lineno} names {node.name}: commit_index, CommitEpoch, ... instead"
 
 
+def hidden_methods(text: str, tree: ast.Module) -> Iterator[str]:
+    """A field of a NamedTuple that hides a method of tuple; a frozen dataclass has no such."""
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.ClassDef) and "NamedTuple" in map(ast.unparse, node.bases)):
+            continue
+        for member in node.body:
+            field = ast.unparse(member.target) if isinstance(member, ast.AnnAssign) else ""
+            if field in TUPLE_METHODS:
+                yield f"line {member.lineno}: {node.name}.{field} hides tuple.{field}"
+
+
 def missing_docstrings(text: str, tree: ast.Module) -> Iterator[str]:
     """Modules, public functions, classes that have methods, and methods that are no accessors.
 
@@ -164,6 +177,7 @@ def _methods(node: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunction
 
 EVERYWHERE: tuple[Check, ...] = (
     long_lines, long_files, long_functions, blind_excepts, banned_calls, left_to_do,
+    hidden_methods,
 )  # fmt: skip
 SOURCES = sources()
 INTERFACE_METHODS = interface_methods()
@@ -213,6 +227,8 @@ def test_no_module_is_named_after_nothing() -> None:
         (banned_calls, "eval('1')\n"),
         (left_to_do, "x = 1  # TO" + "DO later\n"),
         (bare_commits, "class A:\n    def commit(self):\n        pass\n"),
+        (hidden_methods, "class A(NamedTuple):\n    index: int\n"),
+        (hidden_methods, "class A(NamedTuple, Generic[T]):\n    count: int = 0\n"),
         (missing_docstrings, "x = 1\n"),
         (missing_docstrings, '"""M."""\ndef f():\n    pass\n'),
         (missing_docstrings, '"""M."""\nclass A:\n    def f(self):\n        return 1\n'),

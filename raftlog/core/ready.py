@@ -29,7 +29,8 @@ class Role(Enum):
     LEADER = "leader"
 
 
-class ReadState(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ReadState:
     """A linearizable read that a quorum has confirmed: correct once `index` is applied."""
 
     request_id: int

@@ -10,6 +10,7 @@ from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, LogIndex, Offset, Payload, Term
 from raftlog.errors import NoQuorum, RaftlogError
 from raftlog.machines.commands import TopicInfo
+from raftlog.machines.contract import StateMachine
 from raftlog.machines.outcomes import Outcome
 from raftlog.machines.topic import TopicMachine
 from raftlog.replica import Output, Replica
@@ -65,8 +66,15 @@ class HostedReplica:
         return self.replica.group
 
     @property
-    def machine(self) -> Any:
+    def machine(self) -> StateMachine[Any, Outcome]:
         return self.replica.machine
+
+    @property
+    def topic_machine(self) -> TopicMachine:
+        """The machine of a topic's group; the controller has neither records nor marks."""
+        machine = self.replica.machine
+        assert isinstance(machine, TopicMachine), "only topics have marks"
+        return machine
 
     def propose(self, payload: Payload, reply: WriteReply) -> None:
         """Put a command into the log. Raises `NotLeader` or `Overloaded`: then it is not there,
@@ -88,7 +96,7 @@ class HostedReplica:
 
         Returns the number by which `forget_mark` ends the wait.
         """
-        assert self.machine.high_water_mark < mark, "there is nothing to wait for"
+        assert self.topic_machine.high_water_mark < mark, "there is nothing to wait for"
         number = next(self._numbers)
         self._mark_waits[number] = _MarkWait(mark, reply)
         return number
@@ -99,14 +107,14 @@ class HostedReplica:
 
     def settle(self, output: Output) -> None:
         """Answer whatever the replica's output decides."""
-        for index, term, outcome in output.applied:
-            write = self._writes.pop(index, None)
+        for applied in output.applied:
+            write = self._writes.pop(applied.index, None)
             if write is not None:
-                if write.term != term:
+                if write.term != applied.term:
                     write.reply(NoQuorum(what="a write"))
                 else:
-                    assert outcome is not None, "a command has an outcome"
-                    write.reply(outcome)
+                    assert applied.outcome is not None, "a command has an outcome"
+                    write.reply(applied.outcome)
         for read in output.reads:
             self._reads.pop(read.request_id)(None)
         for request_id in output.reads_dropped:
@@ -133,8 +141,7 @@ class HostedReplica:
             write.reply(error)
 
     def _settle_marks(self) -> None:
-        assert isinstance(self.machine, TopicMachine), "only topics have marks"
-        reached = self.machine.high_water_mark
+        reached = self.topic_machine.high_water_mark
         due = [number for number, wait in self._mark_waits.items() if wait.mark <= reached]
         for number in due:
             self._mark_waits.pop(number).reply(None)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 from raftlog.core.types import LogIndex, Offset
 from raftlog.machines.digest import StateDigest
@@ -19,7 +19,8 @@ NO_EPOCH = -1
 """The epoch of a plain append; its writer is the empty text."""
 
 
-class Extent(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Extent:
     """Records [start, start + count) of the topic: all records of log entry `index`."""
 
     start: Offset

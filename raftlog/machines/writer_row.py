@@ -6,6 +6,7 @@ import hashlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from raftlog.checksum import chain
@@ -19,7 +20,8 @@ from raftlog.machines.limits import (
 )
 
 
-class StagedEntry(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StagedEntry:
     """One staged entry of the log."""
 
     index: LogIndex

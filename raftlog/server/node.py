@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar, assert_never
 
 import structlog
@@ -167,7 +167,7 @@ class Node:
         await self._readers.stop()
         self._host.close()
 
-    def spawn(self, work: Any) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine as the node's own: its failure is the node's failure."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
@@ -175,8 +175,8 @@ class Node:
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            self._fail(task.exception())
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error)
 
     def run_in_pool(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         """Run `work` on a thread, then `done` on the loop. Work that fails ends the node."""
@@ -316,7 +316,7 @@ class Node:
 
     async def mark_reached(self, hosted: HostedReplica, mark: Offset) -> None:
         """Wait until the topic's replica here has applied `mark`."""
-        if hosted.machine.high_water_mark >= mark:
+        if hosted.topic_machine.high_water_mark >= mark:
             return
         done, reply = self._awaited()
         number = hosted.await_mark(mark, reply)

@@ -134,7 +134,8 @@ def decode_segment_header(data: bytes) -> SegmentHeader | UnreadableHeader:
     return header
 
 
-class FrameHeader(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class FrameHeader:
     """One frame. `index` counts entries in a log and frames in a journal; 0 in a marker."""
 
     kind: int

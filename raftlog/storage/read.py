@@ -141,7 +141,8 @@ class LogRead:
                     if file is not None:
                         file.close()
                     file, opened = self._open(path), path
-                found.append(entry._replace(payload=read_payload(file, place)))
+                payload = read_payload(file, place)
+                found.append(Entry(entry.index, entry.term, entry.kind, payload))
         finally:
             if file is not None:
                 file.close()

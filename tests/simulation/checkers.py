@@ -229,7 +229,8 @@ class Checker:
         if not output.applied:
             return
         truth = self.group(hosted.group)
-        for index, term, outcome in output.applied:
+        for applied in output.applied:
+            index, term, outcome = applied.index, applied.term, applied.outcome
             if index != seen.applied + 1:
                 truth.fail(
                     Promise.APPLIED_IN_ORDER,
