@@ -247,7 +247,7 @@ def source_options(given: Mapping[str, str], place: Place) -> SourceOptions:
     topics = _topics(values)
     streaming = place is Place.STREAM_SOURCE
     starting = _positions(values, "startingOffsets", topics, LATEST if streaming else EARLIEST)
-    ending = dict.fromkeys(topics, LATEST)
+    ending: dict[str, Position] = dict.fromkeys(topics, LATEST)
     if not streaming:
         ending = _positions(values, "endingOffsets", topics, LATEST)
         _check_batch_range(starting, ending)

@@ -216,7 +216,7 @@ class RaftlogBatchReader(DataSourceReader):
             topic=mark.topic, incarnation=mark.incarnation, start=first, end=first
         )
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._ranges.read(partition)
 
 
@@ -286,7 +286,7 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = [self._still_there(one, cluster_id) for one in offsets.ranges(start, end)]
         return self._ranges.plan([one for one in wanted if one is not None], cluster_id)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._ranges.read(partition)
 
     def _read_marks(self, cluster_id: str | None = None) -> dict[str, TopicMark]:

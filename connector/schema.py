@@ -178,7 +178,7 @@ class _Sides:
         if self.nullability and given.nullable != wanted.nullable:
             return False
         dropped = ("metadata",) if self.nullability else ("metadata", *_NULLABILITY)
-        return _tree(given.dataType, dropped) == _tree(wanted.dataType, dropped)
+        return bool(_tree(given.dataType, dropped) == _tree(wanted.dataType, dropped))
 
     def words(self, field: StructField) -> str:
         """The field's type, with NOT NULL where that counts."""

@@ -186,7 +186,8 @@ class RaftlogStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._sink = _Sink(options, target)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
+    # Spark's Arrow classes take batches where those that they derive from take rows.
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:  # type: ignore[override]
         message = self._sink.stage(_streaming_key(self._options.txn_app_id), iterator)
         return replace(message, checkpoint=_checkpoint_location(self._options))
 

@@ -13,7 +13,16 @@ Importing the package alone loads neither grpc nor pyarrow: Spark imports it on 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # at run time `__getattr__` imports what is asked for
+    from raftlog.client.attempt import Attempt
+    from raftlog.client.log_client import LogClient, connect
+    from raftlog.client.producer import Producer
+    from raftlog.client.watermark import Watermark
+    from raftlog.errors import RaftlogError
+    from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
+    from raftlog.machines.schema import Schema
 
 __version__ = "0.1.0"
 
@@ -30,16 +39,30 @@ _HOMES = {
     "RaftlogError": "raftlog.errors",
 }
 
-__all__ = ["__version__", *_HOMES]
+__all__ = [
+    "__version__",
+    "connect",
+    "LogClient",
+    "Producer",
+    "Attempt",
+    "Watermark",
+    "TopicInfo",
+    "EpochKey",
+    "AttemptReference",
+    "Schema",
+    "RaftlogError",
+]
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'raftlog' has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a checker that saw it would take any name for one of ours
 
-    return getattr(import_module(home), name)
+    def __getattr__(name: str) -> Any:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'raftlog' has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:

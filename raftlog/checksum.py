@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import google_crc32c
 
 from raftlog.errors import Internal
@@ -13,14 +15,25 @@ if google_crc32c.implementation != "c":
     )
 
 
-def crc32c(data: bytes, crc: int = 0) -> int:
-    """The CRC-32C of `data` (bytes, or a `pyarrow.Buffer`; not a memoryview), 0 to 2**32 - 1.
+class ArrowBuffer(Protocol):
+    """A `pyarrow.Buffer`, for rooms that do not know pyarrow."""
+
+    @property
+    def is_cpu(self) -> bool: ...
+
+    def to_pybytes(self) -> bytes: ...
+
+
+def crc32c(data: bytes | ArrowBuffer, crc: int = 0) -> int:
+    """The CRC-32C of `data` (not a memoryview, which the library does not take), 0 to 2**32 - 1.
 
     `crc` is the value over what came before, so crc32c(a + b) == crc32c(b, crc32c(a)).
     """
-    return google_crc32c.extend(crc, data)
+    extended: int = google_crc32c.extend(crc, data)
+    return extended
 
 
 def chain(crc: int, link: int) -> int:
     """Extend a chained CRC by another CRC, taken as 4 little-endian bytes."""
-    return google_crc32c.extend(crc, link.to_bytes(4, "little"))
+    extended: int = google_crc32c.extend(crc, link.to_bytes(4, "little"))
+    return extended

@@ -449,7 +449,7 @@ def load(file: Path | str | None = None, flags: Iterable[str] = ()) -> Settings:
     _refuse_unknown_variables(os.environ)
     named = file if file is not None else os.environ.get(CONFIG_VARIABLE)
     table = _read_file(Path(named)) if named is not None else {}
-    flag_table = _read_flags(flags)
+    flag_table: dict[str, Any] = {**_read_flags(flags)}
 
     class FromAllSources(Settings):
         @classmethod

@@ -306,7 +306,8 @@ class Stage:
         watch = self._processes["watermark"]
         if watch.poll() is not None:
             raise StoryError(f"raftlog watermark ended: {self.log_file('watermark').read_text()}")
-        return self._marks.get(topic, {"high_water_mark": 0})["high_water_mark"]
+        mark: int = self._marks.get(topic, {"high_water_mark": 0})["high_water_mark"]
+        return mark
 
     def kill_leader(self, flights_end: int) -> Kill:
         """Kill the leader of `flights` with -9. It is known: a batch was committed just now."""

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import DataStreamReader
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from spark_jobs import nycflights
 from spark_jobs.session import await_end, job_parser, open_session, stop_on_signals

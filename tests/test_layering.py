@@ -39,6 +39,9 @@ class Room:
     inside_functions: tuple[str, ...] = ()
 
 
+VALUES = ("raftlog.machines.commands", "raftlog.machines.schema")
+"""What a client's calls take and give."""
+
 ROOMS = {
     "raftlog.exit_code": Room(anyone=(), pure=True),
     "raftlog.error_base": Room(ours=("raftlog.exit_code",), anyone=(), pure=True),
@@ -124,7 +127,7 @@ ROOMS = {
         inside_functions=("raftlog.server",),
     ),
     "raftlog.__main__": Room(ours=("raftlog.cli",)),
-    "raftlog": Room(ours=("raftlog.client", "raftlog.config")),
+    "raftlog": Room(ours=("raftlog.client", "raftlog.config", *VALUES)),
     "connector": Room(
         ours=("raftlog.client", "raftlog.config"), third_party=("pyspark", "pyarrow", "py4j")
     ),

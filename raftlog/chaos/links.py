@@ -48,7 +48,8 @@ class PeerLinks:
 
     def reset(self, one: int, other: int) -> int:
         """Reset all connections between two nodes, at both ends; how many there were."""
-        return self._ask(Command(sender=one, receiver=other, wire=None).encode())
+        count: int = self._ask(Command(sender=one, receiver=other, wire=None).encode())
+        return count
 
     def heal(self) -> None:
         """All wires pass."""

@@ -15,7 +15,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -305,7 +305,9 @@ class EpochWriter:
 def batch_of(source: int, first: int, count: int) -> pa.RecordBatch:
     """Records [first, first + count) of a source."""
     numbers = [record_number(source, place) for place in range(first, first + count)]
-    return pa.record_batch({"number": numbers, "filling": [_FILLING] * count})
+    columns: dict[str, list[int] | list[str]]
+    columns = {"number": numbers, "filling": [_FILLING] * count}
+    return pa.record_batch(columns)
 
 
 # ---------------------------------------------------------------- readers
@@ -335,14 +337,15 @@ def read_range(
     columns = ["_offset", "number"]
     try:
         for batch in client.read(topic, start, mark, mark=mark, columns=columns):
-            offsets = batch.column(0).to_pylist()
+            offsets: list[Any] = batch.column(0).to_pylist()
+            numbers: list[Any] = batch.column(1).to_pylist()
             reads.append(
                 Read(
                     topic=topic.name,
                     node=node,
                     mark=mark,
                     start=offsets[0],
-                    numbers=array("q", batch.column(1).to_pylist()),
+                    numbers=array("q", numbers),
                 )
             )
     except RaftlogError as error:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from io import BufferedReader
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from raftlog.errors import InvalidOption
 
@@ -104,7 +104,8 @@ def _json_batches(source: BufferedReader, schema: pa.Schema) -> Iterator[pa.Reco
         if found := _NO_OBJECT.search(b"\n" + block):
             raise ValueError(f"a line begins with {found[1].decode(errors='replace')!r}, no object")
         whole = pj.ReadOptions(block_size=len(block) + 1)
-        table = pj.read_json(pa.BufferReader(block), read_options=whole, parse_options=parsing)
+        file: Any = pa.BufferReader(block)  # Arrow's own file, which the stubs forget
+        table = pj.read_json(file, read_options=whole, parse_options=parsing)
         for batch in table.to_batches():
             yield _from_texts(batch, schema, dates)
 
@@ -126,7 +127,8 @@ def _csv_batches(
     names: list[str] = []  # until the first block has told them
     for block in _blocks(source, _csv_end):
         whole = pc.ReadOptions(block_size=len(block) + 1, column_names=names)
-        table = pc.read_csv(pa.BufferReader(block), read_options=whole, convert_options=converting)
+        file: Any = pa.BufferReader(block)  # Arrow's own file, which the stubs forget
+        table = pc.read_csv(file, read_options=whole, convert_options=converting)
         names = table.schema.names
         for batch in table.to_batches():
             yield _from_texts(batch, schema, times)
@@ -190,7 +192,8 @@ def _in_utc(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         if known < 0 or not pa.types.is_timestamp(field.type) or field.type.tz is not None:
             continue
         if pa.types.is_timestamp(schema.field(known).type) and schema.field(known).type.tz:
-            column = pc.assume_timezone(batch.column(position), "UTC")
+            times: Any = batch.column(position)
+            column = pc.assume_timezone(times, "UTC")
             batch = batch.set_column(position, field.name, column)
     return batch
 
@@ -219,11 +222,12 @@ def _from_texts(batch: pa.RecordBatch, schema: pa.Schema, names: list[str]) -> p
     return batch
 
 
-def _with_zone(texts: pa.Array) -> pa.Array:
+def _with_zone(texts: pa.Array[Any]) -> pa.Array[Any]:
     """Each time's text with its own zone, or UTC; a date alone is its midnight."""
     import pyarrow.compute as pc
 
     zoned = pc.match_substring_regex(texts, r":.*(Z|[+-]\d\d(:?\d\d)?)$")
     timed = pc.match_substring(texts, ":")
     ending = pc.if_else(zoned, "", pc.if_else(timed, "Z", "T00:00:00Z"))
-    return pc.binary_join_element_wise(texts, ending, "")
+    joined: pa.Array[Any] = pc.binary_join_element_wise(texts, ending, "")
+    return joined

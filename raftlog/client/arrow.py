@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -55,7 +56,7 @@ COMPRESS_BYTES_MIN = 4096
 BOUND_BYTES_MAX = 64
 """A text or binary bound longer than this is left out: it would bloat every header."""
 
-METADATA_FIELDS: dict[str, pa.Field] = {
+METADATA_FIELDS: dict[str, pa.Field[Any]] = {
     "_topic": pa.field("_topic", pa.string()),
     "_offset": pa.field("_offset", pa.int64()),
     "_timestamp": pa.field("_timestamp", pa.timestamp("us", tz="UTC")),
@@ -115,9 +116,10 @@ class _Layout:
     __slots__ = ("options", "schema", "schema_bytes")
 
     def __init__(self, kind: pa.DataType, compression: str) -> None:
-        codec = {"lz4": "lz4", "zstd": "zstd", "none": None}[compression]
+        codecs: dict[str, Literal["lz4", "zstd"] | None]
+        codecs = {"lz4": "lz4", "zstd": "zstd", "none": None}
         self.schema = pa.schema([pa.field("column", kind)])
-        self.options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
+        self.options = pa.ipc.IpcWriteOptions(compression=codecs[compression], use_threads=False)
         self.schema_bytes = self.schema.serialize().size
 
 
@@ -133,7 +135,7 @@ def _check_compression(compression: str) -> None:
         )
 
 
-def _write_column(column: pa.Array, layout: _Layout) -> pa.Buffer:
+def _write_column(column: pa.Array[Any], layout: _Layout) -> pa.Buffer:
     """The column's record-batch message: an IPC stream less its schema at the start.
 
     `RecordBatch.serialize` would give the same without compression, which it does not know.
@@ -145,7 +147,7 @@ def _write_column(column: pa.Array, layout: _Layout) -> pa.Buffer:
     return sink.getvalue().slice(layout.schema_bytes)
 
 
-def _bounds(column: pa.Array) -> tuple[Bound, Bound]:
+def _bounds(column: pa.Array[Any]) -> tuple[Bound, Bound]:
     """Smallest and largest value, for types whose order is that of their bounds; else None.
 
     Text is ordered by its UTF-8 bytes. A column with a NaN has none: NaN has no place in order.
@@ -177,17 +179,21 @@ def _is_ordered(kind: pa.DataType) -> bool:
     )
 
 
-def _bound(scalar: pa.Scalar) -> Bound:
+def _bound(scalar: pa.Scalar[Any]) -> Bound:
     if not scalar.is_valid:
         return None
+    found: Bound
     if isinstance(scalar, (pa.Date32Scalar, pa.TimestampScalar)):
-        return scalar.value
+        found = scalar.value  # type: ignore[union-attr]  # the stubs lack it for dates
+        return found
     if isinstance(scalar, (pa.StringScalar, pa.BinaryScalar)):
         raw = scalar.as_buffer()
         if raw.size > BOUND_BYTES_MAX:
             return None
-        return _text(raw.to_pybytes()) if isinstance(scalar, pa.StringScalar) else scalar.as_py()
-    return scalar.as_py()
+        found = raw.to_pybytes()
+        return _text(found) if isinstance(scalar, pa.StringScalar) else found
+    found = scalar.as_py()
+    return found
 
 
 def _text(raw: bytes) -> str | None:
@@ -226,7 +232,7 @@ def decode_batch(
 
 def _read_column(
     field: Field, kind: pa.DataType, chunk: ColumnChunk | None, body: pa.Buffer, header: BatchHeader
-) -> pa.Array:
+) -> pa.Array[Any]:
     if chunk is None:
         raise DataLoss(what=f"Column {field.name!r} is not in the batch.")
     if chunk.position + chunk.length > body.size:
@@ -262,7 +268,7 @@ def _field(schema: Schema, name: str) -> Field:
 
 def _no_columns(record_count: int) -> pa.RecordBatch:
     """A batch that is only a count: from_arrays([]) would have no rows."""
-    empty = pa.StructArray.from_buffers(pa.struct([]), record_count, [None])
+    empty: Any = pa.StructArray.from_buffers(pa.struct([]), record_count, [None])
     return pa.RecordBatch.from_struct_array(empty)
 
 
@@ -282,7 +288,7 @@ def read_schema(schema: Schema, names: Sequence[str]) -> pa.Schema:
     )
 
 
-def _arrow_field(field: Field) -> pa.Field:
+def _arrow_field(field: Field) -> pa.Field[Any]:
     return pa.field(field.name, arrow_type(field.type), nullable=field.nullable)
 
 
@@ -319,7 +325,8 @@ def with_metadata(
             columns.append(batch.column(name))
             field = batch.schema.field(name)
         elif name == "_offset":
-            columns.append(pa.arange(start, start + batch.num_rows))
+            end = start + batch.num_rows
+            columns.append(pa.arange(start, end))  # type: ignore[attr-defined]  # no stub
         else:
             columns.append(pa.repeat(pa.scalar(values[name], field.type), batch.num_rows))
         fields.append(field)
@@ -369,4 +376,7 @@ def _split(batch: pa.RecordBatch, bytes_target: int) -> Iterator[pa.RecordBatch]
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    if len(batches) == 1:
+        return batches[0]
+    joined: pa.RecordBatch = pa.concat_batches(batches)  # type: ignore[attr-defined]  # no stub
+    return joined

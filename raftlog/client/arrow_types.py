@@ -8,11 +8,11 @@ A topic's columns are always of the canonical Arrow types: `timestamp[us, UTC]`,
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeAlias, TypeGuard
 
 import pyarrow as pa
 
@@ -25,6 +25,8 @@ from raftlog.client.schema_text import (
 from raftlog.client.spark_types import JsonType, refusal
 from raftlog.errors import SchemaMismatch
 from raftlog.machines.schema import RESERVED_NAMES, Schema
+
+_AnyList: TypeAlias = "pa.ListType[Any] | pa.LargeListType[Any] | pa.FixedSizeListType[Any, Any]"
 
 _PRIMITIVES: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -75,11 +77,10 @@ def _to_arrow(value: JsonType) -> pa.DataType:
             element = _to_arrow(value["elementType"])
             return pa.list_(pa.field("element", element, nullable=value["containsNull"]))
         case "map":
-            return pa.map_(
+            item = _to_arrow(value["valueType"])
+            return _map_of(
                 pa.field("key", _to_arrow(value["keyType"]), nullable=False),
-                pa.field(
-                    "value", _to_arrow(value["valueType"]), nullable=value["valueContainsNull"]
-                ),
+                pa.field("value", item, nullable=value["valueContainsNull"]),
             )
         case _:
             return pa.struct(
@@ -88,6 +89,12 @@ def _to_arrow(value: JsonType) -> pa.DataType:
                     for field in value["fields"]
                 ]
             )
+
+
+def _map_of(key: pa.Field[Any], item: pa.Field[Any]) -> pa.DataType:
+    parts: tuple[Any, Any] = (key, item)  # the stubs know of types alone there, which are nullable
+    made: pa.DataType = pa.map_(*parts)
+    return made
 
 
 # ---------------------------------------------------------------- from Arrow's schema to a topic's
@@ -192,7 +199,7 @@ def _is_bytes(given: pa.DataType) -> bool:
     )
 
 
-def _is_list(given: pa.DataType) -> bool:
+def _is_list(given: pa.DataType) -> TypeGuard[_AnyList]:
     types = pa.types
     return types.is_list(given) or types.is_large_list(given) or types.is_fixed_size_list(given)
 
@@ -253,8 +260,8 @@ def fits(given: pa.DataType, wanted: pa.DataType) -> bool:
     if types.is_float32(given):
         return types.is_float64(wanted)
     if types.is_decimal(given) and types.is_decimal(wanted):
-        whole = wanted.precision - wanted.scale
-        return given.scale <= wanted.scale and given.precision - given.scale <= whole
+        whole: int = wanted.precision - wanted.scale
+        return bool(given.scale <= wanted.scale) and given.precision - given.scale <= whole
     if types.is_timestamp(given) and types.is_timestamp(wanted):
         return (given.tz is None) == (wanted.tz is None)
     if types.is_date(given):
@@ -309,7 +316,9 @@ def conform(batch: pa.RecordBatch, schema: Schema, topic: str) -> pa.RecordBatch
     return pa.RecordBatch.from_arrays(columns, schema=wanted)
 
 
-def batch_from_rows(rows: Sequence[dict[str, Any]], schema: Schema, topic: str) -> pa.RecordBatch:
+def batch_from_rows(
+    rows: Sequence[Mapping[str, Any]], schema: Schema, topic: str
+) -> pa.RecordBatch:
     """A batch of plain Python rows; a key that a row lacks is null.
 
     Raises `SchemaMismatch` for a key that is no column (metadata names are passed over), a value
@@ -370,7 +379,7 @@ def _lost_unseen(values: Sequence[Any], kind: pa.DataType, path: str) -> str | N
     return None
 
 
-def _cast(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _cast(column: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
     """Raises ArrowException where a value would change. Nulls are not looked at."""
     if column.type == wanted:
         return column
@@ -389,7 +398,7 @@ def _relaxed(wanted: pa.DataType) -> pa.DataType:
     if pa.types.is_list(wanted):
         return pa.list_(pa.field("element", _relaxed(wanted.value_type)))
     if pa.types.is_map(wanted):
-        return pa.map_(
+        return _map_of(
             pa.field("key", _relaxed(wanted.key_type), nullable=False),
             pa.field("value", _relaxed(wanted.item_type)),
         )
@@ -398,14 +407,14 @@ def _relaxed(wanted: pa.DataType) -> pa.DataType:
     return wanted
 
 
-def _relabel(column: pa.Array, wanted: pa.DataType) -> pa.Array:
+def _relabel(column: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
     """The same buffers under a type that differs in nullability only, by way of a message."""
     message = pa.RecordBatch.from_arrays([column], names=["column"]).serialize()
     schema = pa.schema([pa.field("column", wanted)])
     return pa.ipc.read_record_batch(message, schema).column(0)
 
 
-def _forbidden_null(column: pa.Array, field: pa.Field, path: str = "") -> str | None:
+def _forbidden_null(column: pa.Array[Any], field: pa.Field[Any], path: str = "") -> str | None:
     """The path of the first part that holds a null and must not; nulls below nulls are fine."""
     path = f"{path}.{field.name}" if path else field.name
     if not field.nullable and column.null_count:
@@ -417,8 +426,8 @@ def _forbidden_null(column: pa.Array, field: pa.Field, path: str = "") -> str | 
     return None
 
 
-def _parts(column: pa.Array, kind: pa.DataType) -> list[tuple[pa.Array, pa.Field]]:
-    """The columns within a nested one, without what lies below a null."""
+def _parts(column: Any, kind: pa.DataType) -> list[tuple[pa.Array[Any], pa.Field[Any]]]:
+    """The columns within a nested array, without what lies below a null."""
     if column.null_count:
         column = column.drop_null()
     if pa.types.is_list(kind):

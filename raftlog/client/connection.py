@@ -108,7 +108,7 @@ class Connection:
         self._closed = False
         in_each_child(self, Connection._begin_anew)
         self._channels: dict[str, grpc.Channel] = {}
-        self._stubs: dict[tuple[str, str], grpc.UnaryUnaryMultiCallable] = {}
+        self._stubs: dict[tuple[str, str], grpc.UnaryUnaryMultiCallable[bytes, bytes]] = {}
         """By address and method, of these channels."""
         self._leaders: dict[GroupId, str] = {}
         self._avoided_until_s: dict[str, float] = {}
@@ -187,13 +187,13 @@ class Connection:
 
     def stream(
         self, address: str, method: str, request: Any, timeout_s: float
-    ) -> Iterator[tuple[Any, bytes]]:
+    ) -> Iterator[tuple[Any, memoryview]]:
         """The streamed replies of one node with their bodies; raises typed errors."""
         with self._lock:
             channel = self._channel(address)
-        call = channel.unary_stream(f"/{SERVICE}/{method}")(
-            encode_request(method, request), timeout=timeout_s
-        )
+        stub: grpc.UnaryStreamMultiCallable[bytes, bytes]
+        stub = channel.unary_stream(f"/{SERVICE}/{method}")
+        call = stub(encode_request(method, request), timeout=timeout_s)
         try:
             for data in call:
                 yield decode_reply(method, data)
@@ -326,7 +326,7 @@ class Connection:
         latest_s = time.monotonic() - self.settings.refused_timeout_s
         return all(each is not None and each <= latest_s for each in since_s)
 
-    def _stub(self, address: str, method: str) -> grpc.UnaryUnaryMultiCallable:
+    def _stub(self, address: str, method: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
         with self._lock:
             channel = self._channel(address)
             stub = self._stubs.get((address, method))
@@ -386,9 +386,9 @@ def _is_retriable(error: BaseException) -> bool:
 
 def typed_error(address: str, error: grpc.RpcError) -> RaftlogError:
     """What a node answered, or what became of the way to it."""
-    for key, value in error.trailing_metadata() or ():
-        if key == ERROR_METADATA_KEY:
-            return decode_error(value)
+    for each in error.trailing_metadata() or ():
+        if each.key == ERROR_METADATA_KEY and isinstance(each.value, bytes):
+            return decode_error(each.value)
     code = error.code()
     if code in (
         grpc.StatusCode.UNAVAILABLE,

@@ -35,6 +35,7 @@ from raftlog.wire.calls import (
     DeleteTopicCall,
     DescribeCluster,
     DescribeTopic,
+    EpochAbortedReply,
     EpochCommittedReply,
     GroupsReply,
     ListTopics,
@@ -44,6 +45,18 @@ from raftlog.wire.calls import (
     TopicsReply,
     WatchGroups,
 )
+
+__all__ = [
+    "ClusterDescription",
+    "EpochCommittedReply",
+    "GroupsReply",
+    "LogClient",
+    "MarkReply",
+    "SizesReply",
+    "TopicInfo",
+    "connect",
+]
+"""The client, and the types of what it answers."""
 
 SchemaLike = str | pa.Schema | Schema
 """A schema as Spark DDL text, Spark JSON text, an Arrow schema, or as a topic tells it."""
@@ -340,12 +353,14 @@ class LogClient:
             transient_writer=transient_writer,
             plan=plan,
         )
-        return self._connection.call_leader(topic.group, "CommitEpoch", call)
+        reply: EpochCommittedReply = self._connection.call_leader(topic.group, "CommitEpoch", call)
+        return reply
 
     def abort_epoch(self, topic: TopicInfo, key: EpochKey) -> int:
         """Drop the open attempts of exactly this (writer, run, epoch); how many there were."""
         call = AbortEpochCall(group=topic.group, incarnation=topic.incarnation, key=key)
-        return self._connection.call_leader(topic.group, "AbortEpoch", call).attempts
+        reply: EpochAbortedReply = self._connection.call_leader(topic.group, "AbortEpoch", call)
+        return reply.attempts
 
     # ------------------------------------------------------------ watching
 

@@ -190,10 +190,11 @@ class Producer:
         return [self._buffer.conform(batch) for batch in record_batches(data, self._topic)]
 
     def _flush(self, deadline: Deadline | None) -> list[AppendedReply]:
-        *most, last = [*self._buffer.flush()] or [None]
-        replies = self._send(iter(most), deadline)
-        if last is None:
+        encoded = [*self._buffer.flush()]
+        replies = self._send(iter(encoded[:-1]), deadline)
+        if not encoded:
             return replies + self._keep(self._window.drain())
+        last = encoded[-1]
         return replies + self._keep(self._window.push_last(self._call(last), last.body, deadline))
 
     def _send(

@@ -68,11 +68,12 @@ class TopicReader:
 
     def mark(self) -> MarkReply:
         """The high-water mark by a linearizable read: no acknowledged record lies at or above."""
-        return self._connection.call_leader(
+        reply: MarkReply = self._connection.call_leader(
             self._topic.group,
             "ReadMark",
             ReadMark(group=self._topic.group, incarnation=self._topic.incarnation),
         )
+        return reply
 
     def sizes(self, start: Offset, end: Offset, *, mark: Offset, pieces_max: int) -> SizesReply:
         """How the bytes of [start, end) lie; see `raftlog.wire.calls.SizesReply`.
@@ -88,12 +89,13 @@ class TopicReader:
         )
         deadline = self._deadline(start, end)
         try:
-            return self._connection.retry(
+            reply: SizesReply = self._connection.retry(
                 lambda try_s: self._connection.ask(self._address(), "ReadSizes", call, try_s),
                 deadline,
             )
         except DeadlineExceeded as error:
             raise self._beyond(mark) or error from None
+        return reply
 
     def batches(self, start: Offset, end: Offset, *, mark: Offset) -> Iterator[pa.RecordBatch]:
         """The rows [start, end) in order, with the reader's columns; `end <= mark`.
@@ -155,7 +157,7 @@ class TopicReader:
 
     def _extents(
         self, start: Offset, end: Offset, mark: Offset, damaged: Container[str]
-    ) -> Iterator[tuple[ExtentReply, bytes]]:
+    ) -> Iterator[tuple[ExtentReply, memoryview]]:
         """Extents from one replica, until the range or its stream ends; at least one.
 
         A stream lives as long as one try of a call, so that a replica that hangs is left for
@@ -171,7 +173,9 @@ class TopicReader:
             all_fields=False,
         )
 
-        def begin(try_s: float) -> tuple[Iterator[tuple[ExtentReply, bytes]], ExtentReply, bytes]:
+        def begin(
+            try_s: float,
+        ) -> tuple[Iterator[tuple[ExtentReply, memoryview]], ExtentReply, memoryview]:
             self._asked = self._address(damaged)
             stream = self._connection.stream(self._asked, "Read", call, try_s)
             first = next(stream, None)
@@ -188,7 +192,7 @@ class TopicReader:
                 raise
             # What was read stands; the caller goes on from there at another replica.
 
-    def _decode(self, extent: ExtentReply, body: bytes) -> pa.RecordBatch:
+    def _decode(self, extent: ExtentReply, body: memoryview) -> pa.RecordBatch:
         batch = arrow.decode_batch(extent.batch, body, self._topic.schema, self._data_names)
         if len(self._data_names) == len(self._columns):
             return batch

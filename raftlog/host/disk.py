@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from raftlog.core.types import GroupId
 from raftlog.errors import DiskFull
 from raftlog.host.disk_watch import DiskWatch
 from raftlog.host.effects import DiskChanged, Effects
 from raftlog.storage.write import LogWrite
+
+T = TypeVar("T")
 
 Owner = GroupId | None
 """Whose write: a group's log, or (None) the journal of hard states."""
@@ -131,7 +133,7 @@ class NodeDisk:
 
     # ------------------------------------------------------------ jobs
 
-    def queue_job(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+    def queue_job(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         """Run `work`, which may find no room and then starts anew later; then call `done`.
 
         One at a time: a hundred new topics do not keep a hundred threads from syncs, and two

@@ -25,6 +25,7 @@ from raftlog.host.effects import TornWriteCut
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.contract import StateMachine
 from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.outcomes import Outcome
 from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.schema import Field, Schema
 from raftlog.machines.topic import TopicMachine
@@ -90,7 +91,7 @@ class GroupStore:
 
     def replica(self, topic: TopicInfo | None, log: GroupLog) -> Replica:
         """A replica over the log; None: the controller's."""
-        machine: StateMachine[Any, Any]
+        machine: StateMachine[Any, Outcome]
         if topic is None:
             group, machine, voters = CONTROLLER_GROUP, ControllerMachine(), self._controller_voters
         else:

@@ -46,7 +46,7 @@ class Listener:
         before = asyncio.all_tasks()
         await server.start()
         new = asyncio.all_tasks() - before
-        loops = [task for task in new if task.get_coro().__name__ == _GRPC_LOOP]
+        loops = [task for task in new if getattr(task.get_coro(), "__name__", "") == _GRPC_LOOP]
         assert len(loops) == 1, "this version of grpc takes calls otherwise"
         self._grpc_loop = loops[0]
         self._server = server

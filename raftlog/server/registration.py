@@ -53,9 +53,9 @@ async def _ask(node: Node, services: Services, call: RegisterNodeCall) -> None:
         raise hint
     try:
         async with grpc.aio.insecure_channel(hint.address, options=CHANNEL_OPTIONS) as channel:
-            await channel.unary_unary(f"/{SERVICE}/RegisterNode")(
-                encode_request("RegisterNode", call), timeout=_ATTEMPT_TIMEOUT_S
-            )
+            ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
+            ask = channel.unary_unary(f"/{SERVICE}/RegisterNode")
+            await ask(encode_request("RegisterNode", call), timeout=_ATTEMPT_TIMEOUT_S)
     except grpc.aio.AioRpcError as error:
         raise _typed_error(error) from None
 
@@ -63,6 +63,6 @@ async def _ask(node: Node, services: Services, call: RegisterNodeCall) -> None:
 def _typed_error(error: grpc.aio.AioRpcError) -> RaftlogError:
     """The typed error that a node sent, or `NotLeader` where the connection itself failed."""
     for key, value in error.trailing_metadata() or ():
-        if key == ERROR_METADATA_KEY:
+        if key == ERROR_METADATA_KEY and isinstance(value, bytes):
             return decode_error(value)
     return NotLeader(group=CONTROLLER_GROUP)

@@ -18,8 +18,8 @@ import structlog
 from raftlog.config import ServerSettings
 from raftlog.errors import DeadlineExceeded, NodeStopping, Overloaded, RaftlogError
 from raftlog.server.services import Services
-from raftlog.transport.inbound import refuse
-from raftlog.wire.calls import METHODS, SERVICE
+from raftlog.transport.inbound import Context, refuse
+from raftlog.wire.calls import METHODS, SERVICE, ReadCall
 from raftlog.wire.codec import decode_request, encode_reply
 
 log = structlog.get_logger(__name__)
@@ -67,7 +67,7 @@ class CallGate:
             except TimeoutError:
                 log.warning("calls cut off", calls=self._under_way)
 
-    def call(self, method: str, context: grpc.aio.ServicerContext) -> _Call:
+    def call(self, method: str, context: Context) -> _Call:
         """One call's time, as an asynchronous context: over the bound it is `Overloaded`; past its
         deadline it ends."""
         longest = self._limits.request_timeout_max_s
@@ -120,7 +120,7 @@ class _Call:
 
 def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandler:
     """The handler of `SERVICE` to register with a node's grpc server."""
-    handlers = {
+    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
         method: grpc.unary_unary_rpc_method_handler(_unary(method, getattr(services, name), gate))
         for method, name in METHOD_NAMES.items()
         if method != _STREAMED
@@ -131,8 +131,8 @@ def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandle
 
 def _unary(
     method: str, serve: Callable[..., Awaitable[Any]], gate: CallGate
-) -> Callable[[bytes, grpc.aio.ServicerContext], Awaitable[bytes]]:
-    async def answer(data: bytes, context: grpc.aio.ServicerContext) -> bytes | RaftlogError:
+) -> Callable[[bytes, Context], Awaitable[bytes]]:
+    async def answer(data: bytes, context: Context) -> bytes | RaftlogError:
         try:
             async with gate.call(method, context):
                 request, body = decode_request(method, data)
@@ -144,7 +144,7 @@ def _unary(
         except RaftlogError as error:
             return _without_frames(error)
 
-    async def handle(data: bytes, context: grpc.aio.ServicerContext) -> bytes:
+    async def handle(data: bytes, context: Context) -> bytes:
         answered = await answer(data, context)
         if isinstance(answered, bytes):
             return answered
@@ -162,13 +162,12 @@ def _without_frames(error: RaftlogError) -> RaftlogError:
     return error.with_traceback(None)
 
 
-def _read(
-    services: Services, gate: CallGate
-) -> Callable[[bytes, grpc.aio.ServicerContext], AsyncIterator[bytes]]:
-    async def handle(data: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+def _read(services: Services, gate: CallGate) -> Callable[[bytes, Context], AsyncIterator[bytes]]:
+    async def handle(data: bytes, context: Context) -> AsyncIterator[bytes]:
         try:
             async with gate.call(_STREAMED, context):
                 request, _ = decode_request(_STREAMED, data)
+                assert isinstance(request, ReadCall)
                 async for reply, body in services.read(request):
                     yield encode_reply(_STREAMED, reply, body)
         except RaftlogError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from raftlog.core.ready import Role
+from raftlog.core.types import Offset
 from raftlog.host.hosted import HostedReplica
 from raftlog.machines.topic import TopicMachine
 from raftlog.server.node import Node
@@ -25,8 +26,8 @@ def group_view(node: Node, hosted: HostedReplica) -> GroupView:
         last_index=raft.last_index,
         commit_index=raft.commit_index,
         applied_index=hosted.replica.applied_index,
-        log_start_offset=topic.log_start_offset if topic else 0,
-        high_water_mark=topic.high_water_mark if topic else 0,
+        log_start_offset=topic.log_start_offset if topic else Offset(0),
+        high_water_mark=topic.high_water_mark if topic else Offset(0),
         open_epochs=len(topic.open_epochs()) if topic else 0,
         staged_bytes=topic.staged_bytes if topic else 0,
         state_hash=hosted.replica.state_hash.hex(),

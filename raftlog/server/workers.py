@@ -11,7 +11,9 @@ import queue
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 
 class _Work(NamedTuple):
@@ -38,7 +40,7 @@ class Workers:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def run(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+    def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         """Run `work()` on a thread, then `done(its value)` on the loop."""
         assert len(self._threads) <= self._count
         self._under_way += 1
@@ -68,7 +70,7 @@ class Workers:
     def _tell_failure(self, error: BaseException) -> None:
         self._loop.call_soon_threadsafe(self._note, self._failed, error)
 
-    def _note(self, tell: Callable[[Any], None], value: Any) -> None:
+    def _note(self, tell: Callable[[T], None], value: T) -> None:
         self._under_way -= 1
         if self._under_way == 0:
             self._idle.set()

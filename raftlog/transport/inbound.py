@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Container, Sequence
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, TypeAlias
 
 import grpc
 import grpc.aio
@@ -27,6 +27,9 @@ from raftlog.wire.codec import (
     encode_error,
     encode_welcome,
 )
+
+Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
+"""A call or stream as grpc's server gives it to a handler, frames unread."""
 
 _HELLO_WAIT_S = 5.0
 """How long a stream may take to say whose it is."""
@@ -76,9 +79,7 @@ class PeerStreams:
             PEER_SERVICE, {"Stream": grpc.stream_stream_rpc_method_handler(self._stream)}
         )
 
-    async def _stream(
-        self, frames: AsyncIterator[bytes], context: grpc.aio.ServicerContext
-    ) -> None:
+    async def _stream(self, frames: AsyncIterator[bytes], context: Context) -> None:
         try:
             hello = decode_hello(await _first(frames))
             self._check(hello)
@@ -137,7 +138,7 @@ async def _first(frames: AsyncIterator[bytes]) -> bytes:
         raise MalformedRequest(call="Stream", what=what) from None
 
 
-async def refuse(context: grpc.aio.ServicerContext, error: RaftlogError) -> NoReturn:
+async def refuse(context: Context, error: RaftlogError) -> NoReturn:
     """End the call with the error, typed; never returns."""
     await context.abort(
         grpc.StatusCode[error.grpc_status],

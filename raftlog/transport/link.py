@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import grpc
 import grpc.aio
@@ -28,6 +29,8 @@ from raftlog.wire.codec import (
     encode_peer_messages,
 )
 from raftlog.wire.framing import pieces
+
+ByteStream: TypeAlias = "grpc.aio.StreamStreamCall[bytes, bytes]"
 
 KEEPALIVE_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", 2000),
@@ -149,7 +152,7 @@ class PeerLink:
             self._refusal = error.details() or ""
             self._log_end(error)
         for key, value in error.trailing_metadata() or ():
-            if key == ERROR_METADATA_KEY:
+            if key == ERROR_METADATA_KEY and isinstance(value, bytes):
                 self._on_refused(decode_error(value))
 
     def _log_end(self, error: grpc.aio.AioRpcError) -> None:
@@ -163,10 +166,10 @@ class PeerLink:
         )
 
     async def _stream(self, channel: grpc.aio.Channel) -> None:
-        call = channel.stream_stream(STREAM_METHOD)()
+        call: ByteStream = channel.stream_stream(STREAM_METHOD)()
         await call.write(encode_hello(self._hello))
         answer = await call.read()
-        if answer is grpc.aio.EOF:
+        if not isinstance(answer, bytes):  # grpc.aio.EOF
             # A peer that refuses says so in the call's status, which this raises.
             raise await _status_error(call)
         welcome = decode_welcome(answer)
@@ -214,7 +217,7 @@ class PeerLink:
             )
 
 
-async def _status_error(call: grpc.aio.StreamStreamCall) -> grpc.aio.AioRpcError:
+async def _status_error(call: ByteStream) -> grpc.aio.AioRpcError:
     return grpc.aio.AioRpcError(
         await call.code(),
         await call.initial_metadata(),

@@ -98,6 +98,6 @@ def decode_error(data: bytes) -> RaftlogError:
     return error
 
 
-_CONVERSIONS: dict[type, Conversion] = {
+_CONVERSIONS: dict[type, Conversion[Any]] = {
     kind: CONVERSIONS.of(kind) for pair in METHODS.values() for kind in pair
 }

@@ -71,7 +71,8 @@ def decode_command(data: bytes) -> Command:
             case "stage":
                 return _get_stage(message.stage)
             case _:
-                return _KINDS[name].decode(getattr(message, name))
+                decoded: Command = _KINDS[name].decode(getattr(message, name))
+                return decoded
     except UNREADABLE as error:
         raise malformed(_CALL, error) from error
 
@@ -97,7 +98,7 @@ def _parse(data: bytes) -> tuple[pb.Command, str]:
     return message, name
 
 
-def _put_append(message: Any, command: Append, header: BatchHeader) -> None:
+def _put_append(message: pb.Append, command: Append, header: BatchHeader) -> None:
     message.producer = command.producer
     message.sequence = command.sequence
     message.timestamp_us = command.timestamp_us
@@ -105,7 +106,7 @@ def _put_append(message: Any, command: Append, header: BatchHeader) -> None:
     message.batch_header = encode_header(header).SerializeToString()
 
 
-def _get_append(message: Any) -> Append:
+def _get_append(message: pb.Append) -> Append:
     if not message.HasField("batch"):
         raise Unreadable("Append lacks batch")
     return Append(
@@ -116,7 +117,7 @@ def _get_append(message: Any) -> Append:
     )
 
 
-def _put_stage(message: Any, command: Stage, header: BatchHeader) -> None:
+def _put_stage(message: pb.Stage, command: Stage, header: BatchHeader) -> None:
     message.key.CopyFrom(_KEY.encode(command.key))
     message.attempt = command.attempt
     message.number = command.number
@@ -126,7 +127,7 @@ def _put_stage(message: Any, command: Stage, header: BatchHeader) -> None:
     message.batch_header = encode_header(header).SerializeToString()
 
 
-def _get_stage(message: Any) -> Stage:
+def _get_stage(message: pb.Stage) -> Stage:
     if not (message.HasField("batch") and message.HasField("key")):
         raise Unreadable("Stage lacks batch or key")
     return Stage(
@@ -141,7 +142,7 @@ def _get_stage(message: Any) -> Stage:
 
 _KEY = CONVERSIONS.of(EpochKey)
 
-_NAMES: dict[type, tuple[str, Conversion]] = {
+_NAMES: dict[type, tuple[str, Conversion[Any]]] = {
     kind: (name, CONVERSIONS.of(kind))
     for name, kind in {
         "commit_epoch": CommitEpoch,
@@ -155,4 +156,4 @@ _NAMES: dict[type, tuple[str, Conversion]] = {
         "rules": Rules,
     }.items()
 }
-_KINDS: dict[str, Conversion] = dict(_NAMES.values())
+_KINDS: dict[str, Conversion[Any]] = dict(_NAMES.values())

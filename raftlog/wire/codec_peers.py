@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
 
 from raftlog.core.messages import (
     AppendReply,
@@ -22,6 +24,8 @@ from raftlog.wire.calls import PeerHello, PeerWelcome
 from raftlog.wire.codec_values import CONVERSIONS, UNREADABLE, malformed
 from raftlog.wire.framing import Assembly, Unreadable, join, split
 from raftlog.wire.mapping import Conversion
+
+V = TypeVar("V", PeerHello, PeerWelcome)
 
 _CALL = "peer stream"
 _FRAME_BYTES_MAX = 512 * 1024 * 1024
@@ -106,7 +110,7 @@ def decode_welcome(data: bytes) -> PeerWelcome:
     return _decode_alone(data, pb.PeerWelcome, _WELCOME)
 
 
-def _decode_alone(data: bytes, message_type: Any, conversion: Conversion) -> Any:
+def _decode_alone(data: bytes, message_type: type[Message], conversion: Conversion[V]) -> V:
     try:
         header, body = split(data)
         if body:
@@ -116,7 +120,7 @@ def _decode_alone(data: bytes, message_type: Any, conversion: Conversion) -> Any
         raise malformed(_CALL, error) from error
 
 
-def _put_append(message: Any, request: AppendRequest, body: list[bytes]) -> None:
+def _put_append(message: pb.AppendRequest, request: AppendRequest, body: list[bytes]) -> None:
     message.group = request.group
     message.sender = request.sender
     message.to = request.to
@@ -168,7 +172,7 @@ def _get_append(message: Any, frame: bytes, position: int) -> tuple[AppendReques
     return request, position
 
 
-def _put_heartbeat(message: Any, heartbeat: Heartbeat) -> None:
+def _put_heartbeat(message: pb.Heartbeat, heartbeat: Heartbeat) -> None:
     """Written by hand: a frame has one for each group."""
     message.group = heartbeat.group
     message.sender = heartbeat.sender
@@ -193,7 +197,7 @@ def _get_heartbeat(message: Any) -> Heartbeat:
 
 _HELLO = CONVERSIONS.of(PeerHello)
 _WELCOME = CONVERSIONS.of(PeerWelcome)
-_NAMES: dict[type, tuple[str, Conversion]] = {
+_NAMES: dict[type, tuple[str, Conversion[Any]]] = {
     kind: (name, CONVERSIONS.of(kind))
     for name, kind in {
         "vote_request": VoteRequest,

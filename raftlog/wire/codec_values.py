@@ -82,7 +82,8 @@ def _get_bound(message: pb.Bound) -> Bound:
     kind = message.WhichOneof("value")
     if kind is None:
         raise Unreadable("a bound is of an unknown kind")
-    return getattr(message, kind)
+    bound: bool | int | float | str | bytes = getattr(message, kind)
+    return bound
 
 
 def encode_summary(summary: BatchSummary) -> pb.BatchSummary:

@@ -9,12 +9,15 @@ the codec instead and given here as `known`.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from types import ModuleType
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, Generic, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from raftlog.wire.framing import Unreadable
+
+V = TypeVar("V")
 
 _SCALARS = (bool, int, str, bytes)
 
@@ -23,31 +26,31 @@ LIST_VALUES_MAX = 100_000
 bytes of a frame can be a value, which takes a hundred bytes of memory and its time."""
 
 
-class Conversion(NamedTuple):
+class Conversion(NamedTuple, Generic[V]):
     """How values of one type become messages (`encode`) and messages values (`decode`).
 
     `decode` raises `Unreadable` where a message lacks a part that its value cannot be without.
     """
 
-    encode: Callable[[Any], Any]
-    decode: Callable[[Any], Any]
+    encode: Callable[[V], Any]
+    decode: Callable[[Any], V]
 
 
 class Conversions:
     """The conversions of all types met so far; `messages` is the generated module."""
 
-    def __init__(self, messages: ModuleType, known: Mapping[type, Conversion]) -> None:
+    def __init__(self, messages: ModuleType, known: Mapping[type, Conversion[Any]]) -> None:
         self._messages = messages
         self._known = dict(known)
 
-    def of(self, value_type: type) -> Conversion:
+    def of(self, value_type: type[V]) -> Conversion[V]:
         """The conversion of a dataclass or NamedTuple; raises AssertionError if names differ."""
         found = self._known.get(value_type)
         if found is None:
             found = self._known[value_type] = self._derive(value_type)
         return found
 
-    def _derive(self, value_type: type) -> Conversion:
+    def _derive(self, value_type: type[V]) -> Conversion[V]:
         message_type = getattr(self._messages, value_type.__name__)
         hints = get_type_hints(value_type)
         names = _field_names(value_type)
@@ -62,13 +65,13 @@ class Conversions:
         list_decoders = [(name, self._list(hints[name]).decode) for name in lists]
         nested_decoders = [(name, self.of(hints[name]).decode) for name in nested]
 
-        def encode(value: Any) -> Any:
+        def encode(value: V) -> Any:
             parts = dict(zip(plain, values_of(value), strict=True))
             for name, encode_part in encoders:
                 parts[name] = encode_part(getattr(value, name))
             return message_type(**parts)
 
-        def decode(message: Any) -> Any:
+        def decode(message: Any) -> V:
             parts = dict(zip(plain, values_of(message), strict=True))
             for name, decode_part in list_decoders:
                 parts[name] = decode_part(getattr(message, name))
@@ -80,7 +83,7 @@ class Conversions:
 
         return Conversion(encode, decode)
 
-    def _list(self, hint: Any) -> Conversion:
+    def _list(self, hint: Any) -> Conversion[tuple[Any, ...]]:
         member, rest = get_args(hint)
         assert rest is Ellipsis, f"{hint} is no tuple of any length"
         if _is_scalar(member):
@@ -113,4 +116,4 @@ def _is_scalar(hint: Any) -> bool:
 def _field_names(value_type: type) -> tuple[str, ...]:
     if dataclasses.is_dataclass(value_type):
         return tuple(field.name for field in dataclasses.fields(value_type))
-    return value_type._fields
+    return tuple(inspect.get_annotations(value_type))
