@@ -203,7 +203,7 @@ class HardStateJournal:
         self._replaced = self._segment
         self._segment = Segment(self._path, header)
         self._frames = 0
-        piece = Piece(self._segment, create=True)
+        piece = Piece(self._segment, file=None)
         self._add_frame(piece, self._encode(sorted(self._states)))
         # The file has its name only when all of this is durable: the marker's word is true.
         self._segment.synced = self._segment.end
@@ -211,14 +211,17 @@ class HardStateJournal:
         return self._planned(piece)
 
     def _plan_frame(self, records: bytes) -> LogWrite:
-        piece = Piece(self._active, create=False)
+        piece = self._piece_for_active()
         self._add_frame(piece, records)
         return self._planned(piece)
 
     def _plan_marker(self) -> LogWrite:
-        piece = Piece(self._active, create=False)
+        piece = self._piece_for_active()
         self._add_marker(piece)
         return self._planned(piece)
+
+    def _piece_for_active(self) -> Piece:
+        return Piece(self._active, file=self._active.opened(self._fs))
 
     def _planned(self, piece: Piece) -> LogWrite:
         piece.reserve = piece.segment.reserve_ahead(_RESERVE_BYTES, self._compact_bytes())

@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from raftlog.core.types import EMPTY_PAYLOAD, Entry, EntryKind, LogIndex, Payload, Term
 from raftlog.storage.contract import File, FileSystem
@@ -45,6 +46,15 @@ from raftlog.storage.reopen import (
 from raftlog.storage.write import Cut, LogWrite, Piece, Segment, remove_unfinished
 
 
+class _PlannedCut(NamedTuple):
+    """Of the plan already; a write has not taken it yet."""
+
+    removed: tuple[Segment, ...]
+    """The last one first."""
+    segment: Segment
+    size: int
+
+
 class GroupLog:
     """The log of one group. Indexes count from 1; ranges here are inclusive, as Raft's are."""
 
@@ -73,7 +83,7 @@ class GroupLog:
         self._sealed_open: OrderedDict[Segment, None] = OrderedDict()
         """Segments that may be open though they are sealed, the one used last at the end."""
         self._durable = found.table.last_index
-        self._cut: Cut | None = None
+        self._cut: _PlannedCut | None = None
         self._outstanding: LogWrite | None = None
         self._marker_wanted = False
         self.incarnation = 0
@@ -105,7 +115,7 @@ class GroupLog:
             previous_end=0,
             previous_chain=0,
         )
-        piece = Piece(Segment(segment_path(folder, 1), header), create=True)
+        piece = Piece(Segment(segment_path(folder, 1), header), file=None)
         remove_unfinished(fs, folder, SEGMENT_ENDING)
         LogWrite(fs, folder, [piece]).run_whole()
         report = RecoveryReport(segments=1, last_index=LogIndex(0))
@@ -163,7 +173,8 @@ class GroupLog:
 
     def _end(self) -> None:
         """Give files and memory back."""
-        for segment in self._segments:
+        removed = self._cut.removed if self._cut is not None else ()
+        for segment in (*self._segments, *removed):
             segment.close()
         self._pending.clear()
         self._cached.release()
@@ -245,10 +256,7 @@ class GroupLog:
         pieces = self._lay_out()
         if not pieces and self._cut is None:
             return None
-        if self._cut is not None:
-            self._cut.segment.opened(self._fs)  # here, where reading may open it as well
-        self._outstanding = LogWrite(self._fs, self._folder, pieces, self._cut)
-        self._cut = None
+        self._outstanding = LogWrite(self._fs, self._folder, pieces, self._take_cut())
         return self._outstanding
 
     def written(self, write: LogWrite) -> None:
@@ -368,7 +376,7 @@ class GroupLog:
             )
         self._marker_wanted = False
         for piece in pieces:
-            if not piece.seal:
+            if piece.seal_at is None:
                 limits = self._limits
                 piece.reserve = piece.segment.reserve_ahead(
                     limits.preallocate_bytes, limits.segment_bytes_max
@@ -377,8 +385,7 @@ class GroupLog:
 
     def _piece_for_active(self, pieces: list[Piece]) -> Piece:
         active = self._segments[-1]
-        active.opened(self._fs)  # here, where reading may open it as well
-        pieces.append(Piece(active, create=False))
+        pieces.append(Piece(active, file=active.opened(self._fs)))
         return pieces[-1]
 
     def _is_full(self, segment: Segment, frame_bytes: int) -> bool:
@@ -390,7 +397,7 @@ class GroupLog:
     def _begin_segment(self, pieces: list[Piece], first_index: int) -> Piece:
         """Seal the active segment, which is synced whole before its successor has a name."""
         sealed = pieces[-1].segment
-        pieces[-1].seal = True
+        pieces[-1].seal_at = sealed.end
         header = SegmentHeader(
             purpose=Purpose.LOG,
             segment_id=self._fs.new_id(),
@@ -401,7 +408,7 @@ class GroupLog:
         )
         segment = Segment(segment_path(self._folder, first_index), header)
         self._segments.append(segment)
-        pieces.append(Piece(segment, create=True))
+        pieces.append(Piece(segment, file=None))
         return pieces[-1]
 
     def _place(self, piece: Piece, index: int) -> None:
@@ -431,7 +438,22 @@ class GroupLog:
         else:
             segment.cut(SEGMENT_HEADER_BYTES, segment.header.chain)
         earlier = self._cut.removed if self._cut is not None else ()
-        self._cut = Cut(removed=(*earlier, *reversed(removed)), segment=segment, size=segment.end)
+        self._cut = _PlannedCut((*earlier, *reversed(removed)), segment, segment.end)
+
+    def _take_cut(self) -> Cut | None:
+        """The cut that is planned, if any, for a write. No write is out that could be at work on
+        what is removed: its files are closed here."""
+        planned, self._cut = self._cut, None
+        if planned is None:
+            return None
+        for segment in planned.removed:
+            self._sealed_open.pop(segment, None)
+            segment.close()
+        return Cut(
+            removed=tuple(segment.path for segment in planned.removed),
+            file=planned.segment.opened(self._fs),
+            size=planned.size,
+        )
 
     # ------------------------------------------------------------ bytes from disk
 

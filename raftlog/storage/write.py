@@ -2,11 +2,14 @@
 
 A `Segment` is the plan's side of one file: where the next frame goes, what its chain is, what of
 it is durable. A `LogWrite` is one batch of work: a cut, then frames into one or more segments,
-each file synced once. Planning is arithmetic and checksums; `LogWrite.run` is I/O alone.
+each file synced once. Planning is arithmetic and checksums; `LogWrite.run` is I/O alone. It may run
+much later than it was planned, and planning goes on meanwhile: so it reads frozen values only,
+never a `Segment`.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -118,26 +121,52 @@ class Segment:
 
 
 class Piece:
-    """Frames for one segment. `create` makes its file; `seal` gives back space reserved ahead."""
+    """Frames for one segment while they are planned. Without a `file` the write makes one."""
 
-    __slots__ = ("buffers", "create", "done", "position", "reserve", "seal", "segment")
+    __slots__ = ("buffers", "file", "position", "reserve", "seal_at", "segment")
 
-    def __init__(self, segment: Segment, *, create: bool) -> None:
+    def __init__(self, segment: Segment, *, file: File | None) -> None:
         self.segment = segment
-        self.create = create
-        self.position = 0 if create else segment.end
-        self.buffers: list[bytes] = [segment.header.encode()] if create else []
+        self.file = file
+        self.position = 0 if file is None else segment.end
+        self.buffers: list[bytes] = [segment.header.encode()] if file is None else []
         self.reserve = 0
-        self.seal = False
-        self.done = False
+        self.seal_at: int | None = None
+
+    def planned(self) -> FileWrite:
+        """What is to be done, as a value that no later planning changes."""
+        return FileWrite(
+            path=self.segment.path,
+            file=self.file,
+            position=self.position,
+            buffers=tuple(self.buffers),
+            reserve=self.reserve,
+            seal_at=self.seal_at,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileWrite:
+    """One file's part of a write."""
+
+    path: str
+    file: File | None
+    """None: the file is made, and has its name once all of this is durable."""
+    position: int
+    buffers: tuple[bytes, ...]
+    reserve: int
+    """The size to reserve first; 0: none."""
+    seal_at: int | None
+    """Where the file ends for good, as the next segment's header says: space reserved ahead is
+    given back. None: more may follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """Remove the segments, last first, then cut `segment` at its `size`."""
+    """Remove the files at `removed`, last first, then cut `file` at `size`."""
 
-    removed: tuple[Segment, ...]
-    segment: Segment
+    removed: tuple[str, ...]
+    file: File
     size: int
 
 
@@ -149,7 +178,7 @@ class LogWrite:
     room: run it again later, until it is `done`.
     """
 
-    __slots__ = ("_cut", "_folder", "_fs", "_pieces", "_running", "done", "full")
+    __slots__ = ("_cut", "_files", "_folder", "_fs", "_running", "done", "full", "segments")
 
     def __init__(
         self, fs: FileSystem, folder: str, pieces: Sequence[Piece], cut: Cut | None = None
@@ -157,15 +186,13 @@ class LogWrite:
         self._fs = fs
         self._folder = folder
         self._cut = cut
-        self._pieces = list(pieces)
+        self._files = deque(piece.planned() for piece in pieces)
+        """What is not done yet."""
         self._running = False
+        self.segments = tuple(piece.segment for piece in pieces)
+        """The segments that get frames, for their owner alone: `run` never looks at them."""
         self.done = False
         self.full: DiskFull | None = None
-
-    @property
-    def segments(self) -> list[Segment]:
-        """The segments that get frames."""
-        return [piece.segment for piece in self._pieces]
 
     def run(self) -> None:
         """Do it all, in order, with one sync per touched file. Raises `DiskFailed`.
@@ -183,10 +210,9 @@ class LogWrite:
             self._run_cut(self._cut)
             self._cut = None
         try:
-            for piece in self._pieces:
-                if not piece.done:
-                    self._run_piece(piece)
-                    piece.done = True
+            while self._files:
+                self._run_file(self._files[0])
+                self._files.popleft()
         except DiskFull as error:
             self.full = error
         else:
@@ -201,41 +227,35 @@ class LogWrite:
 
     def _run_cut(self, cut: Cut) -> None:
         # Each removal is durable before the next: a crash leaves a log without holes.
-        for segment in cut.removed:
-            segment.close()
-            self._fs.remove(segment.path)
+        for path in cut.removed:
+            self._fs.remove(path)
             self._fs.sync_folder(self._folder)
-        file = cut.segment.opened(self._fs)
-        file.truncate(cut.size)
+        cut.file.truncate(cut.size)
         # Before anything is appended: headers of what was cut would vouch for their old places.
-        file.sync()
+        cut.file.sync()
 
-    def _run_piece(self, piece: Piece) -> None:
-        segment = piece.segment
-        path = segment.path
-        if piece.create:
+    def _run_file(self, planned: FileWrite) -> None:
+        path, file = planned.path, planned.file
+        if file is None:
             if self._fs.exists(path + NEW_FILE_ENDING):
                 self._fs.remove(path + NEW_FILE_ENDING)  # of a run that found no room
             file = self._fs.open(path + NEW_FILE_ENDING, create=True)
-        else:
-            file = segment.opened(self._fs)
         try:
-            if piece.reserve:
-                file.reserve(piece.reserve)
-            file.write_at(piece.position, piece.buffers)
+            if planned.reserve:
+                file.reserve(planned.reserve)
+            file.write_at(planned.position, planned.buffers)
         except DiskFull:
-            if piece.create:
+            if planned.file is None:
                 file.close()
             raise
-        if piece.seal:
-            file.truncate(segment.end)
+        if planned.seal_at is not None:
+            file.truncate(planned.seal_at)
         file.sync()
-        if piece.create:
+        if planned.file is None:
             # Only now a name: whoever finds the file finds its header, and what came with it.
             file.close()
             self._fs.rename(path + NEW_FILE_ENDING, path)
             self._fs.sync_folder(self._folder)
-            segment.file = self._fs.open(path, create=False)
 
 
 def remove_unfinished(fs: FileSystem, folder: str, ending: str) -> None:

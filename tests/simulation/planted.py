@@ -36,7 +36,7 @@ from raftlog.storage.folder import DataFolder
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.memory import MemoryFile
 from raftlog.storage.read import LogRead
-from raftlog.storage.write import LogWrite
+from raftlog.storage.write import FileWrite, LogWrite
 
 _FOR_EVER = 1 << 60
 
@@ -73,7 +73,7 @@ def _constant(value: Any) -> property:
 
 def acknowledge_before_fsync() -> Any:
     """Messages that wait for the log leave at once."""
-    return _replaced(Replica, "_log_ticket_durable", _constant(_FOR_EVER))
+    return _replaced(Replica, "_write_durable", _constant(_FOR_EVER))
 
 
 def log_never_synced() -> Any:
@@ -454,6 +454,19 @@ def late_read_sent_unchecked() -> Any:
     return _replaced(Replica, "request", request)
 
 
+def sealed_where_the_plan_ends_now() -> Any:
+    """A write that waited ends its segment where the log's plan has it by then, not as planned."""
+    original = LogWrite._run_file
+
+    def run_file(self: LogWrite, planned: FileWrite) -> None:
+        if planned.seal_at is not None:
+            segment = next(each for each in self.segments if each.path == planned.path)
+            planned = replace(planned, seal_at=segment.end)
+        original(self, planned)
+
+    return _replaced(LogWrite, "_run_file", run_file)
+
+
 BUGS: dict[str, Callable[[], Any]] = {
     bug.__name__: bug
     for bug in (
@@ -462,6 +475,7 @@ BUGS: dict[str, Callable[[], Any]] = {
         own_entries_counted_before_fsync,
         log_never_synced,
         cut_not_done_before_the_append,
+        sealed_where_the_plan_ends_now,
         torn_tail_taken_for_whole,
         vote_not_synced,
         term_and_vote_written_apart,

@@ -1,7 +1,7 @@
 """Cases that chance meets too seldom, written down step by step; each breaks under one planted bug.
 
 Most are dialogues of a few cores, with the messages between them as values; one is a cluster of
-simulated nodes without any weather, one a log on a simulated disk, one a table of writers.
+simulated nodes without any weather, two are logs on a simulated disk, one is a table of writers.
 """
 
 from __future__ import annotations
@@ -10,18 +10,39 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from raftlog.core.messages import Heartbeat, HeartbeatReply
+from raftlog.core.messages import AppendRequest, Heartbeat, HeartbeatReply
 from raftlog.core.ready import Role
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId
+from raftlog.core.types import (
+    CONTROLLER_GROUP,
+    GroupId,
+    LogIndex,
+    Membership,
+    NodeId,
+    Payload,
+    Term,
+)
 from raftlog.machines.commands import DeleteTopic, EpochKey, ExpireEpoch, Stage, TopicInfo
+from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.limits import TopicLimits
 from raftlog.machines.outcomes import Refused
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.writers import WriterTable
+from raftlog.replica import Replica
+from raftlog.storage.contract import ROOT
+from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
 from raftlog.storage.memory import MemoryFileSystem
-from tests.core.member import Member, acceptance, entries_of, heartbeat_reply, vote_reply
+from tests.core.member import (
+    GROUP,
+    TIMING,
+    Member,
+    Shortest,
+    acceptance,
+    entries_of,
+    heartbeat_reply,
+    vote_reply,
+)
 from tests.core.network import Network
 from tests.simulation.cluster import Run
 from tests.simulation.history import Label
@@ -238,6 +259,55 @@ def shorter_log_after_a_conflict() -> None:
     assert reopened.report.torn_bytes == 0, "nothing of the old end is left"
 
 
+def truncation_while_a_write_waits() -> None:
+    """A follower's write ends a segment and waits for the disk; meanwhile a leader conflicts with
+    what it carries. It runs, and the process is killed before the next."""
+    fs, limits = MemoryFileSystem(Random(1)), LogLimits(segment_bytes_max=4_096)
+    fs.make_folder("log")
+    follower = Replica(
+        node=NodeId(1),
+        group=GROUP,
+        membership=Membership((NodeId(1), NodeId(2), NodeId(3))),
+        timing=TIMING,
+        log=GroupLog.create(fs, "log", GROUP, limits),
+        journal=HardStateJournal.open(fs, ROOT),
+        machine=ControllerMachine(),
+        random=Shortest(),
+    )
+    _append_from(follower, sender=2, first=1, terms=[1] * 6)
+    write = follower.take_write()
+    assert write is not None
+    write.run()
+    follower.written(write)
+    _append_from(follower, sender=2, first=7, terms=[1] * 6)
+    waiting = follower.take_write()
+    assert waiting is not None
+    assert len(waiting.segments) == 2, "it ends a segment"
+    _append_from(follower, sender=3, first=8, terms=[2])
+    waiting.run()
+    killed = GroupLog.open(fs, "log", GROUP, limits)
+    assert killed.terms() == [(1, 1)]
+    assert killed.last_index == 12, "the truncation was not written yet"
+
+
+def _append_from(follower: Replica, *, sender: int, first: int, terms: list[int]) -> None:
+    request = AppendRequest(
+        group=follower.group,
+        sender=NodeId(sender),
+        to=follower.node,
+        term=Term(terms[-1]),
+        prev_index=LogIndex(first - 1),
+        prev_term=Term(1 if first > 1 else 0),
+        entries=tuple(
+            entry._replace(payload=Payload(b"", bytes(400)))
+            for entry in entries_of(terms, first=first)
+        ),
+        commit_index=LogIndex(0),
+    )
+    follower.step(request)
+    follower.advance()
+
+
 SCRIPTS: dict[str, Callable[[], None]] = {
     "stale_acknowledgement_accepted": stale_acknowledgement,
     "strong_read_joins_a_round_under_way": read_after_the_heartbeats_left,
@@ -248,5 +318,6 @@ SCRIPTS: dict[str, Callable[[], None]] = {
     "stale_vote_accepted": late_votes_of_a_lost_election,
     "expiry_overtakes_a_stage": stage_after_the_leader_looked,
     "cut_not_done_before_the_append": shorter_log_after_a_conflict,
+    "sealed_where_the_plan_ends_now": truncation_while_a_write_waits,
 }
 """By the planted bug that each makes visible."""
