@@ -111,9 +111,9 @@ class Budget:
 
 
 class _Held(NamedTuple):
-    """Messages that wait until the log and the journal are durable up to these tickets."""
+    """Messages that wait until the log and the journal are durable up to this write and ticket."""
 
-    log_ticket: int
+    write_number: int
     journal_ticket: int
     messages: tuple[OutMessage, ...]
 
@@ -152,9 +152,11 @@ class Replica:
         self._apply_to = LogIndex(0)
         self._reads: deque[ReadState] = deque()
         self._held: deque[_Held] = deque()
-        self._log_ticket = 0
-        self._log_ticket_writing = 0
-        self._log_ticket_durable = 0
+        self._write_asked = 0
+        """The core's latest write that is in the log; `_write_running` is being written,
+        `_write_durable` is on disk, each with all before it."""
+        self._write_running = 0
+        self._write_durable = 0
 
     def logged_commands(self) -> Iterator[tuple[LogIndex, Command]]:
         """Every command in the log with its index, in order, whether it is committed or not.
@@ -227,16 +229,15 @@ class Replica:
         """
         write = self.log.take_write()
         if write is not None:
-            self._log_ticket_writing = self._log_ticket
+            self._write_running = self._write_asked
         return write
 
     def written(self, write: LogWrite) -> None:
         """`write` ran: its bytes are durable."""
         self.log.written(write)
-        self._log_ticket_durable = self._log_ticket_writing
-        durable = self.log.durable_index
-        if durable:
-            self.raft.persisted(index=durable, term=self.log.term_at(durable))
+        if self._write_running > self._write_durable:
+            self._write_durable = self._write_running
+            self.raft.persisted(self._write_durable)
 
     @property
     def awaits_disk(self) -> bool:
@@ -285,17 +286,17 @@ class Replica:
         if ready.truncate_from is not None:
             assert ready.truncate_from > self.applied_index, "an applied entry is never cut"
             self.log.truncate_from(ready.truncate_from)
-            self._log_ticket += 1
         if ready.entries:
             self.log.append(ready.entries)
-            self._log_ticket += 1
+        if ready.write_number:
+            self._write_asked = ready.write_number
         if ready.hard_state is not None:
             self._journal.put(self.group, ready.hard_state)
         for message in ready.messages:
             _hand_out(message, output)
         if ready.messages_after_persist:
             self._held.append(
-                _Held(self._log_ticket, self._journal.ticket, ready.messages_after_persist)
+                _Held(self._write_asked, self._journal.ticket, ready.messages_after_persist)
             )
         if ready.committed is not None:
             assert ready.committed.first == self._apply_to + 1, "committed entries leave no gap"
@@ -308,7 +309,7 @@ class Replica:
         own = False
         while self._held:
             held = self._held[0]
-            if held.log_ticket > self._log_ticket_durable:
+            if held.write_number > self._write_durable:
                 break
             if held.journal_ticket > self._journal.durable_ticket:
                 break

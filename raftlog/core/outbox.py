@@ -19,6 +19,7 @@ class Outbox:
         "_soft_state",
         "_stored_to",
         "_truncate_from",
+        "_writes",
         "after_persist",
         "messages",
         "reads",
@@ -44,6 +45,7 @@ class Outbox:
         self._stored_to: int = last_index
         self._truncate_from: int | None = None
         self._entries: list[Entry] = []
+        self._writes = WriteLedger()
 
     @property
     def committed_to(self) -> LogIndex:
@@ -56,10 +58,16 @@ class Outbox:
         if index <= self._stored_to:
             self._truncate_from = index
             self._stored_to = index - 1
+            self._writes.cut(index)
 
     def append(self, entries: Sequence[Entry]) -> None:
         """The log gained entries at its end."""
         self._entries.extend(entries)
+
+    def persisted(self, write_number: int) -> int:
+        """That write and all before it are durable: up to which index does the log keep of them
+        what they brought? 0 if that is no news."""
+        return self._writes.persisted(write_number)
 
     def drain(
         self, *, soft_state: SoftState, hard_state: HardState, commit_index: LogIndex
@@ -81,9 +89,13 @@ class Outbox:
         if commit_index > self._committed_to:
             committed = Span(LogIndex(self._committed_to + 1), commit_index)
         cut = self._truncate_from
+        if self._entries:
+            self._stored_to = self._entries[-1].index
+        has_write = bool(self._entries) or cut is not None
         ready = Ready(
             soft_state=soft_state if soft_state != self._soft_state else None,
             hard_state=hard_state if hard_state != self._hard_state else None,
+            write_number=self._writes.begin(self._stored_to) if has_write else 0,
             truncate_from=LogIndex(cut) if cut is not None else None,
             entries=tuple(self._entries),
             committed=committed,
@@ -96,9 +108,7 @@ class Outbox:
         self._hard_state = hard_state
         self._committed_to = commit_index
         self._truncate_from = None
-        if self._entries:
-            self._stored_to = self._entries[-1].index
-            self._entries = []
+        self._entries = []
         self.messages.clear()
         self.after_persist.clear()
         self.reads.clear()
@@ -119,6 +129,7 @@ class Outbox:
         other.reads_dropped = self.reads_dropped[:]
         other._truncate_from = self._truncate_from
         other._entries = self._entries[:]
+        other._writes = self._writes.clone()
         return other
 
     def state(self) -> object:
@@ -129,4 +140,63 @@ class Outbox:
             (self._committed_to, self._stored_to, self._truncate_from),
             (self._entries, self.messages, self.after_persist),
             (self.reads, self.reads_dropped),
+            self._writes.state(),
         )
+
+
+class WriteLedger:
+    """Which writes of the log were handed out and are not known to be durable, and what of them
+    still counts.
+
+    An entry is not told by index and term alone: a follower may truncate one for a leader of a
+    later term and get the very same again from a leader of a still later one. The write that
+    brought it first says nothing of the second copy, which stands behind the truncation. So a
+    truncation lowers what earlier writes reach to, and nothing raises it again.
+    """
+
+    __slots__ = ("_latest", "_reach")
+
+    def __init__(self) -> None:
+        self._latest = 0
+        """The number of the latest write handed out."""
+        self._reach: list[tuple[int, int]] = []
+        """(number, last index that it makes durable), rising in both: a write that reaches no
+        further than an earlier one adds nothing."""
+
+    def begin(self, last_index: int) -> int:
+        """Number a write after which the log ends at `last_index`."""
+        self._latest += 1
+        if not self._reach or self._reach[-1][1] < last_index:
+            self._reach.append((self._latest, last_index))
+        return self._latest
+
+    def cut(self, index: int) -> None:
+        """The log lost `index` and all after it."""
+        first = 0
+        while self._reach and self._reach[-1][1] >= index:
+            first, _ = self._reach.pop()
+        if first and (not self._reach or self._reach[-1][1] < index - 1):
+            self._reach.append((first, index - 1))
+
+    def persisted(self, number: int) -> int:
+        """The last index that the writes up to `number` have made durable; 0: no news."""
+        assert 0 < number <= self._latest, "only what was handed out can be durable"
+        done = 0
+        while done < len(self._reach) and self._reach[done][0] <= number:
+            done += 1
+        if not done:
+            return 0
+        _, last_index = self._reach[done - 1]
+        del self._reach[:done]
+        return last_index
+
+    def clone(self) -> WriteLedger:
+        """An independent copy."""
+        other = WriteLedger()
+        other._latest = self._latest
+        other._reach = self._reach[:]
+        return other
+
+    def state(self) -> object:
+        """All that is in it as plain values."""
+        return (self._latest, tuple(self._reach))

@@ -311,17 +311,17 @@ class Raft:
         if self._leadership is not None:
             self._leadership.node_is_back(node)
 
-    def persisted(self, *, index: LogIndex, term: Term) -> None:
-        """The log is durable up to the entry (`index`, `term`).
+    def persisted(self, write_number: int) -> None:
+        """The write of that number (`Ready.write_number`) and all before it are durable.
 
-        A notice about an entry that was cut since is stale and changes nothing.
+        What of them was truncated since does not count, though the same entries came again: those
+        are a later write's.
         """
-        if not self._durable_index < index <= self._log.last_index:
-            return
-        if self._log.term_at(index) != term:
-            return
-        self._durable_index = index
-        self._advance_commit_index()
+        index = LogIndex(self._outbox.persisted(write_number))
+        if index > self._durable_index:
+            assert index <= self._log.last_index, "durable beyond the log"
+            self._durable_index = index
+            self._advance_commit_index()
 
     def applied(self, index: LogIndex) -> None:
         """The state machine has applied everything up to `index`."""

@@ -3,7 +3,8 @@
 The rules of whoever does it (docs/ARCHITECTURE.md, "Decide, then do"):
 
 1. `truncate_from`, `entries` and `hard_state` go to disk, in that order with respect to earlier
-   outputs; `Raft.persisted` is called once they are durable, never before.
+   outputs. The first two are one numbered write: `Raft.persisted` is called with its number once
+   it and all before it are durable, never before.
 2. `messages` may leave at once: nothing in them depends on what this output persists.
 3. `messages_after_persist` leave only when everything this output and all earlier ones asked to
    persist is durable (a vote, an acknowledgement). Some are addressed to this node itself (its
@@ -52,6 +53,8 @@ class Ready:
     soft_state: SoftState | None = None
     """Set when role, term or leader changed since the last output."""
     hard_state: HardState | None = None
+    write_number: int = 0
+    """The number of the log's write, one more than the last one's; 0: the log has none."""
     truncate_from: LogIndex | None = None
     """Cut the log's entries at and after this index (a term conflict), before `entries`."""
     entries: tuple[Entry, ...] = ()

@@ -150,20 +150,20 @@ class Member:
             if self.sync:
                 self.persist()
 
-    def persist(self) -> None:
-        """Everything asked for so far becomes durable, then what waited for it leaves."""
-        unsynced, self.unsynced = self.unsynced, []
-        if not unsynced:
-            return
+    def persist(self, outputs: int | None = None) -> None:
+        """Everything asked for so far becomes durable (or the first so many outputs), then what
+        waited for it leaves."""
+        count = len(self.unsynced) if outputs is None else outputs
+        unsynced, self.unsynced = self.unsynced[:count], self.unsynced[count:]
         for ready in unsynced:
             if ready.hard_state is not None:
                 self.disk_hard_state = ready.hard_state
             if ready.truncate_from is not None:
                 del self.disk_log[ready.truncate_from - 1 :]
             self.disk_log.extend(ready.entries)
-        if self.disk_log:
-            last = self.disk_log[-1]
-            self.raft.persisted(index=last.index, term=last.term)
+        written = max((ready.write_number for ready in unsynced), default=0)
+        if written:
+            self.raft.persisted(written)
             self._check()
         for ready in unsynced:
             for message in ready.messages_after_persist:

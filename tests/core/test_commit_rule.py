@@ -79,14 +79,12 @@ def test_a_notice_of_persistence_about_a_cut_entry_is_stale() -> None:
     """The entry that has the index now is not durable yet."""
     member = Member(1, term=1, sync=False)
     member.step(append_request(member, 2, term=1, terms=[1, 1, 1]))
-    member.step(append_request(member, 3, term=2, prev=(1, 1), terms=[2, 2]))
-    member.raft.persisted(index=3, term=1)
+    member.step(append_request(member, 3, term=2, terms=[2, 2, 2]))
+    member.raft.persisted(1)
     assert member.raft.durable_index == 0
-    member.raft.persisted(index=9, term=1)
-    assert member.raft.durable_index == 0
-    member.raft.persisted(index=3, term=2)
+    member.raft.persisted(2)
     assert member.raft.durable_index == 3
-    member.raft.persisted(index=1, term=1)
+    member.raft.persisted(1)
     assert member.raft.durable_index == 3, "an older notice takes nothing back"
 
 
