@@ -15,6 +15,7 @@
     |   |-- ClusterMismatch         a checkpoint of another cluster
     |   |-- ExtraMissing            the parts that run a node are not installed
     |   |-- InvalidTopicName
+    |   |-- PeerProtocolViolation   a peer's message that no honest node sends: it is dropped
     |   |-- SchemaMismatch          a field-by-field difference
     |   |-- TooLarge                a size over its limit
     |   `-- TooMany                 a count over its bound
@@ -217,6 +218,19 @@ class MalformedRequest(InvalidRequest):
 
     cause_text = "{call} got a request that it cannot read: {what}."
     remedy_text = "Use a client of the same major version as the server."
+
+
+@dataclass(kw_only=True, eq=False)
+class PeerProtocolViolation(InvalidRequest):
+    """A message between nodes that breaks the rules of Raft; it has changed nothing."""
+
+    group: int
+    peer: int
+    kind: str
+    problem: str
+
+    cause_text = "Node {peer} sent {kind} of group {group} that no honest node sends: {problem}."
+    remedy_text = "It was dropped. Stop node {peer}, check its version and disk, or replace it."
 
 
 @dataclass(kw_only=True, eq=False)

@@ -171,7 +171,10 @@ class Replica:
     # ------------------------------------------------------------ inputs
 
     def step(self, message: RaftMessage) -> None:
-        """Take a message from another member. Anything a network may do to it is harmless."""
+        """Take a message from another member. Anything a network may do to it is harmless.
+
+        Raises `PeerProtocolViolation` for what no honest member sends: then nothing has changed.
+        """
         assert message.group == self.group, "a message of another group"
         assert message.to == self.node, "a message for another node"
         self.raft.step(message)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from raftlog.core.leadership import FollowerView
+from raftlog.core.leadership import FollowerView, Request
 from raftlog.core.log_view import LogView
 from raftlog.core.messages import (
     AppendReply,
@@ -16,7 +16,7 @@ from raftlog.core.messages import (
     VoteReply,
     VoteRequest,
 )
-from raftlog.core.types import GroupId, LogIndex, NodeId, Span, Term
+from raftlog.core.types import GroupId, LogIndex, NodeId, Term
 
 
 class Letters(NamedTuple):
@@ -49,25 +49,20 @@ class Letters(NamedTuple):
         )
 
     def replicate(
-        self,
-        to: NodeId,
-        term: Term,
-        log: LogView,
-        *,
-        prev_index: LogIndex,
-        span: Span | None,
-        commit_index: LogIndex,
-    ) -> Replicate:
-        return Replicate(
-            group=self.group,
-            sender=self.node,
-            to=to,
-            term=term,
-            prev_index=prev_index,
-            prev_term=log.term_at(prev_index),
-            span=span,
-            commit_index=commit_index,
-        )
+        self, requests: Iterable[Request], term: Term, log: LogView, *, commit_index: LogIndex
+    ) -> Iterator[Replicate]:
+        """One for each request, in their order."""
+        for request in requests:
+            yield Replicate(
+                group=self.group,
+                sender=self.node,
+                to=request.to,
+                term=term,
+                prev_index=request.prev_index,
+                prev_term=log.term_at(request.prev_index),
+                span=request.span,
+                commit_index=commit_index,
+            )
 
     def accept(
         self, request: AppendRequest, term: Term, log: LogView, *, match_index: LogIndex

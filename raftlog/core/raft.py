@@ -23,7 +23,7 @@ from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 from typing import assert_never
 
-from raftlog.core import election, replication
+from raftlog.core import election, replication, validity
 from raftlog.core.leadership import FollowerView, Leadership
 from raftlog.core.letters import Letters
 from raftlog.core.log_view import LogView
@@ -213,9 +213,13 @@ class Raft:
         return False
 
     def step(self, message: RaftMessage) -> None:
-        """A message to this member has arrived: lost, repeated, late or early ones do no harm."""
+        """A message to this member has arrived: lost, repeated, late or early ones do no harm.
+
+        Raises `PeerProtocolViolation` for one that no honest peer sends: then nothing has changed.
+        """
         assert message.group == self.group, "a message for another group"
         assert message.to == self.node, "a message for another member"
+        validity.check(message, self, self._log, self._leadership)
         if self._quiet and not self.sleeps_through(message):
             self.wake({})
         if message.term > self._term and election.moves_term(
@@ -319,7 +323,6 @@ class Raft:
         """
         index = LogIndex(self._outbox.persisted(write_number))
         if index > self._durable_index:
-            assert index <= self._log.last_index, "durable beyond the log"
             self._durable_index = index
             self._advance_commit_index()
 
@@ -686,14 +689,8 @@ class Raft:
             )
             self._quiet = leadership.all_agreed()
             leadership.heartbeats_sent()
-        for request in leadership.requests(log):
-            messages.append(
-                letters.replicate(
-                    request.to,
-                    self._term,
-                    log,
-                    prev_index=request.prev_index,
-                    span=request.span,
-                    commit_index=self._commit_index,
-                )
+        messages.extend(
+            letters.replicate(
+                leadership.requests(log), self._term, log, commit_index=self._commit_index
             )
+        )

@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import SoftState
 from raftlog.core.types import GroupId, NodeId
-from raftlog.errors import DiskFull
+from raftlog.errors import DiskFull, PeerProtocolViolation
 from raftlog.machines.commands import TopicInfo
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
@@ -72,6 +72,15 @@ class DiskChanged:
     full: DiskFull | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerMessagesRefused:
+    """A peer breaks the protocol. Told at once, and then now and then while it goes on."""
+
+    latest: PeerProtocolViolation
+    count: int
+    """Messages of this peer that were dropped so, since this process started."""
+
+
 HostEvent = (
     LeadershipChanged
     | GroupOpened
@@ -79,6 +88,7 @@ HostEvent = (
     | GroupDeletedElsewhere
     | TornWriteCut
     | DiskChanged
+    | PeerMessagesRefused
 )
 """What is worth telling people. Nothing depends on whether anybody listens."""
 

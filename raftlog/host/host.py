@@ -22,7 +22,7 @@ so the driver ends the process and never calls again. `NotLeader`, `Overloaded`,
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from raftlog.core.leadership import FollowerView
 from raftlog.core.messages import GroupDeleted, NodeHeartbeat, PeerMessage, RaftMessage
@@ -37,7 +37,14 @@ from raftlog.core.types import (
     Payload,
     RaftTiming,
 )
-from raftlog.errors import DiskFull, NotLeader, Overloaded, RaftlogError, TopicRecreated
+from raftlog.errors import (
+    DiskFull,
+    NotLeader,
+    Overloaded,
+    PeerProtocolViolation,
+    RaftlogError,
+    TopicRecreated,
+)
 from raftlog.host.catch_up import CatchUp
 from raftlog.host.contacts import Contacts
 from raftlog.host.disk import NodeDisk
@@ -48,6 +55,7 @@ from raftlog.host.effects import (
     GroupOpened,
     GroupRemoved,
     LeadershipChanged,
+    PeerMessagesRefused,
 )
 from raftlog.host.groups import GroupStore
 from raftlog.host.hosted import HostedReplica, ReadReply, WriteReply
@@ -60,6 +68,8 @@ from raftlog.storage.log import GroupLog
 _CHECK_HEARTBEATS = 10
 """Resting replicas are looked after every so many heartbeats: each of them every now and then."""
 
+_REFUSALS_TOLD_TICKS = 100
+"""A peer that breaks the protocol is told of once in so many ticks, however often it does."""
 
 TURN_ENTRIES_MAX = 4096
 TURN_BYTES_MAX = 8 * 1024 * 1024
@@ -134,6 +144,8 @@ class Host:
         self._applying: OrderedDict[GroupId, None] = OrderedDict()
         """Groups with committed entries to apply, the one that waits longest first."""
         self._turn_work_us = turn_work_us
+        self._refused: dict[NodeId, tuple[int, int | None]] = {}
+        """By peer, how many of its messages broke the protocol, and when that was last told."""
         self._turn_scheduled = False
         self._journal_writing = False
         self._journal_idle_ticks = 0
@@ -419,9 +431,27 @@ class Host:
         raft = hosted.replica.raft
         if raft.quiet and not raft.sleeps_through(message):
             self._wake(hosted)
-        hosted.replica.step(message)
+        try:
+            hosted.replica.step(message)
+        except PeerProtocolViolation as violation:
+            self._refuse(NodeId(violation.peer), violation)
+            return
         hosted.heard_tick = self._ticks
         self.mark(hosted.group)
+
+    def _refuse(self, peer: NodeId, violation: PeerProtocolViolation) -> None:
+        """The message is dropped. The stream stays: others of its groups may be sound, and a peer
+        that opens it anew to say the same would only cost more."""
+        count, told_tick = self._refused.get(peer, (0, None))
+        count += 1
+        if told_tick is None or self._ticks >= told_tick + _REFUSALS_TOLD_TICKS:
+            told_tick = self._ticks
+            self._effects.tell(PeerMessagesRefused(latest=violation, count=count))
+        self._refused[peer] = (count, told_tick)
+
+    def refused_messages(self) -> Mapping[NodeId, int]:
+        """How many messages of each peer were dropped because they broke the protocol."""
+        return {peer: count for peer, (count, _) in self._refused.items()}
 
     def _on_node_heartbeat(self, message: NodeHeartbeat) -> None:
         if self._contacts.booted(message.sender, message.boot_id):
@@ -429,6 +459,13 @@ class Host:
             self._wake_led_with(message.sender)
 
     def _group_deleted(self, message: GroupDeleted) -> None:
+        if message.group == CONTROLLER_GROUP:
+            problem = "the controller's group is never deleted"
+            violation = PeerProtocolViolation(
+                group=message.group, peer=message.sender, kind="GroupDeleted", problem=problem
+            )
+            self._refuse(message.sender, violation)
+            return
         hosted = self._groups.get(message.group)
         if hosted is not None and not hosted.deleted_elsewhere:
             hosted.deleted_elsewhere = True

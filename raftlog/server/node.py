@@ -33,6 +33,7 @@ from raftlog.host.effects import (
     GroupRemoved,
     HostEvent,
     LeadershipChanged,
+    PeerMessagesRefused,
     TornWriteCut,
 )
 from raftlog.host.groups import GroupStore
@@ -410,6 +411,14 @@ class _LoopEffects:
                     file=file,
                     position=position,
                     bytes=byte_count,
+                )
+            case PeerMessagesRefused(latest=violation, count=count):
+                log.error(
+                    "a peer breaks the protocol: its message was dropped",
+                    peer=violation.peer,
+                    cause=violation.cause,
+                    remedy=violation.remedy,
+                    dropped=count,
                 )
             case DiskChanged(full=DiskFull() as full):
                 log.error("the disk is full: writes wait or are refused", cause=full.cause)

@@ -94,7 +94,7 @@ STEPS = st.lists(
 """An append of a new leader or of the same one, from an index on; so many writes; a copy."""
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(STEPS)
 def test_what_counts_as_durable_survives_every_write_to_come(steps: list) -> None:
     member, term = Member(1, terms=[1], sync=False), 2

@@ -9,6 +9,7 @@ import pytest
 
 from raftlog.core.messages import AppendRequest
 from raftlog.core.types import RaftTiming
+from raftlog.errors import PeerProtocolViolation
 from tests.core.member import (
     TIMING,
     Member,
@@ -100,7 +101,8 @@ def test_answers_of_another_term_are_dropped() -> None:
     leader.step(rejection(leader, 3, 1, conflict=(0, 1), term=term - 1))
     assert leader.match_index == {1: 2, 2: 1, 3: 1}
     assert leader.raft.commit_index == 1
-    leader.step(acceptance(leader, 9, 2))
+    with pytest.raises(PeerProtocolViolation):
+        leader.step(acceptance(leader, 9, 2))
     assert leader.raft.commit_index == 1, "strangers do not count"
 
 

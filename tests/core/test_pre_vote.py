@@ -29,7 +29,7 @@ def test_who_hears_a_live_leader_refuses_trials_and_votes(pre: bool) -> None:
     member = Member(1, term=3)
     member.step(heartbeat(member, 3, term=3))
     member.tick(TIMING.election_ticks_min - 1)
-    member.step(vote_request(member, 2, term=9, last=(9, 9), pre=pre))
+    member.step(vote_request(member, 2, term=9, last=(8, 9), pre=pre))
     assert [reply.granted for reply in member.take(VoteReply)] == [False]
     assert (member.raft.term, member.raft.leader) == (3, 3)
 
@@ -39,7 +39,7 @@ def test_a_leader_refuses_trials_and_votes() -> None:
     member = Member(1, terms=[1]).lead()
     for pre in (True, False):
         member.take()
-        member.step(vote_request(member, 2, term=9, last=(9, 9), pre=pre))
+        member.step(vote_request(member, 2, term=9, last=(8, 9), pre=pre))
         assert [reply.granted for reply in member.take(VoteReply)] == [False]
     assert member.raft.role is Role.LEADER
 

@@ -8,6 +8,7 @@ import pytest
 
 from raftlog.core.messages import AppendReply, AppendRequest, Heartbeat, HeartbeatReply
 from raftlog.core.ready import Role
+from raftlog.errors import PeerProtocolViolation
 from tests.core.member import TIMING, Member, acceptance, append_request, entries_of, heartbeat
 from tests.core.network import Network
 
@@ -93,10 +94,10 @@ def test_a_cut_of_what_was_never_handed_out_is_no_business_of_storage() -> None:
 
 
 def test_what_is_committed_is_never_cut() -> None:
-    """CHECKLIST 18: such a request is no correct leader's; better to stop than to obey."""
+    """CHECKLIST 18: such a request is no correct leader's, and is refused."""
     member = Member(1, terms=[1, 1], term=1)
     member.step(heartbeat(member, 2, term=1, commit_index=2))
-    with pytest.raises(AssertionError, match="committed never conflicts"):
+    with pytest.raises(PeerProtocolViolation, match="conflicts with a committed one"):
         member.step(append_request(member, 3, term=3, prev=(1, 1), terms=[3]))
 
 

@@ -23,6 +23,7 @@ from raftlog.host.effects import (
     GroupRemoved,
     HostEvent,
     LeadershipChanged,
+    PeerMessagesRefused,
     TornWriteCut,
 )
 from raftlog.host.groups import GroupStore
@@ -36,6 +37,7 @@ from raftlog.storage.write import LogWrite
 from tests.simulation.checkers import Checker, WitnessedLog
 from tests.simulation.disk import Disk, DurableLog, ProcessEnds
 from tests.simulation.network import Network
+from tests.simulation.promises import Promise, Violation
 from tests.simulation.simulator import Simulator
 from tests.simulation.swarm import Settings
 
@@ -417,6 +419,8 @@ class SimulatedNode:
             case GroupDeletedElsewhere(group=group, peer=peer):
                 simulator.note("group deleted elsewhere", self.node, group, peer)
                 simulator.counts["replicas told that their group is deleted"] += 1
+            case PeerMessagesRefused(latest=violation):
+                raise Violation(Promise.PROTOCOL_KEPT, violation.cause)
             case TornWriteCut():
                 simulator.counts["torn tail of a log cut"] += 1
             case DiskChanged(keeps_up=keeps_up, full=full):

@@ -28,6 +28,7 @@ class Promise(StrEnum):
     EPOCHS_WHOLE = "an epoch is there whole and once, or not at all"
     READS_BELOW_THE_MARK = "reads show what is committed, the same bytes everywhere"
     LINEARIZABLE_MARKS = "strong reads are linearizable"
+    PROTOCOL_KEPT = "no node sends what another must refuse"
     EXPECTED_OUTCOMES = "a command comes to what its client may expect"
     LIVENESS = "healed, it goes on in time"
 

@@ -107,7 +107,7 @@ def test_a_power_loss_leaves_the_log_as_the_last_write_planned_it() -> None:
 def test_files_of_segments_that_are_truncated_away_while_a_write_waits_are_closed(
     tmp_path: Path,
 ) -> None:
-    limits = LogLimits(segment_bytes_max=700, preallocate_bytes=0, cache_bytes_max=0)
+    limits = LogLimits(segment_bytes_max=700, preallocate_bytes=0, payload_cache_bytes_max=0)
     disk = PosixFileSystem(tmp_path)
     disk.make_folder(FOLDER)
     log = GroupLog.create(disk, FOLDER, GROUP, limits)

@@ -1,0 +1,233 @@
+"""Could an honest peer have sent this? Asked of every message before it changes anything.
+
+A network loses, repeats, delays and reorders; a node crashes and comes back with what it had
+synced. None of this makes a message that is refused here. What does is a peer that breaks the
+protocol: a defect of its program, a data folder that was replaced, memory that lies. Such a message
+is dropped, so that one bad node does not end the good ones.
+
+A message of an earlier term is not acted on, and a replaced leader may well contradict what was
+committed since: it is held to the form of a message only.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, assert_never
+
+from raftlog.core import replication
+from raftlog.core.leadership import Leadership
+from raftlog.core.log_view import LogView
+from raftlog.core.messages import (
+    AppendReply,
+    AppendRequest,
+    Heartbeat,
+    HeartbeatReply,
+    RaftMessage,
+    VoteReply,
+    VoteRequest,
+)
+from raftlog.core.types import NOBODY, GroupId, LogIndex, Membership, NodeId, Term
+from raftlog.errors import PeerProtocolViolation
+
+NUMBER_MAX = (1 << 62) - 1
+"""Terms, indexes and rounds above it come of no cluster's life, and leave room to count on."""
+
+
+class Member(Protocol):
+    """What is asked of the member that a message comes to; `Raft` is one."""
+
+    @property
+    def group(self) -> GroupId: ...
+    @property
+    def node(self) -> NodeId: ...
+    @property
+    def membership(self) -> Membership: ...
+    @property
+    def term(self) -> Term: ...
+    @property
+    def vote(self) -> NodeId: ...
+    @property
+    def leader(self) -> NodeId: ...
+    @property
+    def commit_index(self) -> LogIndex: ...
+
+
+def check(
+    message: RaftMessage, member: Member, log: LogView, leadership: Leadership | None
+) -> None:
+    """Raises `PeerProtocolViolation` where there is a `problem_of` the message."""
+    problem = problem_of(message, member, log, leadership)
+    if problem is not None:
+        raise PeerProtocolViolation(
+            group=member.group, peer=message.sender, kind=type(message).__name__, problem=problem
+        )
+
+
+def problem_of(
+    message: RaftMessage, member: Member, log: LogView, leadership: Leadership | None
+) -> str | None:
+    """Why no honest peer sends this to a member that stands so; None: one may.
+
+    `leadership` is the member's own, if it leads. Changes nothing.
+    """
+    if message.sender == member.node and isinstance(message, VoteReply):
+        return None  # its own vote, which comes back to it once it is durable
+    if message.sender == member.node or message.sender not in member.membership.voters:
+        return f"node {message.sender} is no other voter of the group"
+    match message:
+        case AppendRequest():
+            return _problem_of_append(message, member, log)
+        case Heartbeat():
+            return _problem_of_heartbeat(message, member, log)
+        case AppendReply():
+            return _problem_of_append_reply(message, member, log, leadership)
+        case HeartbeatReply():
+            return _problem_of_heartbeat_reply(message, member, leadership)
+        case VoteRequest():
+            return _problem_of_vote_request(message)
+        case VoteReply():
+            return _problem_of_vote_reply(message, member)
+        case _:
+            assert_never(message)
+
+
+def _out_of_range(**numbers: int) -> str | None:
+    for name, number in numbers.items():
+        if not 0 <= number <= NUMBER_MAX:
+            return f"{name} is {number}"
+    return None
+
+
+def _problem_of_position(name: str, index: int, term: int, at_most: int) -> str | None:
+    """An entry's index and term, as a message tells them: index 0 is before the first one."""
+    if (index == 0) != (term == 0):
+        return f"{name} {index} has term {term}"
+    if term > at_most:
+        return f"{name} {index} has term {term}, above {at_most}"
+    return None
+
+
+def _problem_of_leader(message: AppendRequest | Heartbeat, member: Member) -> str | None:
+    """Of who speaks as the leader of the term."""
+    if message.term == 0:
+        return "nobody leads term 0"
+    if message.term == member.term and member.leader not in (NOBODY, message.sender):
+        return f"node {member.leader} leads term {member.term}"
+    return None
+
+
+def _problem_of_append(request: AppendRequest, member: Member, log: LogView) -> str | None:
+    problem = (
+        _out_of_range(
+            term=request.term,
+            prev_index=request.prev_index,
+            prev_term=request.prev_term,
+            commit_index=request.commit_index,
+        )
+        or _problem_of_leader(request, member)
+        or _problem_of_position("entry", request.prev_index, request.prev_term, request.term)
+    )
+    if problem is not None:
+        return problem
+    index, term = request.prev_index, request.prev_term
+    for entry in request.entries:
+        if entry.index != index + 1:
+            return f"entry {entry.index} follows entry {index}"
+        if not max(term, 1) <= entry.term <= request.term:
+            return f"entry {entry.index} has term {entry.term}, not {term} to {request.term}"
+        index, term = entry.index, entry.term
+    if index > NUMBER_MAX:
+        return f"entry {index} is out of range"
+    if request.term < member.term:
+        return None
+    return _conflict_with_committed(request, member.commit_index, log)
+
+
+def _conflict_with_committed(
+    request: AppendRequest, commit_index: LogIndex, log: LogView
+) -> str | None:
+    """A leader has every entry that was committed before it was elected (Raft section 5.4.3)."""
+    prev_index = request.prev_index
+    if prev_index <= commit_index and not replication.previous_entry_matches(
+        log, prev_index=prev_index, prev_term=request.prev_term
+    ):
+        return f"entry {prev_index} of term {request.prev_term} conflicts with a committed one"
+    committed = request.entries[: max(0, commit_index - prev_index)]
+    held = replication.first_difference(log, committed)
+    if held < len(committed):
+        return f"entry {committed[held].index} conflicts with a committed one"
+    return None
+
+
+def _problem_of_heartbeat(heartbeat: Heartbeat, member: Member, log: LogView) -> str | None:
+    problem = _out_of_range(
+        term=heartbeat.term,
+        commit_index=heartbeat.commit_index,
+        read_round=heartbeat.read_round,
+        quiet=heartbeat.quiet,
+    ) or _problem_of_leader(heartbeat, member)
+    if problem is None and heartbeat.term >= member.term:
+        last_index = log.last_index
+        if heartbeat.commit_index > last_index:
+            return (
+                f"entry {heartbeat.commit_index} was never acknowledged, "
+                f"{last_index} is the last (or the disk here lost it)"
+            )
+    return problem
+
+
+def _problem_of_append_reply(
+    reply: AppendReply, member: Member, log: LogView, leadership: Leadership | None
+) -> str | None:
+    """A leader sends entries before they are durable here: after a crash it may have fewer than
+    its followers, but then it leads that term no more."""
+    problem = _out_of_range(
+        term=reply.term,
+        prev_index=reply.prev_index,
+        match_index=reply.match_index,
+        conflict_term=reply.conflict_term,
+        conflict_index=reply.conflict_index,
+        last_index=reply.last_index,
+    )
+    if problem is not None:
+        return problem
+    if reply.accepted and reply.term > member.term:
+        return f"nothing was sent in term {reply.term}"
+    leads = leadership is not None and reply.term == member.term
+    if leads and reply.accepted and reply.match_index > log.last_index:
+        return f"entry {reply.match_index} was never sent: {log.last_index} is the last"
+    return None
+
+
+def _problem_of_heartbeat_reply(
+    reply: HeartbeatReply, member: Member, leadership: Leadership | None
+) -> str | None:
+    problem = _out_of_range(
+        term=reply.term,
+        read_round=reply.read_round,
+        last_index=reply.last_index,
+        quiet=reply.quiet,
+    )
+    if problem is None and leadership is not None and reply.term == member.term:
+        if reply.read_round > leadership.reads.latest:
+            return f"read round {reply.read_round} was never started"
+        if reply.quiet > leadership.stillness.attempt:
+            return f"attempt {reply.quiet} to fall quiet was never made"
+    return problem
+
+
+def _problem_of_vote_request(request: VoteRequest) -> str | None:
+    """A candidate's term is above that of its last entry: it has just begun."""
+    return _out_of_range(
+        term=request.term, last_index=request.last_index, last_term=request.last_term
+    ) or _problem_of_position("last entry", request.last_index, request.last_term, request.term - 1)
+
+
+def _problem_of_vote_reply(reply: VoteReply, member: Member) -> str | None:
+    """A vote is asked for only once the candidate's term and own vote are durable, so it knows
+    them. A pre-vote is asked for at once, and its term may be forgotten in a crash."""
+    problem = _out_of_range(term=reply.term)
+    if problem is None and reply.granted and not reply.pre:
+        stood = member.vote == member.node
+        if reply.term > member.term or (reply.term == member.term and not stood):
+            return f"its vote in term {reply.term} was never asked for"
+    return problem

@@ -1,0 +1,146 @@
+"""A peer that breaks the protocol costs its own messages; the node lives, and tells of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from raftlog.core.messages import GroupDeleted, Heartbeat, HeartbeatReply, PeerMessage
+from raftlog.core.types import CONTROLLER_GROUP, LogIndex, NodeId, RaftTiming, Term
+from raftlog.host.effects import HostEvent, PeerMessagesRefused
+from raftlog.host.groups import GroupStore
+from raftlog.host.host import Host
+from raftlog.storage.folder import DataFolder
+from raftlog.storage.limits import LogLimits
+from raftlog.storage.memory import MemoryFileSystem
+from raftlog.storage.read import LogRead
+from raftlog.storage.write import LogWrite
+
+NODES = (NodeId(1), NodeId(2), NodeId(3))
+
+
+class Driver:
+    """Effects that are done when the test says so."""
+
+    def __init__(self) -> None:
+        self._due: list[Callable[[], Any]] = []
+        self.sent: list[PeerMessage] = []
+        self.told: list[HostEvent] = []
+
+    def soon(self, turn: Callable[[], None]) -> None:
+        self._due.append(turn)
+
+    def work_us(self) -> int:
+        return 0
+
+    def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
+        self.sent.extend(messages)
+
+    def queued_bytes(self, peer: NodeId) -> int:
+        return 0
+
+    def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
+        raise AssertionError("a follower reads nothing for others")
+
+    def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
+        self._due.append(lambda: (write.run(), ran()))
+
+    def run_job(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        self._due.append(lambda: done(work()))
+
+    def tell(self, event: HostEvent) -> None:
+        self.told.append(event)
+
+    def run(self) -> None:
+        while self._due:
+            self._due.pop(0)()
+
+    def refusals(self) -> list[PeerMessagesRefused]:
+        return [event for event in self.told if isinstance(event, PeerMessagesRefused)]
+
+
+def follower() -> tuple[Host, Driver]:
+    """A node whose controller's group follows node 2 in term 1."""
+    folder = DataFolder.open(
+        MemoryFileSystem(Random(1)), cluster_id="c", node=1, new_store_uuid="store-1"
+    )
+    driver = Driver()
+    store = GroupStore(
+        folder=folder,
+        voters=NODES,
+        timing=RaftTiming(),
+        log_limits=LogLimits(),
+        random=Random(1),
+        tell=driver.tell,
+    )
+    host = Host(
+        node=NodeId(1),
+        nodes=NODES,
+        store=store,
+        effects=driver,
+        timing=RaftTiming(),
+        boot_id="1.1",
+        random=Random(1),
+        quiet_refresh_ticks=600,
+        idle_ticks_max=10,
+        request_bytes_max=1_000_000,
+        slow_disk_ticks=100,
+        full_disk_ticks=10,
+        turn_work_us=1_000_000,
+        catch_up_peer_bytes_max=1 << 20,
+        catch_up_bytes_max=1 << 20,
+    )
+    host.start(store.open_all())
+    host.receive(NodeId(2), [heartbeat(2)])
+    driver.run()
+    return host, driver
+
+
+def heartbeat(sender: int, *, commit_index: int = 0) -> Heartbeat:
+    return Heartbeat(
+        group=CONTROLLER_GROUP,
+        sender=NodeId(sender),
+        to=NodeId(1),
+        term=Term(1),
+        commit_index=LogIndex(commit_index),
+        read_round=0,
+        quiet=0,
+    )
+
+
+def test_the_rest_of_a_frame_is_heard_and_the_node_goes_on() -> None:
+    host, driver = follower()
+    driver.sent.clear()
+    host.receive(NodeId(2), [heartbeat(2, commit_index=9), heartbeat(2)])
+    driver.run()
+    assert host.refused_messages() == {2: 1}
+    (told,) = driver.refusals()
+    assert "entry 9 was never acknowledged" in str(told.latest)
+    assert "Stop node 2" in str(told.latest)
+    assert [type(message) for message in driver.sent] == [HeartbeatReply]
+
+
+def test_it_is_told_at_once_and_then_now_and_then_with_the_count() -> None:
+    host, driver = follower()
+    for tick in range(250):
+        host.receive(NodeId(3), [heartbeat(3), heartbeat(3)])
+        if tick % 10 == 0:
+            host.receive(NodeId(2), [heartbeat(2)])
+        host.tick()
+        driver.run()
+    assert [event.count for event in driver.refusals()] == [1, 201, 401]
+    assert host.refused_messages() == {3: 500}
+    hosted = host.hosted(CONTROLLER_GROUP)
+    assert hosted is not None
+    assert hosted.replica.raft.leader == 2
+
+
+def test_the_controller_s_group_is_never_deleted_whoever_says_so() -> None:
+    host, _ = follower()
+    deleted = GroupDeleted(group=CONTROLLER_GROUP, sender=NodeId(3), to=NodeId(1))
+    host.receive(NodeId(3), [deleted])
+    assert host.refused_messages() == {3: 1}
+    hosted = host.hosted(CONTROLLER_GROUP)
+    assert hosted is not None
+    assert not hosted.deleted_elsewhere
