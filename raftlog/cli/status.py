@@ -47,11 +47,13 @@ def status(
                 "cluster_id": first.cluster_id,
                 "controller_leader": leader,
                 "topics_without_leader": waiting,
+                **_rules(described),
                 "nodes": rows,
             }
         )
     else:
         _show(rows, leader, waiting)
+        _show_rules(**_rules(described))
     writable = [row for row in answering if not row["disk_full"]]
     if leader == 0 or waiting or 2 * len(writable) <= len(rows):
         raise typer.Exit(int(ExitCode.UNAVAILABLE))
@@ -97,9 +99,25 @@ def _nodes(
                 "leader": answer.leader,
                 "term": answer.term,
                 "version": answer.version,
+                "rules_known": answer.rules_known,
                 "store_uuid": answer.store_uuid,
             }
     return rows
+
+
+def _rules(described: list[tuple[str, ClusterDescription | RaftlogError]]) -> dict[str, Any]:
+    """The version of the rules that the cluster writes, and the nodes that hold the next one back,
+    as the answer that has seen most tells it."""
+    answers = [answer for _, answer in described if not isinstance(answer, RaftlogError)]
+    newest = max(answers, key=lambda a: (a.rules, a.rules_known, a.node == a.leader, a.term))
+    return {"rules": newest.rules, "behind_rules": list(newest.behind_rules)}
+
+
+def _show_rules(rules: int, behind_rules: list[int]) -> None:
+    say(f"rules version {rules}")
+    if behind_rules:
+        nodes = ", ".join(f"node {node}" for node in behind_rules)
+        say(f"  the next version waits for {nodes}: start this program's version there")
 
 
 def _disk(answer: ClusterDescription) -> str:

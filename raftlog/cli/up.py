@@ -197,7 +197,9 @@ class Running:
                     last = error.cause
                 else:
                     ready = [a for a in answers if not isinstance(a, RaftlogError)]
-                    ready = [a for a in ready if a.leader and a.registered]
+                    ready = [
+                        a for a in ready if a.leader and a.registered and a.rules >= a.rules_known
+                    ]
                     if len(ready) == len(self.children):
                         return
                     waiting = self.children.keys() - {a.node for a in ready}

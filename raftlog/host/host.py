@@ -59,11 +59,16 @@ from raftlog.host.effects import (
 )
 from raftlog.host.groups import GroupStore
 from raftlog.host.hosted import HostedReplica, ReadReply, WriteReply
-from raftlog.machines.commands import RegisterNode, TopicInfo
+from raftlog.host.upgrade import version_due
+from raftlog.machines.commands import RegisterNode, Rules, TopicInfo
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.outcomes import Outcome
 from raftlog.replica import Budget, Output, Replica
 from raftlog.storage.log import GroupLog
+from raftlog.wire.codec import encode_command
+
+_UPGRADE_HEARTBEATS = 100
+"""Rules that could not be raised when they were due (a full disk, say) are tried again so often."""
 
 _CHECK_HEARTBEATS = 10
 """Resting replicas are looked after every so many heartbeats: each of them every now and then."""
@@ -241,17 +246,33 @@ class Host:
             self._effects.tell(
                 LeadershipChanged(group=hosted.group, topic=hosted.topic, state=output.soft_state)
             )
+            self._raise_rules([hosted])
         self._write_log(hosted)
 
     def _apply(self, hosted: HostedReplica, budget: Budget) -> None:
         self._settle(hosted, hosted.replica.apply(budget, APPLY_ENTRIES_MAX))
         if hosted.group == CONTROLLER_GROUP and not hosted.replica.has_to_apply:
             self._follow_controller()
+            self._raise_rules(self._groups.values())
 
     def _settle(self, hosted: HostedReplica, output: Output) -> None:
         hosted.settle(output)
         if hosted.replica.has_to_apply:
             self._applying[hosted.group] = None
+
+    def _raise_rules(self, groups: Iterable[HostedReplica]) -> None:
+        """Propose the rules that are due in those of the groups that this node leads."""
+        for hosted in groups:
+            raft = hosted.replica.raft
+            version = version_due(hosted, self.controller, self._nodes)
+            if raft.role is not Role.LEADER or version is None:
+                continue
+            payload = Payload(encode_command(Rules(version=version), None), b"")
+            try:
+                self.propose(hosted, payload, lambda _: None)
+            except (Overloaded, DiskFull):
+                return  # writes go first; it is tried again
+            hosted.rules_proposed = (raft.term, version)
 
     def _send(self, messages: Sequence[PeerMessage]) -> None:
         by_peer: dict[NodeId, list[PeerMessage]] = {}
@@ -331,6 +352,8 @@ class Host:
                     for peer in self._contacts.ticks
                 ]
             )
+        if self._ticks % (_UPGRADE_HEARTBEATS * self._timing.heartbeat_ticks) == 0:
+            self._raise_rules(self._groups.values())
         # After the ticks: a leader that is woken sends what wakes its followers before it may
         # find that it must step down.
         for peer in fallen_silent:

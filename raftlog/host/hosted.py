@@ -56,6 +56,8 @@ class HostedReplica:
         """When a message of the group last came."""
         self.check_tick = 0
         """When it is looked after again, if it rests until then."""
+        self.rules_proposed: tuple[Term, int] | None = None
+        """The version of the rules that was proposed here last, and in which term."""
         self._numbers = itertools.count(1)
         self._writes: dict[LogIndex, _Write] = {}
         self._reads: dict[int, ReadReply] = {}

@@ -176,6 +176,8 @@ class RegisterNode:
     node: NodeId
     store_uuid: str
     address: str
+    rules: int
+    """The highest version of the rules that its program knows; 0 from one that does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple, assert_never
@@ -55,6 +55,8 @@ class KnownNode(NamedTuple):
 
     store_uuid: str
     address: str
+    rules: int
+    """The highest version of the rules that its program knows."""
 
 
 class ControllerMachine:
@@ -87,10 +89,15 @@ class ControllerMachine:
             case DeleteTopic():
                 return self._delete_topic(command)
             case Rules():
-                self.rules = next_rules(self.rules, command.version)
-                return RulesApplied(version=self.rules)
+                return self._raise_rules(command)
             case _:
                 assert_never(command)
+
+    def _raise_rules(self, command: Rules) -> RulesApplied:
+        """The permission for all groups: nothing changes while a node does not know the version."""
+        if not self.behind_rules(self._nodes, command.version):
+            self.rules = next_rules(self.rules, command.version)
+        return RulesApplied(version=self.rules)
 
     def _register_node(self, command: RegisterNode) -> NodeRegistered | Refused:
         problem = problem_of_node(command)
@@ -107,7 +114,9 @@ class ControllerMachine:
         limit = self._limits.nodes_max
         if known is None and len(self._nodes) >= limit:
             return refused("TooMany", what="The cluster", limit=limit, unit="nodes")
-        self._nodes[command.node] = KnownNode(command.store_uuid, command.address)
+        self._nodes[command.node] = KnownNode(
+            command.store_uuid, command.address, max(command.rules, RULES_FIRST)
+        )
         return NodeRegistered(known_before=known is not None)
 
     def _create_topic(self, command: CreateTopic) -> TopicCreated | Refused:
@@ -184,6 +193,13 @@ class ControllerMachine:
         """Every node that ever registered; a read-only view that follows the state."""
         return MappingProxyType(self._nodes)
 
+    def behind_rules(self, nodes: Iterable[NodeId], version: int) -> tuple[NodeId, ...]:
+        """Those of `nodes` that did not say that they know `version`, in order."""
+        known = self._nodes
+        return tuple(
+            node for node in sorted(nodes) if node not in known or known[node].rules < version
+        )
+
     def topic(self, name: str) -> TopicInfo | Refused:
         """The live topic, or the refusal that becomes `TopicNotFound` with the nearest names."""
         found = self._topics.get(name)
@@ -217,6 +233,8 @@ class ControllerMachine:
             digest.number(node)
             digest.text(self._nodes[node].store_uuid)
             digest.text(self._nodes[node].address)
+            if self.rules > RULES_FIRST:
+                digest.number(self._nodes[node].rules)
         digest.number(len(self._topics))
         for topic in self.topics():
             _digest_topic(digest, topic)

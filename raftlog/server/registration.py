@@ -9,8 +9,10 @@ import grpc.aio
 import structlog
 
 from raftlog.core.ready import Role
-from raftlog.core.types import CONTROLLER_GROUP
+from raftlog.core.types import CONTROLLER_GROUP, NodeId, Term
 from raftlog.errors import NotLeader, RaftlogError, Unavailable
+from raftlog.host.hosted import HostedReplica
+from raftlog.machines.rules import RULES_LATEST
 from raftlog.server.node import Node
 from raftlog.server.services import Services
 from raftlog.transport.link import CHANNEL_OPTIONS
@@ -20,30 +22,60 @@ from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_request
 _ATTEMPT_TIMEOUT_S = 5.0
 _PAUSE_S = 0.2
 
+_RULES_PAUSE_S = 1.0
+"""Between two looks whether another leader took over, while the rules known here are not told."""
+
 log = structlog.get_logger(__name__)
 
 
 async def register(node: Node, services: Services) -> None:
-    """Return once the controller has bound this node's store; raises `IdentityRefused`."""
+    """Return once the controller has bound this node's store and knows which rules it knows.
+
+    Raises `IdentityRefused`.
+    """
     call = RegisterNodeCall(
         node=node.node,
         store_uuid=node.identity.store_uuid,
         address=node.addresses[node.node],
+        rules=RULES_LATEST,
     )
+    asked_leader = await _register_once(node, services, call)
+    log.info("registered", node=node.node, store_uuid=node.identity.store_uuid)
+    # A leader of an older program leaves out what it does not know. Its successor may know it.
+    while node.controller.behind_rules([node.node], RULES_LATEST):
+        await asyncio.sleep(_RULES_PAUSE_S)
+        if _leader(node) != asked_leader:
+            asked_leader = await _register_once(node, services, call)
+
+
+async def _register_once(
+    node: Node, services: Services, call: RegisterNodeCall
+) -> tuple[Term, NodeId]:
+    """Which leader, of which term, took the call in the end."""
     while True:
+        asked = _leader(node)
         try:
             await _ask(node, services, call)
         except Unavailable as error:
             log.debug("registration waits", cause=error.cause)
             await asyncio.sleep(_PAUSE_S)
         else:
-            log.info("registered", node=node.node, store_uuid=node.identity.store_uuid)
-            return
+            return asked
+
+
+def _leader(node: Node) -> tuple[Term, NodeId]:
+    raft = _controller(node).replica.raft
+    return raft.term, raft.leader
+
+
+def _controller(node: Node) -> HostedReplica:
+    hosted = node.hosted(CONTROLLER_GROUP)
+    assert hosted is not None, "every node carries the controller's group"
+    return hosted
 
 
 async def _ask(node: Node, services: Services, call: RegisterNodeCall) -> None:
-    controller = node.hosted(CONTROLLER_GROUP)
-    assert controller is not None
+    controller = _controller(node)
     raft = controller.replica.raft
     if raft.role is Role.LEADER:
         await services.register_node(call)

@@ -75,6 +75,7 @@ class Services:
         node = self._node
         raft = self._controller.replica.raft
         disk = node.disk
+        controller = node.controller
         return calls.ClusterDescription(
             cluster_id=node.identity.cluster_id,
             node=node.node,
@@ -86,6 +87,9 @@ class Services:
             registered=node.known_store(node.node) == node.identity.store_uuid,
             disk_keeps_up=disk.keeps_up,
             disk_full=disk.full.file if disk.full is not None else "",
+            rules=controller.rules,
+            rules_known=RULES_LATEST,
+            behind_rules=controller.behind_rules(node.addresses, RULES_LATEST),
         )
 
     async def register_node(self, call: calls.RegisterNodeCall) -> calls.NodeRegisteredReply:
@@ -96,7 +100,12 @@ class Services:
             )
         outcome = await self._proposed(
             self._controller,
-            RegisterNode(node=call.node, store_uuid=call.store_uuid, address=call.address),
+            RegisterNode(
+                node=call.node,
+                store_uuid=call.store_uuid,
+                address=call.address,
+                rules=call.rules,
+            ),
         )
         if not isinstance(outcome, NodeRegistered):
             _refuse(outcome)

@@ -46,6 +46,8 @@ class ClusterDescription:
     `registered`: it has learnt that the controller binds its number to its `store_uuid`.
     `disk_keeps_up`: its writes end in time and find room; `disk_full` names the file for which
     there is none, "" while there is.
+    `rules`: the version that the controller permits (`raftlog.machines.rules`); `rules_known`: the
+    highest that this node's program knows; `behind_rules`: the nodes that hold that one back.
     """
 
     cluster_id: str
@@ -58,15 +60,19 @@ class ClusterDescription:
     registered: bool
     disk_keeps_up: bool
     disk_full: str
+    rules: int
+    rules_known: int
+    behind_rules: tuple[NodeId, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterNodeCall:
-    """Leader of the controller."""
+    """Leader of the controller. `rules`: the highest version that the node's program knows."""
 
     node: NodeId
     store_uuid: str
     address: str
+    rules: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

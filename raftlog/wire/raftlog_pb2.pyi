@@ -223,14 +223,16 @@ class Rules(_message.Message):
     def __init__(self, version: _Optional[int] = ...) -> None: ...
 
 class RegisterNode(_message.Message):
-    __slots__ = ("node", "store_uuid", "address")
+    __slots__ = ("node", "store_uuid", "address", "rules")
     NODE_FIELD_NUMBER: _ClassVar[int]
     STORE_UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
     node: int
     store_uuid: str
     address: str
-    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+    rules: int
+    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ..., rules: _Optional[int] = ...) -> None: ...
 
 class CreateTopic(_message.Message):
     __slots__ = ("name", "incarnation", "schema", "voters", "if_not_exists", "timestamp_us")
@@ -295,7 +297,7 @@ class DescribeCluster(_message.Message):
     def __init__(self) -> None: ...
 
 class ClusterDescription(_message.Message):
-    __slots__ = ("cluster_id", "node", "store_uuid", "leader", "term", "nodes", "version", "registered", "disk_keeps_up", "disk_full")
+    __slots__ = ("cluster_id", "node", "store_uuid", "leader", "term", "nodes", "version", "registered", "disk_keeps_up", "disk_full", "rules", "rules_known", "behind_rules")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     STORE_UUID_FIELD_NUMBER: _ClassVar[int]
@@ -306,6 +308,9 @@ class ClusterDescription(_message.Message):
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     DISK_KEEPS_UP_FIELD_NUMBER: _ClassVar[int]
     DISK_FULL_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    RULES_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_RULES_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     node: int
     store_uuid: str
@@ -316,17 +321,22 @@ class ClusterDescription(_message.Message):
     registered: bool
     disk_keeps_up: bool
     disk_full: str
-    def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., version: _Optional[str] = ..., registered: _Optional[bool] = ..., disk_keeps_up: _Optional[bool] = ..., disk_full: _Optional[str] = ...) -> None: ...
+    rules: int
+    rules_known: int
+    behind_rules: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., version: _Optional[str] = ..., registered: _Optional[bool] = ..., disk_keeps_up: _Optional[bool] = ..., disk_full: _Optional[str] = ..., rules: _Optional[int] = ..., rules_known: _Optional[int] = ..., behind_rules: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RegisterNodeCall(_message.Message):
-    __slots__ = ("node", "store_uuid", "address")
+    __slots__ = ("node", "store_uuid", "address", "rules")
     NODE_FIELD_NUMBER: _ClassVar[int]
     STORE_UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
     node: int
     store_uuid: str
     address: str
-    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
+    rules: int
+    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ..., rules: _Optional[int] = ...) -> None: ...
 
 class NodeRegisteredReply(_message.Message):
     __slots__ = ("known_before",)

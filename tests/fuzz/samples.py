@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from raftlog.client import arrow
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
+from raftlog.machines.rules import RULES_LATEST
 from raftlog.wire.calls import (
     METHODS,
     AbortEpochCall,
@@ -47,7 +48,9 @@ def frames(topic: TopicInfo, store_uuid: str, address: str) -> dict[str, bytes]:
     batched = {"batch": batch.header, "crc": batch.crc}
     requests: dict[str, Request] = {
         "DescribeCluster": DescribeCluster(),
-        "RegisterNode": RegisterNodeCall(node=1, store_uuid=store_uuid, address=address),
+        "RegisterNode": RegisterNodeCall(
+            node=1, store_uuid=store_uuid, address=address, rules=RULES_LATEST
+        ),
         "CreateTopic": CreateTopicCall(
             name="made", incarnation=_RUN, schema=topic.schema, if_not_exists=True
         ),

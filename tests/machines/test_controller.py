@@ -68,8 +68,12 @@ class Cluster:
     def delete(self, name: str, incarnation: str = "") -> ControllerOutcome:
         return self.apply(DeleteTopic(name=name, incarnation=incarnation))
 
-    def register(self, node: int, store: str, address: str = "127.0.0.1:1") -> ControllerOutcome:
-        return self.apply(RegisterNode(node=NodeId(node), store_uuid=store, address=address))
+    def register(
+        self, node: int, store: str, address: str = "127.0.0.1:1", rules: int = 0
+    ) -> ControllerOutcome:
+        return self.apply(
+            RegisterNode(node=NodeId(node), store_uuid=store, address=address, rules=rules)
+        )
 
 
 def refusal(outcome: ControllerOutcome) -> tuple[str, dict[str, str | int]]:
@@ -90,7 +94,7 @@ def test_node_id_belongs_to_the_first_store_that_registers_it() -> None:
         {"node": 1, "store_uuid": "store-b", "known_store_uuid": "store-a"},
     )
     assert cluster.machine.fingerprint() == before
-    assert cluster.machine.nodes[NodeId(1)] == ("store-a", "other:2")
+    assert cluster.machine.nodes[NodeId(1)] == ("store-a", "other:2", RULES_FIRST)
     assert cluster.machine.nodes.get(NodeId(2)) is None
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
 from raftlog.machines.commands import TopicInfo
+from raftlog.machines.rules import RULES_LATEST
 from tests.simulation.checkers import Checker
 from tests.simulation.faults import Faults
 from tests.simulation.history import Label, TopicHistory
@@ -91,6 +92,8 @@ class Run:
         simulator, settings = self.simulator, self.settings
         for node in self.nodes.values():
             node.start()
+        for node in self.nodes:
+            self.clients.spawn(f"register {node}", self.clients.register(node, RULES_LATEST))
         for number in range(settings.topics):
             self.clients.spawn(f"topic {number}", self._use_topic(f"topic-{number}"))
         if settings.topics > 1:

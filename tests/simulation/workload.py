@@ -23,6 +23,7 @@ from raftlog.machines.commands import (
     DeleteTopic,
     EpochKey,
     ExpireEpoch,
+    RegisterNode,
     Rules,
     Stage,
     TopicInfo,
@@ -32,6 +33,7 @@ from raftlog.machines.outcomes import (
     EpochAborted,
     EpochCommitted,
     Expired,
+    NodeRegistered,
     Refused,
     RulesApplied,
     Staged,
@@ -259,6 +261,18 @@ class Clients:
 
     def think(self) -> Sleep:
         return Sleep(self.random.randrange(1, 2 * self.settings.think_us))
+
+    # ------------------------------------------------------------ nodes
+
+    def register(self, node: NodeId, rules: int) -> Task:
+        """Say which rules the node's program knows, some time during the run."""
+        yield Sleep(self.random.randrange(1, self.settings.chaos_us))
+        command = RegisterNode(
+            node=node, store_uuid=f"store-{node}", address=f"node-{node}:1", rules=rules
+        )
+        outcome = yield from self.write(CONTROLLER_GROUP, lambda _: command)
+        if not isinstance(outcome, NodeRegistered):
+            raise Violation(Promise.EXPECTED_OUTCOMES, f"registering {node} came to {outcome}")
 
     # ------------------------------------------------------------ topics
 

@@ -1,0 +1,33 @@
+"""When a group's rules are raised, and to which version: its leader's duty.
+
+The controller permits a version once every node says that it knows it; that permission is its own
+applied version. A topic's leader then raises its group's, each in its own log, so that all replicas
+meet the change at one place (`raftlog.machines.rules`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from raftlog.core.types import NodeId
+from raftlog.host.hosted import HostedReplica
+from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.rules import RULES_LATEST
+
+
+def version_due(
+    hosted: HostedReplica, controller: ControllerMachine, nodes: Iterable[NodeId]
+) -> int | None:
+    """The version that the group's leader should raise its rules to now; None: there is none.
+
+    `nodes` are all of the cluster: one that is down or older holds the controller's permission
+    back. A leader proposes a version once in its term; a repeat would be harmless.
+    """
+    permitted = controller.rules
+    if hosted.machine is controller and not controller.behind_rules(nodes, RULES_LATEST):
+        permitted = RULES_LATEST
+    if hosted.machine.rules >= permitted:
+        return None
+    if hosted.rules_proposed == (hosted.replica.raft.term, permitted):
+        return None
+    return permitted
