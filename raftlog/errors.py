@@ -49,6 +49,7 @@
     |   |-- DataFolderLocked
     |   |-- DataFolderForeign       another cluster's, another node's
     |   |-- FormatUnsupported       an older or newer disk format
+    |   |-- LogFromNewerVersion     an entry that this program cannot apply
     |   |-- AddressInUse
     |   `-- DiskFailed              a sync failed: the process ends
     `-- Internal                    a defect of ours
@@ -82,6 +83,9 @@ from raftlog.node_errors import (
 )
 from raftlog.node_errors import (
     IdentityRefused as IdentityRefused,
+)
+from raftlog.node_errors import (
+    LogFromNewerVersion as LogFromNewerVersion,
 )
 from raftlog.node_errors import (
     NodeRefused as NodeRefused,

@@ -47,6 +47,24 @@ class FormatUnsupported(NodeRefused):
 
 
 @dataclass(kw_only=True, eq=False)
+class LogFromNewerVersion(NodeRefused):
+    """Entry `index` (0: what the group was created with) cannot be applied here.
+
+    Nothing after it was applied: this replica would come to another state than the others.
+    """
+
+    group: int
+    index: int
+    found: str
+
+    cause_text = "Entry {index} of group {group} comes from a newer version: {found}."
+    remedy_text = (
+        "Install a version on this node that knows it; an upgrade that all nodes took is not "
+        "undone. Nothing was changed."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
 class AddressInUse(NodeRefused):
     address: str
     option: str = "--port"

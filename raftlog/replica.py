@@ -49,8 +49,10 @@ from raftlog.core.types import (
     Span,
     Term,
 )
+from raftlog.errors import LogFromNewerVersion, MalformedRequest
 from raftlog.machines.commands import Command
 from raftlog.machines.contract import StateMachine
+from raftlog.machines.encoding import encode_outcome
 from raftlog.machines.outcomes import Outcome
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.log import GroupLog
@@ -161,12 +163,13 @@ class Replica:
     def logged_commands(self) -> Iterator[tuple[LogIndex, Command]]:
         """Every command in the log with its index, in order, whether it is committed or not.
 
-        A command that is not may yet be cut: it tells what was proposed, not what is.
+        A command that is not may yet be cut: it tells what was proposed, not what is. Raises
+        `LogFromNewerVersion`.
         """
         for index in range(1, self.log.last_index + 1):
             _, kind, command = self.log.command(index)
             if kind is EntryKind.COMMAND:
-                yield LogIndex(index), decode_command(command)
+                yield LogIndex(index), self._decoded(LogIndex(index), command)
 
     # ------------------------------------------------------------ inputs
 
@@ -272,7 +275,8 @@ class Replica:
 
     def apply(self, budget: Budget, entries_max: int) -> Output:
         """Apply the next committed entry, and more until the budget is spent or `entries_max` are
-        applied; the output says who can be answered."""
+        applied; the output says who can be answered. Raises `LogFromNewerVersion`: entry
+        `applied_index` + 1 cannot be applied by this program."""
         output = Output()
         for _ in range(min(entries_max, self._apply_to - self.applied_index)):
             output.applied.append(self._apply_entry(LogIndex(self.applied_index + 1), budget))
@@ -373,14 +377,24 @@ class Replica:
         budget.applied(len(command))
         outcome = None
         if kind is EntryKind.COMMAND:
-            outcome = self.machine.apply(index, decode_command(command))
+            outcome = self.machine.apply(index, self._decoded(index, command))
         self.applied_index = index
         digest = hashlib.blake2b(self.state_hash, digest_size=_STATE_HASH_BYTES)
         digest.update(struct.pack("<QQB", index, term, kind))
         digest.update(command)
-        digest.update(repr(outcome).encode())
+        if outcome is not None:
+            digest.update(encode_outcome(outcome))
         self.state_hash = digest.digest()
         return Applied(index, term, outcome)
+
+    def _decoded(self, index: LogIndex, command: bytes) -> Command:
+        """The command of entry `index`. The log's checks found its bytes whole, so one that cannot
+        be read is none of this program's: to guess, or to go on after it, would part the replicas.
+        """
+        try:
+            return decode_command(command)
+        except MalformedRequest as error:
+            raise LogFromNewerVersion(group=self.group, index=index, found=error.what) from None
 
     def _answer_reads(self, output: Output) -> None:
         while self._reads and self._reads[0].index <= self.applied_index:

@@ -15,7 +15,8 @@ there are. One heartbeat of the process to each peer stands for all of them; a r
 woken when the process it relies on falls silent or is another one, and now and then in any case.
 
 An exception out of any method here is a defect, or a disk that failed: a replica may be half done,
-so the driver ends the process and never calls again. `NotLeader`, `Overloaded`, `DiskFull` and
+so the driver ends the process and never calls again; after `LogFromNewerVersion` it may do so
+cleanly (`stop`, `close`). `NotLeader`, `Overloaded`, `DiskFull` and
 `TopicRecreated` are answers, as documented.
 """
 
@@ -39,6 +40,7 @@ from raftlog.core.types import (
 )
 from raftlog.errors import (
     DiskFull,
+    LogFromNewerVersion,
     NotLeader,
     Overloaded,
     PeerProtocolViolation,
@@ -250,7 +252,13 @@ class Host:
         self._write_log(hosted)
 
     def _apply(self, hosted: HostedReplica, budget: Budget) -> None:
-        self._settle(hosted, hosted.replica.apply(budget, APPLY_ENTRIES_MAX))
+        try:
+            output = hosted.replica.apply(budget, APPLY_ENTRIES_MAX)
+        except LogFromNewerVersion:
+            # Nothing later is done here, in no group, while the driver ends the process.
+            self.stop()
+            raise
+        self._settle(hosted, output)
         if hosted.group == CONTROLLER_GROUP and not hosted.replica.has_to_apply:
             self._follow_controller()
             self._raise_rules(self._groups.values())

@@ -22,7 +22,8 @@ class StateMachine(Protocol[CommandT, OutcomeT]):
         """Apply the command of entry `index`; indexes only rise (entries without a command skip).
 
         Returns a frozen value that says what happened, a refusal included: a command is never an
-        exception. Raises AssertionError only for a defect.
+        exception. Raises `LogFromNewerVersion` for rules that this program does not know: the
+        replica must stop before it. Raises AssertionError only for a defect.
         """
         ...
 

@@ -15,7 +15,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple, assert_never
 
-from raftlog.core.types import GroupId, LogIndex, NodeId
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId
 from raftlog.machines.commands import (
     ControllerCommand,
     CreateTopic,
@@ -89,14 +89,16 @@ class ControllerMachine:
             case DeleteTopic():
                 return self._delete_topic(command)
             case Rules():
-                return self._raise_rules(command)
+                return self._raise_rules(index, command)
             case _:
                 assert_never(command)
 
-    def _raise_rules(self, command: Rules) -> RulesApplied:
+    def _raise_rules(self, index: LogIndex, command: Rules) -> RulesApplied:
         """The permission for all groups: nothing changes while a node does not know the version."""
         if not self.behind_rules(self._nodes, command.version):
-            self.rules = next_rules(self.rules, command.version)
+            self.rules = next_rules(
+                self.rules, command.version, group=CONTROLLER_GROUP, index=index
+            )
         return RulesApplied(version=self.rules)
 
     def _register_node(self, command: RegisterNode) -> NodeRegistered | Refused:

@@ -12,6 +12,9 @@ one place of the log and so on all replicas alike.
 
 from __future__ import annotations
 
+from raftlog.core.types import GroupId, LogIndex
+from raftlog.errors import LogFromNewerVersion
+
 RULES_FIRST = 1
 """What a log without a `Rules` entry is applied under."""
 
@@ -19,8 +22,21 @@ RULES_LATEST = 2
 """The highest version that this program knows."""
 
 
-def next_rules(current: int, proposed: int) -> int:
-    """The version after an applied `Rules(proposed)`: it never falls, so a repeat is harmless."""
+def known_rules(version: int, *, group: GroupId, index: LogIndex) -> int:
+    """`version`, which entry `index` of the group begins (0: it was created with it).
+
+    Raises `LogFromNewerVersion` where this program cannot apply by it: it must not guess.
+    """
+    if version > RULES_LATEST:
+        found = f"rules version {version}, where this program knows {RULES_LATEST} at most"
+        raise LogFromNewerVersion(group=group, index=index, found=found)
+    return version
+
+
+def next_rules(current: int, proposed: int, *, group: GroupId, index: LogIndex) -> int:
+    """The version after an applied `Rules(proposed)`: it never falls, so a repeat is harmless.
+
+    Raises `LogFromNewerVersion`.
+    """
     assert RULES_FIRST <= current <= RULES_LATEST
-    assert RULES_FIRST <= proposed <= RULES_LATEST, f"rules {proposed} are not known here"
-    return max(current, proposed)
+    return max(current, known_rules(proposed, group=group, index=index))

@@ -43,7 +43,7 @@ from raftlog.machines.outcomes import (
     refused,
 )
 from raftlog.machines.producers import ProducerTable
-from raftlog.machines.rules import RULES_FIRST, next_rules
+from raftlog.machines.rules import RULES_FIRST, known_rules, next_rules
 from raftlog.machines.validity import (
     malformed,
     problem_of_abort,
@@ -63,7 +63,7 @@ class TopicMachine:
 
     def __init__(self, info: TopicInfo, limits: TopicLimits | None = None) -> None:
         self.info = info
-        self.rules = info.rules
+        self.rules = known_rules(info.rules, group=info.group, index=LogIndex(0))
         """The version that the next entry is applied under."""
         limits = limits or TopicLimits()
         self._extents = ExtentIndex()
@@ -103,7 +103,9 @@ class TopicMachine:
             case ExpireWriter():
                 return Expired(done=self._writers.expire_writer(command))
             case Rules():
-                self.rules = next_rules(self.rules, command.version)
+                self.rules = next_rules(
+                    self.rules, command.version, group=self.info.group, index=index
+                )
                 return RulesApplied(version=self.rules)
             case _:
                 assert_never(command)

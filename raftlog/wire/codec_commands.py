@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from google.protobuf.unknown_fields import UnknownFieldSet
+
 from raftlog.machines.commands import (
     AbortEpoch,
     Append,
@@ -94,7 +96,8 @@ def _parse(data: bytes) -> tuple[pb.Command, str]:
     message = pb.Command.FromString(data[1:])
     name = message.WhichOneof("command")
     if name is None:
-        raise Unreadable("a command of an unknown kind")
+        numbers = [field.field_number for field in UnknownFieldSet(message)]
+        raise Unreadable(f"a command of the unknown kind {numbers[0] if numbers else 'nothing'}")
     return message, name
 
 

@@ -1,0 +1,128 @@
+"""Outcomes as canonical bytes, for the state hash: the same on every node and in every version.
+
+Replicas of two versions compare their hashes during an upgrade, so no name is part of the bytes:
+a kind, a refusal and a value have numbers, which are never used again. A value that is 0, False or
+empty is left out, so a field that is added under new rules changes nothing of old logs. A
+refusal's sentences are left out as well: they may be worded anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple, get_args
+
+from raftlog.machines.commands import TopicInfo
+from raftlog.machines.outcomes import (
+    Appended,
+    EpochAborted,
+    EpochCommitted,
+    Expired,
+    NodeRegistered,
+    Outcome,
+    Refused,
+    RulesApplied,
+    Staged,
+    TopicCreated,
+    TopicDeleted,
+)
+from raftlog.machines.schema import Field, Schema
+
+_REFUSED = 1
+
+_KINDS: dict[type, tuple[int, tuple[str, ...]]] = {
+    Appended: (2, ("start", "end", "repeated")),
+    Staged: (3, ("number", "repeated")),
+    EpochCommitted: (4, ("start", "end", "record_count", "replayed", "kept")),
+    EpochAborted: (5, ("attempts",)),
+    Expired: (6, ("done",)),
+    NodeRegistered: (7, ("known_before",)),
+    TopicCreated: (8, ("topic", "existed")),
+    TopicDeleted: (9, ("topic",)),
+    RulesApplied: (10, ("version",)),
+    TopicInfo: (
+        11,
+        ("name", "incarnation", "group", "schema", "voters", "created_us", "rules"),
+    ),
+    Schema: (12, ("version", "fields")),
+    Field: (13, ("id", "name", "type", "nullable")),
+}
+"""A kind's number, and its fields: the first has number 1. New ones come last."""
+
+_REFUSALS: dict[str, tuple[int, tuple[str, ...]]] = {
+    "MalformedRequest": (1, ()),
+    "InvalidOption": (2, ("option",)),
+    "InvalidTopicName": (3, ("topic",)),
+    "TopicExists": (4, ("topic",)),
+    "TopicNotFound": (5, ("topic",)),
+    "TopicRecreated": (6, ("topic", "wanted", "found")),
+    "TooMany": (7, ("limit",)),
+    "IdentityRefused": (8, ("node", "store_uuid", "known_store_uuid")),
+    "UnknownSchemaVersion": (9, ("version", "latest")),
+    "UnknownProducer": (10, ("producer", "sequence")),
+    "SequenceGap": (11, ("producer", "sequence", "expected")),
+    "SequenceReused": (12, ("producer", "sequence")),
+    "UnknownWriter": (13, ("writer", "epoch")),
+    "TooManyWriters": (14, ("topic", "limit")),
+    "WriterBytesExceeded": (15, ("writer", "staged_bytes", "limit")),
+    "StageGap": (16, ("attempt", "number", "expected")),
+    "RunDisplaced": (17, ("writer", "run", "current_run")),
+    "EpochTooOld": (18, ("writer", "epoch", "last_epoch")),
+    "EpochContentMismatch": (19, ("writer", "epoch", "committed_records", "replayed_records")),
+    "EpochReferencesMismatch": (20, ("writer", "epoch", "run")),
+    "CheckpointReset": (21, ("writer", "epoch", "last_epoch", "query_id", "known_query_id")),
+    "EpochIncomplete": (22, ("writer", "epoch", "attempt")),
+}
+"""In the same way, by the code: the number of a refusal and the values that count."""
+
+
+class _Plan(NamedTuple):
+    begin: bytes
+    values_of: Callable[[Any], Sequence[Any]]
+
+
+def _plan(kind: type, number: int, names: tuple[str, ...]) -> _Plan:
+    told = {field.name for field in dataclasses.fields(kind)}
+    assert told == set(names), f"{kind.__name__}: give {told ^ set(names)} a number in _KINDS"
+    read = attrgetter(*names)
+    return _Plan(b"%d(" % number, read if len(names) > 1 else lambda value: (read(value),))
+
+
+_PLANS = {kind: _plan(kind, number, names) for kind, (number, names) in _KINDS.items()}
+
+_MISSING = set(get_args(Outcome)) - _PLANS.keys() - {Refused}
+assert not _MISSING, f"give {_MISSING} a number in _KINDS"
+
+
+def encode_outcome(outcome: Outcome) -> bytes:
+    """The outcome's canonical bytes."""
+    if isinstance(outcome, Refused):
+        number, names = _REFUSALS[outcome.code]
+        given = dict(outcome.values)
+        return _joined(b"%d(%d:" % (_REFUSED, number), [given.get(name) for name in names])
+    plan = _PLANS[type(outcome)]
+    return _joined(plan.begin, plan.values_of(outcome))
+
+
+def _value(value: Any) -> bytes:
+    if isinstance(value, int):
+        return b"%d" % value
+    if isinstance(value, str):
+        text = value.encode()
+        return b"%d:" % len(text) + text
+    if isinstance(value, tuple):
+        return b"[%d " % len(value) + b" ".join([_value(each) for each in value])
+    plan = _PLANS[type(value)]
+    return _joined(plan.begin, plan.values_of(value))
+
+
+def _joined(begin: bytes, values: Sequence[Any]) -> bytes:
+    joined = begin
+    for number, value in enumerate(values, 1):
+        if isinstance(value, int):  # told apart here as well: most values are
+            if value:
+                joined += b"%d=%d;" % (number, value)
+        elif value:
+            joined += b"%d=%b;" % (number, _value(value))
+    return joined + b")"

@@ -1,0 +1,74 @@
+"""An entry of a newer version stops the node: before it, at once, with a reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from raftlog.core.types import CONTROLLER_GROUP, Payload
+from raftlog.errors import ExitCode, LogFromNewerVersion, NodeRefused
+from raftlog.host.groups import topic_from_manifest
+from raftlog.machines.commands import Rules
+from raftlog.machines.rules import RULES_LATEST
+from raftlog.machines.topic import TopicMachine
+from raftlog.storage.posix import PosixFileSystem
+from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.codec import encode_command
+from tests.recorded.make import OneNode, Script
+
+NEWER = {
+    "a command of the unknown kind 1000": b"\x01" + bytes([0xC2, 0x3E, 0x00]),
+    "a command begins with 02": b"\x02" + pb.Command().SerializeToString(),
+    f"rules version {RULES_LATEST + 1}": encode_command(Rules(version=RULES_LATEST + 1), None),
+}
+
+
+@pytest.mark.parametrize("found", NEWER)
+@pytest.mark.parametrize("in_topic", [True, False])
+def test_nothing_is_applied_from_an_unknown_entry_on(
+    found: str, in_topic: bool, tmp_path: Path
+) -> None:
+    node = OneNode(PosixFileSystem(tmp_path))
+    script = Script(node)
+    script.topic("t", "1" * 32)
+    script.append("p", 0, "before")
+    group = script.group if in_topic else CONTROLLER_GROUP
+    hosted = node.host.hosted(group)
+    assert hosted is not None
+    index = hosted.replica.applied_index + 1
+    state = hosted.machine.fingerprint()
+    node.host.propose(hosted, Payload(NEWER[found], b""), lambda _: None)
+    node.host.propose(
+        hosted, Payload(encode_command(Rules(version=RULES_LATEST), None), b""), lambda _: None
+    )
+    with pytest.raises(LogFromNewerVersion) as caught:
+        node.settle()
+    error = caught.value
+    assert isinstance(error, NodeRefused)
+    assert error.exit_code is ExitCode.NODE_REFUSED
+    assert (error.group, error.index) == (group, index)
+    assert found in error.found
+    assert hosted.replica.applied_index == index - 1
+    assert hosted.machine.fingerprint() == state
+    # What was marked or written meanwhile is not gone on with, and the files close whole.
+    node.host.mark(CONTROLLER_GROUP)
+    node.rest()
+    assert hosted.replica.applied_index == index - 1
+    node.close()
+
+
+def test_a_topic_of_newer_rules_is_not_opened() -> None:
+    table = {
+        "name": "t",
+        "incarnation": "1" * 32,
+        "group": 7,
+        "voters": [1],
+        "created_us": 0,
+        "rules": RULES_LATEST + 1,
+        "schema": {"version": 1, "fields": []},
+    }
+    with pytest.raises(LogFromNewerVersion) as caught:
+        TopicMachine(topic_from_manifest(json.dumps(table)))
+    assert (caught.value.group, caught.value.index) == (7, 0)

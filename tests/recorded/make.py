@@ -1,0 +1,433 @@
+"""Record a node's data folder, and what its logs come to, by whichever raftlog is imported.
+
+    PYTHONPATH=<a checkout> python tests/recorded/make.py tests/recorded/<name>
+
+makes `data.zip` and `expected.json` there (CONTRIBUTING.md, "Rules and recorded logs").
+`tests/recorded/test_recorded.py` replays every set. This file runs alone, so that an older
+checkout, which does not have it, can be recorded as well.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import inspect
+import json
+import shutil
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from raftlog.checksum import chain, crc32c
+from raftlog.core.ready import Role
+from raftlog.core.types import CONTROLLER_GROUP, NodeId, Payload, RaftTiming
+from raftlog.host.groups import GroupStore
+from raftlog.host.host import Host
+from raftlog.machines import commands as c
+from raftlog.machines.schema import Field, Schema
+from raftlog.replica import Replica
+from raftlog.storage.contract import FileSystem
+from raftlog.storage.folder import DataFolder
+from raftlog.storage.limits import LogLimits
+from raftlog.storage.posix import PosixFileSystem
+from raftlog.wire.batch import BatchHeader, ColumnChunk
+from raftlog.wire.codec import decode_batch_header, encode_command
+
+CLUSTER_ID = "recorded"
+STORE = "5" * 32
+START_US = 1_700_000_000_000_000
+SCHEMA = Schema(version=1, fields=(Field(id=1, name="text", type='"string"', nullable=False),))
+PROSE = frozenset({"advice", "call", "problem", "what"})
+"""Values of a refusal that are sentences: they may be worded anew."""
+
+
+class OneNode:
+    """A node alone in its cluster, in one thread: the real host, driven until it is at rest."""
+
+    def __init__(self, fs: FileSystem) -> None:
+        self.seen: dict[int, list[dict[str, Any]]] = {}
+        """By group, what each applied command came to."""
+        self._todo: deque[Callable[[], None]] = deque()
+        timing = RaftTiming()
+        random = Random(1)
+        folder = DataFolder.open(fs, cluster_id=CLUSTER_ID, node=NodeId(1), new_store_uuid=STORE)
+        store = GroupStore(
+            folder=folder,
+            voters=(NodeId(1),),
+            timing=timing,
+            log_limits=LogLimits(segment_bytes_max=16_384, preallocate_bytes=0),
+            random=random,
+            tell=self.tell,
+            replica_type=partial(Witnessed, node_seen=self.seen),
+        )
+        self.host = made(
+            Host,
+            node=NodeId(1),
+            nodes=(NodeId(1),),
+            store=store,
+            effects=self,
+            timing=timing,
+            boot_id="recorded",
+            random=random,
+            idle_ticks_max=10,
+            quiet_refresh_ticks=100_000,
+            request_bytes_max=1 << 30,
+            slow_disk_ticks=1_000,
+            full_disk_ticks=10,
+            turn_work_us=1_000,
+            catch_up_peer_bytes_max=1 << 20,
+            catch_up_bytes_max=1 << 20,
+        )
+        self.host.start(store.open_all())
+        self.settle()
+
+    def settle(self) -> None:
+        """Until every group is led from here and has applied all there is."""
+        for _ in range(1_000):
+            self.rest()
+            groups = self.host.groups()
+            if all(
+                hosted.replica.raft.role is Role.LEADER
+                and hosted.replica.applied_index == hosted.replica.raft.last_index
+                for hosted in groups
+            ):
+                return
+            self.host.tick()
+        raise AssertionError("the node is not at rest")
+
+    def rest(self) -> None:
+        """Do all that was asked for, without another tick."""
+        while self._todo:
+            self._todo.popleft()()
+
+    def write(self, group: int, command: Any, batch: tuple[Any, bytes] | None = None) -> Any:
+        """The outcome of the command."""
+        hosted = self.host.hosted(group)
+        assert hosted is not None
+        header, body = batch if batch is not None else (None, b"")
+        answers: list[Any] = []
+        self.host.propose(hosted, Payload(encode_command(command, header), body), answers.append)
+        self.settle()
+        return answers[0]
+
+    def close(self) -> None:
+        self.host.stop()
+        self.host.close()
+
+    # ------------------------------------------------------------ the host's effects
+
+    def soon(self, turn: Callable[[], None]) -> None:
+        self._todo.append(turn)
+
+    def send(self, peer: Any, messages: Any) -> None:
+        raise AssertionError("there is no peer")
+
+    def run_write(self, write: Any, ran: Callable[[], None]) -> None:
+        write.run()
+        self._todo.append(ran)
+
+    def run_job(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        value = work()
+        self._todo.append(lambda: done(value))
+
+    def work_us(self) -> int:
+        return 0
+
+    def tell(self, event: Any) -> None:
+        """Nobody listens."""
+
+
+class Witnessed(Replica):
+    """The real replica; what its machine applies is noted."""
+
+    def __init__(self, *, node_seen: dict[int, list[dict[str, Any]]], **parts: Any) -> None:
+        super().__init__(**parts)
+        machine = self.machine
+        seen = node_seen.setdefault(self.group, [])
+        original = machine.apply
+
+        def apply(index: int, command: Any) -> Any:
+            outcome = original(index, command)
+            seen.append(
+                {
+                    "index": index,
+                    "outcome": plain(outcome),
+                    "fingerprint": machine.fingerprint().hex(),
+                    "mark": getattr(machine, "high_water_mark", None),
+                }
+            )
+            return outcome
+
+        machine.apply = apply
+
+
+def plain(outcome: Any) -> list[Any]:
+    """The outcome as JSON: its kind, then its values in order, but for sentences."""
+    kind = type(outcome).__name__
+    if kind == "Refused":
+        return [kind, outcome.code, *(v for name, v in outcome.values if name not in PROSE)]
+    values = [getattr(outcome, field.name) for field in dataclasses.fields(outcome)]
+    return [kind, *(getattr(value, "incarnation", value) for value in values)]
+
+
+def records_digest(node: OneNode, group: int) -> str:
+    """Over every visible record's bytes, offset and time, in order."""
+    hosted = node.host.hosted(group)
+    assert hosted is not None
+    machine, log = hosted.machine, hosted.replica.log
+    digest = hashlib.blake2b(digest_size=16)
+    for extent in machine.extents_between(machine.log_start_offset, machine.high_water_mark):
+        header = decode_batch_header(log.command(extent.index)[2])
+        ranges = [(column.position, column.length) for column in header.columns]
+        body = b"".join(log.body_slices(extent.index, ranges))
+        digest.update(f"{extent.start} {extent.count} {extent.timestamp_us} ".encode() + body)
+    return digest.hexdigest()
+
+
+def expected(node: OneNode) -> dict[str, Any]:
+    """What every later version must come to when it replays the folder."""
+    groups = {}
+    for hosted in node.host.groups():
+        group = hosted.group
+        found: dict[str, Any] = {"commands": node.seen[group]}
+        if group != CONTROLLER_GROUP:
+            found["topic"] = hosted.topic.name
+            found["records"] = records_digest(node, group)
+        groups[str(group)] = found
+    return {"groups": groups}
+
+
+# ---------------------------------------------------------------- what is recorded
+
+
+def made(kind: Any, **values: Any) -> Any:
+    """The command, or host, without the values that an older version does not have."""
+    names = inspect.signature(kind).parameters
+    return kind(**{name: value for name, value in values.items() if name in names})
+
+
+class Script:
+    """Commands of every kind, and every refusal that a log may hold."""
+
+    def __init__(self, node: OneNode) -> None:
+        self.node = node
+        self.now_us = START_US
+        self.group = 0
+
+    def batch(self, text: str) -> tuple[Any, tuple[Any, bytes]]:
+        body = text.encode() * 3
+        column = ColumnChunk(
+            field_id=1, position=0, length=len(body), crc=crc32c(body), null_count=0
+        )
+        header = BatchHeader(record_count=len(text), schema_version=1, columns=(column,))
+        summary = c.BatchSummary(
+            record_count=len(text),
+            schema_version=1,
+            body_bytes=len(body),
+            crc=chain(0, column.crc),
+        )
+        return summary, (header, body)
+
+    def topic(self, name: str, incarnation: str) -> None:
+        command = c.CreateTopic(
+            name=name,
+            incarnation=incarnation,
+            schema=SCHEMA,
+            voters=(NodeId(1),),
+            if_not_exists=False,
+            timestamp_us=self.tick(),
+        )
+        outcome = self.node.write(CONTROLLER_GROUP, command)
+        if type(outcome).__name__ == "TopicCreated":
+            self.group = outcome.topic.group
+
+    def tick(self, step_us: int = 1_000_000) -> int:
+        self.now_us += step_us
+        return self.now_us
+
+    def append(self, producer: str, sequence: int, text: str) -> None:
+        summary, carried = self.batch(text)
+        command = c.Append(
+            producer=producer, sequence=sequence, timestamp_us=self.tick(), batch=summary
+        )
+        self.node.write(self.group, command, carried)
+
+    def key(self, run: str, epoch: int, *, query: str = "query", writer: str = "w") -> Any:
+        return c.EpochKey(
+            writer=writer,
+            query_id=query,
+            run=run,
+            epoch=epoch,
+            streaming=not writer.startswith("b"),
+        )
+
+    def stage(self, key: Any, attempt: str, texts: list[str], first: int = 0, **more: Any) -> Any:
+        """Stage the texts and return the attempt's reference."""
+        crc, count = 0, 0
+        for number, text in enumerate(texts, first):
+            summary, carried = self.batch(text)
+            command = c.Stage(
+                key=key,
+                attempt=attempt,
+                number=number,
+                timestamp_us=self.tick(),
+                batch=summary,
+                create_writer=more.get("create_writer", False),
+            )
+            self.node.write(self.group, command, carried)
+            crc, count = chain(crc, summary.crc), count + len(text)
+        return c.AttemptReference(
+            attempt=attempt, entry_count=len(texts), record_count=count, chained_crc=crc
+        )
+
+    def commit(self, key: Any, *attempts: Any, **more: Any) -> None:
+        command = made(
+            c.CommitEpoch,
+            key=key,
+            attempts=attempts,
+            schema_version=more.get("schema_version", 1),
+            timestamp_us=self.tick(),
+            keep_on_mismatch=more.get("keep", False),
+            create_writer=more.get("create_writer", False),
+            transient_writer=more.get("transient", False),
+            plan=more.get("plan", ""),
+        )
+        self.node.write(self.group, command)
+
+    def abort(self, key: Any) -> None:
+        self.node.write(self.group, c.AbortEpoch(key=key))
+
+    def go(self) -> None:
+        self.cluster()
+        self.producers()
+        self.stream()
+        self.runs()
+        self.batch_writers()
+        self.expiries()
+        self.come_and_go()
+
+    def cluster(self) -> None:
+        for store in (STORE, STORE, "6" * 32, ""):
+            command = made(
+                c.RegisterNode, node=NodeId(1), store_uuid=store, address="127.0.0.1:1", rules=0
+            )
+            self.node.write(CONTROLLER_GROUP, command)
+        self.topic(".bad", "1" * 32)
+        self.topic("flights", "2" * 32)
+        self.topic("flights", "3" * 32)
+
+    def producers(self) -> None:
+        for sequence, text in enumerate(("abc", "de", "f")):
+            self.append("p", sequence, text)
+        self.append("p", 1, "de")
+        self.append("p", 1, "other")
+        self.append("p", 7, "early")
+        self.append("stranger", 3, "never began")
+        self.append("p", -1 + 2**63, "no sequence")
+        for sequence in range(70):
+            self.append("many", sequence, "x")
+        self.append("many", 0, "x")
+
+    def stream(self) -> None:
+        first, second = self.stage(self.key("r1", 0), "a0", ["ab", "c"]), None
+        second = self.stage(self.key("r1", 0), "a1", ["def"])
+        self.stage(self.key("r1", 0), "a1", ["def"])
+        self.stage(self.key("r1", 0), "a1", ["late"], first=5)
+        self.commit(self.key("r1", 0), first, dataclasses.replace(second, chained_crc=1))
+        self.commit(self.key("r1", 0), second, first, schema_version=9)
+        self.commit(self.key("r1", 0), second, first)
+        self.commit(self.key("r1", 0), second, first)
+        self.commit(self.key("r1", 0), first)
+        self.commit(self.key("r1", 1))
+        self.stage(self.key("r1", 2), "a2", ["gone"])
+        self.abort(self.key("r1", 2))
+        self.abort(self.key("r1", 1))
+        third = self.stage(self.key("r1", 2), "a3", ["xyz"])
+        self.commit(self.key("r1", 2), third)
+
+    def runs(self) -> None:
+        """A restart replays its last batch; rivals, an older checkpoint, another checkpoint."""
+        again = self.stage(self.key("r2", 2), "a4", ["xyz"])
+        self.commit(self.key("r2", 2), again)
+        other = self.stage(self.key("r3", 2), "a5", ["four"])
+        self.commit(self.key("r3", 2), other)
+        self.commit(self.key("r3", 2), other, keep=True)
+        self.stage(self.key("r2", 3), "a6", ["displaced"])
+        self.commit(self.key("r1", 3))
+        self.commit(self.key("r4", 1))
+        self.commit(self.key("r5", 0, query="another"))
+        self.stage(self.key("r6", 5, writer="unseen"), "a7", ["?"])
+        self.commit(self.key("r6", 5, writer="unseen"))
+        made_anew = self.stage(self.key("r6", 5, writer="unseen"), "a8", ["ok"], create_writer=True)
+        self.commit(self.key("r6", 5, writer="unseen"), made_anew, create_writer=True)
+        for number in range(18):
+            self.commit(self.key(f"s{number}", 3 + number))
+        self.commit(self.key("s0", 30))
+        self.commit(self.key("r1", 31))
+
+    def batch_writers(self) -> None:
+        for epoch in (1, 5, 5, 3):
+            key = self.key(f"b{epoch}", epoch, writer="batch", query="batch")
+            attempt = self.stage(key, f"b{epoch}", ["row"])
+            self.commit(key, attempt)
+        key = self.key("once", 0, writer="b-once", query="b-once")
+        self.commit(key, self.stage(key, "o", ["once"]), transient=True)
+        self.commit(self.key("once", 0, writer="w2"), transient=True)
+
+    def expiries(self) -> None:
+        machine = self.node.host.hosted(self.group).machine
+        self.stage(self.key("r9", 40), "a9", ["left open"])
+        writer, run, epoch, renewals = machine.open_epochs()[0]
+        for seen in (renewals + 1, renewals):
+            command = made(
+                c.ExpireEpoch,
+                writer=writer,
+                run=run,
+                epoch=epoch,
+                renewals=seen,
+                timestamp_us=self.tick(),
+            )
+            self.node.write(self.group, command)
+        for following in (1, 3):
+            command = made(
+                c.ExpireProducer, producer="p", next_sequence=following, timestamp_us=self.tick()
+            )
+            self.node.write(self.group, command)
+        self.append("p", 3, "expired")
+        for name, index in machine.transient_writers():
+            command = made(c.ExpireWriter, writer=name, last_index=index, timestamp_us=self.tick())
+            self.node.write(self.group, command)
+        self.stage(self.key("r9", 41), "open", ["stays", "open"])
+
+    def come_and_go(self) -> None:
+        self.topic("scratch", "7" * 32)
+        self.append("p", 0, "soon gone")
+        for incarnation in ("9" * 32, "7" * 32, "7" * 32):
+            command = c.DeleteTopic(name="scratch", incarnation=incarnation)
+            self.node.write(CONTROLLER_GROUP, command)
+        self.node.write(CONTROLLER_GROUP, c.DeleteTopic(name="nowhere", incarnation=""))
+        self.topic("scratch", "7" * 32)
+        self.topic("scratch", "8" * 32)
+        self.append("p", 0, "anew")
+
+
+def main(target: Path) -> None:
+    target.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "data"
+        data.mkdir()
+        node = OneNode(PosixFileSystem(data))
+        Script(node).go()
+        text = json.dumps(expected(node), sort_keys=True, indent=1)
+        node.close()
+        (target / "expected.json").write_text(text + "\n")
+        shutil.make_archive(str(target / "data"), "zip", data)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

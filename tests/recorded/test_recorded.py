@@ -1,0 +1,75 @@
+"""What earlier versions recorded is replayed to what it came to there, command by command."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from raftlog.core.types import CONTROLLER_GROUP, NodeId
+from raftlog.machines.commands import RegisterNode
+from raftlog.machines.rules import RULES_FIRST, RULES_LATEST
+from raftlog.storage.posix import PosixFileSystem
+from tests.recorded.make import STORE, OneNode, Script, expected
+
+HERE = Path(__file__).parent
+SETS = sorted(path.parent for path in HERE.glob("*/expected.json"))
+
+
+def replayed(recorded: Path, folder: Path) -> OneNode:
+    shutil.unpack_archive(recorded / "data.zip", folder)
+    return OneNode(PosixFileSystem(folder))
+
+
+@pytest.mark.parametrize("recorded", SETS, ids=lambda path: path.name)
+def test_a_recorded_log_comes_to_what_it_came_to_when_it_was_written(
+    recorded: Path, tmp_path: Path
+) -> None:
+    node = replayed(recorded, tmp_path)
+    wanted = json.loads((recorded / "expected.json").read_text())
+    found = json.loads(json.dumps(expected(node)))
+    node.close()
+    assert found.keys() == wanted.keys()
+    assert found["groups"].keys() == wanted["groups"].keys()
+    for group, then in wanted["groups"].items():
+        now = found["groups"][group]
+        for before, after in zip(then["commands"], now["commands"], strict=True):
+            assert after == before, f"group {group}"
+        assert now == then
+
+
+@pytest.mark.parametrize("recorded", SETS, ids=lambda path: path.name)
+def test_a_recorded_folder_is_upgraded_and_written_on(recorded: Path, tmp_path: Path) -> None:
+    """Once its node says which rules it knows, the old groups take them up from there on."""
+    node = replayed(recorded, tmp_path)
+    register = RegisterNode(
+        node=NodeId(1),
+        store_uuid=STORE,
+        address="127.0.0.1:1",
+        rules=RULES_LATEST,
+    )
+    node.write(CONTROLLER_GROUP, register)
+    node.settle()
+    assert {hosted.machine.rules for hosted in node.host.groups()} == {RULES_LATEST}
+    marks = {h.group: h.machine.high_water_mark for h in node.host.groups() if h.group}
+    script = Script(node)
+    for group in marks:
+        script.group = group
+        script.append("after", 0, "upgrade")
+    before = {h.group: h.machine.fingerprint() for h in node.host.groups()}
+    assert all(
+        h.machine.high_water_mark == marks[h.group] + len("upgrade")
+        for h in node.host.groups()
+        if h.group
+    )
+    node.close()
+    again = OneNode(PosixFileSystem(tmp_path))
+    assert {h.group: h.machine.fingerprint() for h in again.host.groups()} == before
+    again.close()
+
+
+def test_the_first_release_is_among_the_recorded() -> None:
+    assert (HERE / "rules-1").is_dir()
+    assert RULES_FIRST == 1
