@@ -22,7 +22,7 @@ import tomllib
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict
@@ -40,12 +40,18 @@ CONFIG_VARIABLE = "RAFTLOG_CONFIG"
 PREFIX = "RAFTLOG_"
 _MESSAGE_OVERHEAD_BYTES = MIB
 """What a message may hold beside its largest entry: headers, and the other rows of a peer frame."""
-FORMER_CACHE_KEY = "cache_bytes_max"
 
 
 def _key(default: Any, reason: str, **bounds: Any) -> Any:
     """One key: its default, why it is there and is so, and the bounds of its value."""
     return Field(default=default, description=reason, **bounds)
+
+
+class Renamed(NamedTuple):
+    """What became of a key; given under both names, the one of now counts."""
+
+    now: str
+    advice: str
 
 
 class Section(BaseModel):
@@ -54,6 +60,20 @@ class Section(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True
     )
+
+    renamed: ClassVar[dict[str, Renamed]] = {}
+    """Keys as earlier versions call them: files of then still load, with a warning."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_their_names_now(cls, given: Any) -> Any:
+        former = cls.renamed.keys() & given.keys() if isinstance(given, dict) else ()
+        if not former:
+            return given
+        for old in sorted(former):
+            warnings.warn(cls.renamed[old].advice, FutureWarning, stacklevel=2)
+        known = {name: value for name, value in given.items() if name not in former}
+        return {cls.renamed[old].now: given[old] for old in former} | known
 
 
 class ClientSettings(Section):
@@ -315,6 +335,15 @@ class RaftSettings(Section):
 class StorageSettings(Section):
     """Log files. Bytes are durable once synced; a failed sync ends the process."""
 
+    renamed: ClassVar[dict[str, Renamed]] = {
+        "cache_bytes_max": Renamed(
+            "payload_cache_bytes_max",
+            "storage.cache_bytes_max, the cache of one topic, is now "
+            "storage.payload_cache_bytes_max, one budget for all topics of a node. Its value is "
+            "taken for that: rename the key and raise it, or leave it out.",
+        )
+    }
+
     segment_bytes_max: int = _key(
         64 * MIB,
         "A log segment is closed once it has this many bytes; what is dropped later is dropped by "
@@ -345,22 +374,6 @@ class StorageSettings(Section):
         ge=0,
         le=1_000_000,
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _former_names(cls, given: Any) -> Any:
-        """Files of earlier versions name the cache of one group, and every key with its value."""
-        if not isinstance(given, dict) or FORMER_CACHE_KEY not in given:
-            return given
-        warnings.warn(
-            f"storage.{FORMER_CACHE_KEY}, the cache of one topic, is now "
-            "storage.payload_cache_bytes_max, one budget for all topics of a node. Its value is "
-            "taken for that: rename the key and raise it, or leave it out.",
-            FutureWarning,
-            stacklevel=2,
-        )
-        known = {name: value for name, value in given.items() if name != FORMER_CACHE_KEY}
-        return {"payload_cache_bytes_max": given[FORMER_CACHE_KEY], **known}
 
 
 class TopicSettings(Section):
@@ -599,9 +612,7 @@ def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
 def _refuse_unknown(section: str, key: str | None, written: str) -> None:
     """`key` None: the section alone. `written` is how the user wrote it, in file or variable."""
     known = SECTIONS.get(section)
-    if known is not None and (key is None or key in known.model_fields):
-        return
-    if known is StorageSettings and key == FORMER_CACHE_KEY:
+    if known is not None and (key is None or key in known.model_fields or key in known.renamed):
         return
     as_variable = written.startswith(PREFIX)
     names = [f"{name}.{key}" for name, of in SECTIONS.items() for key in of.model_fields]

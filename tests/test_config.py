@@ -276,3 +276,17 @@ def test_every_key_is_read_somewhere() -> None:
         if not re.search(rf"\.{key}\b", text) and f'setting="{key}"' not in text
     ]
     assert unread == []
+
+
+def test_the_first_release_s_file_still_loads() -> None:
+    """Every key that a user could have written there is known, under its name of then."""
+    file = Path(__file__).parent / "recorded" / "rules-1" / "raftlog.toml"
+    then = tomllib.loads(file.read_text())
+    with pytest.warns(FutureWarning, match="rename the key"):
+        now = config.load(file)
+    for section, keys in then.items():
+        found = getattr(now, section)
+        for key, value in keys.items():
+            renamed = type(found).renamed.get(key)
+            now_called = renamed.now if renamed is not None else key
+            assert getattr(found, now_called) == value, f"{section}.{key}"

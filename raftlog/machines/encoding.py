@@ -69,10 +69,22 @@ _REFUSALS: dict[str, tuple[int, tuple[str, ...]]] = {
     "StageGap": (16, ("attempt", "number", "expected")),
     "RunDisplaced": (17, ("writer", "run", "current_run")),
     "EpochTooOld": (18, ("writer", "epoch", "last_epoch")),
-    "EpochContentMismatch": (19, ("writer", "epoch", "committed_records", "replayed_records")),
+    "EpochContentMismatch": (
+        19,
+        (
+            "writer",
+            "epoch",
+            "committed_records",
+            "replayed_records",
+            "committed_plan",
+            "replayed_plan",
+        ),
+    ),
     "EpochReferencesMismatch": (20, ("writer", "epoch", "run")),
     "CheckpointReset": (21, ("writer", "epoch", "last_epoch", "query_id", "known_query_id")),
     "EpochIncomplete": (22, ("writer", "epoch", "attempt")),
+    "CheckpointRewound": (23, ("writer", "batch", "last_batch")),
+    "VersionReused": (24, ("writer", "version", "batch", "last_batch")),
 }
 """In the same way, by the code: the number of a refusal and the values that count."""
 

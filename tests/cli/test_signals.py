@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 from raftlog.cli.signals import on_signals
@@ -11,8 +12,8 @@ def test_a_handler_hears_its_signals_for_as_long_as_asked() -> None:
     before = signal.getsignal(signal.SIGTERM)
     heard: list[int] = []
     with on_signals(lambda number, _: heard.append(number), signal.SIGTERM, signal.SIGHUP):
-        signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGHUP)
     assert heard == [signal.SIGTERM, signal.SIGHUP]
     assert signal.getsignal(signal.SIGTERM) is before
 
@@ -22,7 +23,7 @@ def test_a_hang_up_that_nohup_had_ignored_stays_ignored() -> None:
     try:
         heard: list[int] = []
         with on_signals(lambda number, _: heard.append(number), signal.SIGHUP):
-            signal.raise_signal(signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGHUP)
         assert heard == []
     finally:
         signal.signal(signal.SIGHUP, before)

@@ -1,0 +1,43 @@
+"""The bounds that decide what is applied are those of each version of the rules, for ever.
+
+A bound that changes needs a version of the rules (`raftlog.machines.rules`), the old value for the
+machines below it, and a row of its own here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from raftlog.machines import limits
+from raftlog.machines.limits import ControllerLimits, TopicLimits
+
+SINCE_RULES_1 = {
+    "INTEGER_MAX": 2**63 - 1,
+    "BATCH_RECORDS_MAX": 2**31 - 1,
+    "BATCH_BYTES_MAX": 2**31 - 1,
+    "TEXT_CHARACTERS_MAX": 1024,
+    "STAGED_ENTRY_CHARGE_BYTES": 1024,
+    "PRODUCER_APPENDS_KEPT": 64,
+    "DISPLACED_RUNS_KEPT": 16,
+    "EPOCH_COUNTS_KEPT": 1000,
+    "DELETED_TOPICS_KEPT": 1000,
+    "NAMES_COMPARED_MAX": 1000,
+    "TopicLimits.staged_bytes_per_writer_max": 4 * 1024**3,
+    "TopicLimits.writers_max": 10_000,
+    "TopicLimits.producers_max": 50_000,
+    "TopicLimits.attempts_per_epoch_max": 20_000,
+    "ControllerLimits.nodes_max": 1_000,
+    "ControllerLimits.topics_max": 10_000,
+    "ControllerLimits.fields_max": 1_000,
+}
+
+SINCE_RULES_2: dict[str, int] = {}
+
+
+def test_every_bound_is_what_it_was_when_its_version_of_the_rules_began() -> None:
+    found = {name: value for name, value in vars(limits).items() if name.isupper()}
+    for kind in (TopicLimits, ControllerLimits):
+        for field in dataclasses.fields(kind):
+            found[f"{kind.__name__}.{field.name}"] = field.default
+    assert found == SINCE_RULES_1 | SINCE_RULES_2
+    assert not SINCE_RULES_1.keys() & SINCE_RULES_2.keys()
