@@ -18,6 +18,9 @@ OutcomeT = TypeVar("OutcomeT", bound=Hashable, covariant=True)
 class StateMachine(Protocol[CommandT, OutcomeT]):
     """One group's state, changed by committed commands alone, in log order."""
 
+    rules: int
+    """The version of the rules that the next entry is applied under (`raftlog.machines.rules`)."""
+
     def apply(self, index: LogIndex, command: CommandT) -> OutcomeT:
         """Apply the command of entry `index`; indexes only rise (entries without a command skip).
 

@@ -96,8 +96,9 @@ def _parse(data: bytes) -> tuple[pb.Command, str]:
     message = pb.Command.FromString(data[1:])
     name = message.WhichOneof("command")
     if name is None:
-        numbers = [field.field_number for field in UnknownFieldSet(message)]
-        raise Unreadable(f"a command of the unknown kind {numbers[0] if numbers else 'nothing'}")
+        unknown = UnknownFieldSet(message)
+        kind = unknown[0].field_number if len(unknown) else "nothing"
+        raise Unreadable(f"a command of the unknown kind {kind}")
     return message, name
 
 
