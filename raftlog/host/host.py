@@ -109,15 +109,15 @@ class Host:
         catch_up_peer_bytes_max: int,
         catch_up_bytes_max: int,
     ) -> None:
-        """`boot_id` is another one in every run of the process.
-
-        A log not written for `idle_ticks_max` ticks gets its synced marker, which bears witness to
-        the end of it. A resting leader asks its followers after about `quiet_refresh_ticks`
-        whether they rest as well, and a resting follower that was not asked for twice as long
-        wakes by itself: a bound on what nobody foresaw. `request_bytes_max` bounds what all
-        unanswered proposals carry. A write that takes `slow_disk_ticks` makes the node let others
-        lead; one that finds no room does so too, and is tried again every `full_disk_ticks`. A turn
-        ends after `turn_work_us`. `CatchUp` explains the bounds of what followers lack.
+        """`boot_id` is another one in every run of the process. A log not written for
+        `idle_ticks_max` ticks gets its synced marker, which bears witness to the end of it.
+        A resting leader asks its followers after about `quiet_refresh_ticks` whether they
+        rest as well, and a resting follower that was not asked for twice as long wakes by
+        itself: a bound on what nobody foresaw. `request_bytes_max` bounds what all
+        unanswered proposals carry. A write that takes `slow_disk_ticks` makes the node let
+        others lead; one that finds no room does so too, and is tried again every
+        `full_disk_ticks`. A turn ends after `turn_work_us`. `CatchUp` explains the bounds
+        of what followers lack.
         """
         self.node = node
         self._nodes = tuple(nodes)
@@ -131,8 +131,7 @@ class Host:
         self._contacts = Contacts(
             [peer for peer in nodes if peer != node], timing.election_ticks_min
         )
-        self._awake: dict[GroupId, HostedReplica] = {}
-        """The replicas that are ticked; all others rest."""
+        self._awake: dict[GroupId, HostedReplica] = {}  # the others rest: they are not ticked
         self._checks: dict[int, list[GroupId]] = {}
         """By tick, the groups to look after then if they still rest."""
         self._idle_ticks_max = idle_ticks_max

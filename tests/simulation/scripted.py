@@ -6,6 +6,7 @@ simulated nodes without any weather, two are logs on a simulated disk, one is a 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -302,7 +303,7 @@ def _append_from(follower: Replica, *, sender: int, first: int, terms: list[int]
         prev_index=LogIndex(first - 1),
         prev_term=Term(1 if first > 1 else 0),
         entries=tuple(
-            entry._replace(payload=Payload(b"", bytes(400)))
+            dataclasses.replace(entry, payload=Payload(b"", bytes(400)))
             for entry in entries_of(terms, first=first)
         ),
         commit_index=LogIndex(0),
