@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports what is asked for
     from raftlog.errors import RaftlogError
     from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
     from raftlog.machines.schema import Schema
+    from raftlog.wire.calls import WriterView
 
 __version__ = "0.1.0"
 
@@ -36,6 +37,7 @@ _HOMES = {
     "EpochKey": "raftlog.machines.commands",
     "AttemptReference": "raftlog.machines.commands",
     "Schema": "raftlog.machines.schema",
+    "WriterView": "raftlog.wire.calls",
     "RaftlogError": "raftlog.errors",
 }
 
@@ -50,6 +52,7 @@ __all__ = [
     "EpochKey",
     "AttemptReference",
     "Schema",
+    "WriterView",
     "RaftlogError",
 ]
 

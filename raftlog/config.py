@@ -34,6 +34,7 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 PORT_MAX = 65_535
+LEASE = {"ge": 1, "le": 100 * 365 * 86_400}
 
 CONFIG_VARIABLE = "RAFTLOG_CONFIG"
 """Names the TOML file where `--config` does not."""
@@ -175,6 +176,12 @@ class ServerSettings(Section):
     )
     reorder_senders_max: int = _key(
         10_000, "Writers whose order is kept track of; the longest silent is forgotten.", ge=1
+    )
+    staged_bytes_max: int = _key(
+        0,
+        "Bytes that a writer's open batch may stage, beside what is in flight; 0: as many as the "
+        "disks hold. Those of a batch that failed stay on disk until the topic is deleted.",
+        ge=0,
     )
     read_bytes_per_turn_max: int = _key(
         4 * MIB,
@@ -381,18 +388,20 @@ class TopicSettings(Section):
 
     epoch_lease_s: float = _key(
         86_400.0,
-        "An open epoch that has staged nothing for so long is dropped, by the leader's monotonic "
-        "clock, anew with each leader.",
-        ge=1,
+        "An open epoch that has staged nothing for so long is dropped. Leases are counted in log "
+        "time, the latest of the leaders' clocks in the log; the leader's setting counts.",
+        **LEASE,
     )
     transient_writer_lease_s: float = _key(
-        86_400.0, "So long the row of a batch write without txnAppId is kept.", ge=1
+        86_400.0,
+        "So long the row of a batch write without txnAppId is kept, and that of a writer that "
+        "never committed and has nothing open.",
+        **LEASE,
     )
     producer_lease_s: float = _key(
         86_400.0,
-        "A producer silent for so long is forgotten, and told so if it returns: never a fresh "
-        "start.",
-        ge=1,
+        "A producer silent for so long is forgotten, and told so if it returns.",
+        **LEASE,
     )
     lease_check_s: float = _key(
         60.0, "How often a leader looks which leases ran out.", ge=0.1, le=3600

@@ -21,7 +21,8 @@
     |   `-- TooMany                 a count over its bound
     |   |-- ProducerClosed          rows for a producer that was closed, failed, or is the parent's
     |-- NotFound
-    |   `-- TopicNotFound           with the nearest names
+    |   |-- TopicNotFound           with the nearest names
+    |   `-- WriterNotFound
     |-- AlreadyExists
     |   `-- TopicExists
     |-- TopicRecreated              the incarnation asked for is gone (deleted, perhaps made anew)
@@ -36,7 +37,9 @@
     |   |-- CheckpointRewound       a stream below its last batch: an older copy of its checkpoint
     |   |-- VersionReused           another write of a stream took this txnVersion
     |   |-- EpochIncomplete         a named attempt is not there, or not as named
-    |   |-- UnknownWriter           the topic was recreated, or is another cluster's
+    |   |-- UnknownWriter           recreated topic, removed writer, or another cluster's topic
+    |   |-- WriterForgotten         a late call of a batch write that had committed
+    |   |-- RulesTooOld             the topic does not apply what was asked for, yet
     |   |-- StageGap                a stage arrived before its predecessor
     |   |-- UnknownProducer         expired, never a fresh start
     |   |-- EpochReferencesMismatch the same run names other attempts than it committed
@@ -45,13 +48,7 @@
     |   |-- UnknownSchemaVersion    the client describes the topic again
     |   |-- TooManyWriters          the topic's limit
     |   `-- WriterBytesExceeded     too many staged bytes of one writer
-    |-- NodeRefused                 this process must not serve
-    |   |-- DataFolderLocked
-    |   |-- DataFolderForeign       another cluster's, another node's
-    |   |-- FormatUnsupported       an older or newer disk format
-    |   |-- LogFromNewerVersion     an entry that this program cannot apply
-    |   |-- AddressInUse
-    |   `-- DiskFailed              a sync failed: the process ends
+    |-- NodeRefused                 this process must not serve: `raftlog.node_errors`
     `-- Internal                    a defect of ours
 
 An error is made from keyword values alone, so the same error can be built again on the other side
@@ -66,30 +63,18 @@ from raftlog.error_base import Internal as Internal  # ours to give out, as thos
 from raftlog.error_base import RaftlogError as RaftlogError
 from raftlog.error_base import from_wire as from_wire
 from raftlog.exit_code import ExitCode as ExitCode
-from raftlog.node_errors import (
-    AddressInUse as AddressInUse,
-)
-from raftlog.node_errors import (
-    DataFolderForeign as DataFolderForeign,
-)
-from raftlog.node_errors import (
-    DataFolderLocked as DataFolderLocked,
-)
-from raftlog.node_errors import (
-    DiskFailed as DiskFailed,
-)
-from raftlog.node_errors import (
-    FormatUnsupported as FormatUnsupported,
-)
-from raftlog.node_errors import (
-    IdentityRefused as IdentityRefused,
-)
-from raftlog.node_errors import (
-    LogFromNewerVersion as LogFromNewerVersion,
-)
-from raftlog.node_errors import (
-    NodeRefused as NodeRefused,
-)
+from raftlog.loss_errors import CorruptFile as CorruptFile
+from raftlog.loss_errors import DataLoss as DataLoss
+from raftlog.loss_errors import OffsetTrimmed as OffsetTrimmed
+from raftlog.loss_errors import TopicRecreated as TopicRecreated
+from raftlog.node_errors import AddressInUse as AddressInUse
+from raftlog.node_errors import DataFolderForeign as DataFolderForeign
+from raftlog.node_errors import DataFolderLocked as DataFolderLocked
+from raftlog.node_errors import DiskFailed as DiskFailed
+from raftlog.node_errors import FormatUnsupported as FormatUnsupported
+from raftlog.node_errors import IdentityRefused as IdentityRefused
+from raftlog.node_errors import LogFromNewerVersion as LogFromNewerVersion
+from raftlog.node_errors import NodeRefused as NodeRefused
 
 
 class Unavailable(RaftlogError):
@@ -355,6 +340,15 @@ class TopicNotFound(NotFound):
     )
 
 
+@dataclass(kw_only=True, eq=False)
+class WriterNotFound(NotFound):
+    topic: str
+    writer: str
+
+    cause_text = "Topic {topic!r} remembers no writer {writer!r}."
+    remedy_text = "See `raftlog writers list {topic}`."
+
+
 class AlreadyExists(RaftlogError):
     exit_code = ExitCode.ALREADY_EXISTS
     grpc_status = "ALREADY_EXISTS"
@@ -366,72 +360,6 @@ class TopicExists(AlreadyExists):
 
     cause_text = "Topic {topic!r} exists."
     remedy_text = "Write to it, choose another name, or take what there is (--if-not-exists)."
-
-
-@dataclass(kw_only=True, eq=False)
-class TopicRecreated(RaftlogError):
-    """The incarnation that the request names is gone; offsets of it mean nothing now."""
-
-    topic: str
-    wanted: str
-    found: str = ""
-    exit_code = ExitCode.DATA_LOSS
-    grpc_status = "FAILED_PRECONDITION"
-
-    @property
-    def cause(self) -> str:
-        now = f"; it is now {self.found}" if self.found else ""
-        return f"Topic {self.topic!r}, incarnation {self.wanted}, was deleted{now}."
-
-    remedy_text = (
-        "In Spark: check that raftlog.bootstrap.servers still names the same cluster; then use a "
-        "new checkpointLocation, or (a reader) failOnDataLoss=false."
-    )
-
-
-@dataclass(kw_only=True, eq=False)
-class OffsetTrimmed(RaftlogError):
-    """`requested` is below `earliest`; the topic holds [earliest, end)."""
-
-    topic: str
-    requested: int
-    earliest: int
-    end: int
-    exit_code = ExitCode.DATA_LOSS
-    grpc_status = "OUT_OF_RANGE"
-
-    cause_text = (
-        "Offset {requested} of topic {topic!r} is trimmed: the log holds [{earliest}, {end})."
-    )
-    remedy_text = "Read from the earliest offset, or set failOnDataLoss=false to skip what is gone."
-
-
-@dataclass(kw_only=True, eq=False)
-class DataLoss(RaftlogError):
-    what: str
-    advice: str = "Do not write before you know why; see docs/OPERATIONS.md, Data loss."
-    exit_code = ExitCode.DATA_LOSS
-    grpc_status = "DATA_LOSS"
-
-    cause_text = "{what}"
-    remedy_text = "{advice}"
-
-
-@dataclass(kw_only=True, eq=False)
-class CorruptFile(DataLoss):
-    """Bytes that are not what was written; never read as "the end of the log"."""
-
-    what: str = ""
-    advice: str = ""
-    file: str
-    position: int
-    problem: str
-
-    cause_text = "{file} is damaged at byte {position}: {problem}."
-    remedy_text = (
-        "Nothing was changed, and the other nodes have their copies. See docs/OPERATIONS.md, "
-        '"damaged", before you touch the file.'
-    )
 
 
 class WriteRefused(RaftlogError):
@@ -593,14 +521,41 @@ class UnknownWriter(WriteRefused):
         at = f" (servers: {self.servers})" if self.servers else ""
         return (
             f"This topic{of}{at} does not know writer {self.writer!r}, which is at epoch "
-            f"{self.epoch}: the topic was recreated under a running query, or the checkpoint is "
-            "of another cluster."
+            f"{self.epoch}: the topic was recreated, or the writer removed, under a running "
+            "query, or the checkpoint is of another cluster."
         )
 
     remedy_text = (
         "Check that raftlog.bootstrap.servers names the cluster that the query wrote to. If it "
         "does, start with a new checkpoint, or set createTopic=always to go on into the new topic."
     )
+
+
+@dataclass(kw_only=True, eq=False)
+class WriterForgotten(WriteRefused):
+    """Its row left by age or made room for newer ones; it would look like a new writer's."""
+
+    writer: str
+
+    cause_text = (
+        "Batch write {writer!r} was committed, and the topic has forgotten it since: this is a "
+        "late repeat."
+    )
+    remedy_text = (
+        "Its records are in the topic: do not write them again. With txnAppId and txnVersion a "
+        "repeat is recognised however late."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class RulesTooOld(WriteRefused):
+    topic: str
+    what: str
+    rules: int
+    needed: int
+
+    cause_text = "{what} needs rules {needed}; topic {topic!r} applies rules {rules}."
+    remedy_text = "Upgrade all nodes: a topic's rules follow once every node knows them."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -659,12 +614,20 @@ class WriterBytesExceeded(WriteRefused):
     writer: str
     staged_bytes: int
     limit: int
+    option: str = ""
+    """The setting behind the limit; empty: rules 1, which know a fixed one."""
 
-    cause_text = "Writer {writer!r} has {staged_bytes} staged bytes; the limit is {limit}."
-    remedy_text = (
-        "Commit smaller batches (maxOffsetsPerTrigger, maxFilesPerTrigger), or write through more "
-        "than one txnAppId."
+    cause_text = (
+        "The open batch of writer {writer!r} would come to {staged_bytes} staged bytes; the limit "
+        "is {limit}."
     )
+
+    @property
+    def remedy(self) -> str:
+        smaller = "Write smaller batches (maxOffsetsPerTrigger, maxFilesPerTrigger)"
+        if not self.option:
+            return f"{smaller}, or through more than one txnAppId."
+        return f"{smaller}, or raise {self.option} on all nodes (0: no limit)."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -673,7 +636,10 @@ class TooManyWriters(WriteRefused):
     limit: int
 
     cause_text = "The topic already remembers its limit of {limit} writers."
-    remedy_text = "Reuse a txnAppId: only rows of batch writes without one expire, after a day."
+    remedy_text = (
+        "Reuse a txnAppId, or remove the rows of writers that are gone: raftlog writers list "
+        "{topic}, raftlog writers remove {topic} WRITER."
+    )
 
 
 @dataclass(kw_only=True, eq=False)

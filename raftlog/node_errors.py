@@ -1,4 +1,13 @@
-"""Why a process must not serve as a node: a branch of the tree in `raftlog.errors`."""
+"""Why a process must not serve as a node: a branch of the tree in `raftlog.errors`.
+
+NodeRefused                 this process must not serve
+|-- DataFolderLocked
+|-- DataFolderForeign       another cluster's, another node's
+|-- FormatUnsupported       an older or newer disk format
+|-- LogFromNewerVersion     an entry that this program cannot apply
+|-- AddressInUse
+`-- DiskFailed              a sync failed: the process ends
+"""
 
 from __future__ import annotations
 

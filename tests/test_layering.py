@@ -45,11 +45,19 @@ VALUES = ("raftlog.machines.commands", "raftlog.machines.schema")
 ROOMS = {
     "raftlog.exit_code": Room(anyone=(), pure=True),
     "raftlog.error_base": Room(ours=("raftlog.exit_code",), anyone=(), pure=True),
+    "raftlog.loss_errors": Room(
+        ours=("raftlog.error_base", "raftlog.exit_code"), anyone=(), pure=True
+    ),
     "raftlog.node_errors": Room(
         ours=("raftlog.error_base", "raftlog.exit_code"), anyone=(), pure=True
     ),
     "raftlog.errors": Room(
-        ours=("raftlog.error_base", "raftlog.exit_code", "raftlog.node_errors"),
+        ours=(
+            "raftlog.error_base",
+            "raftlog.exit_code",
+            "raftlog.loss_errors",
+            "raftlog.node_errors",
+        ),
         anyone=(),
         pure=True,
     ),
@@ -127,7 +135,7 @@ ROOMS = {
         inside_functions=("raftlog.server",),
     ),
     "raftlog.__main__": Room(ours=("raftlog.cli",)),
-    "raftlog": Room(ours=("raftlog.client", "raftlog.config", *VALUES)),
+    "raftlog": Room(ours=("raftlog.client", "raftlog.config", "raftlog.wire.calls", *VALUES)),
     "connector": Room(
         ours=("raftlog.client", "raftlog.config"), third_party=("pyspark", "pyarrow", "py4j")
     ),

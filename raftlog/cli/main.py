@@ -14,7 +14,19 @@ from typing import Annotated
 import typer
 
 from raftlog import __version__
-from raftlog.cli import bench, chaos, down, produce, serve, status, tail, topic, up, watermark
+from raftlog.cli import (
+    bench,
+    chaos,
+    down,
+    produce,
+    serve,
+    status,
+    tail,
+    topic,
+    up,
+    watermark,
+    writers,
+)
 from raftlog.cli.output import say_error
 from raftlog.cli.session import ServersOption, Session
 from raftlog.config import CONFIG_VARIABLE, load
@@ -34,6 +46,7 @@ app.command("serve")(serve.serve)
 app.command("down")(down.down)
 app.command("status")(status.status)
 app.add_typer(topic.app, name="topic")
+app.add_typer(writers.app, name="writers")
 app.command("produce")(produce.produce)
 app.command("tail")(tail.tail)
 app.command("watermark")(watermark.watermark)

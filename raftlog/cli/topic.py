@@ -13,7 +13,7 @@ from raftlog.cli.session import ServersOption, session_of
 from raftlog.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from raftlog import TopicInfo
+    from raftlog import TopicInfo, Watermark
 
 app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
 
@@ -90,9 +90,16 @@ def describe(
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """A topic's columns and identity."""
+    """A topic's columns, identity and bytes.
+
+    Staged bytes belong to batches that are still open. Dead bytes are on disk for nothing: of
+    batches that were aborted, lost or expired, and of writes that were refused. They go when the
+    topic is deleted.
+    """
     with session_of(context, servers).connect() as client:
-        _show_topic(client.describe_topic(name), output)
+        topic = client.describe_topic(name)
+        mark = client.watermark(topic)
+    _show_topic(topic, output, mark)
 
 
 @app.command()
@@ -116,9 +123,10 @@ def delete(
         say(f"deleted topic {deleted.name} (incarnation {deleted.incarnation})")
 
 
-def _show_topic(topic: TopicInfo, output: Format) -> None:
+def _show_topic(topic: TopicInfo, output: Format, mark: Watermark | None = None) -> None:
+    sizes = {"staged_bytes": mark.staged_bytes, "dead_bytes": mark.dead_bytes} if mark else {}
     if output is Format.JSON:
-        show_json(_as_object(topic))
+        show_json({**_as_object(topic), **sizes})
         return
     from raftlog.client.schema_text import schema_ddl
 
@@ -130,6 +138,7 @@ def _show_topic(topic: TopicInfo, output: Format) -> None:
             ["group", str(topic.group)],
             ["voters", ", ".join(map(str, topic.voters))],
             ["schema", f"version {topic.schema.version}: {schema_ddl(topic.schema)}"],
+            *([name.replace("_", " "), str(size)] for name, size in sizes.items()),
         ],
     )
 

@@ -23,6 +23,7 @@ from raftlog.errors import (
     RaftlogError,
     TopicNotFound,
     TopicRecreated,
+    WriterNotFound,
 )
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
 from raftlog.machines.schema import Schema
@@ -39,11 +40,15 @@ from raftlog.wire.calls import (
     EpochCommittedReply,
     GroupsReply,
     ListTopics,
+    ListWriters,
     MarkReply,
+    RemoveWriterCall,
     SizesReply,
     TopicReply,
     TopicsReply,
     WatchGroups,
+    WritersReply,
+    WriterView,
 )
 
 __all__ = [
@@ -361,6 +366,46 @@ class LogClient:
         call = AbortEpochCall(group=topic.group, incarnation=topic.incarnation, key=key)
         reply: EpochAbortedReply = self._connection.call_leader(topic.group, "AbortEpoch", call)
         return reply.attempts
+
+    # ------------------------------------------------------------ writers
+
+    def writers(self, topic: TopicInfo | str) -> Iterator[WriterView]:
+        """The writers that the topic remembers, by name (linearizable, a page at a time: what comes
+        or goes meanwhile may be missed)."""
+        info = self.describe_topic(topic) if isinstance(topic, str) else topic
+        reply = self._list_writers(info)
+        yield from reply.writers
+        while reply.more:
+            reply = self._list_writers(info, after=reply.writers[-1].writer)
+            yield from reply.writers
+
+    def describe_writer(self, topic: TopicInfo | str, writer: str) -> WriterView:
+        """What the topic remembers of the writer (linearizable). Raises `WriterNotFound`."""
+        info = self.describe_topic(topic) if isinstance(topic, str) else topic
+        found = self._list_writers(info, writer=writer).writers
+        if not found:
+            raise WriterNotFound(topic=info.name, writer=writer)
+        return found[0]
+
+    def _list_writers(self, topic: TopicInfo, *, after: str = "", writer: str = "") -> WritersReply:
+        call = ListWriters(
+            group=topic.group, incarnation=topic.incarnation, after=after, writer=writer
+        )
+        reply: WritersReply = self._connection.call_leader(topic.group, "ListWriters", call)
+        return reply
+
+    def remove_writer(self, topic: TopicInfo | str, writer: str) -> WriterView:
+        """Forget a writer and drop what it has open; returns what it was. Its records stay.
+
+        ! A running query is refused from then on (`UnknownWriter`), and what a named batch writer
+        wrote is not recognised when it is written again. Raises `WriterNotFound`, `RulesTooOld`.
+        """
+        info = self.describe_topic(topic) if isinstance(topic, str) else topic
+        found = self.describe_writer(info, writer)
+        call = RemoveWriterCall(group=info.group, incarnation=info.incarnation, writer=writer)
+        # It was there a moment ago: if no more, an earlier try of this call did it, or another's.
+        self._connection.call_leader(info.group, "RemoveWriter", call)
+        return found
 
     # ------------------------------------------------------------ watching
 

@@ -47,6 +47,10 @@ class Watermark:
     term: Term
     open_epochs: int
     staged_bytes: int
+    """What the open epochs count; nobody sees them yet."""
+    dead_bytes: int
+    """Body bytes in the log that nobody will ever read: of batches that lost, were aborted or
+    expired, and of writes that were refused."""
     replicas: tuple[ReplicaMark, ...]
 
 
@@ -79,6 +83,7 @@ def watermark_of(topic: TopicInfo, answers: Sequence[Answer]) -> Watermark:
         term=max((view.term for view in views.values()), default=Term(0)),
         open_epochs=best.open_epochs if best else 0,
         staged_bytes=best.staged_bytes if best else 0,
+        dead_bytes=best.dead_bytes if best else 0,
         replicas=tuple(
             _replica(node, address, answer, views.get(node), leader)
             for node, address, answer in answers

@@ -75,6 +75,11 @@ class EpochKey:
     stream_batch: int = 0
     """Its batch."""
 
+    @property
+    def anonymous(self) -> bool:
+        """A batch write without txnAppId: its run is its writer."""
+        return not self.streaming and self.writer == self.run
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
@@ -132,7 +137,8 @@ class AbortEpoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireEpoch:
-    """The leader's word that an open epoch's lease ran out.
+    """The leader's word that an open epoch's lease ran out. Proposed under rules 1 alone, as the
+    two after it; `Expire` came in their place.
 
     `renewals` is what the leader saw: the number that the machine's `open_epochs` gave. A Stage
     that came before this entry renewed the lease, so the numbers differ and nothing expires: log
@@ -161,8 +167,38 @@ class ExpireWriter:
     last_index: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expire:
+    """End what was silent for its lease, the oldest first, `EXPIRED_AT_ONCE_MAX` at most (rules 2).
+
+    Judged by the later of log time and `timestamp_us`, the leader's clock: a topic that falls idle
+    has nobody else who moves its time. The leases are the leader's settings, and so travel along.
+    """
+
+    timestamp_us: int
+    epoch_lease_us: int
+    transient_writer_lease_us: int
+    producer_lease_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveWriter:
+    """Forget a writer's row with all that it has open: an operator's word (rules 2)."""
+
+    writer: str
+
+
 TopicCommand = (
-    Append | Stage | CommitEpoch | AbortEpoch | ExpireEpoch | ExpireProducer | ExpireWriter | Rules
+    Append
+    | Stage
+    | CommitEpoch
+    | AbortEpoch
+    | ExpireEpoch
+    | ExpireProducer
+    | ExpireWriter
+    | Expire
+    | RemoveWriter
+    | Rules
 )
 
 

@@ -19,6 +19,7 @@ from raftlog.machines.outcomes import (
     EpochAborted,
     EpochCommitted,
     Expired,
+    ExpiredByAge,
     NodeRegistered,
     Outcome,
     Refused,
@@ -26,6 +27,7 @@ from raftlog.machines.outcomes import (
     Staged,
     TopicCreated,
     TopicDeleted,
+    WriterRemoved,
 )
 from raftlog.machines.schema import Field, Schema
 
@@ -47,6 +49,8 @@ _KINDS: dict[type, tuple[int, tuple[str, ...]]] = {
     ),
     Schema: (12, ("version", "fields")),
     Field: (13, ("id", "name", "type", "nullable")),
+    ExpiredByAge: (14, ("epochs", "writers", "producers")),
+    WriterRemoved: (15, ("known", "staged_bytes")),
 }
 """A kind's number, and its fields: the first has number 1. New ones come last."""
 
@@ -85,6 +89,7 @@ _REFUSALS: dict[str, tuple[int, tuple[str, ...]]] = {
     "EpochIncomplete": (22, ("writer", "epoch", "attempt")),
     "CheckpointRewound": (23, ("writer", "batch", "last_batch")),
     "VersionReused": (24, ("writer", "version", "batch", "last_batch")),
+    "WriterForgotten": (25, ("writer",)),
 }
 """In the same way, by the code: the number of a refusal and the values that count."""
 

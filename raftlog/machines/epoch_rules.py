@@ -28,7 +28,8 @@ verdict says.
     forgets it.
  2. a displaced run: RunDisplaced; a known number: repeated (other bytes under it:
     EpochIncomplete); UnknownWriter; a number ahead of the one due: StageGap;
-    UnknownSchemaVersion; TooManyWriters; too many attempts: TooMany; WriterBytesExceeded.
+    UnknownSchemaVersion; TooManyWriters; too many attempts or entries: TooMany; under version 1
+    WriterBytesExceeded.
 
 Under version 1 (`raftlog.machines.rules`) there are no plans and no streams around a write:
 neither CheckpointRewound nor VersionReused, and a replay is known by its count alone.
@@ -56,6 +57,7 @@ class Circumstances:
     schema_version: int
     """The latest; all from 1 are known."""
     room_for_writer: bool
+    """There is a row, or room for one of the kind that the command asks for."""
     limits: TopicLimits
 
 
@@ -146,7 +148,7 @@ def judge_commit(
         return _displaced(row, key)
     if _is_unknown(row, key, command.create_writer):
         return refused("UnknownWriter", writer=key.writer, epoch=key.epoch)
-    if row is None and not facts.room_for_writer:
+    if not facts.room_for_writer:
         return refused("TooManyWriters", topic=facts.topic, limit=facts.limits.writers_max)
     found = _find_attempts(row, key, command.attempts)
     if isinstance(found, Refused):
@@ -263,7 +265,7 @@ def _find_attempts(
 def _judge_room(row: WriterRow | None, command: Stage, facts: Circumstances) -> TakeStage | Refused:
     """Whether the bounds leave room for the stage. A new run's first one starts at nothing."""
     key, limits = command.key, facts.limits
-    if row is None and not facts.room_for_writer:
+    if not facts.room_for_writer:
         return refused("TooManyWriters", topic=facts.topic, limit=limits.writers_max)
     own = row is not None and row.run == key.run
     opened = row.open_epochs.get(key.epoch) if row is not None and own else None
@@ -278,16 +280,31 @@ def _judge_room(row: WriterRow | None, command: Stage, facts: Circumstances) -> 
             limit=limits.attempts_per_epoch_max,
             unit="open attempts",
         )
-    staged = row.staged_bytes if row is not None and own else 0
-    staged += command.batch.body_bytes + STAGED_ENTRY_CHARGE_BYTES
-    if staged > limits.staged_bytes_per_writer_max:
-        return refused(
-            "WriterBytesExceeded",
-            writer=key.writer,
-            staged_bytes=staged,
-            limit=limits.staged_bytes_per_writer_max,
-        )
+    if facts.rules < 2:
+        return _judge_bytes(row.staged_bytes if row is not None and own else 0, command, limits)
+    if row is None or not own:
+        return TAKE_STAGE
+    opens = opened is None or command.attempt not in opened.attempts
+    for have, more, limit, unit in (
+        (row.staged_entries, 1, limits.staged_entries_per_writer_max, "staged entries"),
+        (row.open_attempts, opens, limits.attempts_per_writer_max, "open attempts"),
+    ):
+        if have + more > limit:
+            return refused("TooMany", what=f"Writer {key.writer!r}", limit=limit, unit=unit)
     return TAKE_STAGE
+
+
+def _judge_bytes(staged: int, command: Stage, limits: TopicLimits) -> TakeStage | Refused:
+    """The bound of rules 1. Later ones leave bytes to the leader, who judges before the log."""
+    staged += command.batch.body_bytes + STAGED_ENTRY_CHARGE_BYTES
+    if staged <= limits.staged_bytes_per_writer_max:
+        return TAKE_STAGE
+    return refused(
+        "WriterBytesExceeded",
+        writer=command.key.writer,
+        staged_bytes=staged,
+        limit=limits.staged_bytes_per_writer_max,
+    )
 
 
 def _is_unknown(row: WriterRow | None, key: EpochKey, create_writer: bool) -> bool:

@@ -38,26 +38,42 @@ rule 3)."""
 DELETED_TOPICS_KEPT = 1000
 """Deleted incarnations that are remembered, so that a late resend revives none of them."""
 
+EXPIRED_AT_ONCE_MAX = 1000
+"""Epochs, writers and producers that one `Expire` ends, at most: it must not hold up the loop."""
+
 NAMES_COMPARED_MAX = 1000
 """Names that are searched for the nearest one: a refusal must not hold up the apply loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLimits:
-    """Bounds of one topic's machine. All are 1 or more."""
+    """Bounds of one topic's machine, for all versions of the rules. All are 1 or more."""
 
     staged_bytes_per_writer_max: int = 4 * 1024**3
-    """Body bytes of a writer's open epochs, plus `STAGED_ENTRY_CHARGE_BYTES` for each entry."""
+    """Body bytes of a writer's open epochs, plus `STAGED_ENTRY_CHARGE_BYTES` for each entry (rules
+    1). From rules 2 on only what costs memory is bounded here; bytes cost disk, and a leader's
+    setting (`server.staged_bytes_max`) refuses them before the log."""
+    staged_entries_per_writer_max: int = 4_000_000
+    """Staged entries of a writer's open epochs (rules 2): 32 bytes of memory each."""
+    attempts_per_writer_max: int = 100_000
+    """Attempts of a writer's open epochs (rules 2): half a kilobyte of memory each."""
     writers_max: int = 10_000
-    """Rows of writers; they never expire by time."""
+    """Rows of writers; from rules 2 on those of streams and named writers alone. They never leave
+    by themselves."""
+    transient_writers_max: int = 10_000
+    """Transient rows (rules 2). One more makes the longest silent one leave."""
     producers_max: int = 50_000
-    """Plain producers remembered at once."""
+    """Plain producers remembered at once. From rules 2 on one more makes the longest silent one
+    leave."""
     attempts_per_epoch_max: int = 20_000
     """Open attempts of one epoch: its tasks, their retries and speculative twins."""
 
     def __post_init__(self) -> None:
         assert self.staged_bytes_per_writer_max > 0
+        assert self.staged_entries_per_writer_max > 0
+        assert self.attempts_per_writer_max > 0
         assert self.writers_max > 0
+        assert self.transient_writers_max > 0
         assert self.producers_max > 0
         assert self.attempts_per_epoch_max > 0
 

@@ -64,6 +64,23 @@ class Expired:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiredByAge:
+    """How many open epochs, transient writers and producers an `Expire` ended."""
+
+    epochs: int
+    writers: int
+    producers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterRemoved:
+    """Whether there was a row; `staged_bytes` is what it had open."""
+
+    known: bool
+    staged_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRegistered:
     known_before: bool
 
@@ -94,7 +111,17 @@ class Refused:
     values: tuple[tuple[str, str | int], ...]
 
 
-TopicOutcome = Appended | Staged | EpochCommitted | EpochAborted | Expired | RulesApplied | Refused
+TopicOutcome = (
+    Appended
+    | Staged
+    | EpochCommitted
+    | EpochAborted
+    | Expired
+    | ExpiredByAge
+    | WriterRemoved
+    | RulesApplied
+    | Refused
+)
 ControllerOutcome = NodeRegistered | TopicCreated | TopicDeleted | RulesApplied | Refused
 Outcome = TopicOutcome | ControllerOutcome
 

@@ -1,9 +1,12 @@
 """Plain producers: each append once, in the order of its sequence numbers (idempotent receiver).
 
 A resend of a remembered append is answered with the offsets it got; a gap is refused. A producer
-that expired is refused too, because whether its last append is in the log cannot be told any
-more. (Sequence 0 of an unknown producer starts it: a producer's id is minted anew for each one,
-and a resend comes seconds after the first try, an expiry a day later.)
+that left is refused too, because whether its last append is in the log cannot be told any more.
+
+Sequence 0 of an unknown producer starts it: a producer's id is minted anew for each one. From rules
+2 on a producer leaves when it was silent for its lease, and the longest silent one when there are
+too many, which may be seconds after its append; so the names of those that left last are kept, as
+many as there may be producers, and a late sequence 0 of one of them starts nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from array import array
 from collections.abc import Iterator
 
 from raftlog.core.types import Offset
+from raftlog.machines.ages import ByAge, Ended, Forgotten, LogClock
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.limits import PRODUCER_APPENDS_KEPT
 from raftlog.machines.outcomes import Appended, Refused, refused
@@ -31,22 +35,29 @@ class _Producer:
 
 
 class ProducerTable:
-    """The producers of one topic, at most `producers_max` of them."""
+    """The producers of one topic, at most `producers_max` of them. `clock` is the machine's."""
 
-    __slots__ = ("_producers", "_producers_max", "_topic")
+    __slots__ = ("_by_age", "_clock", "_forgotten", "_producers", "_producers_max", "_topic")
 
-    def __init__(self, *, topic: str, producers_max: int) -> None:
+    def __init__(self, *, topic: str, producers_max: int, clock: LogClock) -> None:
         self._topic = f"Topic {topic!r}"
+        self._clock = clock
+        self._by_age: ByAge[str] = ByAge()
+        """By their last append; empty under rules 1."""
+        self._forgotten = Forgotten(producers_max)
+        """Empty under rules 1."""
         self._producers_max = producers_max
         self._producers: dict[str, _Producer] = {}
 
-    def judge(self, producer: str, sequence: int, crc: int) -> Appended | Refused | None:
+    def judge(
+        self, producer: str, sequence: int, crc: int, rules: int
+    ) -> Appended | Refused | None:
         """What is to be said about this append; None: it is due, `record` it. Changes nothing."""
         known = self._producers.get(producer)
         if known is None:
-            if sequence > 0:
+            if sequence > 0 or producer in self._forgotten:
                 return refused("UnknownProducer", producer=producer, sequence=sequence)
-            if len(self._producers) >= self._producers_max:
+            if rules < 2 and len(self._producers) >= self._producers_max:
                 return refused(
                     "TooMany", what=self._topic, limit=self._producers_max, unit="producers"
                 )
@@ -65,7 +76,9 @@ class ProducerTable:
             return refused("SequenceReused", producer=producer, sequence=sequence)
         return Appended(start=Offset(start), end=Offset(end), repeated=True)
 
-    def record(self, producer: str, sequence: int, start: Offset, end: Offset, crc: int) -> None:
+    def record(
+        self, producer: str, sequence: int, start: Offset, end: Offset, crc: int, rules: int
+    ) -> None:
         """Note that the due append lies at [start, end)."""
         known = self._producers.get(producer)
         if known is None:
@@ -76,24 +89,61 @@ class ProducerTable:
         recent.extend((start, end, crc))
         if len(recent) > _ROW * PRODUCER_APPENDS_KEPT:
             del recent[:_ROW]
+        if rules >= 2:
+            self._by_age.touch(producer, self._clock.now_us)
+            while len(self._producers) > self._producers_max:
+                self._forget(self._by_age.oldest())
 
-    def expire(self, producer: str, next_sequence: int) -> bool:
+    def expire(self, producer: str, next_sequence: int, rules: int) -> bool:
         """Forget the producer if it stands at `next_sequence`; whether it was forgotten."""
         known = self._producers.get(producer)
         if known is None or known.next_sequence != next_sequence:
             return False
-        del self._producers[producer]
+        if rules < 2:
+            del self._producers[producer]
+        else:
+            self._forget(producer)
         return True
+
+    def expire_by_age(self, lease_us: int, now_us: int, count_max: int) -> Ended:
+        """Forget producers that were silent for the lease, the oldest first."""
+        number = newest_us = 0
+        for producer, active_us in self._by_age.silent_since(now_us - lease_us):
+            if number == count_max:
+                break
+            number, newest_us = number + 1, active_us
+            self._forget(producer)
+        return Ended(number, newest_us)
+
+    def begin_ages(self) -> None:
+        """Rules 2 begin: every producer is as old as the log's time of now, in the order of first
+        append."""
+        for producer in self._producers:
+            self._by_age.touch(producer, self._clock.now_us)
+
+    def _forget(self, producer: str) -> None:
+        del self._producers[producer]
+        self._by_age.drop(producer)
+        self._forgotten.add(producer)
 
     def rows(self) -> Iterator[tuple[str, int]]:
         """Each producer and the sequence due of it, in order of first append."""
         return ((name, known.next_sequence) for name, known in self._producers.items())
 
-    def digest_into(self, digest: StateDigest) -> None:
-        """Write every producer into `digest`, by name."""
+    def oldest_us(self) -> int | None:
+        """Log time of the longest silent producer's last append."""
+        return self._by_age.oldest_us()
+
+    def digest_into(self, digest: StateDigest, rules: int) -> None:
+        """Write every producer into `digest`, by name; from rules 2 on by age as well."""
         digest.number(len(self._producers))
         for name in sorted(self._producers):
             known = self._producers[name]
             digest.text(name)
             digest.number(known.next_sequence)
             digest.column(known.recent)
+        if rules >= 2:
+            for name, active_us in self._by_age.items():
+                digest.text(name)
+                digest.number(active_us)
+            self._forgotten.digest_into(digest)

@@ -15,13 +15,16 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from raftlog.core.types import LogIndex, Offset
+from raftlog.machines.ages import LogClock
 from raftlog.machines.commands import (
     AbortEpoch,
     Append,
     CommitEpoch,
+    Expire,
     ExpireEpoch,
     ExpireProducer,
     ExpireWriter,
+    RemoveWriter,
     Rules,
     Stage,
     TopicCommand,
@@ -30,16 +33,18 @@ from raftlog.machines.commands import (
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.epoch_rules import Answer, Publish, Replay
 from raftlog.machines.extents import Extent, ExtentIndex
-from raftlog.machines.limits import TopicLimits
+from raftlog.machines.limits import EXPIRED_AT_ONCE_MAX, TopicLimits
 from raftlog.machines.outcomes import (
     Appended,
     EpochAborted,
     EpochCommitted,
     Expired,
+    ExpiredByAge,
     Refused,
     RulesApplied,
     Staged,
     TopicOutcome,
+    WriterRemoved,
     refused,
 )
 from raftlog.machines.producers import ProducerTable
@@ -49,8 +54,11 @@ from raftlog.machines.validity import (
     problem_of_abort,
     problem_of_append,
     problem_of_commit,
+    problem_of_expire,
+    problem_of_removal,
     problem_of_stage,
 )
+from raftlog.machines.writer_row import WriterRow
 from raftlog.machines.writers import WriterTable
 
 
@@ -67,12 +75,19 @@ class TopicMachine:
         """The version that the next entry is applied under."""
         limits = limits or TopicLimits()
         self._extents = ExtentIndex()
-        self._producers = ProducerTable(topic=info.name, producers_max=limits.producers_max)
+        self._clock = LogClock()
+        self._producers = ProducerTable(
+            topic=info.name, producers_max=limits.producers_max, clock=self._clock
+        )
         self._writers = WriterTable(
-            topic=info.name, schema_version=info.schema.version, limits=limits
+            topic=info.name,
+            schema_version=info.schema.version,
+            limits=limits,
+            clock=self._clock,
         )
         self._last_index = LogIndex(0)
-        self._last_timestamp_us = 0
+        self._unused_bytes = 0
+        """Body bytes of entries that were refused or repeated."""
 
     # ------------------------------------------------------------ commands
 
@@ -96,17 +111,18 @@ class TopicMachine:
             case AbortEpoch():
                 return self._abort_epoch(command)
             case ExpireEpoch():
-                return Expired(done=self._writers.expire_epoch(command))
+                return Expired(done=self._writers.expire_epoch(command, self.rules))
             case ExpireProducer():
-                done = self._producers.expire(command.producer, command.next_sequence)
+                done = self._producers.expire(command.producer, command.next_sequence, self.rules)
                 return Expired(done=done)
             case ExpireWriter():
-                return Expired(done=self._writers.expire_writer(command))
+                return Expired(done=self._writers.expire_writer(command, self.rules))
+            case Expire():
+                return self._expire(command)
+            case RemoveWriter():
+                return self._remove_writer(command)
             case Rules():
-                self.rules = next_rules(
-                    self.rules, command.version, group=self.info.group, index=index
-                )
-                return RulesApplied(version=self.rules)
+                return self._raise_rules(index, command)
             case _:
                 assert_never(command)
 
@@ -115,28 +131,35 @@ class TopicMachine:
         if problem is not None:
             return malformed("Append", problem)
         batch = command.batch
-        known = self._producers.judge(command.producer, command.sequence, batch.crc)
+        known = self._producers.judge(command.producer, command.sequence, batch.crc, self.rules)
         if known is not None:
+            self._unused_bytes += batch.body_bytes
             return known
         latest = self.info.schema.version
         if not 1 <= batch.schema_version <= latest:
+            self._unused_bytes += batch.body_bytes
             return refused("UnknownSchemaVersion", version=batch.schema_version, latest=latest)
         start = self._extents.high_water_mark
         self._extents.append(
             count=batch.record_count,
             index=index,
-            timestamp_us=self._time(command.timestamp_us),
+            timestamp_us=self._clock.advance(command.timestamp_us),
             body_bytes=batch.body_bytes,
         )
         end = self._extents.high_water_mark
-        self._producers.record(command.producer, command.sequence, start, end, batch.crc)
+        self._producers.record(
+            command.producer, command.sequence, start, end, batch.crc, self.rules
+        )
         return Appended(start=start, end=end, repeated=False)
 
     def _stage(self, index: LogIndex, command: Stage) -> Staged | Refused:
         problem = problem_of_stage(command, self.rules)
         if problem is not None:
             return malformed("Stage", problem)
-        return self._writers.stage(index, command, self.rules)
+        outcome = self._writers.stage(index, command, self.rules)
+        if isinstance(outcome, Refused) or outcome.repeated:
+            self._unused_bytes += command.batch.body_bytes
+        return outcome
 
     def _commit_epoch(self, index: LogIndex, command: CommitEpoch) -> EpochCommitted | Refused:
         problem = problem_of_commit(command, self.rules)
@@ -159,7 +182,7 @@ class TopicMachine:
     def _publish(self, index: LogIndex, command: CommitEpoch, verdict: Publish) -> EpochCommitted:
         """Make the attempts visible, in the command's order, each in the order of its stages."""
         start = self._extents.high_water_mark
-        timestamp_us = self._time(command.timestamp_us)
+        timestamp_us = self._clock.advance(command.timestamp_us)
         for attempt in verdict.attempts:
             for entry in attempt.entries():
                 self._extents.append(
@@ -180,12 +203,49 @@ class TopicMachine:
         problem = problem_of_abort(command)
         if problem is not None:
             return malformed("AbortEpoch", problem)
-        return EpochAborted(attempts=self._writers.abort_epoch(command))
+        return EpochAborted(attempts=self._writers.abort_epoch(command, self.rules))
 
-    def _time(self, timestamp_us: int) -> int:
-        """The leader's clock, kept from falling behind an earlier record's."""
-        self._last_timestamp_us = max(self._last_timestamp_us, timestamp_us)
-        return self._last_timestamp_us
+    def _expire(self, command: Expire) -> ExpiredByAge | Refused:
+        """End what outlived its lease by the later of log time and the command's.
+
+        ! Log time moves no further than to the end of the youngest lease that ended: a leader whose
+        clock is a year ahead ends leases early, and leaves no year behind in which nothing ages.
+        Rows before epochs: one that has nothing open any more is given its own lease first.
+        """
+        problem = problem_of_expire(command, self.rules)
+        if problem is not None:
+            return malformed("Expire", problem)
+        now_us = max(self._clock.now_us, command.timestamp_us)
+        room = EXPIRED_AT_ONCE_MAX
+        counts = []
+        for expire, lease_us in (
+            (self._writers.expire_transient, command.transient_writer_lease_us),
+            (self._writers.expire_epochs_by_age, command.epoch_lease_us),
+            (self._producers.expire_by_age, command.producer_lease_us),
+        ):
+            count, active_us = expire(lease_us, now_us, room)
+            if count:
+                self._clock.advance(active_us + lease_us)
+            counts.append(count)
+            room -= count
+        writers, epochs, producers = counts
+        return ExpiredByAge(epochs=epochs, writers=writers, producers=producers)
+
+    def _remove_writer(self, command: RemoveWriter) -> WriterRemoved | Refused:
+        problem = problem_of_removal(command, self.rules)
+        if problem is not None:
+            return malformed("RemoveWriter", problem)
+        return self._writers.remove(command.writer)
+
+    def _raise_rules(self, index: LogIndex, command: Rules) -> RulesApplied:
+        """Rows have ages from version 2 on: those that are there begin theirs now."""
+        before = self.rules
+        self.rules = next_rules(before, command.version, group=self.info.group, index=index)
+        if before < 2 <= self.rules:
+            self._clock.advance(self._clock.seen_us)
+            self._writers.begin_ages()
+            self._producers.begin_ages()
+        return RulesApplied(version=self.rules)
 
     # ------------------------------------------------------------ queries
 
@@ -208,6 +268,38 @@ class TopicMachine:
     def staged_bytes(self) -> int:
         """What the open epochs of all writers count against their limits (`machines.limits`)."""
         return self._writers.staged_bytes
+
+    @property
+    def dead_bytes(self) -> int:
+        """Body bytes in the log that no reader will ever see: dropped stages (losing, aborted,
+        fenced, expired), and entries that were refused or repeated. A figure for people, no part
+        of the fingerprint: a refusal counts here and changes nothing."""
+        return self._writers.dead_bytes + self._unused_bytes
+
+    def staged_bytes_with(self, command: Stage) -> int:
+        """What the open epochs of the writer's run would count with this stage; 0 for a repeat."""
+        return self._writers.staged_bytes_with(command)
+
+    def writer(self, name: str) -> WriterRow | None:
+        """The writer's row, if there is one. Only to look at."""
+        return self._writers.row(name)
+
+    def writers_after(self, writer: str, count_max: int) -> list[WriterRow]:
+        """The first `count_max` rows by name of those above `writer`. Only to look at."""
+        return self._writers.rows_after(writer, count_max)
+
+    def is_due(self, command: Expire) -> bool:
+        """Would the command end anything, applied now? O(1)."""
+        now_us = max(self._clock.now_us, command.timestamp_us)
+        epoch_us, writer_us = self._writers.oldest_us()
+        return any(
+            oldest_us is not None and oldest_us + lease_us <= now_us
+            for oldest_us, lease_us in (
+                (epoch_us, command.epoch_lease_us),
+                (writer_us, command.transient_writer_lease_us),
+                (self._producers.oldest_us(), command.producer_lease_us),
+            )
+        )
 
     def extents_between(self, start: Offset, end: Offset) -> Iterator[Extent]:
         """The extents that meet [start, end), whole, in offset order.
@@ -245,8 +337,8 @@ class TopicMachine:
             digest.number(self.rules)
         digest.text(self.info.incarnation)
         digest.number(self.info.schema.version)
-        digest.number(self._last_timestamp_us)
+        digest.number(self._clock.now_us)
         self._extents.digest_into(digest)
-        self._producers.digest_into(digest)
+        self._producers.digest_into(digest, self.rules)
         self._writers.digest_into(digest, self.rules)
         return digest.finish()

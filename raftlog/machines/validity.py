@@ -15,7 +15,9 @@ from raftlog.machines.commands import (
     CommitEpoch,
     CreateTopic,
     EpochKey,
+    Expire,
     RegisterNode,
+    RemoveWriter,
     Stage,
 )
 from raftlog.machines.limits import (
@@ -68,6 +70,23 @@ def problem_of_commit(command: CommitEpoch, rules: int) -> str | None:
 def problem_of_abort(command: AbortEpoch) -> str | None:
     """What is senseless about the command, or None."""
     return _key_problem(command.key)
+
+
+def problem_of_expire(command: Expire, rules: int) -> str | None:
+    """What is senseless about the command, or None."""
+    leases = (
+        command.epoch_lease_us,
+        command.transient_writer_lease_us,
+        command.producer_lease_us,
+    )
+    if not all(0 <= lease_us < INTEGER_MAX for lease_us in leases):
+        return f"leases are {leases}"
+    return _rules_problem(rules) or _time_problem(command.timestamp_us)
+
+
+def problem_of_removal(command: RemoveWriter, rules: int) -> str | None:
+    """What is senseless about the command, or None."""
+    return _rules_problem(rules) or _text_problem("writer", command.writer)
 
 
 def problem_of_node(command: RegisterNode) -> str | None:
@@ -133,6 +152,10 @@ def _length_problem(name: str, value: str) -> str | None:
 
 def _time_problem(timestamp_us: int) -> str | None:
     return None if timestamp_us < INTEGER_MAX else f"timestamp_us is {timestamp_us}"
+
+
+def _rules_problem(rules: int) -> str | None:
+    return None if rules >= 2 else f"this topic applies rules {rules}; it needs 2"
 
 
 def _batch_problem(batch: BatchSummary) -> str | None:

@@ -48,9 +48,14 @@ class OpenAttempt:
         return len(self._indexes)
 
     @property
+    def body_bytes(self) -> int:
+        """Body bytes of its stages, as they lie in the log."""
+        return sum(self._bytes)
+
+    @property
     def charge(self) -> int:
         """Bytes that the attempt counts against its writer's limit."""
-        return sum(self._bytes) + len(self._bytes) * STAGED_ENTRY_CHARGE_BYTES
+        return self.body_bytes + len(self._bytes) * STAGED_ENTRY_CHARGE_BYTES
 
     def add(self, index: LogIndex, batch: BatchSummary) -> None:
         """Take `batch` as the stage that is due."""
@@ -86,6 +91,11 @@ class OpenEpoch:
         self.renewed_at = LogIndex(0)
         """The index of its newest Stage, repeated ones included: what the lease counts from."""
 
+    @property
+    def body_bytes(self) -> int:
+        """Body bytes of all its stages, as they lie in the log."""
+        return sum(attempt.body_bytes for attempt in self.attempts.values())
+
 
 def references_digest(attempts: Iterable[AttemptReference]) -> bytes:
     """A digest of the references as a set: neither order nor repeats count."""
@@ -114,9 +124,10 @@ class WriterRow:
     """
 
     __slots__ = (
-        "_counts", "_epochs", "admitted", "displaced_runs", "fenced", "last_end", "last_epoch",
-        "last_index", "last_references", "last_run", "last_start", "name", "open_epochs",
-        "plan", "query_id", "run", "staged_bytes", "stream", "stream_batch", "transient",
+        "_counts", "_epochs", "active_us", "admitted", "displaced_runs", "fenced", "last_end",
+        "last_epoch", "last_index", "last_references", "last_run", "last_start", "name",
+        "open_attempts", "open_epochs", "owner", "plan", "query_id", "run", "staged_bytes",
+        "staged_entries", "stream", "stream_batch", "streaming", "transient",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
@@ -128,10 +139,20 @@ class WriterRow:
         self.open_epochs: dict[int, OpenEpoch] = {}
         self.staged_bytes = 0
         """The charge of all open attempts."""
+        self.staged_entries = 0
+        """The stages of all open attempts."""
+        self.open_attempts = 0
+        self.owner = ""
+        """Whose the row is; nobody's while there are no identities."""
+        self.streaming = False
+        """Its last Stage or CommitEpoch was a stream's."""
+        self.active_us = 0
+        """Log time of what last touched it; 0 under rules 1, which know no ages."""
         self.admitted = False
         """A Stage was allowed to start the row above epoch 0 (createTopic=always)."""
         self.transient = False
-        """A batch write without txnAppId: its row may expire."""
+        """A batch write without txnAppId: its row may leave. Under rules 1 known with its commit,
+        from rules 2 on with its first Stage."""
         self.last_index = LogIndex(0)
         """The entry of the last Stage or CommitEpoch that took effect."""
         self.query_id = ""
@@ -160,6 +181,18 @@ class WriterRow:
     def expirable(self) -> bool:
         """Nothing open, and nothing that a later replay would have to be compared with."""
         return not self.open_epochs and (self.transient or self.last_epoch < 0)
+
+    @property
+    def lasting(self) -> bool:
+        """Never leaves by itself (rules 2): a stream or named writer that committed, or stages."""
+        return not self.transient and (self.last_epoch >= 0 or bool(self.open_epochs))
+
+    @property
+    def kind(self) -> str:
+        """What people are told that it is."""
+        if not self.lasting:
+            return "transient"
+        return "stream" if self.streaming else "named batch"
 
     def count_of(self, epoch: int) -> int | None:
         """Records of a committed epoch, while remembered."""
@@ -204,7 +237,7 @@ class WriterRow:
             del self.displaced_runs[:-DISPLACED_RUNS_KEPT]
         self.run = run
         self.open_epochs.clear()
-        self.staged_bytes = 0
+        self.staged_bytes = self.staged_entries = self.open_attempts = 0
 
     def open_attempt(self, epoch: int, attempt: str) -> OpenAttempt:
         """The current run's attempt, opened now if it is not."""
@@ -214,7 +247,14 @@ class WriterRow:
         found = opened.attempts.get(attempt)
         if found is None:
             found = opened.attempts[attempt] = OpenAttempt()
+            self.open_attempts += 1
         return found
+
+    def add_stage(self, attempt: OpenAttempt, index: LogIndex, batch: BatchSummary) -> None:
+        """Take `batch` as the stage that is due of an open attempt of this row."""
+        attempt.add(index, batch)
+        self.staged_entries += 1
+        self.staged_bytes += batch.body_bytes + STAGED_ENTRY_CHARGE_BYTES
 
     def drop_epoch(self, epoch: int) -> int:
         """Forget one open epoch; how many attempts it had."""
@@ -222,13 +262,10 @@ class WriterRow:
         if opened is None:
             return 0
         self.staged_bytes -= sum(attempt.charge for attempt in opened.attempts.values())
-        assert self.staged_bytes >= 0
+        self.staged_entries -= sum(attempt.entry_count for attempt in opened.attempts.values())
+        self.open_attempts -= len(opened.attempts)
+        assert min(self.staged_bytes, self.staged_entries, self.open_attempts) >= 0
         return len(opened.attempts)
-
-    def drop_epochs_to(self, epoch: int) -> None:
-        """Forget every open epoch up to and including `epoch`."""
-        for each in [each for each in self.open_epochs if each <= epoch]:
-            self.drop_epoch(each)
 
     def remember_epoch(self, epoch: int, record_count: int) -> None:
         """Note a committed epoch, above all before it."""
@@ -242,6 +279,10 @@ class WriterRow:
 
     def digest_into(self, digest: StateDigest, rules: int) -> None:
         """Write the whole row into `digest`, as far as version `rules` knows it."""
+        if rules >= 2:
+            digest.text(self.owner)
+            digest.number(self.streaming)
+            digest.number(self.active_us)
         for text in (self.name, self.run, self.query_id, self.last_run):
             digest.text(text)
         digest.number(len(self.displaced_runs))

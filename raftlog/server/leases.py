@@ -1,9 +1,13 @@
-"""Which open epochs, silent producers and transient writers have lived past their lease.
+"""When a leader proposes to expire what was silent for its lease.
 
-Only the leader watches, by its monotonic clock, and only from when it began to lead or first saw
-the thing in its present state: a new leader starts all leases anew, so a lease is never shorter
-than asked. What ran out is proposed as an `Expire` entry; log order then decides whether something
-renewed it first (docs/ARCHITECTURE.md, "Exactly once", rules 4 and 6).
+From rules 2 on ages are log time, which every replica has alike, and the machine keeps what can
+expire in order of age. So the leader asks it for the oldest, which costs nothing, and proposes one
+`Expire` that carries its clock; a topic that falls idle has nobody else who would move its time. A
+later `Expire` takes up what one leaves over.
+
+Under rules 1 only the leader watches, by its monotonic clock, and only from when it began to lead
+or first saw the thing in its present state: a new leader starts all leases anew. Log order then
+decides whether something renewed it first (docs/ARCHITECTURE.md, "Exactly once", rules 4 and 6).
 """
 
 from __future__ import annotations
@@ -11,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from raftlog.config import TopicSettings
-from raftlog.machines.commands import ExpireEpoch, ExpireProducer, ExpireWriter
+from raftlog.machines.commands import Expire, ExpireEpoch, ExpireProducer, ExpireWriter
 from raftlog.machines.topic import TopicMachine
 
-Expiry = ExpireEpoch | ExpireProducer | ExpireWriter
+Expiry = Expire | ExpireEpoch | ExpireProducer | ExpireWriter
 
 
 class LeaseWatch:
@@ -28,8 +32,22 @@ class LeaseWatch:
         """This node leads no more: forget all."""
         self._since.clear()
 
-    def due(self, machine: TopicMachine, now_s: float) -> list[Expiry]:
-        """What ran out at monotonic time `now_s`. Call it every so often while leading."""
+    def due(self, machine: TopicMachine, *, now_s: float, now_us: int) -> list[Expiry]:
+        """What to propose at monotonic time `now_s` and wall clock `now_us`. Call it every so
+        often while leading."""
+        if machine.rules < 2:
+            return self._due_since_the_election(machine, now_s)
+        self._since.clear()
+        limits = self._limits
+        expire = Expire(
+            timestamp_us=now_us,
+            epoch_lease_us=_microseconds(limits.epoch_lease_s),
+            transient_writer_lease_us=_microseconds(limits.transient_writer_lease_s),
+            producer_lease_us=_microseconds(limits.producer_lease_s),
+        )
+        return [expire] if machine.is_due(expire) else []
+
+    def _due_since_the_election(self, machine: TopicMachine, now_s: float) -> list[Expiry]:
         limits = self._limits
         watched: list[tuple[Expiry, float]] = []
         for writer, run, epoch, renewals in machine.open_epochs():
@@ -44,3 +62,7 @@ class LeaseWatch:
         # The command holds the state it was seen in, so a renewed thing is another key.
         self._since = {command: self._since.get(command, now_s) for command, _ in watched}
         return [command for command, lease_s in watched if now_s - self._since[command] >= lease_s]
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)

@@ -166,7 +166,8 @@ async def _watch_leases(node: Node) -> None:
                 watch.restart()
                 continue
             assert isinstance(hosted.machine, TopicMachine)
-            for command in watch.due(hosted.machine, loop.time()):
+            due = watch.due(hosted.machine, now_s=loop.time(), now_us=node.now_us())
+            for command in due:
                 try:
                     node.propose_unasked(hosted, Payload(encode_command(command, None), b""))
                 except (Overloaded, DiskFull):

@@ -42,6 +42,8 @@ METHOD_NAMES: dict[str, str] = {
     "Read": "read",
     "ReadSizes": "read_sizes",
     "WatchGroups": "watch_groups",
+    "ListWriters": "list_writers",
+    "RemoveWriter": "remove_writer",
 }
 """The method of `Services` for each call."""
 

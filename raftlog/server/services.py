@@ -32,6 +32,7 @@ from raftlog.machines.commands import (
     CreateTopic,
     DeleteTopic,
     RegisterNode,
+    RemoveWriter,
     Stage,
     TopicInfo,
 )
@@ -45,10 +46,11 @@ from raftlog.machines.outcomes import (
     Staged,
     TopicCreated,
     TopicDeleted,
+    WriterRemoved,
 )
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.topic import TopicMachine
-from raftlog.machines.validity import problem_of_append, problem_of_stage
+from raftlog.machines.validity import problem_of_append, problem_of_removal, problem_of_stage
 from raftlog.server import views
 from raftlog.server.node import Node
 from raftlog.server.order import SenderOrder
@@ -201,6 +203,7 @@ class Services:
             create_writer=call.create_writer,
         )
         _check_sense("Stage", problem_of_stage(command, RULES_LATEST))
+        self._check_staged_bytes(_topic_machine(hosted), command)
         await self._order.turn(call.attempt, call.number)
         done = self._proposed(hosted, command, call.batch, body)
         self._order.proposed(call.attempt, call.number)
@@ -240,6 +243,39 @@ class Services:
         if not isinstance(outcome, EpochAborted):
             _refuse(outcome)
         return calls.EpochAbortedReply(attempts=outcome.attempts)
+
+    # ------------------------------------------------------------ writers
+
+    async def list_writers(self, call: calls.ListWriters) -> calls.WritersReply:
+        """The topic's writers as of now, linearizable, a page at a time."""
+        hosted = self._leading(call.group, call.incarnation)
+        await self._node.read_barrier(hosted)
+        machine = _topic_machine(hosted)
+        if call.writer:
+            row = machine.writer(call.writer)
+            one = () if row is None else (views.writer_view(row),)
+            return calls.WritersReply(writers=one, more=False)
+        page = calls.WRITERS_PER_PAGE_MAX
+        rows = machine.writers_after(call.after, page + 1)
+        return calls.WritersReply(
+            writers=tuple(views.writer_view(row) for row in rows[:page]), more=len(rows) > page
+        )
+
+    async def remove_writer(self, call: calls.RemoveWriterCall) -> calls.WriterRemovedReply:
+        """Forget a writer's row. Raises `RulesTooOld` where the topic does not know the command:
+        it would stop every replica that is older."""
+        hosted = self._leading(call.group, call.incarnation)
+        machine = _topic_machine(hosted)
+        command = RemoveWriter(writer=call.writer)
+        if machine.rules < 2:
+            raise errors.RulesTooOld(
+                topic=machine.info.name, what="Removing a writer", rules=machine.rules, needed=2
+            )
+        _check_sense("RemoveWriter", problem_of_removal(command, machine.rules))
+        outcome = await self._proposed(hosted, command)
+        if not isinstance(outcome, WriterRemoved):
+            _refuse(outcome)
+        return calls.WriterRemovedReply(known=outcome.known, staged_bytes=outcome.staged_bytes)
 
     # ------------------------------------------------------------ reading
 
@@ -357,6 +393,18 @@ class Services:
                 what="An entry", size=payload.size, limit=limit, option="server.entry_bytes_max"
             )
         return self._node.propose(hosted, payload)
+
+    def _check_staged_bytes(self, machine: TopicMachine, stage: Stage) -> None:
+        """Refuse here what would lie on all disks for nothing."""
+        limit = self._limits.staged_bytes_max
+        staged = machine.staged_bytes_with(stage)
+        if limit and staged > limit:
+            raise errors.WriterBytesExceeded(
+                writer=stage.key.writer,
+                staged_bytes=staged,
+                limit=limit,
+                option="server.staged_bytes_max",
+            )
 
     def _judged(
         self, hosted: HostedReplica, batch: BatchHeader, crc: int, body: bytes

@@ -6,8 +6,9 @@ from raftlog.core.ready import Role
 from raftlog.core.types import Offset
 from raftlog.host.hosted import HostedReplica
 from raftlog.machines.topic import TopicMachine
+from raftlog.machines.writer_row import WriterRow
 from raftlog.server.node import Node
-from raftlog.wire.calls import FollowerView, GroupView
+from raftlog.wire.calls import FollowerView, GroupView, WriterView
 
 
 def group_view(node: Node, hosted: HostedReplica) -> GroupView:
@@ -32,6 +33,22 @@ def group_view(node: Node, hosted: HostedReplica) -> GroupView:
         staged_bytes=topic.staged_bytes if topic else 0,
         state_hash=hosted.replica.state_hash.hex(),
         followers=_followers(node, hosted),
+        dead_bytes=topic.dead_bytes if topic else 0,
+    )
+
+
+def writer_view(row: WriterRow) -> WriterView:
+    """A writer's row for people."""
+    return WriterView(
+        writer=row.name,
+        kind=row.kind,
+        owner=row.owner,
+        query_id=row.query_id,
+        run=row.run,
+        last_epoch=row.last_epoch,
+        open_epochs=len(row.open_epochs),
+        staged_bytes=row.staged_bytes,
+        active_us=row.active_us,
     )
 
 

@@ -321,12 +321,76 @@ class GroupView:
     staged_bytes: int
     state_hash: str
     followers: tuple[FollowerView, ...]
+    dead_bytes: int
+    """Body bytes in the log that nobody will ever read: a figure for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsReply:
     node: NodeId
     groups: tuple[GroupView, ...]
+
+
+# ---------------------------------------------------------------- writers
+
+
+WRITERS_PER_PAGE_MAX = 1_000
+"""Rows in one `WritersReply`, at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListWriters:
+    """Leader of the topic (linearizable): the rows of writers above `after`, by name; with `writer`
+    that one alone."""
+
+    group: GroupId
+    incarnation: str
+    after: str
+    writer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterView:
+    """What the topic remembers of one writer. `kind` is "stream", "named batch" or "transient".
+
+    `last_epoch` is -1 until it has committed one. `staged_bytes` is what its open epochs count.
+    `active_us` is log time, 0 where the topic's rules know no ages. `owner` is nobody's yet.
+    """
+
+    writer: str
+    kind: str
+    owner: str
+    query_id: str
+    run: str
+    last_epoch: int
+    open_epochs: int
+    staged_bytes: int
+    active_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritersReply:
+    """`more`: there are rows above the last of these."""
+
+    writers: tuple[WriterView, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveWriterCall:
+    """Leader of the topic."""
+
+    group: GroupId
+    incarnation: str
+    writer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterRemovedReply:
+    """`known`: there was a row. `staged_bytes` is what it had open."""
+
+    known: bool
+    staged_bytes: int
 
 
 # ---------------------------------------------------------------- between nodes
@@ -372,6 +436,8 @@ Request = (
     | ReadCall
     | ReadSizes
     | WatchGroups
+    | ListWriters
+    | RemoveWriterCall
 )
 Reply = (
     ClusterDescription
@@ -386,6 +452,8 @@ Reply = (
     | ExtentReply
     | SizesReply
     | GroupsReply
+    | WritersReply
+    | WriterRemovedReply
 )
 
 SERVICE = "raftlog.v1.Log"
@@ -406,5 +474,7 @@ METHODS: dict[str, tuple[type, type]] = {
     "Read": (ReadCall, ExtentReply),
     "ReadSizes": (ReadSizes, SizesReply),
     "WatchGroups": (WatchGroups, GroupsReply),
+    "ListWriters": (ListWriters, WritersReply),
+    "RemoveWriter": (RemoveWriterCall, WriterRemovedReply),
 }
 """Every call of `SERVICE` by name: its request and its reply. `Read` alone streams replies."""

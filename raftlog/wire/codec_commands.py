@@ -18,10 +18,12 @@ from raftlog.machines.commands import (
     CreateTopic,
     DeleteTopic,
     EpochKey,
+    Expire,
     ExpireEpoch,
     ExpireProducer,
     ExpireWriter,
     RegisterNode,
+    RemoveWriter,
     Rules,
     Stage,
 )
@@ -158,6 +160,8 @@ _NAMES: dict[type, tuple[str, Conversion[Any]]] = {
         "create_topic": CreateTopic,
         "delete_topic": DeleteTopic,
         "rules": Rules,
+        "expire": Expire,
+        "remove_writer": RemoveWriter,
     }.items()
 }
 _KINDS: dict[str, Conversion[Any]] = dict(_NAMES.values())

@@ -216,6 +216,24 @@ class ExpireWriter(_message.Message):
     last_index: int
     def __init__(self, writer: _Optional[str] = ..., last_index: _Optional[int] = ...) -> None: ...
 
+class Expire(_message.Message):
+    __slots__ = ("timestamp_us", "epoch_lease_us", "transient_writer_lease_us", "producer_lease_us")
+    TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_LEASE_US_FIELD_NUMBER: _ClassVar[int]
+    TRANSIENT_WRITER_LEASE_US_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_LEASE_US_FIELD_NUMBER: _ClassVar[int]
+    timestamp_us: int
+    epoch_lease_us: int
+    transient_writer_lease_us: int
+    producer_lease_us: int
+    def __init__(self, timestamp_us: _Optional[int] = ..., epoch_lease_us: _Optional[int] = ..., transient_writer_lease_us: _Optional[int] = ..., producer_lease_us: _Optional[int] = ...) -> None: ...
+
+class RemoveWriter(_message.Message):
+    __slots__ = ("writer",)
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    writer: str
+    def __init__(self, writer: _Optional[str] = ...) -> None: ...
+
 class Rules(_message.Message):
     __slots__ = ("version",)
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -259,7 +277,7 @@ class DeleteTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("append", "stage", "commit_epoch", "abort_epoch", "expire_epoch", "expire_producer", "expire_writer", "register_node", "create_topic", "delete_topic", "rules")
+    __slots__ = ("append", "stage", "commit_epoch", "abort_epoch", "expire_epoch", "expire_producer", "expire_writer", "register_node", "create_topic", "delete_topic", "rules", "expire", "remove_writer")
     APPEND_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     COMMIT_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -271,6 +289,8 @@ class Command(_message.Message):
     CREATE_TOPIC_FIELD_NUMBER: _ClassVar[int]
     DELETE_TOPIC_FIELD_NUMBER: _ClassVar[int]
     RULES_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_WRITER_FIELD_NUMBER: _ClassVar[int]
     append: Append
     stage: Stage
     commit_epoch: CommitEpoch
@@ -282,7 +302,9 @@ class Command(_message.Message):
     create_topic: CreateTopic
     delete_topic: DeleteTopic
     rules: Rules
-    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_epoch: _Optional[_Union[CommitEpoch, _Mapping]] = ..., abort_epoch: _Optional[_Union[AbortEpoch, _Mapping]] = ..., expire_epoch: _Optional[_Union[ExpireEpoch, _Mapping]] = ..., expire_producer: _Optional[_Union[ExpireProducer, _Mapping]] = ..., expire_writer: _Optional[_Union[ExpireWriter, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ...) -> None: ...
+    expire: Expire
+    remove_writer: RemoveWriter
+    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_epoch: _Optional[_Union[CommitEpoch, _Mapping]] = ..., abort_epoch: _Optional[_Union[AbortEpoch, _Mapping]] = ..., expire_epoch: _Optional[_Union[ExpireEpoch, _Mapping]] = ..., expire_producer: _Optional[_Union[ExpireProducer, _Mapping]] = ..., expire_writer: _Optional[_Union[ExpireWriter, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ..., expire: _Optional[_Union[Expire, _Mapping]] = ..., remove_writer: _Optional[_Union[RemoveWriter, _Mapping]] = ...) -> None: ...
 
 class NodeAddress(_message.Message):
     __slots__ = ("node", "address")
@@ -587,7 +609,7 @@ class FollowerView(_message.Message):
     def __init__(self, node: _Optional[int] = ..., match_index: _Optional[int] = ..., contact_ms_ago: _Optional[int] = ...) -> None: ...
 
 class GroupView(_message.Message):
-    __slots__ = ("group", "topic", "incarnation", "node", "role", "leader", "term", "last_index", "commit_index", "applied_index", "log_start_offset", "high_water_mark", "open_epochs", "staged_bytes", "state_hash", "followers")
+    __slots__ = ("group", "topic", "incarnation", "node", "role", "leader", "term", "last_index", "commit_index", "applied_index", "log_start_offset", "high_water_mark", "open_epochs", "staged_bytes", "state_hash", "followers", "dead_bytes")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -604,6 +626,7 @@ class GroupView(_message.Message):
     STAGED_BYTES_FIELD_NUMBER: _ClassVar[int]
     STATE_HASH_FIELD_NUMBER: _ClassVar[int]
     FOLLOWERS_FIELD_NUMBER: _ClassVar[int]
+    DEAD_BYTES_FIELD_NUMBER: _ClassVar[int]
     group: int
     topic: str
     incarnation: str
@@ -620,7 +643,8 @@ class GroupView(_message.Message):
     staged_bytes: int
     state_hash: str
     followers: _containers.RepeatedCompositeFieldContainer[FollowerView]
-    def __init__(self, group: _Optional[int] = ..., topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., node: _Optional[int] = ..., role: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_water_mark: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., state_hash: _Optional[str] = ..., followers: _Optional[_Iterable[_Union[FollowerView, _Mapping]]] = ...) -> None: ...
+    dead_bytes: int
+    def __init__(self, group: _Optional[int] = ..., topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., node: _Optional[int] = ..., role: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_water_mark: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., state_hash: _Optional[str] = ..., followers: _Optional[_Iterable[_Union[FollowerView, _Mapping]]] = ..., dead_bytes: _Optional[int] = ...) -> None: ...
 
 class GroupsReply(_message.Message):
     __slots__ = ("node", "groups")
@@ -629,6 +653,66 @@ class GroupsReply(_message.Message):
     node: int
     groups: _containers.RepeatedCompositeFieldContainer[GroupView]
     def __init__(self, node: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupView, _Mapping]]] = ...) -> None: ...
+
+class ListWriters(_message.Message):
+    __slots__ = ("group", "incarnation", "after", "writer")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    incarnation: str
+    after: str
+    writer: str
+    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., after: _Optional[str] = ..., writer: _Optional[str] = ...) -> None: ...
+
+class WriterView(_message.Message):
+    __slots__ = ("writer", "kind", "owner", "query_id", "run", "last_epoch", "open_epochs", "staged_bytes", "active_us")
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    LAST_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    OPEN_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    STAGED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_US_FIELD_NUMBER: _ClassVar[int]
+    writer: str
+    kind: str
+    owner: str
+    query_id: str
+    run: str
+    last_epoch: int
+    open_epochs: int
+    staged_bytes: int
+    active_us: int
+    def __init__(self, writer: _Optional[str] = ..., kind: _Optional[str] = ..., owner: _Optional[str] = ..., query_id: _Optional[str] = ..., run: _Optional[str] = ..., last_epoch: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., active_us: _Optional[int] = ...) -> None: ...
+
+class WritersReply(_message.Message):
+    __slots__ = ("writers", "more")
+    WRITERS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    writers: _containers.RepeatedCompositeFieldContainer[WriterView]
+    more: bool
+    def __init__(self, writers: _Optional[_Iterable[_Union[WriterView, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
+
+class RemoveWriterCall(_message.Message):
+    __slots__ = ("group", "incarnation", "writer")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    WRITER_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    incarnation: str
+    writer: str
+    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., writer: _Optional[str] = ...) -> None: ...
+
+class WriterRemovedReply(_message.Message):
+    __slots__ = ("known", "staged_bytes")
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    STAGED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    known: bool
+    staged_bytes: int
+    def __init__(self, known: _Optional[bool] = ..., staged_bytes: _Optional[int] = ...) -> None: ...
 
 class ErrorValue(_message.Message):
     __slots__ = ("name", "text")

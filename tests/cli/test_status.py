@@ -24,6 +24,7 @@ def view(node: int, group: int, topic: str, leader: int) -> GroupView:
         high_water_mark=Offset(0),
         open_epochs=0,
         staged_bytes=0,
+        dead_bytes=0,
         state_hash="",
         followers=(),
     )

@@ -23,7 +23,8 @@ Command = Callable[..., Finished]
 
 VERBS = [
     "up", "serve", "down", "status", "produce", "tail", "watermark",
-    "topic create", "topic list", "topic describe", "topic delete",
+    "topic create", "topic list", "topic describe", "topic delete", "writers list",
+    "writers remove",
 ]  # fmt: skip
 
 

@@ -61,7 +61,8 @@ def answer(cluster: ProcessCluster, *words: str, text: str = "") -> Any:
 def test_topic_from_creation_to_deletion(cluster: ProcessCluster) -> None:
     created = answer(cluster, "topic", "create", "life", "--schema", DDL)
     assert created["schema"] == "id BIGINT NOT NULL, text STRING, day DATE, at TIMESTAMP"
-    assert answer(cluster, "topic", "describe", "life") == created
+    sizes = {"staged_bytes": 0, "dead_bytes": 0}
+    assert answer(cluster, "topic", "describe", "life") == created | sizes
     assert created in answer(cluster, "topic", "list")
     again = raftlog("topic", "create", "life", "--schema", DDL, servers=cluster.servers)
     assert again.returncode == ExitCode.ALREADY_EXISTS

@@ -36,6 +36,7 @@ TOPIC = TopicInfo(
 )
 
 OLD_TOPIC = dataclasses.replace(TOPIC, rules=RULES_FIRST)
+"""A topic whose log knows no other rules than the first."""
 
 
 def key(
@@ -100,25 +101,33 @@ class Scene:
         data: BatchSummary,
         *,
         create_writer: bool = False,
+        now_us: int = 0,
     ) -> TopicOutcome:
         return self.apply(
             Stage(
                 key=of,
                 attempt=attempt,
                 number=number,
-                timestamp_us=0,
+                timestamp_us=now_us,
                 batch=data,
                 create_writer=create_writer,
             )
         )
 
     def stage_all(
-        self, of: EpochKey, attempt: str, *sizes: int, create_writer: bool = False
+        self,
+        of: EpochKey,
+        attempt: str,
+        *sizes: int,
+        create_writer: bool = False,
+        now_us: int = 0,
     ) -> AttemptReference:
         """Stage new batches of these record counts; each must be taken."""
         batches = [self.new_batch(size) for size in sizes]
         for number, data in enumerate(batches):
-            outcome = self.stage(of, attempt, number, data, create_writer=create_writer)
+            outcome = self.stage(
+                of, attempt, number, data, create_writer=create_writer, now_us=now_us
+            )
             assert not isinstance(outcome, Refused), outcome
         return reference(attempt, batches)
 

@@ -17,7 +17,7 @@ from raftlog.machines.commands import (
 from raftlog.machines.extents import NO_EPOCH, Extent
 from raftlog.machines.limits import INTEGER_MAX, PRODUCER_APPENDS_KEPT, TopicLimits
 from raftlog.machines.outcomes import Appended, EpochCommitted, Expired, Refused
-from tests.machines.scenes import Scene, batch, code, key
+from tests.machines.scenes import OLD_TOPIC, Scene, batch, code, key
 
 
 def appended(start: int, end: int, *, repeated: bool = False) -> Appended:
@@ -79,8 +79,8 @@ def test_expired_producer_is_unknown_never_a_fresh_start() -> None:
     assert scene.machine.producers() == []
 
 
-def test_producers_of_a_topic_are_bounded() -> None:
-    scene = Scene(TopicLimits(producers_max=1))
+def test_producers_of_a_topic_are_bounded_under_rules_1() -> None:
+    scene = Scene(TopicLimits(producers_max=1), OLD_TOPIC)
     scene.append(0, scene.new_batch())
     refusal = scene.append(0, scene.new_batch(), producer="q")
     assert refusal.code == "TooMany"

@@ -14,12 +14,14 @@ from raftlog.machines.outcomes import (
     EpochAborted,
     EpochCommitted,
     Expired,
+    ExpiredByAge,
     NodeRegistered,
     Outcome,
     RulesApplied,
     Staged,
     TopicCreated,
     TopicDeleted,
+    WriterRemoved,
     refused,
 )
 from raftlog.machines.schema import Field, Schema
@@ -47,6 +49,9 @@ KNOWN: list[tuple[Outcome, bytes]] = [
     (Expired(done=True), b"6(1=1;)"),
     (NodeRegistered(known_before=True), b"7(1=1;)"),
     (RulesApplied(version=2), b"10(1=2;)"),
+    (ExpiredByAge(epochs=1, writers=0, producers=3), b"14(1=1;3=3;)"),
+    (WriterRemoved(known=True, staged_bytes=7), b"15(1=1;2=7;)"),
+    (refused("WriterForgotten", writer="u"), b"1(25:1=1:u;)"),
     (refused("MalformedRequest", call="Stage", what="is senseless"), b"1(1:)"),
     (refused("StageGap", attempt="a", number=5, expected=0), b"1(16:1=1:a;2=5;)"),
 ]

@@ -533,9 +533,9 @@ def test_writer_that_never_committed_may_expire_once_nothing_of_it_is_open() -> 
 # ---------------------------------------------------------------- bounds
 
 
-def test_staged_bytes_of_a_writer_are_bounded_and_freed_by_commit_and_displacement() -> None:
+def test_rules_1_bound_a_writers_staged_bytes_which_are_freed_by_commit_and_displacement() -> None:
     charge = 1000 + STAGED_ENTRY_CHARGE_BYTES
-    scene = Scene(TopicLimits(staged_bytes_per_writer_max=2 * charge))
+    scene = Scene(TopicLimits(staged_bytes_per_writer_max=2 * charge), OLD_TOPIC)
     ready = scene.stage_all(key(0), "a", 5, 5)
     full = scene.stage(key(0), "b", 0, scene.new_batch())
     assert full.code == "WriterBytesExceeded"
@@ -547,8 +547,9 @@ def test_staged_bytes_of_a_writer_are_bounded_and_freed_by_commit_and_displaceme
     assert code(scene.stage(key(1, run="run-2"), "d", 0, scene.new_batch())) == "Staged"
 
 
-def test_empty_bodies_cannot_be_staged_without_end() -> None:
-    scene = Scene(TopicLimits(staged_bytes_per_writer_max=10 * STAGED_ENTRY_CHARGE_BYTES))
+def test_empty_bodies_cannot_be_staged_without_end_under_rules_1() -> None:
+    limits = TopicLimits(staged_bytes_per_writer_max=10 * STAGED_ENTRY_CHARGE_BYTES)
+    scene = Scene(limits, OLD_TOPIC)
     for number in range(10):
         assert code(scene.stage(key(0), "a", number, batch(1, body_bytes=0))) == "Staged"
     assert code(scene.stage(key(0), "a", 10, batch(1, body_bytes=0))) == "WriterBytesExceeded"

@@ -31,7 +31,12 @@ SINCE_RULES_1 = {
     "ControllerLimits.fields_max": 1_000,
 }
 
-SINCE_RULES_2: dict[str, int] = {}
+SINCE_RULES_2: dict[str, int] = {
+    "EXPIRED_AT_ONCE_MAX": 1000,
+    "TopicLimits.staged_entries_per_writer_max": 4_000_000,
+    "TopicLimits.attempts_per_writer_max": 100_000,
+    "TopicLimits.transient_writers_max": 10_000,
+}
 
 
 def test_every_bound_is_what_it_was_when_its_version_of_the_rules_began() -> None:

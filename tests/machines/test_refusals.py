@@ -51,5 +51,5 @@ def test_all_refusals_of_the_machines_were_found() -> None:
         "StageGap", "TooMany",
         "TooManyWriters", "TopicExists", "TopicNotFound", "TopicRecreated",
         "UnknownProducer", "UnknownSchemaVersion", "UnknownWriter", "VersionReused",
-        "WriterBytesExceeded",
+        "WriterBytesExceeded", "WriterForgotten",
     }  # fmt: skip

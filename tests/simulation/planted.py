@@ -304,11 +304,11 @@ def abort_undoes_an_applied_epoch() -> Any:
     """An abort takes back that the epoch was committed."""
     original = WriterTable.abort_epoch
 
-    def abort_epoch(self: WriterTable, command: AbortEpoch) -> int:
+    def abort_epoch(self: WriterTable, command: AbortEpoch, rules: int) -> int:
         row = self._rows.get(command.key.writer)
         if row is not None and row.last_epoch == command.key.epoch:
             row.last_epoch -= 1
-        return original(self, command)
+        return original(self, command, rules)
 
     return _replaced(WriterTable, "abort_epoch", abort_epoch)
 
@@ -317,8 +317,8 @@ def producers_not_deduplicated() -> Any:
     """A resent append is put behind the log's end again."""
     original = ProducerTable.judge
 
-    def judge(self: ProducerTable, producer: str, sequence: int, crc: int) -> Any:
-        answer = original(self, producer, sequence, crc)
+    def judge(self: ProducerTable, producer: str, sequence: int, crc: int, rules: int) -> Any:
+        answer = original(self, producer, sequence, crc, rules)
         if isinstance(answer, Appended):
             self._producers[producer].next_sequence = sequence
             return None
@@ -397,7 +397,7 @@ def displaced_run_goes_on() -> Any:
 def expiry_overtakes_a_stage() -> Any:
     """An epoch's lease expires although a stage renewed it since the leader looked."""
 
-    def expire_epoch(self: WriterTable, command: ExpireEpoch) -> bool:
+    def expire_epoch(self: WriterTable, command: ExpireEpoch, rules: int) -> bool:
         row = self._rows.get(command.writer)
         return row is not None and row.drop_epoch(command.epoch) > 0
 
@@ -409,11 +409,11 @@ def state_outside_the_log() -> Any:
     original = ProducerTable.judge
     judged: dict[int, int] = {}
 
-    def judge(self: ProducerTable, producer: str, sequence: int, crc: int) -> Any:
+    def judge(self: ProducerTable, producer: str, sequence: int, crc: int, rules: int) -> Any:
         if sequence > 0 and sequence == judged.get(id(self), 0):
             return Appended(start=Offset(-1), end=Offset(-1), repeated=True)
         judged[id(self)] = sequence
-        return original(self, producer, sequence, crc)
+        return original(self, producer, sequence, crc, rules)
 
     return _replaced(ProducerTable, "judge", judge)
 

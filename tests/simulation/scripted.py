@@ -24,6 +24,7 @@ from raftlog.core.types import (
     Term,
 )
 from raftlog.errors import PeerProtocolViolation
+from raftlog.machines.ages import LogClock
 from raftlog.machines.commands import DeleteTopic, EpochKey, ExpireEpoch, Stage, TopicInfo
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.limits import TopicLimits
@@ -215,7 +216,7 @@ def late_votes_of_a_lost_election() -> None:
 
 def displaced_run() -> None:
     """A run stages, another run of its query does, and then the first one again."""
-    table = WriterTable(topic="t", schema_version=1, limits=TopicLimits())
+    table = WriterTable(topic="t", schema_version=1, limits=TopicLimits(), clock=LogClock())
     batch = batch_of([Label("epoch", "w", 0, 0, "a")], 0).summary
     outcomes = []
     for index, run in enumerate(("first", "second", "first"), 1):
@@ -229,7 +230,7 @@ def displaced_run() -> None:
 
 def stage_after_the_leader_looked() -> None:
     """A leader decides that a lease ran out; a stage comes into the log before that word."""
-    table = WriterTable(topic="t", schema_version=1, limits=TopicLimits())
+    table = WriterTable(topic="t", schema_version=1, limits=TopicLimits(), clock=LogClock())
     key = EpochKey(writer="w", query_id="w", run="r", epoch=0, streaming=True)
     batch = batch_of([Label("epoch", "w", 0, 0, "a")], 0).summary
 
@@ -242,7 +243,7 @@ def stage_after_the_leader_looked() -> None:
     ((writer, run, epoch, renewals),) = table.open_epochs()
     table.stage(LogIndex(2), stage(1), RULES_LATEST)
     word = ExpireEpoch(writer=writer, run=run, epoch=epoch, renewals=renewals)
-    assert not table.expire_epoch(word), "the stage renewed the lease"
+    assert not table.expire_epoch(word, RULES_LATEST), "the stage renewed the lease"
 
 
 def shorter_log_after_a_conflict() -> None:

@@ -1,0 +1,114 @@
+"""`raftlog writers`: who wrote to a topic, as far as it remembers, and how to make it forget."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
+from raftlog.cli.session import ServersOption, session_of
+from raftlog.cli.topic import NameArgument
+
+if TYPE_CHECKING:
+    from raftlog import WriterView
+
+app = typer.Typer(
+    help="List and remove the writers that a topic remembers for exactly-once.",
+    no_args_is_help=True,
+)
+
+COLUMNS = (
+    "WRITER", "KIND", "QUERY ID", "LAST EPOCH", "RUN", "STAGED BYTES", "LAST ACTIVITY",
+)  # fmt: skip
+
+
+@app.command("list")
+def list_writers(
+    context: typer.Context,
+    name: NameArgument,
+    servers: ServersOption = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """The writers that a topic remembers, by name.
+
+    KIND is `stream`, `named batch` (txnAppId) or `transient`: a batch write without txnAppId, or a
+    writer that never committed and has nothing open. Only transient ones leave by themselves.
+    """
+    with session_of(context, servers).connect() as client:
+        writers = list(client.writers(name))
+    if output is Format.JSON:
+        show_json([_as_object(writer) for writer in writers])
+        return
+    rows = [
+        [w.writer, w.kind, w.query_id, _epoch(w), w.run, w.staged_bytes, _active(w)]
+        for w in writers
+    ]
+    show_table(COLUMNS, rows)
+
+
+@app.command()
+def remove(
+    context: typer.Context,
+    name: NameArgument,
+    writer: Annotated[str, typer.Argument(metavar="WRITER", show_default=False)],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    servers: ServersOption = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Make a topic forget a writer and drop what it has staged. Its records stay.
+
+    For writers that are gone for good. A streaming query that still runs, or is started again from
+    its checkpoint, fails with UnknownWriter (createTopic=always lets it go on). A batch that is
+    written again under a removed txnAppId is not recognised: its rows are there twice.
+    """
+    with session_of(context, servers).connect() as client:
+        found = client.describe_writer(name, writer)
+        if not yes:
+            typer.confirm(_question(name, found), abort=True, err=True)
+        removed = client.remove_writer(name, writer)
+    if output is Format.JSON:
+        show_json(_as_object(removed))
+    else:
+        say(f"removed {removed.kind} writer {removed.writer} of topic {name}")
+
+
+def _question(topic: str, writer: WriterView) -> str:
+    consequence = {
+        "stream": "Its query, if it still runs or is started again, fails with UnknownWriter.",
+        "named batch": "A batch written again under this txnAppId is not recognised: its rows are "
+        "there twice.",
+    }.get(writer.kind, "")
+    if writer.staged_bytes:
+        consequence += f" {writer.staged_bytes} staged bytes are dropped."
+    return (
+        f"Remove {writer.kind} writer {writer.writer!r} of topic {topic!r}? {consequence} "
+        "(--yes: do not ask)"
+    )
+
+
+def _as_object(writer: WriterView) -> dict[str, object]:
+    return {
+        "writer": writer.writer,
+        "kind": writer.kind,
+        "owner": writer.owner or None,
+        "query_id": writer.query_id or None,
+        "last_epoch": _epoch(writer),
+        "run": writer.run,
+        "open_epochs": writer.open_epochs,
+        "staged_bytes": writer.staged_bytes,
+        "last_activity": _active(writer),
+    }
+
+
+def _epoch(writer: WriterView) -> int | None:
+    return writer.last_epoch if writer.last_epoch >= 0 else None
+
+
+def _active(writer: WriterView) -> str | None:
+    """None: the topic's rules know no ages yet."""
+    if not writer.active_us:
+        return None
+    moment = datetime.datetime.fromtimestamp(writer.active_us / 1_000_000, tz=datetime.UTC)
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

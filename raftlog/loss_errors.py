@@ -1,0 +1,74 @@
+"""What must be there and is not: a branch of the tree in `raftlog.errors`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftlog.error_base import RaftlogError
+from raftlog.exit_code import ExitCode
+
+
+@dataclass(kw_only=True, eq=False)
+class TopicRecreated(RaftlogError):
+    """The incarnation that the request names is gone; offsets of it mean nothing now."""
+
+    topic: str
+    wanted: str
+    found: str = ""
+    exit_code = ExitCode.DATA_LOSS
+    grpc_status = "FAILED_PRECONDITION"
+
+    @property
+    def cause(self) -> str:
+        now = f"; it is now {self.found}" if self.found else ""
+        return f"Topic {self.topic!r}, incarnation {self.wanted}, was deleted{now}."
+
+    remedy_text = (
+        "In Spark: check that raftlog.bootstrap.servers still names the same cluster; then use a "
+        "new checkpointLocation, or (a reader) failOnDataLoss=false."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class OffsetTrimmed(RaftlogError):
+    """`requested` is below `earliest`; the topic holds [earliest, end)."""
+
+    topic: str
+    requested: int
+    earliest: int
+    end: int
+    exit_code = ExitCode.DATA_LOSS
+    grpc_status = "OUT_OF_RANGE"
+
+    cause_text = (
+        "Offset {requested} of topic {topic!r} is trimmed: the log holds [{earliest}, {end})."
+    )
+    remedy_text = "Read from the earliest offset, or set failOnDataLoss=false to skip what is gone."
+
+
+@dataclass(kw_only=True, eq=False)
+class DataLoss(RaftlogError):
+    what: str
+    advice: str = "Do not write before you know why; see docs/OPERATIONS.md, Data loss."
+    exit_code = ExitCode.DATA_LOSS
+    grpc_status = "DATA_LOSS"
+
+    cause_text = "{what}"
+    remedy_text = "{advice}"
+
+
+@dataclass(kw_only=True, eq=False)
+class CorruptFile(DataLoss):
+    """Bytes that are not what was written; never read as "the end of the log"."""
+
+    what: str = ""
+    advice: str = ""
+    file: str
+    position: int
+    problem: str
+
+    cause_text = "{file} is damaged at byte {position}: {problem}."
+    remedy_text = (
+        "Nothing was changed, and the other nodes have their copies. See docs/OPERATIONS.md, "
+        '"damaged", before you touch the file.'
+    )

@@ -1,0 +1,337 @@
+"""Who leaves a topic's tables, when, and what they meet who return (rules 2)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from raftlog.machines.commands import EpochKey, Expire, RemoveWriter, Rules
+from raftlog.machines.limits import EXPIRED_AT_ONCE_MAX, TopicLimits
+from raftlog.machines.outcomes import EpochCommitted, ExpiredByAge, WriterRemoved
+from raftlog.machines.rules import RULES_LATEST
+from raftlog.machines.topic import TopicMachine
+from tests.machines.scenes import OLD_TOPIC, TOPIC, Scene, batch, code, key, reference
+
+HOUR_US = 3_600_000_000
+DAY_US = 24 * HOUR_US
+YEAR_US = 365 * DAY_US
+
+
+def anonymous(number: int) -> EpochKey:
+    """A batch write without txnAppId."""
+    name = f"u{number:06}"
+    return key(0, writer=name, query_id=name, run=name, streaming=False)
+
+
+def named(number: int) -> EpochKey:
+    name = f"job{number}"
+    return key(0, writer=name, query_id=name, run=f"run{number}", streaming=False)
+
+
+def write_anonymously(scene: Scene, number: int, now_us: int = 0) -> None:
+    of = anonymous(number)
+    ready = scene.stage_all(of, f"a{number}", 1, now_us=now_us)
+    done = scene.commit_epoch(of, ready, transient=True, now_us=now_us)
+    assert code(done) == "EpochCommitted"
+
+
+def expire(now_us: int, lease_us: int = DAY_US) -> Expire:
+    return Expire(
+        timestamp_us=now_us,
+        epoch_lease_us=lease_us,
+        transient_writer_lease_us=lease_us,
+        producer_lease_us=lease_us,
+    )
+
+
+def ended(epochs: int = 0, writers: int = 0, producers: int = 0) -> ExpiredByAge:
+    return ExpiredByAge(epochs=epochs, writers=writers, producers=producers)
+
+
+def names(scene: Scene) -> list[str]:
+    return [row.name for row in scene.machine.writers_after("", 1000)]
+
+
+# ---------------------------------------------------------------- crowds
+
+
+def test_no_crowd_of_anonymous_batch_writes_locks_a_stream_out() -> None:
+    scene = Scene(TopicLimits(writers_max=2, transient_writers_max=3))
+    for number in range(50):
+        write_anonymously(scene, number)
+    assert isinstance(scene.write_epoch(key(0, writer="stream"), 5), EpochCommitted)
+    assert isinstance(scene.write_epoch(named(1), 5), EpochCommitted)
+    assert code(scene.stage(named(2), "a", 0, batch(900))) == "TooManyWriters"
+    write_anonymously(scene, 50)
+    assert names(scene) == ["job1", "stream", "u000048", "u000049", "u000050"]
+
+
+def test_the_longest_silent_transient_row_leaves_first_with_what_it_has_open() -> None:
+    scene = Scene(TopicLimits(transient_writers_max=2))
+    scene.stage_all(anonymous(1), "a", 1)
+    second = scene.stage_all(anonymous(2), "b", 1)
+    scene.stage(anonymous(1), "a", 1, scene.new_batch(1))
+    scene.stage_all(anonymous(3), "c", 1)
+    assert names(scene) == ["u000001", "u000003"]
+    late = scene.commit_epoch(anonymous(2), second, transient=True)
+    assert code(late) == "EpochIncomplete", "it had not committed: nothing of it is visible"
+    assert scene.visible() == []
+    assert scene.machine.dead_bytes == 1000
+
+
+def test_streams_that_failed_before_their_first_commit_make_room_for_others() -> None:
+    scene = Scene(TopicLimits(writers_max=1, transient_writers_max=2))
+    for number in range(10):
+        of = key(0, writer=f"w{number}")
+        scene.stage_all(of, "a", 1)
+        assert code(scene.stage(key(0, writer="other"), "a", 0, batch(900))) == "TooManyWriters"
+        scene.abort_epoch(of)
+    assert names(scene) == ["w8", "w9"]
+    assert isinstance(scene.write_epoch(key(0, writer="w9"), 5), EpochCommitted)
+    assert code(scene.stage(key(0, writer="w8"), "a", 0, batch(901))) == "TooManyWriters"
+    assert isinstance(scene.write_epoch(key(1, writer="w9"), 5), EpochCommitted)
+
+
+def test_no_crowd_of_producers_locks_another_out_and_none_starts_anew() -> None:
+    scene = Scene(TopicLimits(producers_max=3))
+    for number in range(5):
+        scene.append(0, scene.new_batch(), producer=f"p{number}")
+        if number:
+            assert code(scene.append(number, scene.new_batch(), producer="p0")) == "Appended"
+    assert [name for name, _ in scene.machine.producers()] == ["p0", "p3", "p4"]
+    for sequence in (0, 1):
+        gone = scene.append(sequence, scene.new_batch(), producer="p1")
+        assert code(gone) == "UnknownProducer", "never a fresh start"
+    assert code(scene.append(2, scene.new_batch(), producer="p3")) == "SequenceGap"
+
+
+# ---------------------------------------------------------------- who returns
+
+
+@pytest.mark.parametrize("gone_by", ["crowd", "age", "command"])
+def test_a_batch_write_that_committed_is_never_committed_again_once_forgotten(
+    gone_by: str,
+) -> None:
+    scene = Scene(TopicLimits(transient_writers_max=1))
+    of, data = anonymous(1), scene.new_batch(7)
+    scene.stage(of, "a", 0, data)
+    ready = scene.stage_all(of, "b", 3)
+    assert code(scene.commit_epoch(of, ready, transient=True)) == "EpochCommitted"
+    if gone_by == "crowd":
+        scene.stage_all(anonymous(2), "a", 1)
+    elif gone_by == "age":
+        assert scene.apply(expire(DAY_US)) == ended(writers=1)
+    else:
+        assert scene.apply(RemoveWriter(writer=of.writer)) == WriterRemoved(
+            known=True, staged_bytes=0
+        )
+    before = scene.machine.fingerprint()
+    for late in (
+        scene.commit_epoch(of, ready, transient=True),
+        scene.commit_epoch(of, transient=True),
+        scene.stage(of, "b", 0, data),
+        scene.stage(of, "c", 0, data),
+    ):
+        assert late.code == "WriterForgotten"
+    assert scene.machine.fingerprint() == before
+    assert scene.machine.high_water_mark == 3
+
+
+def test_a_named_writer_never_becomes_one_that_leaves() -> None:
+    scene = Scene()
+    scene.write_epoch(named(1), 5)
+    scene.commit_epoch(dataclasses.replace(named(1), epoch=1), transient=True)
+    assert scene.apply(expire(YEAR_US)) == ended()
+    assert names(scene) == ["job1"]
+
+
+# ---------------------------------------------------------------- ages
+
+
+def test_leases_end_by_log_time_whoever_leads() -> None:
+    scene = Scene()
+    scene.stage_all(key(0), "a", 1, now_us=HOUR_US)
+    write_anonymously(scene, 1, now_us=2 * HOUR_US)
+    scene.append(0, scene.new_batch(), now_us=3 * HOUR_US)
+    early = expire(DAY_US + HOUR_US - 1)
+    assert not scene.machine.is_due(early)
+    assert scene.apply(early) == ended()
+    due = expire(DAY_US + HOUR_US)
+    assert scene.machine.is_due(due)
+    assert scene.apply(due) == ended(epochs=1)
+    assert scene.apply(expire(DAY_US + 3 * HOUR_US)) == ended(writers=1, producers=1)
+    # The stream's row has nothing open now, and is as old as the end of its epoch's lease.
+    assert names(scene) == ["w"]
+    assert scene.apply(expire(2 * DAY_US + HOUR_US)) == ended(writers=1)
+    assert names(scene) == []
+
+
+def test_any_stage_renews_its_epochs_lease_and_a_repeat_too() -> None:
+    scene = Scene()
+    data = scene.new_batch()
+    for hour in (0, 20, 40):
+        scene.stage(key(0), "a", 0, data, now_us=hour * HOUR_US)
+    assert scene.apply(expire(63 * HOUR_US)) == ended()
+    assert scene.apply(expire(64 * HOUR_US)) == ended(epochs=1)
+
+
+def test_a_clock_a_year_ahead_ends_leases_early_and_leaves_no_time_behind() -> None:
+    scene = Scene()
+    scene.stage_all(key(0), "a", 1, now_us=HOUR_US)
+    scene.append(0, scene.new_batch(1), now_us=HOUR_US)
+    assert scene.apply(expire(YEAR_US)) == ended(epochs=1, producers=1)
+    scene.append(0, scene.new_batch(1), producer="q", now_us=30 * HOUR_US)
+    [*_, extent] = scene.machine.extents_between(0, scene.machine.high_water_mark)
+    assert extent.timestamp_us == 30 * HOUR_US, "log time went no further than the leases"
+    assert scene.apply(expire(53 * HOUR_US)) == ended(writers=1)
+    assert scene.apply(expire(54 * HOUR_US)) == ended(producers=1)
+
+
+def test_a_leader_whose_clock_is_behind_judges_by_log_time() -> None:
+    scene = Scene()
+    scene.append(0, scene.new_batch(), now_us=0)
+    scene.append(0, scene.new_batch(), producer="q", now_us=DAY_US)
+    assert scene.machine.is_due(expire(0))
+    assert scene.apply(expire(0)) == ended(producers=1)
+
+
+def test_one_expire_ends_a_bounded_number_and_the_next_goes_on() -> None:
+    scene = Scene()
+    for number in range(EXPIRED_AT_ONCE_MAX + 2):
+        scene.commit_epoch(anonymous(number), transient=True)
+    scene.append(0, scene.new_batch())
+    scene.stage_all(key(0), "a", 1)
+    assert scene.apply(expire(DAY_US)) == ended(writers=EXPIRED_AT_ONCE_MAX)
+    assert scene.machine.is_due(expire(DAY_US))
+    assert scene.apply(expire(DAY_US)) == ended(epochs=1, writers=2, producers=1)
+
+
+# ---------------------------------------------------------------- from rules 1 to 2
+
+
+def test_rows_of_before_begin_their_age_with_the_rules() -> None:
+    scene = Scene(TopicLimits(transient_writers_max=3), OLD_TOPIC)
+    scene.write_epoch(key(0, writer="stream"), 5)
+    scene.append(0, scene.new_batch(), now_us=HOUR_US)
+    scene.write_epoch(named(1), 5)
+    for number in (4, 3, 1, 2):
+        write_anonymously(scene, number, now_us=2 * HOUR_US)
+    refusal = scene.apply(expire(YEAR_US))
+    assert refusal.code == "MalformedRequest", "rules 1 know no ages"
+    assert scene.apply(RemoveWriter(writer="job1")).code == "MalformedRequest"
+    scene.stage(key(1, writer="stream"), "late", 0, scene.new_batch(), now_us=10 * HOUR_US)
+    scene.apply(Rules(version=RULES_LATEST))
+    assert names(scene) == ["job1", "stream", "u000001", "u000002", "u000003"], "one left"
+    assert scene.apply(expire(34 * HOUR_US - 1)) == ended()
+    assert scene.apply(expire(34 * HOUR_US)) == ended(epochs=1, writers=3, producers=1)
+
+
+def test_machines_that_raised_their_rules_at_one_place_are_alike() -> None:
+    prints = []
+    for _ in range(2):
+        scene = Scene(topic=OLD_TOPIC)
+        for number in range(20):
+            write_anonymously(scene, number, now_us=number)
+            scene.append(0, scene.new_batch(), producer=f"p{number}", now_us=number)
+        scene.apply(Rules(version=RULES_LATEST))
+        scene.apply(expire(DAY_US))
+        prints.append(scene.machine.fingerprint())
+    assert prints[0] == prints[1]
+
+
+@pytest.mark.parametrize("other", ["order", "age", "forgotten"])
+def test_state_hash_sees_what_decides_who_leaves(other: str) -> None:
+    prints = []
+    for changed in (False, True):
+        scene = Scene(TopicLimits(transient_writers_max=2, producers_max=2))
+        order = (2, 1) if changed and other == "order" else (1, 2)
+        for number in order:
+            # Rows alike but for their place: what the log says of them is compared elsewhere.
+            scene.apply(Rules(version=RULES_LATEST))
+            scene.append(0, batch(5, 1), producer=f"p{number}")
+        if other == "age":
+            scene.append(1, batch(5, 1), producer="p2", now_us=5)
+            scene.append(1, batch(5, 1), producer="p1", now_us=6 if changed else 5)
+        if other == "forgotten":
+            scene.append(0, batch(5, 1), producer="p3" if changed else "p4")
+            for name in ("p8", "p9"):
+                scene.append(0, batch(5, 1), producer=name)
+        prints.append(scene.machine.fingerprint())
+    assert prints[0] != prints[1]
+
+
+# ---------------------------------------------------------------- removal
+
+
+def test_a_removed_writer_loses_its_stages_and_its_query_is_refused() -> None:
+    scene = Scene()
+    scene.write_epoch(key(0), 5)
+    scene.stage_all(key(1), "a", 3)
+    staged = scene.machine.staged_bytes
+    assert scene.apply(RemoveWriter(writer="w")) == WriterRemoved(known=True, staged_bytes=staged)
+    assert scene.apply(RemoveWriter(writer="w")) == WriterRemoved(known=False, staged_bytes=0)
+    assert scene.machine.staged_bytes == 0
+    assert scene.machine.dead_bytes == 1000
+    assert code(scene.stage(key(1), "a", 1, batch(900))) == "UnknownWriter"
+    assert scene.visible() == [(1, 5)], "its records stay"
+    assert code(scene.apply(RemoveWriter(writer=""))) == "MalformedRequest"
+
+
+# ---------------------------------------------------------------- bytes and entries
+
+
+def test_an_epoch_of_any_number_of_bytes_can_be_staged_and_committed() -> None:
+    scene = Scene()
+    size, count = 2**31 - 1, 5
+    batches = [scene.new_batch(1, body_bytes=size) for _ in range(count)]
+    for number, data in enumerate(batches):
+        assert code(scene.stage(key(0), "a", number, data)) == "Staged"
+    assert scene.machine.staged_bytes > 2 * 4 * 1024**3
+    assert code(scene.commit_epoch(key(0), reference("a", batches))) == "EpochCommitted"
+    assert scene.machine.record_bytes == size * count
+    assert (scene.machine.staged_bytes, scene.machine.dead_bytes) == (0, 0)
+
+
+def test_what_costs_memory_is_bounded_for_each_writer() -> None:
+    scene = Scene(TopicLimits(staged_entries_per_writer_max=3))
+    scene.stage_all(key(0), "a", 1, 1, 1)
+    full = scene.stage(key(0), "a", 3, scene.new_batch())
+    assert (full.code, dict(full.values)["unit"]) == ("TooMany", "staged entries")
+    assert code(scene.stage(key(0, run="run-2"), "b", 0, scene.new_batch())) == "Staged"
+    scene = Scene(TopicLimits(attempts_per_writer_max=2))
+    for version in (1, 2):
+        scene.stage_all(key(version, streaming=False), "a", 1, 1)
+    full = scene.stage(key(2, streaming=False), "b", 0, scene.new_batch())
+    assert (full.code, dict(full.values)["unit"]) == ("TooMany", "open attempts")
+
+
+def test_dead_bytes_are_those_that_nobody_will_read() -> None:
+    scene = Scene()
+    won = scene.stage_all(key(0), "won", 1)
+    scene.stage_all(key(0), "lost", 1, 1)
+    assert scene.machine.dead_bytes == 0
+    scene.commit_epoch(key(0), won)
+    assert scene.machine.dead_bytes == 2000, "the losing attempt"
+    scene.stage_all(key(1), "a", 1)
+    scene.abort_epoch(key(1))
+    assert scene.machine.dead_bytes == 3000
+    scene.stage_all(key(1), "b", 1)
+    scene.stage_all(key(1, run="run-2"), "c", 1)
+    assert scene.machine.dead_bytes == 4000, "the fenced run's"
+    assert scene.apply(expire(DAY_US)) == ended(epochs=1)
+    assert scene.machine.dead_bytes == 5000
+    data = scene.new_batch()
+    for _ in range(2):
+        scene.append(0, data)
+    scene.append(5, data)
+    assert scene.machine.dead_bytes == 7000, "a resend and a gap"
+
+
+def test_a_machine_that_never_was_under_rules_1_is_as_one_that_was() -> None:
+    old, new = Scene(topic=OLD_TOPIC), Scene(topic=TOPIC)
+    for scene in (old, new):
+        scene.apply(Rules(version=RULES_LATEST))
+        write_anonymously(scene, 1, now_us=5)
+    assert old.machine.fingerprint() == new.machine.fingerprint()
+    assert isinstance(old.machine, TopicMachine)
