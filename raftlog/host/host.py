@@ -61,13 +61,12 @@ from raftlog.host.effects import (
 )
 from raftlog.host.groups import GroupStore
 from raftlog.host.hosted import HostedReplica, ReadReply, WriteReply
-from raftlog.host.upgrade import version_due
-from raftlog.machines.commands import RegisterNode, Rules, TopicInfo
+from raftlog.host.upgrade import raise_rules
+from raftlog.machines.commands import RegisterNode, TopicInfo
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.outcomes import Outcome
 from raftlog.replica import Budget, Output, Replica
 from raftlog.storage.log import GroupLog
-from raftlog.wire.codec import encode_command
 
 _UPGRADE_HEARTBEATS = 100
 """Rules that could not be raised when they were due (a full disk, say) are tried again so often."""
@@ -116,8 +115,7 @@ class Host:
         itself: a bound on what nobody foresaw. `request_bytes_max` bounds what all
         unanswered proposals carry. A write that takes `slow_disk_ticks` makes the node let
         others lead; one that finds no room does so too, and is tried again every
-        `full_disk_ticks`. A turn ends after `turn_work_us`. `CatchUp` explains the bounds
-        of what followers lack.
+        `full_disk_ticks`. A turn ends after `turn_work_us`. See `CatchUp` for the rest.
         """
         self.node = node
         self._nodes = tuple(nodes)
@@ -269,17 +267,11 @@ class Host:
 
     def _raise_rules(self, groups: Iterable[HostedReplica]) -> None:
         """Propose the rules that are due in those of the groups that this node leads."""
-        for hosted in groups:
-            raft = hosted.replica.raft
-            version = version_due(hosted, self.controller, self._nodes)
-            if raft.role is not Role.LEADER or version is None:
-                continue
-            payload = Payload(encode_command(Rules(version=version), None), b"")
-            try:
-                self.propose(hosted, payload, lambda _: None)
-            except (Overloaded, DiskFull):
-                return  # writes go first; it is tried again
-            hosted.rules_proposed = (raft.term, version)
+
+        def propose(hosted: HostedReplica, payload: Payload) -> None:
+            self.propose(hosted, payload, lambda _: None)
+
+        raise_rules(groups, self.controller, self._nodes, propose)
 
     def _send(self, messages: Sequence[PeerMessage]) -> None:
         by_peer: dict[NodeId, list[PeerMessage]] = {}

@@ -7,12 +7,35 @@ meet the change at one place (`raftlog.machines.rules`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from raftlog.core.types import NodeId
+from raftlog.core.ready import Role
+from raftlog.core.types import NodeId, Payload
+from raftlog.errors import DiskFull, Overloaded
 from raftlog.host.hosted import HostedReplica
+from raftlog.machines.commands import Rules
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.rules import RULES_LATEST
+from raftlog.wire.codec import encode_command
+
+
+def raise_rules(
+    groups: Iterable[HostedReplica],
+    controller: ControllerMachine,
+    nodes: Iterable[NodeId],
+    propose: Callable[[HostedReplica, Payload], None],
+) -> None:
+    """Propose the rules that are due in those of the groups that this node leads."""
+    for hosted in groups:
+        raft = hosted.replica.raft
+        version = version_due(hosted, controller, nodes)
+        if raft.role is not Role.LEADER or version is None:
+            continue
+        try:
+            propose(hosted, Payload(encode_command(Rules(version=version), None), b""))
+        except (Overloaded, DiskFull):
+            return  # writes go first; it is tried again
+        hosted.rules_proposed = (raft.term, version)
 
 
 def version_due(
