@@ -4,7 +4,7 @@
 
 export SEEDS START MINUTES
 
-TARGETS := demo test test-fast simulate soak bench lint proto lock
+TARGETS := demo test test-fast matrix simulate soak bench lint docs proto lock
 .PHONY: $(TARGETS)
 
 $(TARGETS):

@@ -42,6 +42,8 @@ DEV = [
     "hypothesis>=6.110,<7",
     "ruff>=0.17,<0.18",
     "grpcio-tools==1.85.1",
+    "mkdocs-material>=9.5,<10",
+    "mkdocstrings[python]>=1,<2",
     "mypy>=2.4,<2.5",
     "pyarrow-stubs>=20.0.0.20260819",
     "types-grpcio>=1.85.0,<2",

@@ -1,7 +1,7 @@
 # Sourced by the scripts beside it: finds Python and Java, and makes .venv from requirements.lock.
 #
-# need_venv: .venv in the checkout holds what requirements.lock names and the project itself
-#   (editable). A stamp over both and setup.py makes a second call a matter of milliseconds.
+# need_venv: .venv in the checkout (RAFTLOG_VENV names another folder, for another Python) holds
+#   what requirements.lock names and the project itself (editable). A stamp over both and setup.py makes a second call a matter of milliseconds.
 # need_java: JAVA_HOME names a Java that Spark 4.3 runs on (17 or later).
 # As root on Debian and its kin both install from the distribution what is missing; elsewhere they
 # say what to install and stop.
@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-VENV=.venv
+VENV=${RAFTLOG_VENV:-.venv}
 STAMP=$VENV/installed.sha256
 
 say() { printf '%s\n' "$*" >&2; }

@@ -1,0 +1,89 @@
+"""Pages of the site that the code itself writes, made while `make docs` builds it.
+
+A hook of mkdocs: options, settings, verbs and errors each have one home in the code, so their
+reference pages are made from it and are never out of date.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+from connector.options import OPTIONS
+from raftlog import config, errors
+
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the generated pages to the site. Called by mkdocs."""
+    pages = {
+        "reference/command-line.md": command_line(),
+        "reference/settings.md": settings(),
+        "reference/spark-options.md": "\n".join(spark_options()) + "\n",
+        "reference/errors.md": "\n".join(error_tree()) + "\n",
+    }
+    for path, text in pages.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def command_line() -> str:
+    """Every verb with its arguments and options, from the command line's own help."""
+    command = [sys.executable, "-m", "typer", "raftlog.cli.main", "utils", "docs"]
+    made = subprocess.run(
+        [*command, "--name", "raftlog", "--title", "Command line"],
+        cwd=_ROOT, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    return made.stdout
+
+
+def settings() -> str:
+    """Every key with its unit, default and reason: the sample file."""
+    return (
+        "# Settings\n\n"
+        "Every key with its unit, its default and its reason. The file is `conf/raftlog.toml`; a\n"
+        "key that is left out has the value shown here.\n\n"
+        f"```toml\n{config.sample()}```\n"
+    )
+
+
+def spark_options() -> Iterator[str]:
+    """The table of all options of the source and the sink."""
+    yield "# Options of the Spark source and sink"
+    yield ""
+    yield "Names are compared without regard to case. An unknown name fails on the driver."
+    yield ""
+    yield "| option | where | what |"
+    yield "|---|---|---|"
+    for option in OPTIONS:
+        places = ", ".join(sorted(place.value for place in option.places))
+        yield f"| `{option.name}` | {places} | {option.doc} |"
+
+
+def error_tree() -> Iterator[str]:
+    """Every error with its exit code, its cause and its remedy."""
+    yield "# Errors"
+    yield ""
+    yield "Every error names its cause and a remedy. A retriable one may be tried again as it is;"
+    yield "the client does so until the request's deadline."
+    kinds: list[type[errors.RaftlogError]] = [errors.RaftlogError]
+    while kinds:
+        kind = kinds.pop()
+        children = sorted(kind.__subclasses__(), key=lambda child: child.__name__, reverse=True)
+        kinds += [child for child in children if child.__module__.startswith("raftlog.")]
+        yield ""
+        yield f"### {kind.__name__}"
+        yield ""
+        parent = kind.__mro__[1].__name__
+        again = "; retriable" if kind.retriable else ""
+        yield f"A `{parent}`; a verb exits with {int(kind.exit_code)}{again}."
+        for text in (vars(kind).get("cause_text"), vars(kind).get("remedy_text")):
+            if text:
+                yield ""
+                yield f"    {text}"
