@@ -2,8 +2,8 @@
 
 Spark makes that file durable before it plans batch N, never changes it for a replay, and writes
 another one, with another time in it, when the batch is planned again. So its digest tells a replay
-from other rows under an old number, which no record count can (docs/ARCHITECTURE.md, "Exactly
-once", rule 3). Where it cannot be read, that is said once, and the count decides.
+from other rows under an old number, which no record count can (docs/EXACTLY_ONCE.md, "What a
+replay is"). Where it cannot be read, that is said once, and the count decides.
 """
 
 from __future__ import annotations

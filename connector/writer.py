@@ -1,6 +1,6 @@
 """The sink: every task stages its rows, the driver makes them visible by one `CommitEpoch`.
 
-Exactly once (docs/ARCHITECTURE.md, Writing): a streaming task learns query, batch and run from
+Exactly once (docs/EXACTLY_ONCE.md): a streaming task learns query, batch and run from
 its task's local properties and stages under them; what it staged travels to the driver in its
 message; the driver names all of it in one entry, with a digest of what Spark planned the batch to
 be, by which a replay is known (`connector.plan`). A batch write never takes its key from those

@@ -55,8 +55,7 @@ class EpochKey:
     """Which batch of which writer, in which start of it.
 
     `query_id` is the streaming query's id, or the writer's own name for batch writes. `streaming`
-    tells a stream's epoch from a batch write's (docs/ARCHITECTURE.md,
-    "Exactly once", rules 6 and 7).
+    tells a stream's epoch from a batch write's (docs/EXACTLY_ONCE.md, rules 6 and 7).
 
     The `stream` values are a fence and no part of the key: which batch, in which start, of which
     streaming query a named batch write stands in (foreachBatch). All unset where the write stands
@@ -124,8 +123,7 @@ class CommitEpoch:
     """A batch write without txnAppId: its row goes by a logged `Expire`."""
     plan: str = ""
     """A digest of what the driver planned this batch to be, "" if it could not be read: the same in
-    a replay, another one if the batch was planned again (docs/ARCHITECTURE.md, "Exactly once",
-    rule 3)."""
+    a replay, another one if the batch was planned again (docs/EXACTLY_ONCE.md, rule 3)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The rules of docs/ARCHITECTURE.md, "Exactly once": verdicts, read-only, in one place.
+"""The rules of docs/EXACTLY_ONCE.md: verdicts, read-only, in one place.
 
 Each rule is asked in the order written here; the first that answers decides. A refusal changes
 nothing at all: not the current run, no lease, no row. `raftlog.machines.writers` does what a

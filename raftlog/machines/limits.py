@@ -29,11 +29,10 @@ PRODUCER_APPENDS_KEPT = 64
 """Appends of one producer whose offsets are remembered: as many as a client may have under way."""
 
 DISPLACED_RUNS_KEPT = 16
-"""Displaced runs of one writer that stay refused (docs/ARCHITECTURE.md, "Exactly once", rule 5)."""
+"""Displaced runs of one writer that stay refused (docs/EXACTLY_ONCE.md, rule 5)."""
 
 EPOCH_COUNTS_KEPT = 1000
-"""Epochs of one writer whose record counts are remembered (docs/ARCHITECTURE.md, "Exactly once",
-rule 3)."""
+"""Epochs of one writer whose record counts are remembered (docs/EXACTLY_ONCE.md, rule 3)."""
 
 DELETED_TOPICS_KEPT = 1000
 """Deleted incarnations that are remembered, so that a late resend revives none of them."""

@@ -7,7 +7,7 @@ later `Expire` takes up what one leaves over.
 
 Under rules 1 only the leader watches, by its monotonic clock, and only from when it began to lead
 or first saw the thing in its present state: a new leader starts all leases anew. Log order then
-decides whether something renewed it first (docs/ARCHITECTURE.md, "Exactly once", rules 4 and 6).
+decides whether something renewed it first (docs/EXACTLY_ONCE.md, rules 4 and 6).
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 _IDLE_MARKER_S = 1.0
 """A log that was not written for so long gets its synced marker, which bears witness to the end
-of it (docs/ARCHITECTURE.md, "Torn or damaged")."""
+of it (docs/FORMAT.md, "Torn or damaged")."""
 
 _READ_THREADS = 2
 """Threads that read entries for followers that catch up. Not those that sync: a sync must not wait

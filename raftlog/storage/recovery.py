@@ -1,6 +1,6 @@
 """Reading a segment after a restart: its valid frames, and what the bytes after them mean.
 
-The rule (docs/ARCHITECTURE.md, "Torn or damaged"): frames are followed from the segment's header as
+The rule (docs/FORMAT.md, "Torn or damaged"): frames are followed from the segment's header as
 long as each is valid by itself, chains from its predecessor and lies within the file. Every frame
 says up to where everything was durable before it was written (`synced_to`); so do valid headers
 found by searching the bytes after the first bad one. Bad bytes at or above the highest such

@@ -16,7 +16,7 @@ from raftlog.core.types import GroupId
 FRAME_BYTES_MAX = 1024 * 1024
 """A frame closes once it carries this many bytes: what a heartbeat waits for, beside what grpc
 holds. Not a setting: it goes with `raft.append_bytes_max`, and more bytes at once gained nothing
-(docs/ARCHITECTURE.md, "Decisions worth knowing")."""
+(docs/DECISIONS.md, "Heartbeats go ahead of bulk")."""
 
 MESSAGE_BYTES = 64
 """What a message counts for besides its entries."""

@@ -148,7 +148,7 @@ def test_an_epoch_is_invisible_until_committed_then_whole(client: LogClient, nam
 def test_a_replay_by_another_run_changes_nothing_and_old_runs_are_fenced(
     client: LogClient, name: str
 ) -> None:
-    """docs/ARCHITECTURE.md, "Exactly once", rules 3 and 5."""
+    """docs/EXACTLY_ONCE.md, rules 3 and 5."""
     topic = client.create_topic(name, DDL)
     old, new = uuid.uuid4().hex, uuid.uuid4().hex
     attempt = client.attempt(topic, key(old, 0))
