@@ -6,7 +6,7 @@ need_venv
 started=$SECONDS
 status=0
 $VENV/bin/python -m pytest -q -n 2 tests --ignore tests/cluster --ignore tests/spark \
-    -m "not simulation and not soak" "$@" ||
+    -m "not simulation and not soak and not docs" "$@" ||
     status=$?
 say "fast tests: $((SECONDS - started)) s"
 exit $status

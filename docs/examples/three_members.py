@@ -127,7 +127,8 @@ def main() -> None:
     print(f"member {leader.raft.node} leads term {leader.raft.term}")
     lost = group.members.pop(leader.raft.node)
     leader = group.write("second")
-    print(f"member {lost.raft.node} is gone; member {leader.raft.node} leads term {leader.raft.term}")
+    gone = f"member {lost.raft.node} is gone"
+    print(f"{gone}; member {leader.raft.node} leads term {leader.raft.term}")
     group.members[lost.raft.node] = lost
     while lost.applied != leader.applied:
         group.tick()
