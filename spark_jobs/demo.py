@@ -1,12 +1,12 @@
-"""The whole story on real data: three nodes, two queries, the leader killed, every row compared.
+"""The demo, on real data: three nodes, two queries, the leader killed, every row compared.
 
     python spark_jobs/demo.py
 
 Starts a cluster with `raftlog up`, runs ingest.py and pipeline.py beside each other, kills the
 leader of `flights` with -9 while both run, brings it back with `raftlog serve`, waits until all
 is through, and lets verify.py compare both topics with the input. It uses the commands as a user
-would and nothing of their insides. Exits with 1 on any difference or if the story did not happen
-as told.
+would and nothing of their insides. Exits with 1 on any difference or if a step did not happen
+as it should.
 """
 
 from __future__ import annotations
@@ -102,11 +102,11 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-# ---------------------------------------------------------------- the story
+# ---------------------------------------------------------------- the steps
 
 
 def play(stage: Stage) -> bool:
-    """The story from start to end; whether the log equals the input."""
+    """The demo from start to end; whether the log equals the input."""
     say = stage.console.print
     began = time.monotonic()
     stage.start_cluster()
@@ -122,7 +122,7 @@ def play(stage: Stage) -> bool:
     for name, job in (("ingest", ingest), ("pipeline", pipeline)):
         job.send_signal(signal.SIGTERM)
         stage.await_end(job, name)
-    say("everything is through; comparing every row with the input")
+    say("everything has arrived; comparing every row with the input")
     verify = stage.start_job("verify", "--report", str(stage.folder / "report.json"))
     code = verify.wait(DEADLINE_S)
     report_file = stage.folder / "report.json"
@@ -133,7 +133,7 @@ def play(stage: Stage) -> bool:
     report = json.loads(report_file.read_text())
     say(measures(report["writes_us"], kill))
     say(verdicts(report["verdicts"]))
-    say(f"the story took {time.monotonic() - began:.0f} s")
+    say(f"the demo took {time.monotonic() - began:.0f} s")
     return code == 0
 
 
@@ -175,7 +175,7 @@ def through(
             kill = stage.kill_leader(flights)
             say(f"killed node {kill.node}, the leader of flights, at record {flights:,}")
         elif kill is not None and not revived and flights > kill.flights_end:
-            say(f"flights goes on with two nodes; node {kill.node} is started again")
+            say(f"flights continues with two nodes; node {kill.node} is started again")
             stage.revive(kill.node)
             revived = True
         elif kill is not None and flights == delays == ROWS:

@@ -105,7 +105,7 @@ class Group:
                 member.settle()
 
     def leader(self) -> Member:
-        """Tick until somebody leads; of two, the one of the later term."""
+        """Tick until a member leads; of two, the one of the later term."""
         while not (leading := [m for m in self.members.values() if m.raft.role is Role.LEADER]):
             self.tick()
         return max(leading, key=lambda member: member.raft.term)
