@@ -25,7 +25,7 @@ def log_is_up_to_date(request: VoteRequest, log: LogView) -> bool:
     return (request.last_term, request.last_index) >= (log.last_term, log.last_index)
 
 
-def deserves_vote(
+def grants_vote(
     request: VoteRequest, *, term: Term, vote: NodeId, leader: NodeId, log: LogView
 ) -> bool:
     """The verdict on a real vote in our own term (Raft section 5.2), repeatable for its holder."""
@@ -36,7 +36,7 @@ def deserves_vote(
     return vote == NOBODY and leader == NOBODY and log_is_up_to_date(request, log)
 
 
-def deserves_trial(
+def grants_pre_vote(
     request: VoteRequest, *, term: Term, vote: NodeId, hears_leader: bool, log: LogView
 ) -> bool:
     """Would we vote for it in its term? (pre-vote, Raft dissertation section 9.6)
@@ -65,7 +65,7 @@ def moves_term(message: RaftMessage, *, hears_leader: bool) -> bool:
 def answers(reply: VoteReply, *, role: Role, term: Term) -> bool:
     """Does the reply answer what a member of that role in that term has asked?
 
-    A vote may answer a trial's member, too, whose election in that term ran out of time: votes bind
+    A vote may answer a pre-candidate, too, whose election in that term ran out of time: votes bind
     for their whole term. It counts only if that member asked for it in this run (`Ballot`).
     """
     if not reply.pre:
@@ -75,7 +75,7 @@ def answers(reply: VoteReply, *, role: Role, term: Term) -> bool:
 
 
 def outranks(request: VoteRequest, *, node: NodeId, log: LogView) -> bool:
-    """Of two trials that cross, does the other's go first? Exactly one of the two does.
+    """Of two pre-votes that cross, does the other's go first? Exactly one of the two does.
 
     The better log wins, then the lower id. Only speed depends on it: two survivors of a leader
     that both hear of its death at once need not split the vote and wait for another timeout.
@@ -85,30 +85,30 @@ def outranks(request: VoteRequest, *, node: NodeId, log: LogView) -> bool:
 
 
 class Ballot:
-    """The answers to one election or trial, each voter counted once however often it answers.
+    """The answers to one election or pre-vote, each voter counted once however often it answers.
 
-    A trial that follows on an election of the same term keeps that election's votes. Where a
+    A pre-vote that follows on an election of the same term keeps that election's votes. Where a
     majority's disks take longer than an election timeout nobody would ever be elected otherwise.
     """
 
-    __slots__ = ("_tried", "_voters", "_votes")
+    __slots__ = ("_pre_votes", "_voters", "_votes")
 
     def __init__(self, voters: Sequence[NodeId], *, election: bool) -> None:
         self._voters = tuple(voters)
         self._votes: dict[NodeId, bool] | None = {} if election else None
         """None: this member has not asked for votes, at least not with the log it has now."""
-        self._tried: dict[NodeId, bool] = {}
+        self._pre_votes: dict[NodeId, bool] = {}
 
-    def try_again(self) -> None:
-        """A trial begins."""
-        self._tried = {}
+    def start_pre_vote(self) -> None:
+        """A pre-vote begins."""
+        self._pre_votes = {}
 
     def record(self, reply: VoteReply) -> Outcome:
-        """Count an answer, and say what comes of the trial or election that it belongs to.
+        """Count an answer, and say what comes of the pre-vote or election that it belongs to.
 
         A vote given is never taken back by a late refusal.
         """
-        votes = self._tried if reply.pre else self._votes
+        votes = self._pre_votes if reply.pre else self._votes
         if votes is None:
             return Outcome.OPEN
         votes[reply.sender] = reply.granted or votes.get(reply.sender, False)
@@ -118,12 +118,12 @@ class Ballot:
         """An independent copy."""
         other = Ballot(self._voters, election=False)
         other._votes = self._votes.copy() if self._votes is not None else None
-        other._tried = self._tried.copy()
+        other._pre_votes = self._pre_votes.copy()
         return other
 
     def state(self) -> object:
         """All that is in it as plain values, in the order of the voters."""
-        tables = (self._votes, self._tried)
+        tables = (self._votes, self._pre_votes)
         return [
             [table.get(voter) for voter in self._voters] if table is not None else None
             for table in tables

@@ -19,9 +19,9 @@ _NEXT_ROLES = {
     Role.CANDIDATE: (Role.CANDIDATE, Role.FOLLOWER, Role.PRE_CANDIDATE, Role.LEADER),
     Role.LEADER: (Role.LEADER, Role.FOLLOWER),
 }
-"""What one event may make of a role (Raft figure 4, with the trial before an election).
+"""What one event may make of a role (Raft figure 4, with the pre-vote before an election).
 
-From a trial it may come to lead by late votes of an election in the same term."""
+From a pre-vote it may come to lead by late votes of an election in the same term."""
 
 
 class Observed(NamedTuple):

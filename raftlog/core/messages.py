@@ -14,9 +14,9 @@ from raftlog.core.types import Entry, GroupId, LogIndex, NodeId, Span, Term
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRequest:
-    """RequestVote (Raft section 5.2) or, with `pre`, its trial run (dissertation section 9.6).
+    """RequestVote (Raft section 5.2) or, with `pre`, its pre-vote (dissertation section 9.6).
 
-    A trial's `term` is the term the candidate *would* have; nobody's term changes by it.
+    A pre-vote's `term` is the term the candidate *would* have; nobody's term changes by it.
     """
 
     group: GroupId
@@ -30,7 +30,7 @@ class VoteRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteReply:
-    """The answer to a `VoteRequest`; a granted trial repeats the request's term."""
+    """The answer to a `VoteRequest`; a granted pre-vote repeats the request's term."""
 
     group: GroupId
     sender: NodeId

@@ -208,7 +208,7 @@ class Raft:
                 return True
             return leadership.something_due
         if self._timer.tick(1 if self._disk_keeps_up else election.SLOW_DISK_PATIENCE):
-            self._start_trial()
+            self._start_pre_vote()
             return True
         return False
 
@@ -236,7 +236,7 @@ class Raft:
             case HeartbeatReply():
                 self._on_heartbeat_reply(message)
             case VoteRequest(pre=True):
-                self._on_trial(message)
+                self._on_pre_vote_request(message)
             case VoteRequest():
                 self._on_vote_request(message)
             case VoteReply():
@@ -335,7 +335,7 @@ class Raft:
     def leader_lost(self, leader: NodeId, term: Term) -> None:
         """The process of `leader`, which led `term`, is gone (its connection was reset).
 
-        At once this member hears no leader, so it grants votes and trials; at one of the next
+        At once this member hears no leader, so it grants votes and pre-votes; at one of the next
         `leader_lost_jitter_ticks` ticks, by chance, it tries to lead. Old news changes nothing.
         """
         known = self._role is Role.FOLLOWER and self._leader != NOBODY
@@ -360,7 +360,7 @@ class Raft:
         """The way to a majority has opened, where messages were lost before.
 
         A member that knows no leader tries at one of the next `leader_lost_jitter_ticks` ticks:
-        its trial may be among what was lost. Where there is a leader it is refused.
+        its pre-vote may be among what was lost. Where there is a leader it is refused.
         """
         if self._role in (Role.FOLLOWER, Role.PRE_CANDIDATE) and self._leader == NOBODY:
             self._try_soon()
@@ -439,14 +439,14 @@ class Raft:
         self._leader = leader
         self._reset_timer()
 
-    def _start_trial(self) -> None:
+    def _start_pre_vote(self) -> None:
         """Ask whether an election could be won, without disturbing anybody's term."""
         voters, letters, term = self._membership.voters, self._letters, Term(self._term + 1)
         ballot = self._ballot or election.Ballot(voters, election=False)
         self._become_follower()
         self._role = Role.PRE_CANDIDATE
         self._reset_timer()
-        ballot.try_again()
+        ballot.start_pre_vote()
         self._ballot = ballot
         self._outbox.messages.extend(letters.vote_requests(voters, term, self._log, pre=True))
         own = letters.vote_reply(self.node, term, granted=True, pre=True)
@@ -458,7 +458,7 @@ class Raft:
         A candidate that forgot its term in a crash could otherwise be elected by the answers to
         what it asked before, with a shorter log than it had then.
         """
-        assert self._role is Role.PRE_CANDIDATE, "an election follows a trial"
+        assert self._role is Role.PRE_CANDIDATE, "an election follows a pre-vote"
         self._enter_term(Term(self._term + 1), vote=self.node)
         self._role = Role.CANDIDATE
         self._reset_timer()
@@ -496,7 +496,7 @@ class Raft:
     # ------------------------------------------------------------ elections
 
     def _on_vote_request(self, request: VoteRequest) -> None:
-        granted = election.deserves_vote(
+        granted = election.grants_vote(
             request, term=self._term, vote=self._vote, leader=self._leader, log=self._log
         )
         if granted and self._vote == NOBODY:
@@ -505,8 +505,8 @@ class Raft:
         answer = self._letters.vote_reply(request.sender, self._term, granted=granted, pre=False)
         self._outbox.after_persist.append(answer)
 
-    def _on_trial(self, request: VoteRequest) -> None:
-        granted = election.deserves_trial(
+    def _on_pre_vote_request(self, request: VoteRequest) -> None:
+        granted = election.grants_pre_vote(
             request,
             term=self._term,
             vote=self._vote,

@@ -30,7 +30,7 @@ def test_a_member_starts_as_a_follower_that_knows_no_leader() -> None:
 
 
 def test_a_member_becomes_leader_step_by_step() -> None:
-    """CHECKLIST 30: follower, trial, candidate, leader; the term rises once, by one."""
+    """CHECKLIST 30: follower, pre-vote, candidate, leader; the term rises once, by one."""
     member = Member(1, terms=[1], term=4)
     roles = [member.raft.role]
     member.tick(TIMING.election_ticks_min)
@@ -177,7 +177,7 @@ def test_a_repeated_vote_counts_once() -> None:
 
 
 def test_a_late_refusal_takes_no_vote_back() -> None:
-    """CHECKLIST 33: a voter may have refused a trial before and grant it now."""
+    """CHECKLIST 33: a voter may have refused a pre-vote before and grant it now."""
     member = Member(1, voters=5, terms=[1])
     member.tick(TIMING.election_ticks_min)
     member.step(
@@ -233,7 +233,7 @@ def test_a_split_vote_resolves() -> None:
 
 
 def test_two_survivors_that_try_at_the_same_tick_elect_one_at_once() -> None:
-    """CHECKLIST 33: crossing trials are ranked, so the vote is not split."""
+    """CHECKLIST 33: crossing pre-votes are ranked, so the vote is not split."""
     network = Network.of(3, logs=[[1], [1, 1], [1, 1]])
     network.crash(1)
     for node in (2, 3):
@@ -243,7 +243,7 @@ def test_two_survivors_that_try_at_the_same_tick_elect_one_at_once() -> None:
     assert network[2].raft.term == 2
 
 
-def test_the_better_log_goes_first_when_trials_cross() -> None:
+def test_the_better_log_goes_first_when_pre_votes_cross() -> None:
     """CHECKLIST 32, 33."""
     network = Network.of(3, logs=[[1], [1, 1], [1, 1, 1]])
     network.crash(1)
@@ -254,7 +254,7 @@ def test_the_better_log_goes_first_when_trials_cross() -> None:
 
 
 def test_a_preferred_member_that_cannot_win_does_not_hold_up_another() -> None:
-    """CHECKLIST 33: the rank counts only while trials cross."""
+    """CHECKLIST 33: the rank counts only while pre-votes cross."""
     network = Network.of(5, logs=[[1]] * 5, seed=3)
     network.crash(4)
     network.crash(5)

@@ -84,7 +84,7 @@ def test_an_old_term_s_entry_committed_by_counting_is_noticed() -> None:
         invariants.check(before, leader.raft)
 
 
-def test_an_election_without_a_trial_is_noticed() -> None:
+def test_an_election_without_a_pre_vote_is_noticed() -> None:
     """CHECKLIST 30."""
     member = Member(1, terms=[1])
     before = invariants.observe(member.raft)

@@ -30,7 +30,7 @@ def test_a_follower_told_of_its_leader_s_death_tries_within_the_jitter() -> None
 
 
 @pytest.mark.parametrize("pre", [True, False])
-def test_at_once_it_grants_trials_and_votes(pre: bool) -> None:
+def test_at_once_it_grants_pre_votes_and_votes(pre: bool) -> None:
     member = Member(1, term=2)
     member.step(heartbeat(member, 3, term=2))
     member.leader_lost(3, 2)
@@ -77,7 +77,7 @@ def test_a_killed_leader_is_replaced_within_the_jitter(seed: int) -> None:
     assert ticks <= TIMING.leader_lost_jitter_ticks
 
 
-def test_a_lost_trial_is_tried_again_soon_when_the_way_to_a_majority_opens() -> None:
+def test_a_lost_pre_vote_is_tried_again_soon_when_the_way_to_a_majority_opens() -> None:
     """Its request may have been dropped while the peer's stream was still being dialled."""
     waited = set()
     for seed in range(30):
@@ -90,10 +90,10 @@ def test_a_lost_trial_is_tried_again_soon_when_the_way_to_a_majority_opens() -> 
         member.take(VoteRequest)
         member.raft.voters_reachable()
         ticks = 0
-        while not (trials := member.take(VoteRequest)):
+        while not (pre_votes := member.take(VoteRequest)):
             member.tick()
             ticks += 1
-        assert all(trial.pre for trial in trials)
+        assert all(pre_vote.pre for pre_vote in pre_votes)
         waited.add(ticks)
     assert waited == set(range(1, TIMING.leader_lost_jitter_ticks + 1))
 

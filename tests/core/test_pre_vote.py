@@ -10,7 +10,7 @@ from tests.core.member import TIMING, Member, heartbeat, vote_reply, vote_reques
 from tests.core.network import Network
 
 
-def test_a_trial_changes_no_term_and_no_vote_anywhere() -> None:
+def test_a_pre_vote_changes_no_term_and_no_vote_anywhere() -> None:
     """CHECKLIST 36."""
     member = Member(1, term=3)
     member.step(vote_request(member, 2, term=9, last=(0, 0), pre=True))
@@ -24,7 +24,7 @@ def test_a_trial_changes_no_term_and_no_vote_anywhere() -> None:
 
 
 @pytest.mark.parametrize("pre", [True, False])
-def test_who_hears_a_live_leader_refuses_trials_and_votes(pre: bool) -> None:
+def test_who_hears_a_live_leader_refuses_pre_votes_and_votes(pre: bool) -> None:
     """CHECKLIST 36: and keeps its term, so the leader is not deposed."""
     member = Member(1, term=3)
     member.step(heartbeat(member, 3, term=3))
@@ -34,7 +34,7 @@ def test_who_hears_a_live_leader_refuses_trials_and_votes(pre: bool) -> None:
     assert (member.raft.term, member.raft.leader) == (3, 3)
 
 
-def test_a_leader_refuses_trials_and_votes() -> None:
+def test_a_leader_refuses_pre_votes_and_votes() -> None:
     """CHECKLIST 36."""
     member = Member(1, terms=[1]).lead()
     for pre in (True, False):
@@ -85,7 +85,7 @@ def test_a_refusal_from_a_later_term_is_learnt_from_even_when_it_comes_late() ->
         assert (member.raft.role, member.raft.term) == (Role.FOLLOWER, 7)
 
 
-def test_a_late_grant_of_a_trial_raises_no_term() -> None:
+def test_a_late_grant_of_a_pre_vote_raises_no_term() -> None:
     """CHECKLIST 36: it names a term that never was."""
     member = Member(1, terms=[1], term=1)
     member.tick(TIMING.election_ticks_min)
@@ -96,7 +96,7 @@ def test_a_late_grant_of_a_trial_raises_no_term() -> None:
     assert (follower.raft.role, follower.raft.term) == (Role.FOLLOWER, 1)
 
 
-def test_a_refused_trial_ends_in_waiting_not_in_an_election() -> None:
+def test_a_refused_pre_vote_ends_in_waiting_not_in_an_election() -> None:
     """CHECKLIST 36."""
     member = Member(1, terms=[1], term=4)
     member.tick(TIMING.election_ticks_min)
@@ -105,7 +105,7 @@ def test_a_refused_trial_ends_in_waiting_not_in_an_election() -> None:
 
 
 def test_a_member_behind_by_a_term_may_try_for_the_present_one_once() -> None:
-    """A trial for our own term is judged as a vote in it would be."""
+    """A pre-vote for our own term is judged as a vote in it would be."""
     free, voted = Member(1, term=4), Member(1, term=4, vote=3)
     for member in (free, voted):
         member.step(vote_request(member, 2, term=4, last=(0, 0), pre=True))

@@ -217,7 +217,7 @@ def test_a_quiet_member_is_not_ticked() -> None:
 
 
 def test_a_quiet_follower_hears_its_leader() -> None:
-    """It refuses a trial as one that hears heartbeats does, but it wakes by it."""
+    """It refuses a pre-vote as one that hears heartbeats does, but it wakes by it."""
     member = quiet_follower()
     member.step(vote_request(member, 3, term=3, last=(2, 2), pre=True))
     assert [reply.granted for reply in member.take(VoteReply)] == [False]

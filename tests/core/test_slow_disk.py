@@ -159,7 +159,8 @@ def test_when_all_disks_are_slow_somebody_leads_all_the_same() -> None:
 
 
 def candidate_out_of_time() -> Member:
-    """Its voters' disks take longer than an election timeout: it is at its next trial already."""
+    """Its voters' disks take longer than an election timeout: it is at its next pre-vote
+    already."""
     member = Member(1, terms=[1]).lead(votes=())
     member.step(vote_reply(member, 2, term=2, pre=True))
     assert (member.raft.role, member.raft.term) == (Role.CANDIDATE, 2)
@@ -189,7 +190,7 @@ def test_a_late_vote_counts_neither_for_another_run_nor_for_who_has_yielded() ->
         assert member.raft.role is not Role.LEADER
 
 
-def test_late_refusals_of_an_election_do_not_end_the_trial_after_it() -> None:
+def test_late_refusals_of_an_election_do_not_end_the_pre_vote_after_it() -> None:
     member = candidate_out_of_time()
     member.step(*[vote_reply(member, other, term=2, granted=False) for other in (2, 3)])
     assert member.raft.role is Role.PRE_CANDIDATE

@@ -58,8 +58,9 @@ def test_byzantium_cannot_win_because_its_log_is_not_up_to_date() -> None:
         assert [reply.granted for reply in network[node].take(VoteReply)] == [granted]
 
 
-def test_byzantium_s_trial_leaves_everybody_s_term_alone() -> None:
-    """CHECKLIST 36: the story raises the term to 2 here; the trial before an election does not."""
+def test_byzantium_s_pre_vote_leaves_everybody_s_term_alone() -> None:
+    """CHECKLIST 36: the story raises the term to 2 here; the pre-vote before an election does
+    not."""
     network = _cut_off()
     _times_out(network, BYZANTIUM)
     assert network[BYZANTIUM].raft.role is not Role.LEADER

@@ -140,10 +140,10 @@ def own_entries_counted_before_fsync() -> Any:
 def two_votes_in_a_term() -> Any:
     """A vote is given to whoever asks with a good log."""
 
-    def deserves_vote(request: Any, *, term: int, vote: int, leader: int, log: Any) -> bool:
+    def grants_vote(request: Any, *, term: int, vote: int, leader: int, log: Any) -> bool:
         return request.term == term and election.log_is_up_to_date(request, log)
 
-    return _replaced(election, "deserves_vote", deserves_vote)
+    return _replaced(election, "grants_vote", grants_vote)
 
 
 def vote_for_any_log() -> Any:
