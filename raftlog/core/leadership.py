@@ -204,7 +204,7 @@ class Leadership:
         if progress.check_due:
             progress.checked()
             yield Request(node, LogIndex(progress.next_index - 1), None)
-        if progress.searching:
+        if progress.probing:
             return
         timing = self._timing
         while (

@@ -25,9 +25,9 @@ class Progress:
         "disk_ticks",
         "match_index",
         "next_index",
+        "probing",
         "quiet_ticks",
         "read_round",
-        "searching",
     )
 
     def __init__(self, next_index: int) -> None:
@@ -35,7 +35,7 @@ class Progress:
         """The follower's log equals ours up to here, durably. Never falls."""
         self.next_index = next_index
         """The first entry not sent yet. Above `match_index`."""
-        self.searching = False
+        self.probing = False
         self.check_due = False
         """The next output must carry a check of the entry before `next_index`."""
         self.quiet_ticks = 0
@@ -57,14 +57,14 @@ class Progress:
         """One tick of the clock; after `resend_ticks` without an answer, ask."""
         self.contact_ticks += 1
         self.disk_ticks += self._disk_keeps_up
-        if self.searching or self._inflight:
+        if self.probing or self._inflight:
             self.quiet_ticks += 1
             if self.quiet_ticks >= resend_ticks:
                 self.check_due = True
 
     def sent(self, last: int) -> None:
         """Entries `next_index` to `last` were sent."""
-        assert not self.searching, "no entries leave before the logs are known to agree"
+        assert not self.probing, "no entries leave before the logs are known to agree"
         assert last >= self.next_index, "a request moves on"
         if not self._inflight:
             self.quiet_ticks = 0
@@ -83,7 +83,7 @@ class Progress:
         `patience_ticks`, that was lost. If it has the entries, its disk may be slow: no repeat.
         """
         if self.quiet_ticks >= patience_ticks and (
-            self.searching or (self._inflight and last_index < self._inflight[0])
+            self.probing or (self._inflight and last_index < self._inflight[0])
         ):
             self.check_due = True
 
@@ -105,8 +105,8 @@ class Progress:
             self.quiet_ticks = 0
             while self._inflight and self._inflight[0] <= match_index:
                 self._inflight.popleft()
-        if self.searching and match_index >= self.next_index - 1:
-            self.searching = False
+        if self.probing and match_index >= self.next_index - 1:
+            self.probing = False
             self.check_due = False
         self.next_index = max(self.next_index, match_index + 1)
         return news
@@ -115,13 +115,13 @@ class Progress:
         """Does a rejection answer anything that we still ask?"""
         if prev_index <= self.match_index or prev_index >= self.next_index:
             return True
-        return self.searching and prev_index != self.next_index - 1
+        return self.probing and prev_index != self.next_index - 1
 
     def rejected(self, next_index: int) -> None:
-        """The logs differ before the old `next_index`; search from this one."""
-        assert self.match_index < next_index < self.next_index, "a search goes back, to the match"
+        """The logs differ before the old `next_index`; probe from this one."""
+        assert self.match_index < next_index < self.next_index, "probing goes back, to the match"
         self.next_index = next_index
-        self.searching = True
+        self.probing = True
         self.check_due = True
         self._inflight.clear()
 
@@ -129,7 +129,7 @@ class Progress:
         """An independent copy."""
         other = Progress(self.next_index)
         other.match_index = self.match_index
-        other.searching = self.searching
+        other.probing = self.probing
         other.check_due = self.check_due
         other.quiet_ticks = self.quiet_ticks
         other.contact_ticks = self.contact_ticks
@@ -144,7 +144,7 @@ class Progress:
         return (
             self.match_index,
             self.next_index,
-            self.searching,
+            self.probing,
             self.check_due,
             self.quiet_ticks,
             self.contact_ticks,

@@ -51,7 +51,7 @@ def next_index_after(log: LogView, rejection: AppendReply, *, match_index: int) 
     """The leader's next index after a rejection: past no entry that can still agree.
 
     `log` is the leader's. The result is above `match_index` and at most the rejected previous
-    index, so the search ends; each step leaves a whole term of the follower behind (Raft
+    index, so the probing ends; each step leaves a whole term of the follower behind (Raft
     section 5.3, last part).
     """
     assert match_index < rejection.prev_index, "an entry that matched cannot conflict"

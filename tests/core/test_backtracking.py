@@ -55,7 +55,7 @@ def test_one_round_trip_per_conflicting_term(leader: list[int], follower: list[i
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_search_ends_never_passes_what_agrees_and_takes_a_term_at_a_time(seed: int) -> None:
+def test_the_probing_ends_never_passes_what_agrees_and_takes_a_term_at_a_time(seed: int) -> None:
     """CHECKLIST 7, 8: for logs as they can arise, by the answers of one and the moves of the
     other alone."""
     print(f"replay: .venv/bin/pytest tests/core/test_backtracking.py -k 'search_ends and {seed}]'")
@@ -65,13 +65,13 @@ def test_the_search_ends_never_passes_what_agrees_and_takes_a_term_at_a_time(see
         # After the logs part no term is in both: its one leader wrote it to one of them.
         ours = sorted(random.choices([4, 6, 8], k=random.randrange(1, 8)))
         theirs = sorted(random.choices([5, 7, 9], k=random.randrange(8)))
-        next_index, trips = _search(shared + ours, shared + theirs)
+        next_index, trips = _probe(shared + ours, shared + theirs)
         assert next_index == len(shared) + 1
         assert trips <= len(set(theirs)) + 1
 
 
-def _search(ours: list[int], theirs: list[int]) -> tuple[int, int]:
-    """Where a leader's search in a follower's log ends, and after how many rejections."""
+def _probe(ours: list[int], theirs: list[int]) -> tuple[int, int]:
+    """Where a leader's probing of a follower's log ends, and after how many rejections."""
     leader, follower, member = log_of(entries_of(ours)), log_of(entries_of(theirs)), Member(1)
     next_index, trips = leader.last_index + 1, 0
     while True:
@@ -94,7 +94,7 @@ def test_next_index_starts_one_past_the_leader_s_log_and_moves_back_on_rejection
     assert (check.prev_index, check.prev_term, check.entries) == (2, 1, ())
 
 
-def test_a_search_sends_no_entries_before_the_logs_are_known_to_agree() -> None:
+def test_a_probe_sends_no_entries_before_the_logs_are_known_to_agree() -> None:
     """Bulk is sent once, to a follower that can take it."""
     network = Network.of(3, logs=[[1] * 3 + [2] * 100, [1] * 50, [1] * 3 + [2] * 100], term=2)
     network.cut |= {(1, 2), (2, 1)}

@@ -120,7 +120,7 @@ def test_a_failure_at_the_front_rewinds_once() -> None:
     assert leader.match_index[2] == 1
 
 
-def test_a_search_goes_by_the_answer_to_its_own_check_only() -> None:
+def test_a_probe_goes_by_the_answer_to_its_own_check_only() -> None:
     """CHECKLIST 60, 61: a late rejection of an earlier place does not send it further back."""
     leader = Member(1, terms=[1] * 6).lead()
     leader.step(rejection(leader, 2, 6, conflict=(0, 5)))
