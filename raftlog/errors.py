@@ -30,7 +30,7 @@
     |-- DataLoss                    what must be there is not
     |   `-- CorruptFile             a file's bytes are not what was written
     |-- WriteRefused                the exactly-once rules said no
-    |   |-- RunDisplaced            another run of the same writer took over
+    |   |-- RunFenced            another run of the same writer took over
     |   |-- EpochTooOld             older than the counts that are remembered
     |   |-- EpochContentMismatch    a replay of another plan or size
     |   |-- CheckpointReset         another query id at an epoch already passed
@@ -368,13 +368,13 @@ class WriteRefused(RaftlogError):
 
 
 @dataclass(kw_only=True, eq=False)
-class RunDisplaced(WriteRefused):
+class RunFenced(WriteRefused):
     writer: str
     run: str
     current_run: str
 
     cause_text = (
-        "Run {run} of writer {writer!r} was displaced by run {current_run}: two drivers write "
+        "Run {run} of writer {writer!r} was fenced by run {current_run}: two drivers write "
         "with one checkpointLocation or txnAppId."
     )
     remedy_text = "Stop one of the two; a restarted query goes on where the log stands."

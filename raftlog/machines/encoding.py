@@ -71,7 +71,7 @@ _REFUSALS: dict[str, tuple[int, tuple[str, ...]]] = {
     "TooManyWriters": (14, ("topic", "limit")),
     "WriterBytesExceeded": (15, ("writer", "staged_bytes", "limit")),
     "StageGap": (16, ("attempt", "number", "expected")),
-    "RunDisplaced": (17, ("writer", "run", "current_run")),
+    "RunFenced": (17, ("writer", "run", "current_run")),
     "EpochTooOld": (18, ("writer", "epoch", "last_epoch")),
     "EpochContentMismatch": (
         19,

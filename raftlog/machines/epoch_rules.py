@@ -8,13 +8,13 @@ verdict says.
  1. the epoch is not above the writer's last (it is repeated or was passed):
     another query id, of the writer or of the stream around it: CheckpointReset; the run and
     references that committed the last epoch: a lost reply, answered from the table, even to a run
-    displaced since (it is the truth, and changes nothing); a displaced run: RunDisplaced; the same
+    fenced since (it is the truth, and changes nothing); a fenced run: RunFenced; the same
     run with other references: EpochReferencesMismatch; a stream below its last batch, which Spark
     never replays: CheckpointRewound; a version that another write of the same stream has taken:
     VersionReused; a count that is not remembered, or never was (a hole): EpochTooOld. What is left
     is a replay if it has the last epoch's plan, or, where a plan is unknown, as many records; else
     EpochContentMismatch, or with onReplayMismatch=keep the first commit stands.
- 2. else a displaced run: RunDisplaced; a stream above epoch 0 that the topic does not know:
+ 2. else a fenced run: RunFenced; a stream above epoch 0 that the topic does not know:
     UnknownWriter; no room for its row: TooManyWriters; an attempt named twice, not open in this
     run and epoch, or not exactly as named: EpochIncomplete; UnknownSchemaVersion. Another query
     id *above* the last epoch is accepted (a txnAppId whose new checkpoint went on higher up) and
@@ -24,9 +24,9 @@ verdict says.
  1. the epoch is not above the last: CheckpointReset, CheckpointRewound, VersionReused and
     EpochTooOld as above, so that no bytes are staged for a commit that cannot be. Otherwise it is
     taken: a replay stages before it commits, and a zombie's late stage is never visible, because
-    no commit at or below the last epoch publishes; the next CommitEpoch, displacement or expiry
+    no commit at or below the last epoch publishes; the next CommitEpoch, fencing or expiry
     forgets it.
- 2. a displaced run: RunDisplaced; a known number: repeated (other bytes under it:
+ 2. a fenced run: RunFenced; a known number: repeated (other bytes under it:
     EpochIncomplete); UnknownWriter; a number ahead of the one due: StageGap;
     UnknownSchemaVersion; TooManyWriters; too many attempts or entries: TooMany; under version 1
     WriterBytesExceeded.
@@ -130,8 +130,8 @@ def _refusal_of_stage(row: WriterRow, key: EpochKey, rules: int) -> Refused | No
     refusal = _refusal_of_query(row, key, rules) if passed else None
     if refusal is None and passed and row.count_of(key.epoch) is None and rules < 2:
         refusal = _too_old(row, key)
-    if refusal is None and row.is_displaced(key.run):
-        refusal = _displaced(row, key)
+    if refusal is None and row.is_fenced(key.run):
+        refusal = _fenced(row, key)
     if refusal is None and passed:
         refusal = _refusal_of_passed(row, key, rules)
     return refusal
@@ -144,8 +144,8 @@ def judge_commit(
     key = command.key
     if row is not None and key.epoch <= row.last_epoch:
         return _judge_repeated(row, command, facts.rules)
-    if row is not None and row.is_displaced(key.run):
-        return _displaced(row, key)
+    if row is not None and row.is_fenced(key.run):
+        return _fenced(row, key)
     if _is_unknown(row, key, command.create_writer):
         return refused("UnknownWriter", writer=key.writer, epoch=key.epoch)
     if not facts.room_for_writer:
@@ -167,8 +167,8 @@ def _judge_repeated(row: WriterRow, command: CommitEpoch, rules: int) -> Answer 
     own_last = key.epoch == row.last_epoch and key.run == row.last_run
     if own_last and references_digest(command.attempts) == row.last_references:
         return Answer(_as_committed(row, key.epoch, kept=False))
-    if row.is_displaced(key.run):
-        return _displaced(row, key)
+    if row.is_fenced(key.run):
+        return _fenced(row, key)
     if own_last:
         return refused("EpochReferencesMismatch", writer=key.writer, epoch=key.epoch, run=key.run)
     refusal = _refusal_of_passed(row, key, rules)
@@ -313,8 +313,8 @@ def _is_unknown(row: WriterRow | None, key: EpochKey, create_writer: bool) -> bo
     return key.streaming and key.epoch > 0 and not known and not create_writer
 
 
-def _displaced(row: WriterRow, key: EpochKey) -> Refused:
-    return refused("RunDisplaced", writer=key.writer, run=key.run, current_run=row.run)
+def _fenced(row: WriterRow, key: EpochKey) -> Refused:
+    return refused("RunFenced", writer=key.writer, run=key.run, current_run=row.run)
 
 
 def _too_old(row: WriterRow, key: EpochKey) -> Refused:

@@ -28,8 +28,8 @@ writer could stage empty bodies without end."""
 PRODUCER_APPENDS_KEPT = 64
 """Appends of one producer whose offsets are remembered: as many as a client may have under way."""
 
-DISPLACED_RUNS_KEPT = 16
-"""Displaced runs of one writer that stay refused (docs/EXACTLY_ONCE.md, rule 5)."""
+FENCED_RUNS_KEPT = 16
+"""Fenced runs of one writer that stay refused (docs/EXACTLY_ONCE.md, rule 5)."""
 
 EPOCH_COUNTS_KEPT = 1000
 """Epochs of one writer whose record counts are remembered (docs/EXACTLY_ONCE.md, rule 3)."""

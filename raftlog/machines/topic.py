@@ -3,7 +3,7 @@
 Appends are visible once applied. Stages are not, until a CommitEpoch that names their attempts
 makes all of them visible at once, in its order; then what was staged takes its offsets. Nothing
 else takes one: offsets are dense from 0. A record's timestamp is that of the entry that made it
-visible, and never falls along the offsets. No-ops, aborted and displaced work leave no trace here.
+visible, and never falls along the offsets. No-ops, aborted and fenced work leave no trace here.
 
 The rules of exactly once are in `raftlog.machines.epoch_rules`, of producers in
 `raftlog.machines.producers`.

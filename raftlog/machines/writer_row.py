@@ -14,8 +14,8 @@ from raftlog.core.types import LogIndex, Offset
 from raftlog.machines.commands import AttemptReference, BatchSummary, EpochKey
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.limits import (
-    DISPLACED_RUNS_KEPT,
     EPOCH_COUNTS_KEPT,
+    FENCED_RUNS_KEPT,
     STAGED_ENTRY_CHARGE_BYTES,
 )
 
@@ -119,23 +119,44 @@ class FencedWrite(NamedTuple):
 class WriterRow:
     """One writer. `last_epoch` is -1 until it has committed one.
 
-    Only the current run has open epochs: a displaced run can never commit, so its stages are
-    forgotten with the displacement.
+    Only the current run has open epochs: a fenced run can never commit, so its stages are
+    forgotten with the fencing.
     """
 
     __slots__ = (
-        "_counts", "_epochs", "active_us", "admitted", "displaced_runs", "fenced", "last_end",
-        "last_epoch", "last_index", "last_references", "last_run", "last_start", "name",
-        "open_attempts", "open_epochs", "owner", "plan", "query_id", "run", "staged_bytes",
-        "staged_entries", "stream", "stream_batch", "streaming", "transient",
+        "_counts",
+        "_epochs",
+        "active_us",
+        "admitted",
+        "fenced",
+        "fenced_runs",
+        "last_end",
+        "last_epoch",
+        "last_index",
+        "last_references",
+        "last_run",
+        "last_start",
+        "name",
+        "open_attempts",
+        "open_epochs",
+        "owner",
+        "plan",
+        "query_id",
+        "run",
+        "staged_bytes",
+        "staged_entries",
+        "stream",
+        "stream_batch",
+        "streaming",
+        "transient",
     )  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.run = ""
         """The current run; empty until the row's first Stage or CommitEpoch took effect."""
-        self.displaced_runs: list[str] = []
-        """Earlier runs, the latest displaced last, at most `DISPLACED_RUNS_KEPT`."""
+        self.fenced_runs: list[str] = []
+        """Earlier runs, the latest fenced last, at most `FENCED_RUNS_KEPT`."""
         self.open_epochs: dict[int, OpenEpoch] = {}
         self.staged_bytes = 0
         """The charge of all open attempts."""
@@ -201,9 +222,9 @@ class WriterRow:
             return self._counts[row]
         return None
 
-    def is_displaced(self, run: str) -> bool:
+    def is_fenced(self, run: str) -> bool:
         """Whether another run took over from this one."""
-        return run != self.run and run in self.displaced_runs
+        return run != self.run and run in self.fenced_runs
 
     def taken_by(self, key: EpochKey) -> FencedWrite | None:
         """The other write of the same run of a stream that has come this far already, if any.
@@ -228,13 +249,13 @@ class WriterRow:
         return opened.attempts.get(attempt) if opened is not None else None
 
     def take_over(self, run: str) -> None:
-        """Make `run` current; another one is displaced and its stages are forgotten."""
-        assert not self.is_displaced(run), "a displaced run never comes back"
+        """Make `run` current; another one is fenced and its stages are forgotten."""
+        assert not self.is_fenced(run), "a fenced run never comes back"
         if run == self.run:
             return
         if self.run:
-            self.displaced_runs.append(self.run)
-            del self.displaced_runs[:-DISPLACED_RUNS_KEPT]
+            self.fenced_runs.append(self.run)
+            del self.fenced_runs[:-FENCED_RUNS_KEPT]
         self.run = run
         self.open_epochs.clear()
         self.staged_bytes = self.staged_entries = self.open_attempts = 0
@@ -285,8 +306,8 @@ class WriterRow:
             digest.number(self.active_us)
         for text in (self.name, self.run, self.query_id, self.last_run):
             digest.text(text)
-        digest.number(len(self.displaced_runs))
-        for run in self.displaced_runs:
+        digest.number(len(self.fenced_runs))
+        for run in self.fenced_runs:
             digest.text(run)
         for number in (
             self.staged_bytes, self.admitted, self.transient, self.last_index,

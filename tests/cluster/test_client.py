@@ -24,7 +24,7 @@ from raftlog.errors import (
     MalformedRequest,
     NodeUnreachable,
     ProducerClosed,
-    RunDisplaced,
+    RunFenced,
     SchemaMismatch,
     TooLarge,
     TopicExists,
@@ -159,7 +159,7 @@ def test_a_replay_by_another_run_changes_nothing_and_old_runs_are_fenced(
     assert client.commit_epoch(topic, key(new, 0), [attempt.finish()]).replayed
     zombie = client.attempt(topic, key(old, 1))
     zombie.write(rows(3))
-    with pytest.raises(RunDisplaced, match=new):
+    with pytest.raises(RunFenced, match=new):
         zombie.finish()
     with pytest.raises(CheckpointReset):
         client.commit_epoch(topic, key(uuid.uuid4().hex, 0, query="another"), [])

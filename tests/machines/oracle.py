@@ -19,7 +19,7 @@ from raftlog.machines.commands import (
     Stage,
     TopicCommand,
 )
-from raftlog.machines.limits import DISPLACED_RUNS_KEPT
+from raftlog.machines.limits import FENCED_RUNS_KEPT
 
 
 class Event(NamedTuple):
@@ -70,8 +70,8 @@ class Oracle:
         wrote = [e.key.run for e in self.of_writer(writer) if e.kind != "dropped"]
         return [run for i, run in enumerate(wrote) if i == 0 or wrote[i - 1] != run]
 
-    def is_displaced(self, key: EpochKey) -> bool:
-        *before, current = self.runs(key.writer)[-1 - DISPLACED_RUNS_KEPT :] or [""]
+    def is_fenced(self, key: EpochKey) -> bool:
+        *before, current = self.runs(key.writer)[-1 - FENCED_RUNS_KEPT :] or [""]
         return key.run in before and key.run != current
 
     def published(self, writer: str) -> list[Event]:
@@ -111,8 +111,8 @@ class Oracle:
                 return "CheckpointReset"
             if self.rules < 2 and all(event.key.epoch != key.epoch for event in published):
                 return "EpochTooOld"
-        if self.is_displaced(key):
-            return "RunDisplaced"
+        if self.is_fenced(key):
+            return "RunFenced"
         if published and key.epoch <= published[-1].key.epoch:
             mistake = self._mistake(key, published)
             if mistake:
@@ -137,8 +137,8 @@ class Oracle:
         published = self.published(key.writer)
         if published and key.epoch <= published[-1].key.epoch:
             return self._repeated(command, published)
-        if self.is_displaced(key):
-            return "RunDisplaced"
+        if self.is_fenced(key):
+            return "RunFenced"
         if key.streaming and key.epoch > 0 and not published:
             return "UnknownWriter"
         opened = self.open_attempts(key)
@@ -158,8 +158,8 @@ class Oracle:
         own = (key.run, key.epoch) == (last.key.run, last.key.epoch)
         if own and frozenset(command.attempts) == last.named:
             return f"replayed {last.records}"
-        if self.is_displaced(key):
-            return "RunDisplaced"
+        if self.is_fenced(key):
+            return "RunFenced"
         if own:
             return "EpochReferencesMismatch"
         mistake = self._mistake(key, published)

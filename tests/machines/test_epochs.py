@@ -9,8 +9,8 @@ import pytest
 from raftlog.core.types import LogIndex, Offset
 from raftlog.machines.commands import ExpireEpoch, ExpireWriter, TopicInfo
 from raftlog.machines.limits import (
-    DISPLACED_RUNS_KEPT,
     EPOCH_COUNTS_KEPT,
+    FENCED_RUNS_KEPT,
     STAGED_ENTRY_CHARGE_BYTES,
     TopicLimits,
 )
@@ -199,7 +199,7 @@ def test_lost_commit_reply_is_answered_from_the_table_whatever_the_order_of_atte
     assert scene.machine.fingerprint() == before
 
 
-def test_lost_reply_is_answered_even_to_a_run_displaced_since() -> None:
+def test_lost_reply_is_answered_even_to_a_run_fenced_since() -> None:
     scene = Scene()
     a = scene.stage_all(key(0), "a", 5)
     scene.commit_epoch(key(0), a)
@@ -295,7 +295,7 @@ def test_another_query_at_a_passed_epoch_is_a_checkpoint_reset_never_a_replay(ep
     ):
         assert outcome.code == "CheckpointReset"
         assert values(outcome)["known_query_id"] == "query"
-    assert scene.write_epoch(key(3), 5) == committed(15, 20), "the healthy run was displaced"
+    assert scene.write_epoch(key(3), 5) == committed(15, 20), "the healthy run was fenced"
 
 
 def test_empty_epoch_of_another_query_is_a_checkpoint_reset_too() -> None:
@@ -319,43 +319,43 @@ def test_another_query_above_the_last_epoch_goes_on_and_the_writer_is_its_then()
 # ---------------------------------------------------------------- runs
 
 
-def test_first_stage_of_an_unseen_run_displaces_the_current_one_and_its_stages() -> None:
+def test_first_stage_of_an_unseen_run_fences_the_current_one_and_its_stages() -> None:
     scene = Scene()
     scene.commit_epoch(key(0))
     ready = scene.stage_all(key(1), "a", 5)
     scene.stage_all(key(1, run="run-2"), "b", 5)
     refusal = scene.commit_epoch(key(1), ready)
-    assert refusal.code == "RunDisplaced"
+    assert refusal.code == "RunFenced"
     assert values(refusal) == {"writer": "w", "run": "run-1", "current_run": "run-2"}
-    assert code(scene.stage(key(1), "c", 0, batch(1))) == "RunDisplaced"
-    assert code(scene.stage(key(0), "c", 0, batch(1))) == "RunDisplaced"
+    assert code(scene.stage(key(1), "c", 0, batch(1))) == "RunFenced"
+    assert code(scene.stage(key(0), "c", 0, batch(1))) == "RunFenced"
     assert scene.abort_epoch(key(1)) == EpochAborted(attempts=0)
     assert scene.visible() == []
 
 
-def test_first_commit_of_an_unseen_run_displaces_the_current_one() -> None:
+def test_first_commit_of_an_unseen_run_fences_the_current_one() -> None:
     scene = Scene()
     scene.commit_epoch(key(0))
     scene.commit_epoch(key(1, run="run-2"))
-    assert code(scene.stage(key(2), "a", 0, batch(1))) == "RunDisplaced"
+    assert code(scene.stage(key(2), "a", 0, batch(1))) == "RunFenced"
 
 
-def test_replay_by_an_unseen_run_displaces_the_current_one() -> None:
+def test_replay_by_an_unseen_run_fences_the_current_one() -> None:
     scene = Scene()
     scene.commit_epoch(key(0))
     assert scene.commit_epoch(key(0, run="run-2")) == replayed(0, 0, 0)
-    assert code(scene.commit_epoch(key(1))) == "RunDisplaced"
+    assert code(scene.commit_epoch(key(1))) == "RunFenced"
 
 
-def test_displaced_run_replays_nothing() -> None:
+def test_fenced_run_replays_nothing() -> None:
     scene = Scene()
     scene.write_epoch(key(0), 5)
     zombie = scene.stage_all(key(1), "zombie", 6)
     scene.write_epoch(key(1, run="run-2"), 6)
-    assert code(scene.commit_epoch(key(1), zombie)) == "RunDisplaced"
+    assert code(scene.commit_epoch(key(1), zombie)) == "RunFenced"
 
 
-def test_refused_command_of_an_unseen_run_displaces_nobody() -> None:
+def test_refused_command_of_an_unseen_run_fences_nobody() -> None:
     scene = Scene()
     scene.write_epoch(key(0), 5)
     ready = scene.stage_all(key(1), "a", 5)
@@ -366,18 +366,18 @@ def test_refused_command_of_an_unseen_run_displaces_nobody() -> None:
     assert scene.commit_epoch(key(1), ready) == committed(5, 10)
 
 
-def test_last_sixteen_displaced_runs_are_refused_everywhere() -> None:
+def test_last_sixteen_fenced_runs_are_refused_everywhere() -> None:
     scene = Scene()
-    runs = [f"run-{number}" for number in range(DISPLACED_RUNS_KEPT + 2)]
+    runs = [f"run-{number}" for number in range(FENCED_RUNS_KEPT + 2)]
     for run in runs:
         scene.stage_all(key(0, run=run), f"of {run}", 1)
     for run in runs[1:-1]:
-        assert code(scene.stage(key(0, run=run), "late", 0, batch(1))) == "RunDisplaced"
-        assert code(scene.commit_epoch(key(0, run=run))) == "RunDisplaced"
+        assert code(scene.stage(key(0, run=run), "late", 0, batch(1))) == "RunFenced"
+        assert code(scene.commit_epoch(key(0, run=run))) == "RunFenced"
     assert code(scene.stage(key(0, run=runs[0]), "late", 0, batch(1))) == "Staged"
 
 
-def test_writers_do_not_displace_each_other() -> None:
+def test_writers_do_not_fence_each_other() -> None:
     scene = Scene()
     mine = scene.stage_all(key(0), "a", 5)
     theirs = scene.stage_all(key(0, writer="x", run="run-2"), "a", 6)
@@ -533,7 +533,7 @@ def test_writer_that_never_committed_may_expire_once_nothing_of_it_is_open() -> 
 # ---------------------------------------------------------------- bounds
 
 
-def test_rules_1_bound_a_writers_staged_bytes_which_are_freed_by_commit_and_displacement() -> None:
+def test_rules_1_bound_a_writers_staged_bytes_which_are_freed_by_commit_and_fencing() -> None:
     charge = 1000 + STAGED_ENTRY_CHARGE_BYTES
     scene = Scene(TopicLimits(staged_bytes_per_writer_max=2 * charge), OLD_TOPIC)
     ready = scene.stage_all(key(0), "a", 5, 5)

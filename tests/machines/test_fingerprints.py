@@ -50,7 +50,7 @@ DIFFERENCES: list[tuple[str, Play, Play]] = [
     ("stream's run", lambda s: _fenced(s), lambda s: _fenced(s, stream_run="other")),
     ("stream's batch", lambda s: _fenced(s), lambda s: _fenced(s, stream_batch=5)),
     (
-        "displaced run",
+        "fenced run",
         lambda s: _epochs_of_two_runs(s, "one"),
         lambda s: _epochs_of_two_runs(s, "other"),
     ),

@@ -286,7 +286,7 @@ def test_histories_meet_every_rule() -> None:
         seen += play(seed)
     wanted = {
         "published", "replayed", "kept", "staged", "repeated", "appended", "aborted", "expired",
-        "CheckpointReset", "EpochTooOld", "RunDisplaced", "UnknownWriter", "StageGap",
+        "CheckpointReset", "EpochTooOld", "RunFenced", "UnknownWriter", "StageGap",
         "EpochIncomplete", "EpochReferencesMismatch", "EpochContentMismatch", "SequenceGap",
         "SequenceReused", "UnknownProducer", "CheckpointRewound", "VersionReused",
     }  # fmt: skip

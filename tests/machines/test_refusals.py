@@ -47,7 +47,7 @@ def test_all_refusals_of_the_machines_were_found() -> None:
     assert {code for _, code, _ in refusals()} == {
         "CheckpointReset", "CheckpointRewound", "EpochContentMismatch", "EpochIncomplete",
         "EpochReferencesMismatch", "EpochTooOld", "IdentityRefused", "InvalidOption",
-        "InvalidTopicName", "MalformedRequest", "RunDisplaced", "SequenceGap", "SequenceReused",
+        "InvalidTopicName", "MalformedRequest", "RunFenced", "SequenceGap", "SequenceReused",
         "StageGap", "TooMany",
         "TooManyWriters", "TopicExists", "TopicNotFound", "TopicRecreated",
         "UnknownProducer", "UnknownSchemaVersion", "UnknownWriter", "VersionReused",

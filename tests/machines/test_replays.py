@@ -137,14 +137,14 @@ def test_a_stream_below_its_last_batch_is_refused_whatever_it_brings(
     ):
         assert code(outcome) == "CheckpointRewound"
         assert values(outcome) == {"writer": "w", "batch": epoch, "last_batch": 2}
-    assert write(scene, key(3), 5, plan=PLAN) == committed(15, 20), "the healthy run was displaced"
+    assert write(scene, key(3), 5, plan=PLAN) == committed(15, 20), "the healthy run was fenced"
 
 
-def test_a_displaced_run_below_the_last_batch_is_told_of_its_successor() -> None:
+def test_a_fenced_run_below_the_last_batch_is_told_of_its_successor() -> None:
     scene = a_stream(1)
     for epoch in (1, 2):
         write(scene, key(epoch, run="run-2"), 5, plan=PLAN)
-    assert code(write(scene, key(1), 5, plan=PLAN)) == "RunDisplaced"
+    assert code(write(scene, key(1), 5, plan=PLAN)) == "RunFenced"
 
 
 # ---------------------------------------------------------------- writes inside foreachBatch

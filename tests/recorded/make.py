@@ -357,7 +357,7 @@ class Script:
         other = self.stage(self.key("r3", 2), "a5", ["four"])
         self.commit(self.key("r3", 2), other)
         self.commit(self.key("r3", 2), other, keep=True)
-        self.stage(self.key("r2", 3), "a6", ["displaced"])
+        self.stage(self.key("r2", 3), "a6", ["fenced"])
         self.commit(self.key("r1", 3))
         self.commit(self.key("r4", 1))
         self.commit(self.key("r5", 0, query="another"))

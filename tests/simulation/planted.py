@@ -375,14 +375,14 @@ def rewound_stream_taken_for_a_replay() -> Any:
     )
 
 
-def displaced_run_goes_on() -> Any:
+def fenced_run_goes_on() -> Any:
     """Of two runs of a query, both may commit."""
 
     def take_over(self: WriterRow, run: str) -> None:
         self.run = run
 
     return _both(
-        _replaced(WriterRow, "is_displaced", lambda self, run: False),
+        _replaced(WriterRow, "is_fenced", lambda self, run: False),
         _replaced(WriterRow, "take_over", take_over),
         _replaced(
             WriterRow,
@@ -507,7 +507,7 @@ BUGS: dict[str, Callable[[], Any]] = {
         replay_published_again,
         plan_not_compared,
         rewound_stream_taken_for_a_replay,
-        displaced_run_goes_on,
+        fenced_run_goes_on,
         abort_undoes_an_applied_epoch,
         expiry_overtakes_a_stage,
         state_outside_the_log,

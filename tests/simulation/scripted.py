@@ -214,7 +214,7 @@ def late_votes_of_a_lost_election() -> None:
     assert candidate.raft.role is Role.CANDIDATE, "votes of another term do not count"
 
 
-def displaced_run() -> None:
+def fenced_run() -> None:
     """A run stages, another run of its query does, and then the first one again."""
     table = WriterTable(topic="t", schema_version=1, limits=TopicLimits(), clock=LogClock())
     batch = batch_of([Label("epoch", "w", 0, 0, "a")], 0).summary
@@ -319,7 +319,7 @@ SCRIPTS: dict[str, Callable[[], None]] = {
     "deleted_group_revived": deleted_group_in_a_replay,
     "strong_read_without_a_quorum": read_at_a_deposed_leader,
     "read_before_the_noop": read_of_a_new_leader,
-    "displaced_run_goes_on": displaced_run,
+    "fenced_run_goes_on": fenced_run,
     "stale_vote_accepted": late_votes_of_a_lost_election,
     "expiry_overtakes_a_stage": stage_after_the_leader_looked,
     "cut_not_done_before_the_append": shorter_log_after_a_conflict,

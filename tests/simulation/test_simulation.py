@@ -29,7 +29,7 @@ DEEDS = (
     "epochs aborted",
     "aborts after a commit",
     "epochs expired",
-    "refused: RunDisplaced",
+    "refused: RunFenced",
     "marks read",
     "marks asked of a deposed leader",
     "ranges read",

@@ -468,11 +468,11 @@ class Clients:
         return True
 
     def _refused(self, query: Query, key: EpochKey, outcome: Refused) -> bool:
-        """A run may be displaced, or behind, an open epoch expired; nothing else.
+        """A run may be fenced, or behind, an open epoch expired; nothing else.
 
         Only an older copy of the checkpoint brings other batches under numbers that are taken.
         """
-        expected = {"RunDisplaced", "CheckpointRewound"} if query.runs > 1 else set()
+        expected = {"RunFenced", "CheckpointRewound"} if query.runs > 1 else set()
         if query.rewinds:
             expected |= {"EpochContentMismatch"}
         if self.settings.expiries:

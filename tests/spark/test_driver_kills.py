@@ -49,7 +49,7 @@ EVERYWHERE = (
     (Moment.STAGING, Deed.KILL_DRIVER),
     (Moment.COMMITTING, Deed.KILL_DRIVER),
 )
-REFUSED = "orphans refused: RunDisplaced"
+REFUSED = "orphans refused: RunFenced"
 OF_THE_SOURCE = (Moment.OFFSETS, Moment.PLANNED)
 
 
@@ -176,7 +176,7 @@ class Rounds:
 
     def _one_more_refused(self) -> bool:
         notes = [line["what"] for query in QUERIES for line in self._runs.faults(query).journal()]
-        return sum(note.endswith("RunDisplaced") for note in notes) > self.struck[REFUSED]
+        return sum(note.endswith("RunFenced") for note in notes) > self.struck[REFUSED]
 
     def _wait_progress(self, query: str) -> None:
         """Wait for a batch of this run in the query's topic, and in that of the orphan's."""

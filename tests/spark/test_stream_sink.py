@@ -126,7 +126,7 @@ def test_of_two_drivers_on_one_checkpoint_one_is_told_about_the_other(lab):
     query.processAllAvailable()
     stage_as_another_run(lab, query_id=str(query.id), run="the-other-run", epoch=1)
     lab.rows_file("b", 2)
-    with pytest.raises(StreamingQueryException, match="was displaced by run the-other-run"):
+    with pytest.raises(StreamingQueryException, match="was fenced by run the-other-run"):
         query.processAllAvailable()
     finish(lab.sink(lab.file_stream()).start())
     assert lab.ids() == [1, 2]
