@@ -175,7 +175,7 @@ OPTIONS: tuple[Option, ...] = (
         name="maxInFlight",
         places=SINKS,
         setting="max_in_flight",
-        doc="Entries that a task has under way at once. Default: 4.",
+        doc="Entries that a task has in flight at once. Default: 4.",
     ),
 )
 

@@ -122,7 +122,7 @@ class ClientSettings(Section):
         le=256 * MIB,
     )
     max_in_flight: int = _key(
-        4, "Entries of one producer or attempt under way at once.", ge=1, le=64
+        4, "Entries of one producer or attempt in flight at once.", ge=1, le=64
     )
     producer_idle_max_s: float = _key(
         3600.0,
@@ -229,7 +229,7 @@ class ServerSettings(Section):
         "a tunnel: FROM>TO=host:port, separated by commas. Other pairs are dialled as they are.",
     )
     shutdown_timeout_s: float = _key(
-        5.0, "How long a stopping node lets calls under way finish.", ge=0, le=300
+        5.0, "How long a stopping node lets calls in flight finish.", ge=0, le=300
     )
     log_level: Literal["debug", "info", "warning", "error"] = _key(
         "info", "Least level of the structured log on standard error."
@@ -279,7 +279,7 @@ class RaftSettings(Section):
         le=256 * MIB,
     )
     inflight_requests_max: int = _key(
-        32, "Append requests under way to one follower.", ge=1, le=1024
+        32, "Append requests in flight to one follower.", ge=1, le=1024
     )
     unapplied_entries_max: int = _key(
         16384,

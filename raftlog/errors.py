@@ -5,7 +5,7 @@
     |   |-- NotLeader               the asked node does not lead; carries a hint
     |   |-- NodeUnreachable         no answer from that address
     |   |-- NodeStopping            the node was told to end
-    |   |-- NoQuorum                a leader that lost its majority, or an election under way
+    |   |-- NoQuorum                a leader that lost its majority, or an election in progress
     |   |-- NotYet                  this replica has not applied far enough; ask another
     |   |-- Overloaded              a bounded queue is full
     |   |-- DiskFull                writes wait or are refused until there is room; reads go on
@@ -99,7 +99,7 @@ class NotLeader(Unavailable):
     def remedy(self) -> str:
         if self.leader:
             return f"Ask node {self.leader} at {self.address}."
-        return "No leader is known: an election may be under way; try again shortly."
+        return "No leader is known: an election may be in progress; try again shortly."
 
 
 @dataclass(kw_only=True, eq=False)

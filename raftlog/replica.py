@@ -231,7 +231,7 @@ class Replica:
     def take_write(self) -> LogWrite | None:
         """What the log has to write, for the driver to `run()` anywhere; None: nothing to do now.
 
-        At most one is under way; hand it back through `written` once it ran.
+        At most one is in flight; hand it back through `written` once it ran.
         """
         write = self.log.take_write()
         if write is not None:

@@ -89,7 +89,7 @@ def small_records(client: LogClient, plan: Plan) -> Measured:
 
 
 def large_batches(client: LogClient, plan: Plan) -> Measured:
-    """Batches that are an entry each, several under way."""
+    """Batches that are an entry each, several in flight."""
     batches = _large(plan)
     with (
         scratch_topic(client) as topic,

@@ -200,7 +200,7 @@ class ProcessCluster:
     ) -> Watermark:
         """Wait until every replica answers and lacks no more entries; the watermark then.
 
-        Under load there are always some under way: then 0 may never be seen.
+        Under load there are always some in flight: then 0 may never be seen.
         """
         wait_for(
             lambda: _caught_up(_answered(lambda: client.watermark(topic)), lag_entries_max),

@@ -119,7 +119,7 @@ class Breaker:
         try:
             return self.client.watermark(topic).leader
         except RaftlogError:
-            return 0  # another fault is under way: then anyone is hit
+            return 0  # another fault is in flight: then anyone is hit
 
     def _others(self, node: int) -> list[int]:
         return [other for other in sorted(self.cluster.pids) if other != node]

@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, field
 HOST = "127.0.0.1"
 _CHUNK_BYTES = 64 * 1024
 _CHUNKS_MAX = 64
-"""Chunks under way on one direction of one connection; then its sender has to wait."""
+"""Chunks in flight on one direction of one connection; then its sender has to wait."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """SO_LINGER: on, for 0 seconds, so that a close is a reset."""
 

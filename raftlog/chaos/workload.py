@@ -38,7 +38,7 @@ ONE_TRY_S = 8.0
 right, however late."""
 _FILLING = "x" * 80
 _BATCH_BYTES = 1024
-"""So small that an append of some records takes several entries, with several under way."""
+"""So small that an append of some records takes several entries, with several in flight."""
 _ROWS_MAX = 40
 _WRITE_PAUSE_S = 0.02
 _READ_PAUSE_S = 0.1

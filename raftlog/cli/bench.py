@@ -46,7 +46,7 @@ def bench(
     batch_mib: Annotated[
         float, typer.Option(help="MiB of a batch of batches and read.", min=0.0625, max=64)
     ] = 1.0,
-    in_flight: Annotated[int, typer.Option(help="Batches under way at once.", min=1, max=64)] = 8,
+    in_flight: Annotated[int, typer.Option(help="Batches in flight at once.", min=1, max=64)] = 8,
     read_mib: Annotated[int, typer.Option(help="MiB that are written to be read.", min=1)] = 256,
     compression: Annotated[
         str, typer.Option(help="Of batches and read; records uses the client's setting.")

@@ -62,7 +62,7 @@ class Attempt:
         )
 
     def close(self) -> None:
-        """Give up what is under way. After `finish` there is nothing to do."""
+        """Give up what is in flight. After `finish` there is nothing to do."""
         self._window.cancel()
 
     def _stage(self, encoded: Iterator[EncodedBatch]) -> None:

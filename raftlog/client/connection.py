@@ -92,7 +92,7 @@ class Deadline:
 
 
 class Sent(NamedTuple):
-    """A call under way: grpc's future and whom it went to."""
+    """A call in flight: grpc's future and whom it went to."""
 
     address: str
     future: Any

@@ -90,7 +90,7 @@ def connect(
 class LogClient:
     """A cluster's client: synchronous, thread-safe, usable again in a forked child.
 
-    Fork while no call of the client is under way: grpc's threads do not come along, and a child
+    Fork while no call of the client is in flight: grpc's threads do not come along, and a child
     that was forked in the middle of what they do may hang or crash at its first call.
 
     Every request has one total deadline and is retried within it where that is safe; what fails

@@ -71,7 +71,7 @@ class Producer:
         in_each_child(self, Producer._begin_anew)
 
     def _begin_anew(self) -> None:
-        """What is under way, and the sequence, are the parent's."""
+        """What is in flight, and the sequence, are the parent's."""
         self._lock = threading.Lock()
         self._problem = "it is of the process that this one was forked from"
 

@@ -1,4 +1,4 @@
-"""Several calls under way, answered in order: how one writer fills the wire and keeps its order.
+"""Several calls in flight, answered in order: how one writer fills the wire and keeps its order.
 
 The calls of a window carry consecutive numbers. Should one be lost, or overtaken on its way, the
 server refuses its successors as gaps; they are sent again, one after another, once the lost one
@@ -62,7 +62,7 @@ class Window:
     def push_last(self, request: Any, body: bytes, deadline: Deadline | None = None) -> list[Any]:
         """Send the last call of a series and wait for all; the replies that were still due.
 
-        With nothing under way it is one blocking call, which costs less than a future.
+        With nothing in flight it is one blocking call, which costs less than a future.
         """
         if self._pending:
             replies = self.push(request, body, deadline)
@@ -79,7 +79,7 @@ class Window:
         return replies
 
     def cancel(self) -> None:
-        """Give up what is under way; it may be done all the same."""
+        """Give up what is in flight; it may be done all the same."""
         while self._pending:
             sent = self._pending.popleft().sent
             if sent is not None:

@@ -184,7 +184,7 @@ class Leadership:
     def start_reads(self, commit_index: LogIndex) -> None:
         """Begin a read round if reads wait for one, and have heartbeats ask for it at once.
 
-        A heartbeat that leaves anyway takes new reads along even while a round is under way, so
+        A heartbeat that leaves anyway takes new reads along even while a round is in flight, so
         that a lost round does not hold up the next.
         """
         if commit_index < self.term_start or not self.reads.has_gathered:
@@ -209,7 +209,7 @@ class Leadership:
         timing = self._timing
         while (
             progress.next_index <= log.last_index
-            and progress.requests_under_way < timing.inflight_requests_max
+            and progress.requests_in_flight < timing.inflight_requests_max
         ):
             first = progress.next_index
             span = log.fit(

@@ -1,4 +1,4 @@
-"""A leader's view of one follower: what it holds for certain, what is under way, when to ask.
+"""A leader's view of one follower: what it holds for certain, what is in flight, when to ask.
 
 Two states. *Replicating*: requests leave one after another without waiting, `next_index` moves
 when they are sent, `match_index` when they are confirmed. *Searching*: after a rejection, one
@@ -50,7 +50,7 @@ class Progress:
         self._inflight: deque[int] = deque()
 
     @property
-    def requests_under_way(self) -> int:
+    def requests_in_flight(self) -> int:
         return len(self._inflight)
 
     def tick(self, resend_ticks: int) -> None:
@@ -79,7 +79,7 @@ class Progress:
     def heard(self, *, last_index: LogIndex, patience_ticks: int) -> None:
         """A heartbeat was answered by a follower whose log ends at `last_index`.
 
-        If it lacks the oldest request under way, or did not answer a check, for longer than
+        If it lacks the oldest request in flight, or did not answer a check, for longer than
         `patience_ticks`, that was lost. If it has the entries, its disk may be slow: no repeat.
         """
         if self.quiet_ticks >= patience_ticks and (

@@ -54,7 +54,7 @@ class Stillness:
         self._after_ticks = after_ticks
         self._idle_ticks = 0
         self._agreed: set[NodeId] | None = None
-        """Who agreed to the attempt under way; None: there is none."""
+        """Who agreed to the attempt in flight; None: there is none."""
 
     @property
     def due(self) -> bool:
@@ -66,12 +66,12 @@ class Stillness:
         self._idle_ticks += 1
 
     def disturbed(self) -> None:
-        """Something was asked: an attempt under way is given up, the wait begins anew."""
+        """Something was asked: an attempt in flight is given up, the wait begins anew."""
         self._idle_ticks = 0
         self._agreed = None
 
     def ask(self) -> int:
-        """The number of the attempt that a heartbeat asks for: the one under way, or a new one."""
+        """The number of the attempt that a heartbeat asks for: the one in flight, or a new one."""
         assert self.due, "nobody is asked to fall quiet while there is something to do"
         if self._agreed is None:
             self.attempt += 1
@@ -98,12 +98,12 @@ class Stillness:
             self._agreed.discard(follower)
 
     def has_agreed(self, follower: NodeId) -> bool:
-        """Has the follower agreed to the attempt under way?"""
+        """Has the follower agreed to the attempt in flight?"""
         return self._agreed is not None and follower in self._agreed
 
     @property
     def asking(self) -> bool:
-        """Is an attempt under way?"""
+        """Is an attempt in flight?"""
         return self._agreed is not None
 
     def clone(self) -> Stillness:

@@ -2,7 +2,7 @@
 
 A read notes the commit index at the start of its round and is correct at that index once a
 majority has answered a heartbeat of that round or a later one: nobody else can have led meanwhile.
-All reads that gather while a round is under way share the next one.
+All reads that gather while a round is in flight share the next one.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from raftlog.core.types import LogIndex
 class ReadRounds:
     """The reads of one leadership, in the order in which they came."""
 
-    __slots__ = ("_gathered", "_pending", "_under_way", "latest")
+    __slots__ = ("_gathered", "_in_flight", "_pending", "latest")
 
     def __init__(self) -> None:
         self.latest = 0
         """The number of the latest round started; 0: none."""
         self._gathered: list[int] = []
-        self._under_way: deque[tuple[int, LogIndex, tuple[int, ...]]] = deque()
+        self._in_flight: deque[tuple[int, LogIndex, tuple[int, ...]]] = deque()
         self._pending = 0
 
     @property
     def pending(self) -> int:
-        """Reads that wait, gathered or under way."""
+        """Reads that wait, gathered or in flight."""
         return self._pending
 
     @property
     def wants_round(self) -> bool:
-        """Reads wait and no round is under way that they would have to wait for."""
-        return bool(self._gathered) and not self._under_way
+        """Reads wait and no round is in flight that they would have to wait for."""
+        return bool(self._gathered) and not self._in_flight
 
     @property
     def has_gathered(self) -> bool:
@@ -48,23 +48,23 @@ class ReadRounds:
         """Begin a round for all gathered reads, correct at `commit_index`."""
         assert self._gathered, "a round serves somebody"
         self.latest += 1
-        self._under_way.append((self.latest, commit_index, tuple(self._gathered)))
+        self._in_flight.append((self.latest, commit_index, tuple(self._gathered)))
         self._gathered.clear()
 
     def confirm(self, read_round: int) -> list[ReadState]:
         """The reads that a majority's answers up to `read_round` have confirmed."""
         confirmed: list[ReadState] = []
-        while self._under_way and self._under_way[0][0] <= read_round:
-            _, index, requests = self._under_way.popleft()
+        while self._in_flight and self._in_flight[0][0] <= read_round:
+            _, index, requests = self._in_flight.popleft()
             confirmed.extend(ReadState(request, index) for request in requests)
         self._pending -= len(confirmed)
         return confirmed
 
     def drop(self) -> tuple[int, ...]:
         """Give up all reads, in their order: this member leads no more."""
-        dropped = [request for _, _, requests in self._under_way for request in requests]
+        dropped = [request for _, _, requests in self._in_flight for request in requests]
         dropped.extend(self._gathered)
-        self._under_way.clear()
+        self._in_flight.clear()
         self._gathered.clear()
         self._pending = 0
         return tuple(dropped)
@@ -74,10 +74,10 @@ class ReadRounds:
         other = ReadRounds()
         other.latest = self.latest
         other._gathered = self._gathered[:]
-        other._under_way = self._under_way.copy()
+        other._in_flight = self._in_flight.copy()
         other._pending = self._pending
         return other
 
     def state(self) -> object:
         """All that is in it as plain values."""
-        return (self.latest, tuple(self._gathered), tuple(self._under_way))
+        return (self.latest, tuple(self._gathered), tuple(self._in_flight))

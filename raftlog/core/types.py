@@ -116,7 +116,7 @@ class RaftTiming:
     append_bytes_max: int = 1024 * 1024
     """Bytes in one append request, at most, though one entry always fits."""
     inflight_requests_max: int = 32
-    """Append requests under way to one follower, at most."""
+    """Append requests in flight to one follower, at most."""
     resend_ticks: int = 10
     """Ticks without an answer after which a follower's unanswered appends are sent anew."""
     unapplied_entries_max: int = 16384

@@ -88,7 +88,7 @@ class NodeDisk:
         return now.keeps_up != before.keeps_up
 
     def stop(self) -> None:
-        """Start no write or job from now on; those under way end as ever."""
+        """Start no write or job from now on; those in flight end as ever."""
         self._stopped = True
 
     # ------------------------------------------------------------ writes

@@ -22,11 +22,11 @@ class DiskWatch:
         self._number = 0
         self._slow_until = 0
         self._begun: dict[int, int] = {}
-        """When each write under way began, the oldest first."""
+        """When each write in flight began, the oldest first."""
 
     @property
     def keeps_up(self) -> bool:
-        """No write under way is slow, and the last that ended was not (or long ago)."""
+        """No write in flight is slow, and the last that ended was not (or long ago)."""
         oldest = next(iter(self._begun.values()), self._now)
         return self._now - oldest < self._slow_ticks and self._now >= self._slow_until
 

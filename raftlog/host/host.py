@@ -184,7 +184,7 @@ class Host:
         self._disk.stop()
 
     def close(self) -> None:
-        """After `stop`, with nothing under way any more: answer everybody, close the files."""
+        """After `stop`, with nothing in flight any more: answer everybody, close the files."""
         assert self._stopped, "a host is stopped before it is closed"
         for hosted in self._groups.values():
             hosted.abandon_all(NotLeader(group=hosted.group))

@@ -136,7 +136,7 @@ class HostedReplica:
             reply(error)
 
     def abandon_writes(self, error: RaftlogError) -> None:
-        """Nobody here can say what becomes of the writes under way: another leader decides, or
+        """Nobody here can say what becomes of the writes in flight: another leader decides, or
         there is no room for them yet. Who resends them is answered in the end."""
         writes, self._writes = self._writes, {}
         for write in writes.values():

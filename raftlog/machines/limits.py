@@ -26,7 +26,7 @@ STAGED_ENTRY_CHARGE_BYTES = 1024
 writer could stage empty bodies without end."""
 
 PRODUCER_APPENDS_KEPT = 64
-"""Appends of one producer whose offsets are remembered: as many as a client may have under way."""
+"""Appends of one producer whose offsets are remembered: as many as a client may have in flight."""
 
 FENCED_RUNS_KEPT = 16
 """Fenced runs of one writer that stay refused (docs/EXACTLY_ONCE.md, rule 5)."""

@@ -162,7 +162,7 @@ class Node:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        # No turn starts another write now; those under way must have been noted before the logs
+        # No turn starts another write now; those in flight must have been noted before the logs
         # are closed, which write and sync the rest.
         await self._workers.stop()
         await self._readers.stop()

@@ -1,6 +1,6 @@
 """Lets the numbered calls of one sender through in their order, when they come out of it.
 
-A client keeps several calls under way, and large ones overtake one another on their way through
+A client keeps several calls in flight, and large ones overtake one another on their way through
 one connection. Proposed as they came, an early one would be refused as a gap when it is applied:
 safe, but its bytes would have been replicated for nothing. So a call that is ahead of its turn is
 held back, briefly, until its predecessor was proposed. That is all: nothing here decides what is

@@ -51,23 +51,23 @@ assert METHOD_NAMES.keys() == METHODS.keys(), "every call of the wire is served,
 
 
 class CallGate:
-    """Counts calls under way, so that their number has a bound."""
+    """Counts calls in flight, so that their number has a bound."""
 
     def __init__(self, limits: ServerSettings) -> None:
         self._limits = limits
-        self._under_way = 0
+        self._in_flight = 0
         self._closed = False
         self._idle = asyncio.Event()
 
     async def close(self) -> None:
-        """Refuse further calls, and give those under way time to end."""
+        """Refuse further calls, and give those in flight time to end."""
         self._closed = True
-        if self._under_way:
+        if self._in_flight:
             try:
                 async with asyncio.timeout(self._limits.shutdown_timeout_s):
                     await self._idle.wait()
             except TimeoutError:
-                log.warning("calls cut off", calls=self._under_way)
+                log.warning("calls cut off", calls=self._in_flight)
 
     def call(self, method: str, context: Context) -> _Call:
         """One call's time, as an asynchronous context: over the bound it is `Overloaded`; past its
@@ -81,14 +81,14 @@ class CallGate:
         if self._closed:
             raise NodeStopping()
         limit = self._limits.requests_max
-        if self._under_way >= limit:
+        if self._in_flight >= limit:
             raise Overloaded(queue="server.requests_max", limit=limit)
-        self._under_way += 1
+        self._in_flight += 1
 
     def leave(self) -> None:
         """A call that was counted has ended."""
-        self._under_way -= 1
-        if self._closed and self._under_way == 0:
+        self._in_flight -= 1
+        if self._closed and self._in_flight == 0:
             self._idle.set()
 
 

@@ -36,16 +36,16 @@ class Workers:
         self._loop = asyncio.get_running_loop()
         self._waiting: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
-        self._under_way = 0
+        self._in_flight = 0
         self._idle = asyncio.Event()
         self._idle.set()
 
     def run(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         """Run `work()` on a thread, then `done(its value)` on the loop."""
         assert len(self._threads) <= self._count
-        self._under_way += 1
+        self._in_flight += 1
         self._idle.clear()
-        if len(self._threads) < min(self._under_way, self._count):
+        if len(self._threads) < min(self._in_flight, self._count):
             name = f"worker-{len(self._threads)}"
             thread = threading.Thread(target=self._serve, name=name, daemon=True)
             self._threads.append(thread)
@@ -54,7 +54,7 @@ class Workers:
 
     async def stop(self) -> None:
         """Wait until all that was given is done and noted, then end the threads."""
-        while self._under_way:  # what was noted may have begun more
+        while self._in_flight:  # what was noted may have begun more
             await self._idle.wait()
         for _ in self._threads:
             self._waiting.put(None)
@@ -71,8 +71,8 @@ class Workers:
         self._loop.call_soon_threadsafe(self._note, self._failed, error)
 
     def _note(self, tell: Callable[[T], None], value: T) -> None:
-        self._under_way -= 1
-        if self._under_way == 0:
+        self._in_flight -= 1
+        if self._in_flight == 0:
             self._idle.set()
         tell(value)
 

@@ -161,7 +161,7 @@ class HardStateJournal:
             self._replaced = None
 
     def close(self) -> None:
-        """Write what is pending and a marker, then close the file. No write may be under way.
+        """Write what is pending and a marker, then close the file. No write may be in flight.
 
         On a full disk the rest stays unwritten: no message that depends on it has left.
         """

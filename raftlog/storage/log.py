@@ -144,7 +144,7 @@ class GroupLog:
         return bool(segment_names(fs, folder))
 
     def close(self) -> None:
-        """Write what is pending and a marker, then close the files. No write may be under way.
+        """Write what is pending and a marker, then close the files. No write may be in flight.
 
         On a full disk the rest stays unwritten: nobody was told that it is durable.
         """
@@ -162,7 +162,7 @@ class GroupLog:
         """Close the log of a group that is about to be removed; what is pending is dropped.
 
         Space reserved ahead, and what a write took that found no more, is given back at once: on a
-        full disk the removal itself needs some. No write may be under way.
+        full disk the removal itself needs some. No write may be in flight.
         """
         remove_unfinished(self._fs, self._folder, SEGMENT_ENDING)
         for segment in reversed(self._segments):

@@ -343,7 +343,7 @@ def shared_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def produce_until_refused(client: LogClient, topic: str) -> RaftlogError:
-    """Several entries under way at a time, so that the last bytes go to different nodes."""
+    """Several entries in flight at a time, so that the last bytes go to different nodes."""
     text = os.urandom(TEXT_BYTES).hex()
     producer = client.producer(topic)
     for number in itertools.count():

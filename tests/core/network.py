@@ -141,7 +141,7 @@ class Network:
         self.checker.look(self.up)
 
     def settle(self) -> None:
-        """Deliver in order until nothing is under way."""
+        """Deliver in order until nothing is in flight."""
         self.gather()
         while self.waiting:
             waiting, self.waiting = self.waiting, []

@@ -1,4 +1,4 @@
-"""Many requests under way per follower; loss, repetition and disorder do no harm (source J)."""
+"""Many requests in flight per follower; loss, repetition and disorder do no harm (source J)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_requests_leave_without_waiting_and_next_index_moves_on_send() -> None:
     assert leader.match_index[2] == 1
 
 
-def test_the_window_bounds_what_is_under_way_and_an_answer_opens_it() -> None:
+def test_the_window_bounds_what_is_in_flight_and_an_answer_opens_it() -> None:
     """CHECKLIST 58."""
     leader = _matched_leader(WINDOW)
     for n in range(6):
@@ -176,7 +176,7 @@ def test_a_follower_with_a_slow_disk_gets_nothing_twice() -> None:
 
 
 def test_a_lost_answer_is_asked_for_again() -> None:
-    """CHECKLIST 61: and the follower's repeated word confirms all that is under way."""
+    """CHECKLIST 61: and the follower's repeated word confirms all that is in flight."""
     network = Network.of(3)
     leader = network.elect(1)
     network.cut |= {(2, 1), (3, 1)}

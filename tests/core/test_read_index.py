@@ -93,7 +93,7 @@ def test_a_round_confirms_only_its_own_term_and_those_before_it() -> None:
 
 
 def test_reads_are_dropped_when_their_leader_steps_down() -> None:
-    """CHECKLIST 37, 65: those under way and those gathered, all and each once."""
+    """CHECKLIST 37, 65: those in flight and those gathered, all and each once."""
     leader = _leader()
     for request in (1, 2, 3):
         leader.read_index(request)

@@ -134,13 +134,13 @@ def test_a_group_that_waits_for_room_stops_no_other_group() -> None:
     assert scene.disk.full(None) is None
 
 
-@pytest.mark.parametrize("under_way", [True, False])
-def test_what_a_deleted_topic_has_to_write_waits_for_no_room(under_way: bool) -> None:
+@pytest.mark.parametrize("in_flight", [True, False])
+def test_what_a_deleted_topic_has_to_write_waits_for_no_room(in_flight: bool) -> None:
     scene = Scene()
     scene.fill()
     write = scene.write()
     scene.driver.run()
-    if under_way:
+    if in_flight:
         for _ in range(RETRY):
             scene.disk.tick()
     scene.wanted = False
@@ -186,7 +186,7 @@ def test_nothing_is_tried_again_once_the_node_stops() -> None:
     scene.log.close()
 
 
-def test_a_write_under_way_for_too_long_is_slow() -> None:
+def test_a_write_in_flight_for_too_long_is_slow() -> None:
     scene = Scene()
     scene.write()
     for _ in range(SLOW - 1):

@@ -272,7 +272,7 @@ class SimulatedNode:
             self.start()
 
     def end(self, *, power: bool) -> None:
-        """Kill the process or, with `power`, the machine. What is under way ends anywhere."""
+        """Kill the process or, with `power`, the machine. What is in flight ends anywhere."""
         assert self.running
         self._life += 1
         self._network.ended(self.node)

@@ -285,13 +285,13 @@ def strong_read_without_a_quorum() -> Any:
     return _replaced(Raft, "_speak_as_leader", speak_as_leader)
 
 
-def strong_read_joins_a_round_under_way() -> Any:
+def strong_read_joins_a_round_in_flight() -> Any:
     """A read is confirmed by answers to heartbeats that were sent before it was asked."""
 
     def start(self: ReadRounds, commit_index: LogIndex) -> None:
-        if not self._under_way:
+        if not self._in_flight:
             self.latest += 1
-        self._under_way.append((self.latest, commit_index, tuple(self._gathered)))
+        self._in_flight.append((self.latest, commit_index, tuple(self._gathered)))
         self._gathered.clear()
 
     return _both(
@@ -500,7 +500,7 @@ BUGS: dict[str, Callable[[], Any]] = {
         read_at_the_mark_plus_one,
         read_before_the_noop,
         strong_read_without_a_quorum,
-        strong_read_joins_a_round_under_way,
+        strong_read_joins_a_round_in_flight,
         # machines
         producers_not_deduplicated,
         epochs_not_whole,

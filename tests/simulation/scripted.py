@@ -74,9 +74,9 @@ def stale_acknowledgement() -> None:
 
 
 def read_after_the_heartbeats_left() -> None:
-    """A strong read comes while a round of heartbeats is under way, answered before it was asked.
+    """A strong read comes while a round of heartbeats is in flight, answered before it was asked.
 
-    S2 has answered S1's round, and its answer is under way. Then S2 makes S3 the leader, which
+    S2 has answered S1's round, and its answer is in flight. Then S2 makes S3 the leader, which
     commits an entry; then S1 is asked; then the answer arrives.
     """
     network = Network.of(3)
@@ -315,7 +315,7 @@ def _append_from(follower: Replica, *, sender: int, first: int, terms: list[int]
 
 SCRIPTS: dict[str, Callable[[], None]] = {
     "stale_acknowledgement_accepted": stale_acknowledgement,
-    "strong_read_joins_a_round_under_way": read_after_the_heartbeats_left,
+    "strong_read_joins_a_round_in_flight": read_after_the_heartbeats_left,
     "deleted_group_revived": deleted_group_in_a_replay,
     "strong_read_without_a_quorum": read_at_a_deposed_leader,
     "read_before_the_noop": read_of_a_new_leader,

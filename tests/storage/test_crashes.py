@@ -1,7 +1,7 @@
 """Power lost, or the process killed, at every operation on the disk: nothing acknowledged is lost.
 
 Acknowledged is what `LogWrite.run` returned for. A log that opens after a crash holds all of it,
-but for what a cut under way drops; then possibly a beginning of what was being written, and
+but for what a cut in flight drops; then possibly a beginning of what was being written, and
 nothing else. Each seed is one test: the number in brackets replays it.
 """
 
@@ -38,7 +38,7 @@ def kill_at(disk: MemoryFileSystem, operation_number: int) -> None:
 
 
 class Model:
-    """A log beside a plain list: what is durable, and what the write under way would make of it."""
+    """A log beside a plain list: what is durable, and what the write in flight would make of it."""
 
     def __init__(self, disk: MemoryFileSystem, limits: LogLimits = SMALL) -> None:
         self.disk = disk
