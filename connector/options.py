@@ -169,7 +169,7 @@ OPTIONS: tuple[Option, ...] = (
         name="batch.bytes",
         places=SINKS,
         setting="batch_bytes",
-        doc="Arrow bytes that a task gathers into one log entry, about. Default: 1048576.",
+        doc="Arrow bytes that a task batches into one log entry, about. Default: 1048576.",
     ),
     Option(
         name="maxInFlight",

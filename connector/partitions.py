@@ -42,12 +42,12 @@ def split(
 
 def _joined(offsets: Sequence[int], body_bytes: Sequence[int]) -> list[tuple[int, int]]:
     pieces: list[tuple[int, int]] = []
-    begin, gathered = offsets[0], 0
+    begin, batched_bytes = offsets[0], 0
     for end, size in zip(offsets[1:], body_bytes, strict=True):
-        gathered += size
-        if gathered >= BYTES_PER_TASK_MIN and end > begin:
+        batched_bytes += size
+        if batched_bytes >= BYTES_PER_TASK_MIN and end > begin:
             pieces.append((begin, end))
-            begin, gathered = end, 0
+            begin, batched_bytes = end, 0
     if begin < offsets[-1]:
         pieces.append((begin, offsets[-1]))
     return pieces

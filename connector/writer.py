@@ -116,7 +116,7 @@ class _Sink:
     def stage(self, key: EpochKey, batches: Iterator[pa.RecordBatch]) -> StagedMessage:
         """Stage all rows as one new attempt; on return every entry is replicated, none visible.
 
-        The client casts and gathers the batches, and passes over reserved columns.
+        The client casts and coalesces the batches, and passes over reserved columns.
         """
         attempt = connection.client(self._options.connection).attempt(
             self._target.topic or self._made_for(key),

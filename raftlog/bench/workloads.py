@@ -68,7 +68,7 @@ def append_latency(client: LogClient, plan: Plan) -> Measured:
 
 
 def small_records(client: LogClient, plan: Plan) -> Measured:
-    """Small records through a producer that gathers them to batches of its configured size."""
+    """Small records through a producer that batches them to entries of its configured size."""
     rows, size = plan.rows_per_append, plan.record_bytes
     batches = [_batch(rows, size) for _ in range(_DISTINCT_BATCHES)]
     settings = client.settings

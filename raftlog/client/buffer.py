@@ -1,4 +1,4 @@
-"""Rows on their way out: conformed to the topic's schema, gathered to batches of a wanted size."""
+"""Rows on their way out: conformed to the topic's schema, batched of a wanted size."""
 
 from __future__ import annotations
 

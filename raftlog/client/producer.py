@@ -32,7 +32,7 @@ class Producer:
 
     Idempotent: each entry carries this producer's random id and a sequence, so an append resent
     over a failover lies in the log once. Records are durable on a majority, visible and have their
-    offsets when `flush` returned; before that `append` only gathers and sends.
+    offsets when `flush` returned; before that `append` only batches and sends.
 
     The log forgets a producer that was idle for long (`topic.producer_lease_s`). So one that was
     idle for `client.producer_idle_max_s` goes on under a fresh id, unless an append of it is in
@@ -138,7 +138,7 @@ class Producer:
 
     def close(self) -> None:
         """Flush, and take no more rows. A producer that is neither closed nor flushed drops what
-        it had gathered."""
+        it had buffered."""
         self.flush()
         self._closed = True
 

@@ -33,7 +33,7 @@ class ReplicaMark:
 class Watermark:
     """A topic's marks. Readable are the records [log_start_offset, high_water_mark).
 
-    Gathered from all nodes at about one moment, not linearizable: ask `read_mark` for that.
+    Collected from all nodes at about one moment, not linearizable: ask `read_mark` for that.
     `leader` is 0 while no node that answers leads; the marks are then the highest that anyone has.
     """
 

@@ -187,7 +187,7 @@ class Leadership:
         A heartbeat that leaves anyway takes new reads along even while a round is in flight, so
         that a lost round does not hold up the next.
         """
-        if commit_index < self.term_start or not self.reads.has_gathered:
+        if commit_index < self.term_start or not self.reads.has_waiting:
             return
         if self.reads.wants_round or self.heartbeat_due:
             self.reads.start(commit_index)

@@ -273,7 +273,7 @@ class Raft:
         if self._leadership.reads.pending >= limit:
             raise Overloaded(queue="raft.pending_reads_max", limit=limit)
         self._disturb(self._leadership)
-        self._leadership.reads.gather(request_id)
+        self._leadership.reads.add(request_id)
 
     @property
     def quiet(self) -> bool:
@@ -671,7 +671,7 @@ class Raft:
             self._commit_index = index
 
     def _speak_as_leader(self, leadership: Leadership) -> None:
-        """Send what has gathered: read rounds, heartbeats, entries."""
+        """Send what has accumulated: read rounds, heartbeats, entries."""
         messages, letters, log = self._outbox.messages, self._letters, self._log
         leadership.start_reads(self._commit_index)
         if not leadership.followers:

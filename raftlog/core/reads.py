@@ -2,7 +2,7 @@
 
 A read notes the commit index at the start of its round and is correct at that index once a
 majority has answered a heartbeat of that round or a later one: nobody else can have led meanwhile.
-All reads that gather while a round is in flight share the next one.
+All reads that arrive while a round is in flight share the next one.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from raftlog.core.types import LogIndex
 class ReadRounds:
     """The reads of one leadership, in the order in which they came."""
 
-    __slots__ = ("_gathered", "_in_flight", "_pending", "latest")
+    __slots__ = ("_in_flight", "_pending", "_waiting", "latest")
 
     def __init__(self) -> None:
         self.latest = 0
         """The number of the latest round started; 0: none."""
-        self._gathered: list[int] = []
+        self._waiting: list[int] = []
         self._in_flight: deque[tuple[int, LogIndex, tuple[int, ...]]] = deque()
         self._pending = 0
 
     @property
     def pending(self) -> int:
-        """Reads that wait, gathered or in flight."""
+        """Reads that wait, waiting or in flight."""
         return self._pending
 
     @property
     def wants_round(self) -> bool:
         """Reads wait and no round is in flight that they would have to wait for."""
-        return bool(self._gathered) and not self._in_flight
+        return bool(self._waiting) and not self._in_flight
 
     @property
-    def has_gathered(self) -> bool:
-        return bool(self._gathered)
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
 
-    def gather(self, request_id: int) -> None:
+    def add(self, request_id: int) -> None:
         """Take a read in; it waits for the next round."""
-        self._gathered.append(request_id)
+        self._waiting.append(request_id)
         self._pending += 1
 
     def start(self, commit_index: LogIndex) -> None:
-        """Begin a round for all gathered reads, correct at `commit_index`."""
-        assert self._gathered, "a round serves somebody"
+        """Begin a round for all waiting reads, correct at `commit_index`."""
+        assert self._waiting, "a round serves somebody"
         self.latest += 1
-        self._in_flight.append((self.latest, commit_index, tuple(self._gathered)))
-        self._gathered.clear()
+        self._in_flight.append((self.latest, commit_index, tuple(self._waiting)))
+        self._waiting.clear()
 
     def confirm(self, read_round: int) -> list[ReadState]:
         """The reads that a majority's answers up to `read_round` have confirmed."""
@@ -63,9 +63,9 @@ class ReadRounds:
     def drop(self) -> tuple[int, ...]:
         """Give up all reads, in their order: this member leads no more."""
         dropped = [request for _, _, requests in self._in_flight for request in requests]
-        dropped.extend(self._gathered)
+        dropped.extend(self._waiting)
         self._in_flight.clear()
-        self._gathered.clear()
+        self._waiting.clear()
         self._pending = 0
         return tuple(dropped)
 
@@ -73,11 +73,11 @@ class ReadRounds:
         """An independent copy."""
         other = ReadRounds()
         other.latest = self.latest
-        other._gathered = self._gathered[:]
+        other._waiting = self._waiting[:]
         other._in_flight = self._in_flight.copy()
         other._pending = self._pending
         return other
 
     def state(self) -> object:
         """All that is in it as plain values."""
-        return (self.latest, tuple(self._gathered), tuple(self._in_flight))
+        return (self.latest, tuple(self._waiting), tuple(self._in_flight))

@@ -3,7 +3,7 @@
 `GroupLog` belongs to one thread. Work is planned there (`append`, `truncate_from`), handed out as
 a `LogWrite` (`take_write`), done on any thread (`LogWrite.run`), and taken note of on the owning
 thread again (`written`): only then are the entries durable. At most one write is out at a time;
-what gathers meanwhile goes into the next, so one sync covers it all (group commit).
+what arrives meanwhile goes into the next, so one sync covers it all (group commit).
 
 CHECKLIST rows: 1 (contiguous indexes, terms that never fall, before and after reopening), 21
 (recovery from a crash: `recovery`), 22 (`truncate_from`), 31 and 77 (`hard_state`).

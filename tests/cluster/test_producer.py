@@ -38,15 +38,15 @@ import raftlog
 client = raftlog.connect(sys.argv[1])
 topic = client.create_topic("forked", "id bigint")
 client.append("forked", [{"id": 0}])
-gathering = client.producer("forked")
-gathering.append([{"id": 1}])
+producer = client.producer("forked")
+producer.append([{"id": 1}])
 client._lock.acquire()  # as another thread may at the moment of a fork
 child = os.fork()
 if child == 0:
     said = [list(reply) for reply in map(
         lambda _: (lambda r: (r.start, r.end, r.repeated))(client.append("forked", [{"id": 9}])),
         range(3))]
-    for call in (gathering.flush, gathering.close, lambda: gathering.append([{"id": 2}])):
+    for call in (producer.flush, producer.close, lambda: producer.append([{"id": 2}])):
         try:
             said.append(call())
         except raftlog.RaftlogError as error:
@@ -57,7 +57,7 @@ client._lock.release()
 assert os.waitpid(child, 0)[1] == 0
 for _ in range(3):
     client.append("forked", [{"id": 9}])
-gathering.close()
+producer.close()
 """
 
 

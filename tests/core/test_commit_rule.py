@@ -148,7 +148,7 @@ def test_proposals_beyond_the_bound_are_refused_whole_until_entries_are_applied(
 
 
 def test_proposals_between_two_outputs_share_one_request() -> None:
-    """CHECKLIST 58: what has gathered leaves together."""
+    """CHECKLIST 58: what is pending leaves together."""
     leader = Member(1, terms=[1]).lead()
     leader.take()
     for n in range(5):

@@ -53,7 +53,7 @@ def test_the_window_bounds_what_is_in_flight_and_an_answer_opens_it() -> None:
         leader.propose(f"{n}")
     assert _to(leader, 2) == [(1, 1), (2, 1), (3, 1)]
     leader.step(acceptance(leader, 2, 2))
-    assert _to(leader, 2) == [(4, 3)], "what had gathered leaves as one request"
+    assert _to(leader, 2) == [(4, 3)], "what was pending leaves as one request"
 
 
 def test_a_request_holds_at_most_so_many_entries_and_bytes() -> None:

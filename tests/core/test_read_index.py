@@ -53,7 +53,7 @@ def test_a_new_leader_answers_no_read_before_its_no_op_commits() -> None:
     assert leader.reads == [ReadState(70, 3)]
 
 
-def test_reads_that_gather_during_a_round_share_the_next_one() -> None:
+def test_reads_that_arrive_during_a_round_share_the_next_one() -> None:
     """CHECKLIST 37: one round for all, at the commit index of its own start."""
     leader = _leader()
     leader.read_index(1)
@@ -93,7 +93,7 @@ def test_a_round_confirms_only_its_own_term_and_those_before_it() -> None:
 
 
 def test_reads_are_dropped_when_their_leader_steps_down() -> None:
-    """CHECKLIST 37, 65: those in flight and those gathered, all and each once."""
+    """CHECKLIST 37, 65: those in flight and those waiting, all and each once."""
     leader = _leader()
     for request in (1, 2, 3):
         leader.read_index(request)

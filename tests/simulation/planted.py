@@ -291,12 +291,12 @@ def strong_read_joins_a_round_in_flight() -> Any:
     def start(self: ReadRounds, commit_index: LogIndex) -> None:
         if not self._in_flight:
             self.latest += 1
-        self._in_flight.append((self.latest, commit_index, tuple(self._gathered)))
-        self._gathered.clear()
+        self._in_flight.append((self.latest, commit_index, tuple(self._waiting)))
+        self._waiting.clear()
 
     return _both(
         _replaced(ReadRounds, "start", start),
-        _replaced(ReadRounds, "wants_round", property(lambda self: bool(self._gathered))),
+        _replaced(ReadRounds, "wants_round", property(lambda self: bool(self._waiting))),
     )
 
 

@@ -170,7 +170,7 @@ def test_a_write_runs_on_any_thread_while_the_owner_reads(disk: FileSystem) -> N
     assert log.durable_index == 200
 
 
-def test_one_sync_covers_all_that_has_gathered() -> None:
+def test_one_sync_covers_all_that_is_pending() -> None:
     disk = new_disk()
     log = GroupLog.create(disk, FOLDER, GROUP, ONE_SEGMENT)
     seen: list[str] = []
