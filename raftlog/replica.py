@@ -163,7 +163,7 @@ class Replica:
     def logged_commands(self) -> Iterator[tuple[LogIndex, Command]]:
         """Every command in the log with its index, in order, whether it is committed or not.
 
-        A command that is not may yet be cut: it tells what was proposed, not what is. Raises
+        A command that is not may yet be truncated: it tells what was proposed, not what is. Raises
         `LogFromNewerVersion`.
         """
         for index in range(1, self.log.last_index + 1):
@@ -291,7 +291,7 @@ class Replica:
         if ready.soft_state is not None:
             output.soft_state = ready.soft_state
         if ready.truncate_from is not None:
-            assert ready.truncate_from > self.applied_index, "an applied entry is never cut"
+            assert ready.truncate_from > self.applied_index, "an applied entry is never truncated"
             self.log.truncate_from(ready.truncate_from)
         if ready.entries:
             self.log.append(ready.entries)

@@ -108,7 +108,7 @@ def _check_log(before: Observed, now: Observed, raft: Raft) -> None:
     assert now.last_applied >= before.last_applied, "last_applied fell"
     assert raft.term_at(before.commit_index) == before.commit_term, "a committed entry changed"
     if before.role is Role.LEADER and now.role is Role.LEADER:
-        assert now.last_index >= before.last_index, "a leader cut its own log"
+        assert now.last_index >= before.last_index, "a leader truncated its own log"
         assert raft.term_at(before.last_index) == before.last_term, "a leader changed its own log"
         assert now.durable_index >= before.durable_index, "what was durable at a leader is not"
 

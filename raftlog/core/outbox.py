@@ -52,13 +52,13 @@ class Outbox:
         """The last index that was handed out as committed."""
         return self._committed_to
 
-    def cut(self, index: LogIndex) -> None:
+    def truncate(self, index: LogIndex) -> None:
         """The log lost `index` and all after it; storage hears of it if it has any of that."""
         self._entries = [entry for entry in self._entries if entry.index < index]
         if index <= self._stored_to:
             self._truncate_from = index
             self._stored_to = index - 1
-            self._writes.cut(index)
+            self._writes.truncate(index)
 
     def append(self, entries: Sequence[Entry]) -> None:
         """The log gained entries at its end."""
@@ -170,7 +170,7 @@ class WriteLedger:
             self._reach.append((self._latest, last_index))
         return self._latest
 
-    def cut(self, index: int) -> None:
+    def truncate(self, index: int) -> None:
         """The log lost `index` and all after it."""
         first = 0
         while self._reach and self._reach[-1][1] >= index:

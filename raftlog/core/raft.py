@@ -565,13 +565,13 @@ class Raft:
         self._outbox.after_persist.append(acceptance)
 
     def _write(self, entries: Sequence[Entry]) -> None:
-        """Make the log end with `entries`, cutting what conflicts with the first of them."""
+        """Make the log end with `entries`, truncating what conflicts with the first of them."""
         first = entries[0].index
         if first <= self._log.last_index:
             assert first > self._commit_index, "what is committed never conflicts"
             self._log.truncate_from(first)
             self._durable_index = LogIndex(min(self._durable_index, first - 1))
-            self._outbox.cut(first)
+            self._outbox.truncate(first)
         self._log.append(entries)
         self._outbox.append(entries)
 

@@ -56,7 +56,7 @@ class Ready:
     write_number: int = 0
     """The number of the log's write, one more than the last one's; 0: the log has none."""
     truncate_from: LogIndex | None = None
-    """Cut the log's entries at and after this index (a term conflict), before `entries`."""
+    """Truncate the log at and after this index (a term conflict), before `entries`."""
     entries: tuple[Entry, ...] = ()
     committed: Span | None = None
     reads: tuple[ReadState, ...] = ()

@@ -53,8 +53,8 @@ class GroupDeletedElsewhere:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TornWriteCut:
-    """Opening a log cut what a crash had left half written; it was never acknowledged."""
+class TornTailTruncated:
+    """Opening a log truncated what a crash had left half written; it was never acknowledged."""
 
     file: str
     position: int
@@ -86,7 +86,7 @@ HostEvent = (
     | GroupOpened
     | GroupRemoved
     | GroupDeletedElsewhere
-    | TornWriteCut
+    | TornTailTruncated
     | DiskChanged
     | PeerMessagesRefused
 )

@@ -21,7 +21,7 @@ from raftlog.core.types import (
     RaftTiming,
 )
 from raftlog.errors import CorruptFile
-from raftlog.host.effects import TornWriteCut
+from raftlog.host.effects import TornTailTruncated
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.contract import StateMachine
 from raftlog.machines.controller import ControllerMachine
@@ -51,7 +51,7 @@ class GroupStore:
         timing: RaftTiming,
         log_limits: LogLimits,
         random: Random,
-        tell: Callable[[TornWriteCut], None],
+        tell: Callable[[TornTailTruncated], None],
         log_type: type[GroupLog] = GroupLog,
         replica_type: Callable[..., Replica] = Replica,
     ) -> None:
@@ -134,7 +134,7 @@ class GroupStore:
             report = found.report
             if report.torn_bytes:
                 self._tell(
-                    TornWriteCut(
+                    TornTailTruncated(
                         file=report.torn_file,
                         position=report.torn_position,
                         byte_count=report.torn_bytes,

@@ -536,7 +536,7 @@ class Host:
 
         A node that starts has the controller's log and does not know yet what of it is committed:
         that takes an election, in which a folder that was wiped must not vote already. So what is
-        in the log counts until all of it is applied (or was cut, and nothing of it is bound).
+        in the log counts until all of it is applied (or was truncated, and nothing of it is bound).
         """
         known = self.controller.nodes.get(node)
         if known is None and self._groups[CONTROLLER_GROUP].replica.applied_index < (

@@ -34,7 +34,7 @@ from raftlog.host.effects import (
     HostEvent,
     LeadershipChanged,
     PeerMessagesRefused,
-    TornWriteCut,
+    TornTailTruncated,
 )
 from raftlog.host.groups import GroupStore
 from raftlog.host.host import Host
@@ -405,9 +405,9 @@ class _LoopEffects:
                 log.info("group removed", group=topic.group, topic=topic.name)
             case GroupDeletedElsewhere(group=group, peer=peer):
                 log.info("group deleted elsewhere", group=group, peer=peer)
-            case TornWriteCut(file=file, position=position, byte_count=byte_count):
+            case TornTailTruncated(file=file, position=position, byte_count=byte_count):
                 log.warning(
-                    "a torn write was cut: it was never acknowledged",
+                    "a torn tail was truncated: it was never acknowledged",
                     file=file,
                     position=position,
                     bytes=byte_count,

@@ -43,7 +43,7 @@ class File(Protocol):
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut the file, or extend it with zeros."""
+        """Truncation the file, or extend it with zeros."""
         ...
 
     def reserve(self, size: int) -> None:

@@ -48,7 +48,7 @@ _COMPACT_FACTOR = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalReport:
-    """What opening found. `torn_bytes` above 0: a write that a crash interrupted was cut."""
+    """What opening found. `torn_bytes` above 0: a write that a crash interrupted was truncated."""
 
     groups: int
     torn_position: int = 0

@@ -14,7 +14,8 @@ from raftlog.storage.frames import FRAME_HEADER_BYTES
 
 
 class EntryTable:
-    """Grows at its end and is cut at its end. Positions are those within the entry's segment."""
+    """Grows at its end and is truncated at its end. Positions are those within the entry's
+    segment."""
 
     __slots__ = (
         "_body_lengths", "_chains", "_command_lengths", "_kinds", "_positions", "_term_starts",
@@ -65,7 +66,7 @@ class EntryTable:
         self._positions.append(position)
         self._chains.append(chain)
 
-    def cut(self, index: int) -> None:
+    def truncate(self, index: int) -> None:
         """Forget the entries at and after `index`."""
         assert 1 <= index <= self.last_index
         keep = index - 1

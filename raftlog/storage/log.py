@@ -43,7 +43,7 @@ from raftlog.storage.reopen import (
     segment_names,
     segment_path,
 )
-from raftlog.storage.write import Cut, LogWrite, Piece, Segment, remove_unfinished
+from raftlog.storage.write import LogWrite, Piece, Segment, Truncation, remove_unfinished
 
 
 class _PlannedCut(NamedTuple):
@@ -83,7 +83,7 @@ class GroupLog:
         self._sealed_open: OrderedDict[Segment, None] = OrderedDict()
         """Segments that may be open though they are sealed, the one used last at the end."""
         self._durable = found.table.last_index
-        self._cut: _PlannedCut | None = None
+        self._truncation: _PlannedCut | None = None
         self._outstanding: LogWrite | None = None
         self._marker_wanted = False
         self.incarnation = 0
@@ -173,7 +173,7 @@ class GroupLog:
 
     def _end(self) -> None:
         """Give files and memory back."""
-        removed = self._cut.removed if self._cut is not None else ()
+        removed = self._truncation.removed if self._truncation is not None else ()
         for segment in (*self._segments, *removed):
             segment.close()
         self._pending.clear()
@@ -222,7 +222,7 @@ class GroupLog:
         """Drop the entries at and after `index`, because a leader's entries conflict with them.
 
         They are no longer readable; that they are gone is durable with the next write, which
-        syncs the cut before it writes anything else (CHECKLIST row 22). `index` must be in
+        syncs the truncation before it writes anything else (CHECKLIST row 22). `index` must be in
         [1, last_index]. Until then a crash may bring them back.
         """
         assert 1 <= index <= self.last_index, f"entry {index} is not in [1, {self.last_index}]"
@@ -231,8 +231,8 @@ class GroupLog:
             del self._pending[gone]
         self._cached.drop_from(index)
         if index <= self._table.placed:
-            self._plan_cut(index)
-        self._table.cut(index)
+            self._plan_truncation(index)
+        self._table.truncate(index)
         self._durable = min(self._durable, LogIndex(index - 1))
 
     def idle_marker(self) -> bool:
@@ -243,7 +243,7 @@ class GroupLog:
         out: such a log is not idle, and what is not durable cannot be witnessed.
         """
         active = self._segments[-1]
-        at_rest = self._outstanding is None and self._cut is None
+        at_rest = self._outstanding is None and self._truncation is None
         at_rest = at_rest and self._durable == self.last_index
         self._marker_wanted = at_rest and active.witnessed < active.data_end
         return self._marker_wanted
@@ -251,16 +251,21 @@ class GroupLog:
     def take_write(self) -> LogWrite | None:
         """All that is pending as one write, or None. The one before must be `written`."""
         assert self._outstanding is None, "one write at a time"
-        if self._table.placed == self.last_index and self._cut is None and not self._marker_wanted:
+        if (
+            self._table.placed == self.last_index
+            and self._truncation is None
+            and not self._marker_wanted
+        ):
             return None  # what most turns of a group find
         pieces = self._lay_out()
-        if not pieces and self._cut is None:
+        if not pieces and self._truncation is None:
             return None
         self._outstanding = LogWrite(self._fs, self._folder, pieces, self._take_cut())
         return self._outstanding
 
     def written(self, write: LogWrite) -> None:
-        """Take note that `write.run()` returned: what it wrote, and is not cut since, is durable.
+        """Take note that `write.run()` returned: what it wrote, and is not truncated since, is
+        durable.
 
         A write that raised is never reported here: the process ends.
         """
@@ -369,7 +374,7 @@ class GroupLog:
                 if self._is_full(piece.segment, FRAME_HEADER_BYTES + self._table.size_at(index)):
                     piece = self._begin_segment(pieces, index)
                 self._place(piece, index)
-        elif self._marker_wanted and self._cut is None:
+        elif self._marker_wanted and self._truncation is None:
             piece = self._piece_for_active(pieces)
             piece.segment.add_frame(
                 piece.buffers, kind=MARKER, index=0, term=0, command=b"", body=b""
@@ -423,8 +428,8 @@ class GroupLog:
         )
         self._table.place(position, piece.segment.chain)
 
-    def _plan_cut(self, index: int) -> None:
-        """Cut the plan at a placed entry; the files follow with the next write."""
+    def _plan_truncation(self, index: int) -> None:
+        """Truncation the plan at a placed entry; the files follow with the next write."""
         at = self._segment_of(index)
         if at > 0 and self._segments[at].first_index == index:
             at -= 1
@@ -434,22 +439,22 @@ class GroupLog:
         for other in (*removed, segment):  # the write's to close, or active again
             self._sealed_open.pop(other, None)
         if segment.first_index < index:
-            segment.cut(self._table.end_at(index - 1), self._table.chain_at(index - 1))
+            segment.truncate(self._table.end_at(index - 1), self._table.chain_at(index - 1))
         else:
-            segment.cut(SEGMENT_HEADER_BYTES, segment.header.chain)
-        earlier = self._cut.removed if self._cut is not None else ()
-        self._cut = _PlannedCut((*earlier, *reversed(removed)), segment, segment.end)
+            segment.truncate(SEGMENT_HEADER_BYTES, segment.header.chain)
+        earlier = self._truncation.removed if self._truncation is not None else ()
+        self._truncation = _PlannedCut((*earlier, *reversed(removed)), segment, segment.end)
 
-    def _take_cut(self) -> Cut | None:
+    def _take_cut(self) -> Truncation | None:
         """The cut that is planned, if any, for a write. No write is out that could be at work on
         what is removed: its files are closed here."""
-        planned, self._cut = self._cut, None
+        planned, self._truncation = self._truncation, None
         if planned is None:
             return None
         for segment in planned.removed:
             self._sealed_open.pop(segment, None)
             segment.close()
-        return Cut(
+        return Truncation(
             removed=tuple(segment.path for segment in planned.removed),
             file=planned.segment.opened(self._fs),
             size=planned.size,
@@ -476,7 +481,7 @@ class GroupLog:
         while (
             len(self._sealed_open) > self._limits.sealed_files_max
             and self._outstanding is None
-            and self._cut is None
+            and self._truncation is None
         ):
             segment, _ = self._sealed_open.popitem(last=False)
             segment.close()

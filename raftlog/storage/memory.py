@@ -207,7 +207,7 @@ class MemoryFileSystem:
         self.interrupt = interrupt
 
     def crash(self) -> None:
-        """Cut the power: keep what was synced and, by chance, parts of what was not.
+        """Truncation the power: keep what was synced and, by chance, parts of what was not.
 
         Open files and locks are gone; the interrupt, if any, stays.
         """

@@ -5,8 +5,8 @@ long as each is valid by itself, chains from its predecessor and lies within the
 says up to where everything was durable before it was written (`synced_to`); so do valid headers
 found by searching the bytes after the first bad one. Bad bytes at or above the highest such
 position are the tail of a write that a crash interrupted and that nobody was told of: they are
-cut and reported. Bad bytes below it were durable once: that is damage, `CorruptFile`, and nothing
-is changed.
+truncated and reported. Bad bytes below it were durable once: that is damage, `CorruptFile`, and
+nothing is changed.
 
 Frames at or above that position may have a good header and a torn payload, so there payloads are
 checked too. Below it they are not read here: commands are checked when they are replayed, bodies
@@ -142,8 +142,8 @@ class Tail:
     chain: int
     witness: int
     """The highest `synced_to` among the frames that stay."""
-    cut_index: int | None
-    """The first index that was cut although its header could be read; None: no such."""
+    truncated_from: int | None
+    """The first index that was truncated although its header could be read; None: no such."""
     torn_bytes: int
     """Bytes that a crash left behind `end`, zeros at the end of the file not counted."""
 
@@ -151,8 +151,8 @@ class Tail:
 def read_tail(file: File, header: SegmentHeader, accept: Callable[[PlacedFrame], None]) -> Tail:
     """Follow the frames of a last segment, telling `accept` each, and apply the module's rule.
 
-    Frames from `cut_index` on, if it is set, were accepted and are not valid. Nothing is changed
-    on disk. Raises `CorruptFile` on damage.
+    Frames from `truncated_from` on, if it is set, were accepted and are not valid. Nothing is
+    changed on disk. Raises `CorruptFile` on damage.
     """
     walk = FrameWalk(file, header)
     unwitnessed: deque[PlacedFrame] = deque()
@@ -175,14 +175,14 @@ def read_tail(file: File, header: SegmentHeader, accept: Callable[[PlacedFrame],
                 end=frame.position,
                 chain=frame.chain_before,
                 witness=frame.witness_before,
-                cut_index=_first_index_from(unwitnessed, frame),
+                truncated_from=_first_index_from(unwitnessed, frame),
                 torn_bytes=max(walk.end, behind.nonzero_end) - frame.position,
             )
     return Tail(
         end=walk.end,
         chain=walk.chain,
         witness=walk.witness,
-        cut_index=None,
+        truncated_from=None,
         torn_bytes=max(0, behind.nonzero_end - walk.end),
     )
 

@@ -1,8 +1,8 @@
 """Opening a log that a process left behind, however it ended.
 
 Sealed segments are followed by their headers to the end that their successor names; the last
-segment by the rule in `recovery`. What is cut is cut durably before anything is appended, and
-what stays is durable before anybody is told of it.
+segment by the rule in `recovery`. What is truncated is truncated durably before anything is
+appended, and what stays is durable before anybody is told of it.
 
 At most two files are open at once, and none on return: a node may have thousands of segments, and
 most of its topics may be idle.
@@ -35,7 +35,7 @@ _KINDS = frozenset(EntryKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryReport:
-    """What opening found. `torn_bytes` above 0: a write that a crash interrupted was cut."""
+    """What opening found. `torn_bytes` above 0: a write that a crash interrupted was truncated."""
 
     segments: int
     last_index: LogIndex
@@ -131,8 +131,8 @@ def _read_last(table: EntryTable, segment: Segment) -> Tail:
     if table.last_index + 1 != segment.first_index:
         raise _corrupt(segment, 0, f"it follows entry {table.last_index}")
     tail = read_tail(segment.file, segment.header, lambda frame: _accept(table, segment, frame))
-    if tail.cut_index is not None:
-        table.cut(tail.cut_index)
+    if tail.truncated_from is not None:
+        table.truncate(tail.truncated_from)
     _settle(table, segment, tail.end, tail.chain)
     segment.witnessed = tail.witness
     return tail
@@ -166,7 +166,8 @@ def _settle(table: EntryTable, segment: Segment, end: int, chain: int) -> None:
 
 
 def _mend(fs: FileSystem, folder: str, segment: Segment, tail: Tail) -> None:
-    """Cut a torn tail; make durable what stays. Frames of the tail would vouch for old places."""
+    """Truncation a torn tail; make durable what stays. Frames of the tail would vouch for old
+    places."""
     file = segment.opened(fs)
     if tail.torn_bytes:
         file.truncate(tail.end)

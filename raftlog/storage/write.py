@@ -1,10 +1,10 @@
 """What a log or journal wants on disk, planned on one thread and done on any.
 
 A `Segment` is the plan's side of one file: where the next frame goes, what its chain is, what of
-it is durable. A `LogWrite` is one batch of work: a cut, then frames into one or more segments,
-each file synced once. Planning is arithmetic and checksums; `LogWrite.run` is I/O alone. It may run
-much later than it was planned, and planning goes on meanwhile: so it reads frozen values only,
-never a `Segment`.
+it is durable. A `LogWrite` is one batch of work: a truncation, then frames into one or more
+segments, each file synced once. Planning is arithmetic and checksums; `LogWrite.run` is I/O alone.
+It may run much later than it was planned, and planning goes on meanwhile: so it reads frozen values
+only, never a `Segment`.
 """
 
 from __future__ import annotations
@@ -97,15 +97,15 @@ class Segment:
         self.reserved = max(self.end, min(self.end + ahead, size_max))
         return self.reserved if ahead else 0
 
-    def cut(self, end: int, chain: int) -> None:
-        """Plan to cut everything at and after `end`, a frame's boundary with that chain."""
+    def truncate(self, end: int, chain: int) -> None:
+        """Plan to truncate everything at and after `end`, a frame's boundary with that chain."""
         assert SEGMENT_HEADER_BYTES <= end <= self.end
         self.end = end
         self.chain = chain
         self.data_end = min(self.data_end, end)
         self.synced = min(self.synced, end)
         self.reserved = end
-        # The frame with the highest claim may be among those cut: take it that none is left.
+        # The frame with the highest claim may be among those truncated: take it that none is left.
         self.witnessed = SEGMENT_HEADER_BYTES
 
     def opened(self, fs: FileSystem) -> File:
@@ -162,7 +162,7 @@ class FileWrite:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class Truncation:
     """Remove the files at `removed`, last first, then cut `file` at `size`."""
 
     removed: tuple[str, ...]
@@ -178,14 +178,18 @@ class LogWrite:
     room: run it again later, until it is `done`.
     """
 
-    __slots__ = ("_cut", "_files", "_folder", "_fs", "_running", "done", "full", "segments")
+    __slots__ = ("_files", "_folder", "_fs", "_running", "_truncation", "done", "full", "segments")
 
     def __init__(
-        self, fs: FileSystem, folder: str, pieces: Sequence[Piece], cut: Cut | None = None
+        self,
+        fs: FileSystem,
+        folder: str,
+        pieces: Sequence[Piece],
+        truncation: Truncation | None = None,
     ) -> None:
         self._fs = fs
         self._folder = folder
-        self._cut = cut
+        self._truncation = truncation
         self._files = deque(piece.planned() for piece in pieces)
         """What is not done yet."""
         self._running = False
@@ -206,9 +210,9 @@ class LogWrite:
         assert not self.done, "a write is done once"
         self._running = True
         self.full = None
-        if self._cut is not None:
-            self._run_cut(self._cut)
-            self._cut = None
+        if self._truncation is not None:
+            self._run_truncation(self._truncation)
+            self._truncation = None
         try:
             while self._files:
                 self._run_file(self._files[0])
@@ -225,14 +229,15 @@ class LogWrite:
         if self.full is not None:
             raise self.full
 
-    def _run_cut(self, cut: Cut) -> None:
+    def _run_truncation(self, truncation: Truncation) -> None:
         # Each removal is durable before the next: a crash leaves a log without holes.
-        for path in cut.removed:
+        for path in truncation.removed:
             self._fs.remove(path)
             self._fs.sync_folder(self._folder)
-        cut.file.truncate(cut.size)
-        # Before anything is appended: headers of what was cut would vouch for their old places.
-        cut.file.sync()
+        truncation.file.truncate(truncation.size)
+        # Before anything is appended: headers of what was truncated would vouch for their old
+        # places.
+        truncation.file.sync()
 
     def _run_file(self, planned: FileWrite) -> None:
         path, file = planned.path, planned.file

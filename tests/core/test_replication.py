@@ -93,7 +93,7 @@ def test_a_cut_of_what_was_never_handed_out_is_no_business_of_storage() -> None:
     assert [entry.term for entry in ready.entries] == [3]
 
 
-def test_what_is_committed_is_never_cut() -> None:
+def test_what_is_committed_is_never_truncated() -> None:
     """CHECKLIST 18: such a request is no correct leader's, and is refused."""
     member = Member(1, terms=[1, 1], term=1)
     member.step(heartbeat(member, 2, term=1, commit_index=2))

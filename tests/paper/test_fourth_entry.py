@@ -1,7 +1,8 @@
 """The example of source H: the leader fails with a fourth entry that only it has.
 
 A new leader goes on; the failed one returns, and its fourth entry conflicts. The source lets it cut
-to the high-water mark; that loses data (see `test_cutting_to_the_mark...`): only a conflict cuts.
+to the high-water mark; that loses data (see `test_truncating_to_the_high_water_mark...`): only a
+conflict cuts.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def test_the_failed_leader_may_win_again_and_then_its_fourth_entry_stays() -> No
         assert member.applied == again.log
 
 
-def test_cutting_to_the_mark_on_return_would_lose_an_acknowledged_entry() -> None:
+def test_truncating_to_the_high_water_mark_on_return_would_lose_an_acknowledged_entry() -> None:
     """CHECKLIST 25 and the errata: a follower's mark is behind what it acknowledged.
 
     The entry is on two of three and acknowledged, the follower does not know that yet, and both

@@ -83,7 +83,7 @@ class Network:
         self.faulty = False
 
     def cut(self, links: Sequence[Link]) -> None:
-        """Cut directed links; each cut needs its own `mend`."""
+        """Truncation directed links; each cut needs its own `mend`."""
         for link in links:
             self._cuts[link] = self._cuts.get(link, 0) + 1
 

@@ -24,7 +24,7 @@ from raftlog.host.effects import (
     HostEvent,
     LeadershipChanged,
     PeerMessagesRefused,
-    TornWriteCut,
+    TornTailTruncated,
 )
 from raftlog.host.groups import GroupStore
 from raftlog.host.host import Host
@@ -246,7 +246,7 @@ class SimulatedNode:
             replica_type=partial(WatchedReplica, owner=self),
         )
         if store.journal.report.torn_bytes:
-            self._simulator.counts["torn tail of the journal cut"] += 1
+            self._simulator.counts["torn tail of the journal truncated"] += 1
         host = Host(
             node=self.node,
             nodes=self.voters,
@@ -421,8 +421,8 @@ class SimulatedNode:
                 simulator.counts["replicas told that their group is deleted"] += 1
             case PeerMessagesRefused(latest=violation):
                 raise Violation(Promise.PROTOCOL_KEPT, violation.cause)
-            case TornWriteCut():
-                simulator.counts["torn tail of a log cut"] += 1
+            case TornTailTruncated():
+                simulator.counts["torn tail of a log truncated"] += 1
             case DiskChanged(keeps_up=keeps_up, full=full):
                 simulator.note("disk", self.node, keeps_up, full is not None)
                 simulator.counts["nodes that let others lead for their disk"] += not keeps_up

@@ -431,9 +431,9 @@ def deleted_group_revived() -> Any:
     return _replaced(DataFolder, "deletions_index", lambda self: LogIndex(0))
 
 
-def cut_not_done_before_the_append() -> Any:
+def truncation_not_done_before_the_append() -> Any:
     """After a conflict the old end of the log stays on disk."""
-    return _replaced(LogWrite, "_run_cut", lambda self, cut: None)
+    return _replaced(LogWrite, "_run_truncation", lambda self, cut: None)
 
 
 def late_read_sent_unchecked() -> Any:
@@ -474,7 +474,7 @@ BUGS: dict[str, Callable[[], Any]] = {
         acknowledge_before_fsync,
         own_entries_counted_before_fsync,
         log_never_synced,
-        cut_not_done_before_the_append,
+        truncation_not_done_before_the_append,
         sealed_where_the_plan_ends_now,
         torn_tail_taken_for_whole,
         vote_not_synced,

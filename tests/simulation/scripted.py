@@ -322,7 +322,7 @@ SCRIPTS: dict[str, Callable[[], None]] = {
     "fenced_run_goes_on": fenced_run,
     "stale_vote_accepted": late_votes_of_a_lost_election,
     "expiry_overtakes_a_stage": stage_after_the_leader_looked,
-    "cut_not_done_before_the_append": shorter_log_after_a_conflict,
+    "truncation_not_done_before_the_append": shorter_log_after_a_conflict,
     "sealed_where_the_plan_ends_now": truncation_while_a_write_waits,
 }
 """By the planted bug that each makes visible."""

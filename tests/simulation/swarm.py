@@ -111,8 +111,8 @@ WEATHER = (
     "crash within a write",
     "write torn by a crash",
     "sync failed: the process ended",
-    "torn tail of a log cut",
-    "torn tail of the journal cut",
+    "torn tail of a log truncated",
+    "torn tail of the journal truncated",
 )
 """What comes of rates, and of the faults above: each must occur in a run of many seeds."""
 

@@ -86,7 +86,8 @@ class Model:
 
 
 def scripted(model: Model) -> None:
-    """Every kind of write: small, batched, over a segment's end, cuts in and across segments."""
+    """Every kind of write: small, batched, over a segment's end, truncations in and across
+    segments."""
     for index in range(1, 5):
         model.append([entry(index)])
         model.write()

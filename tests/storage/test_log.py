@@ -1,4 +1,4 @@
-"""One group's log while nothing goes wrong: order, durability, reading, cutting, segments."""
+"""One group's log while nothing goes wrong: order, durability, reading, truncation, segments."""
 
 from __future__ import annotations
 
@@ -282,11 +282,11 @@ def test_space_is_reserved_ahead_and_given_back_when_a_segment_is_sealed() -> No
     assert len(active) <= 4000
 
 
-# ---------------------------------------------------------------- cutting
+# ------------------------------------------------------------ truncation
 
 
 @pytest.mark.parametrize("index", range(1, 31))
-def test_a_conflict_cut_reopens_clean(index: int) -> None:
+def test_a_conflict_truncation_reopens_clean(index: int) -> None:
     disk = new_disk()
     log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
     log.append(entries(1, 30))

@@ -77,7 +77,7 @@ def test_a_log_cut_at_any_byte_keeps_the_whole_frames_before() -> None:
             assert log.report.torn_position == ends[kept]
             assert 0 < log.report.torn_bytes <= torn
             assert log.report.torn_file == f"{FOLDER}/{FIRST}"
-            assert len(files_of(disk)[FIRST]) == ends[kept], "the tail is cut"
+            assert len(files_of(disk)[FIRST]) == ends[kept], "the tail is truncated"
         log.append([entry(kept + 1, term=2)])
         write(log)
         disk.crash()
@@ -211,7 +211,8 @@ def test_frames_left_of_a_cut_tail_do_not_pass_for_entries() -> None:
 
 
 def test_a_cut_tail_leaves_no_witness() -> None:
-    """After a cut nothing vouches for the old places: a torn write there is torn, not damage."""
+    """After a truncation nothing vouches for the old places: a torn write there is torn, not
+    damage."""
     disk = new_disk()
     log = GroupLog.create(disk, FOLDER, GROUP, BARE)
     for item in entries(1, 6):
@@ -226,7 +227,8 @@ def test_a_cut_tail_leaves_no_witness() -> None:
 
 
 def test_a_torn_tail_leaves_no_witness() -> None:
-    """Frames behind a torn one are cut durably, before the next append can be torn as well."""
+    """Frames behind a torn one are truncated durably, before the next append can be torn as
+    well."""
     whole = log_bytes()
     log, disk = open_bytes(flipped(whole, end_of(3) + 3))
     log.append([entry(4, term=2)])
@@ -237,7 +239,7 @@ def test_a_torn_tail_leaves_no_witness() -> None:
     assert prefix_length(content(open_bytes(flipped(data, end_of(3) + 3))[0])) == 3
 
 
-def test_a_log_whose_torn_tail_was_cut_still_owes_its_marker() -> None:
+def test_a_log_whose_torn_tail_was_truncated_still_owes_its_marker() -> None:
     whole = log_bytes()
     log, disk = open_bytes(flipped(whole, end_of(6) - 1))
     assert prefix_length(content(log)) == 5
