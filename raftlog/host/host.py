@@ -1,7 +1,7 @@
 """All replicas of one node, driven in turns.
 
-Whatever happens marks a group (peer messages, calls, ticks, writes that became durable), and the
-next turn advances every marked group once, so what came in together is proposed, sent and synced
+Whatever happens makes a group dirty (peer messages, calls, ticks, writes that became durable), and
+the next turn advances every dirty group once, so what came in together is proposed, sent and synced
 together. Then the turn applies what is committed, some entries of each group at a time. Nothing
 here waits: what takes time is asked of `Effects`, and comes back as a call.
 
@@ -144,7 +144,7 @@ class Host:
             node_bytes_max=catch_up_bytes_max,
             ended=self._read_ended,
         )
-        self._marked: OrderedDict[GroupId, None] = OrderedDict()
+        self._dirty: OrderedDict[GroupId, None] = OrderedDict()
         self._applying: OrderedDict[GroupId, None] = OrderedDict()
         """Groups with committed entries to apply, the one that waits longest first."""
         self._turn_work_us = turn_work_us
@@ -195,9 +195,9 @@ class Host:
 
     # ------------------------------------------------------------ turns
 
-    def mark(self, group: GroupId) -> None:
+    def mark_dirty(self, group: GroupId) -> None:
         """Something happened to the group: advance it in the next turn."""
-        self._marked[group] = None
+        self._dirty[group] = None
         self._schedule_turn()
 
     def _schedule_turn(self) -> None:
@@ -211,8 +211,8 @@ class Host:
             return
         half_us = max(1, self._turn_work_us // 2)
         until_us = self._effects.work_us() + half_us
-        for _ in range(len(self._marked)):
-            hosted = self._groups.get(_next_of(self._marked))
+        for _ in range(len(self._dirty)):
+            hosted = self._groups.get(_next_of(self._dirty))
             if hosted is not None:
                 self._advance(hosted)
             if self._effects.work_us() >= until_us:
@@ -233,7 +233,7 @@ class Host:
                 break
         self._catch_up.go_on()
         self._write_journal()
-        if self._marked or self._applying:
+        if self._dirty or self._applying:
             self._schedule_turn()
 
     def _advance(self, hosted: HostedReplica) -> None:
@@ -294,7 +294,7 @@ class Host:
             if write.done:
                 hosted.replica.written(write)
             if hosted.group in self._groups:
-                self.mark(hosted.group)
+                self.mark_dirty(hosted.group)
             else:
                 self._remove(hosted)
 
@@ -325,7 +325,7 @@ class Host:
             journal.written(write)
             for group, hosted in self._groups.items():
                 if hosted.replica.awaits_disk:
-                    self.mark(group)
+                    self.mark_dirty(group)
 
         self._disk.run(None, write, durable)
 
@@ -364,10 +364,10 @@ class Host:
         replica = hosted.replica
         campaigns = not hosted.deleted_elsewhere
         if campaigns and not replica.raft.quiet and replica.tick(self._contacts.silent):
-            self.mark(hosted.group)
+            self.mark_dirty(hosted.group)
         hosted.idle_ticks += 1
         if hosted.idle_ticks == self._idle_ticks_max and replica.log.idle_marker():
-            self.mark(hosted.group)
+            self.mark_dirty(hosted.group)
         has_marker = hosted.idle_ticks > self._idle_ticks_max and not hosted.writing
         if has_marker and (replica.raft.quiet or not campaigns):
             del self._awake[hosted.group]
@@ -380,7 +380,7 @@ class Host:
         if hosted.replica.raft.quiet:
             hosted.replica.wake(self._contacts.ticks, ask_anew=ask_anew)
             self._awake[hosted.group] = hosted
-            self.mark(hosted.group)
+            self.mark_dirty(hosted.group)
 
     def _wake_relying_on(self, peer: NodeId) -> None:
         """The peer has fallen silent: its followers here wait no longer, and a leader here looks
@@ -459,7 +459,7 @@ class Host:
             self._refuse(NodeId(violation.peer), violation)
             return
         hosted.heard_tick = self._ticks
-        self.mark(hosted.group)
+        self.mark_dirty(hosted.group)
 
     def _refuse(self, peer: NodeId, violation: PeerProtocolViolation) -> None:
         """The message is dropped. The stream stays: others of its groups may be sound, and a peer
@@ -515,7 +515,7 @@ class Host:
             if hosted.replica.raft.leader == peer:
                 hosted.replica.leader_lost(peer)
                 self._awake[group] = hosted
-                self.mark(group)
+                self.mark_dirty(group)
 
     # ------------------------------------------------------------ groups
 
@@ -663,7 +663,7 @@ class Host:
         self._wake_leader(hosted)
         hosted.propose(payload, release)
         self._request_bytes += payload.size
-        self.mark(hosted.group)
+        self.mark_dirty(hosted.group)
 
     def _own(self, full: DiskFull) -> DiskFull:
         """The error as a client is told it: it names the node."""
@@ -677,7 +677,7 @@ class Host:
         self._require_here(hosted)
         self._wake_leader(hosted)
         hosted.read_barrier(reply)
-        self.mark(hosted.group)
+        self.mark_dirty(hosted.group)
 
     def _require_here(self, hosted: HostedReplica) -> None:
         """A caller that waited meanwhile may hold the replica of a group that is gone: it still

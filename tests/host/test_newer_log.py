@@ -53,7 +53,7 @@ def test_nothing_is_applied_from_an_unknown_entry_on(
     assert hosted.replica.applied_index == index - 1
     assert hosted.machine.fingerprint() == state
     # What was marked or written meanwhile is not gone on with, and the files close whole.
-    node.host.mark(CONTROLLER_GROUP)
+    node.host.mark_dirty(CONTROLLER_GROUP)
     node.rest()
     assert hosted.replica.applied_index == index - 1
     node.close()
