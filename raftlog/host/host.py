@@ -48,7 +48,6 @@ from raftlog.errors import (
     TopicRecreated,
 )
 from raftlog.host.catch_up import CatchUp
-from raftlog.host.contacts import Contacts
 from raftlog.host.disk import NodeDisk
 from raftlog.host.effects import (
     DiskChanged,
@@ -61,6 +60,7 @@ from raftlog.host.effects import (
 )
 from raftlog.host.groups import GroupStore
 from raftlog.host.hosted import HostedReplica, ReadReply, WriteReply
+from raftlog.host.peer_liveness import PeerLiveness
 from raftlog.host.upgrade import raise_rules
 from raftlog.machines.commands import RegisterNode, TopicInfo
 from raftlog.machines.controller import ControllerMachine
@@ -126,7 +126,7 @@ class Host:
         self._random = random
         self._quiet_refresh_ticks = quiet_refresh_ticks
         self._ticks = 0
-        self._contacts = Contacts(
+        self._liveness = PeerLiveness(
             [peer for peer in nodes if peer != node], timing.election_ticks_min
         )
         self._awake: dict[GroupId, HostedReplica] = {}  # the others rest: they are not ticked
@@ -338,7 +338,7 @@ class Host:
                 hosted.replica.note_disk(keeps_up=self._disk.keeps_up)
         self._ticks += 1
         self._catch_up.go_on()  # what waited for room at a peer's link
-        fallen_silent = self._contacts.tick()
+        fallen_silent = self._liveness.tick()
         for hosted in list(self._awake.values()):
             self._tick_group(hosted)
         self._journal_idle_ticks += 1
@@ -348,7 +348,7 @@ class Host:
             self._send(
                 [
                     NodeHeartbeat(sender=self.node, to=peer, boot_id=self._boot_id)
-                    for peer in self._contacts.ticks
+                    for peer in self._liveness.ticks
                 ]
             )
         if self._ticks % (_UPGRADE_HEARTBEATS * self._timing.heartbeat_ticks) == 0:
@@ -363,7 +363,7 @@ class Host:
     def _tick_group(self, hosted: HostedReplica) -> None:
         replica = hosted.replica
         campaigns = not hosted.deleted_elsewhere
-        if campaigns and not replica.raft.quiet and replica.tick(self._contacts.silent):
+        if campaigns and not replica.raft.quiet and replica.tick(self._liveness.silent):
             self.mark_dirty(hosted.group)
         hosted.idle_ticks += 1
         if hosted.idle_ticks == self._idle_ticks_max and replica.log.idle_marker():
@@ -378,7 +378,7 @@ class Host:
     def _wake(self, hosted: HostedReplica, *, ask_anew: bool = False) -> None:
         """Tick the replica again, if it is quiet."""
         if hosted.replica.raft.quiet:
-            hosted.replica.wake(self._contacts.ticks, ask_anew=ask_anew)
+            hosted.replica.wake(self._liveness.ticks, ask_anew=ask_anew)
             self._awake[hosted.group] = hosted
             self.mark_dirty(hosted.group)
 
@@ -402,7 +402,7 @@ class Host:
 
     def _hears_quorum(self, hosted: HostedReplica) -> bool:
         voters = hosted.replica.raft.membership.voters
-        heard = sum(1 for voter in voters if voter not in self._contacts.silent)
+        heard = sum(1 for voter in voters if voter not in self._liveness.silent)
         return heard >= majority(len(voters))
 
     def _plan_check(self, hosted: HostedReplica) -> None:
@@ -433,7 +433,7 @@ class Host:
 
     def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         """Messages of one frame from the peer, in the order they were sent."""
-        if self._contacts.heard(peer):
+        if self._liveness.heard(peer):
             self._wake_led_with(peer)
         for message in messages:
             if isinstance(message, NodeHeartbeat):
@@ -476,7 +476,7 @@ class Host:
         return {peer: count for peer, (count, _) in self._refused.items()}
 
     def _on_node_heartbeat(self, message: NodeHeartbeat) -> None:
-        if self._contacts.booted(message.sender, message.boot_id):
+        if self._liveness.booted(message.sender, message.boot_id):
             self.peer_closed(message.sender)
             self._wake_led_with(message.sender)
 
@@ -561,7 +561,7 @@ class Host:
         raft = hosted.replica.raft
         if not raft.quiet:
             return raft.followers()
-        silent_ticks = self._contacts.ticks
+        silent_ticks = self._liveness.ticks
         return tuple(
             view._replace(contact_ticks=silent_ticks.get(view.node, 0)) for view in raft.followers()
         )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from raftlog.core.types import NodeId
 
 
-class Contacts:
+class PeerLiveness:
     """For how many ticks each peer was silent, and in which run of its process it was heard last.
 
     Whatever comes from a peer tells that it lives. It counts as silent once nothing came for
