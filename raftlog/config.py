@@ -294,17 +294,17 @@ class RaftSettings(Section):
         ge=1,
     )
 
-    quiet_after_s: float = _key(
+    quiesce_after_s: float = _key(
         1.0,
-        "A topic that was neither written nor asked for its mark for so long falls quiet: no "
+        "A topic that was neither written nor asked for its mark for so long quiesces: no "
         "heartbeats and no timers until something is asked of it. Its nodes watch one another once "
-        "for all quiet topics. 0: topics never fall quiet.",
+        "for all quiesced topics. 0: topics never quiesce.",
         ge=0,
         le=3600,
     )
-    quiet_refresh_s: float = _key(
+    quiesce_refresh_s: float = _key(
         30.0,
-        "A quiet topic's leader asks its followers after half to once this whether they are as it "
+        "A quiesced topic's leader asks its followers after half to once this whether they are as it "
         "believes; one that was not asked for twice this looks for a leader by itself. A bound on "
         "what nobody foresaw, nothing else.",
         gt=0,
@@ -322,7 +322,7 @@ class RaftSettings(Section):
             inflight_requests_max=self.inflight_requests_max,
             resend_ticks=self._ticks(self.resend_timeout_s),
             unapplied_entries_max=self.unapplied_entries_max,
-            quiet_after_ticks=self._ticks(self.quiet_after_s),
+            quiesce_after_ticks=self._ticks(self.quiesce_after_s),
             pending_reads_max=self.pending_reads_max,
         )
 
@@ -330,9 +330,9 @@ class RaftSettings(Section):
         """`slow_disk_timeout_s` in ticks."""
         return self._ticks(self.slow_disk_timeout_s)
 
-    def quiet_refresh_ticks(self) -> int:
-        """`quiet_refresh_s` in ticks."""
-        return self._ticks(self.quiet_refresh_s)
+    def quiesce_refresh_ticks(self) -> int:
+        """`quiesce_refresh_s` in ticks."""
+        return self._ticks(self.quiesce_refresh_s)
 
     def _ticks(self, seconds: float) -> int:
         # Rounded first: 0.15 / 0.05 is 2.9999999999999996, 0.3 / 0.1 is 2.9999999999999996 too.

@@ -202,13 +202,13 @@ class Replica:
         """One tick of the clock has passed; is there something to `advance` because of it?
 
         Nothing was heard of the processes of the nodes in `silent` for an election timeout. A
-        quiet member is not ticked.
+        quiesced member is not ticked.
         """
         return self.raft.tick(silent)
 
-    def wake(self, silent_ticks: Mapping[NodeId, int], *, ask_anew: bool = False) -> None:
-        """End the quiet time of a quiet member; see `Raft.wake`."""
-        self.raft.wake(silent_ticks, ask_anew=ask_anew)
+    def wake(self, silent_ticks: Mapping[NodeId, int], *, ask_again: bool = False) -> None:
+        """End the quiesced time of a quiesced member; see `Raft.wake`."""
+        self.raft.wake(silent_ticks, ask_again=ask_again)
 
     def node_is_back(self, node: NodeId) -> None:
         """The process of `node` is heard again, or is another one: see `Raft.node_is_back`."""

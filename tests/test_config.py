@@ -103,8 +103,8 @@ def test_ticks_never_make_a_time_shorter_than_asked(tick_s: float) -> None:
         (raft.heartbeat_interval_s, timing.heartbeat_ticks),
         (raft.leader_lost_jitter_max_s, timing.leader_lost_jitter_ticks),
         (raft.resend_timeout_s, timing.resend_ticks),
-        (raft.quiet_after_s, timing.quiet_after_ticks),
-        (raft.quiet_refresh_s, raft.quiet_refresh_ticks()),
+        (raft.quiesce_after_s, timing.quiesce_after_ticks),
+        (raft.quiesce_refresh_s, raft.quiesce_refresh_ticks()),
     ):
         assert seconds - 1e-9 <= ticks * tick_s < seconds + tick_s + 1e-9
 

@@ -38,7 +38,7 @@ class Observed(NamedTuple):
     commit_term: Term
     last_applied: LogIndex
     followers: tuple[FollowerView, ...]
-    quiet: bool
+    quiesced: bool
 
 
 def observe(raft: Raft) -> Observed:
@@ -56,7 +56,7 @@ def observe(raft: Raft) -> Observed:
         commit_term=raft.term_at(raft.commit_index),
         last_applied=raft.last_applied,
         followers=raft.followers(),
-        quiet=raft.quiet,
+        quiesced=raft.quiesced,
     )
 
 
@@ -81,9 +81,9 @@ def _check_moment(now: Observed, node: NodeId) -> None:
         assert now.vote == node, "a candidate votes for itself"
     if now.role in (Role.CANDIDATE, Role.PRE_CANDIDATE):
         assert now.leader == NOBODY, "who campaigns follows nobody"
-    if now.quiet:
-        assert now.leader != NOBODY, "who knows no leader must not be quiet"
-        assert now.commit_index == now.last_index, "quiet before all is committed"
+    if now.quiesced:
+        assert now.leader != NOBODY, "who knows no leader must not be quiesced"
+        assert now.commit_index == now.last_index, "quiesced before all is committed"
 
 
 def _check_roles(before: Observed, now: Observed) -> None:

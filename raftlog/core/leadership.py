@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from raftlog.core.log_view import LogView
 from raftlog.core.progress import Progress
-from raftlog.core.quiet import Stillness
+from raftlog.core.quiescence import Quiescence
 from raftlog.core.quorum import agreed, majority
 from raftlog.core.reads import ReadRounds
 from raftlog.core.types import LogIndex, NodeId, RaftTiming, Span
@@ -39,8 +39,14 @@ class Leadership:
     """Mutable; one per term led. Followers are kept in the order of the voters."""
 
     __slots__ = (
-        "_heartbeat_ticks", "_silent", "_timing", "followers", "heartbeat_due", "reads",
-        "stillness", "term_start",
+        "_heartbeat_ticks",
+        "_silent",
+        "_timing",
+        "followers",
+        "heartbeat_due",
+        "quiescence",
+        "reads",
+        "term_start",
     )  # fmt: skip
 
     def __init__(
@@ -52,7 +58,7 @@ class Leadership:
         """
         self.followers = {follower: Progress(last_index + 1) for follower in followers}
         self.reads = ReadRounds()
-        self.stillness = Stillness(timing.quiet_after_ticks)
+        self.quiescence = Quiescence(timing.quiesce_after_ticks)
         self.term_start = LogIndex(last_index + 1)
         """The index of this term's first entry; reads wait until it is committed."""
         self.heartbeat_due = True
@@ -66,7 +72,7 @@ class Leadership:
         The processes of the nodes in `silent` are not heard by this one at all.
         """
         self._silent = silent
-        self.stillness.tick()
+        self.quiescence.tick()
         self._heartbeat_ticks += 1
         if self._heartbeat_ticks >= self._timing.heartbeat_ticks:
             self.heartbeat_due = True
@@ -116,8 +122,8 @@ class Leadership:
     def _hears(self, progress: Progress) -> bool:
         return progress.contact_ticks < self._timing.election_ticks_min
 
-    def ask_to_fall_quiet(self, *, all_applied: LogIndex | None) -> int:
-        """The attempt to fall quiet that a heartbeat asks followers to agree to; 0: none.
+    def quiesce_round(self, *, all_applied: LogIndex | None) -> int:
+        """The attempt to quiesce that a heartbeat asks followers to agree to; 0: none.
 
         `all_applied` ends the log if all of it is committed and applied. Every follower must hold
         it too, but those whose process is silent are not waited for: a node that is down must not
@@ -125,7 +131,7 @@ class Leadership:
         """
         at_rest = (
             all_applied is not None
-            and self.stillness.due
+            and self.quiescence.due
             and not self.reads.pending
             and all(
                 each.match_index == all_applied or self._is_excused(node, each)
@@ -133,33 +139,33 @@ class Leadership:
             )
         )
         if at_rest:
-            return self.stillness.ask()
-        self.stillness.give_up()
+            return self.quiescence.ask()
+        self.quiescence.give_up()
         return 0
 
     def all_agreed(self) -> bool:
-        """Have all followers agreed to fall quiet, but those whose process is silent?"""
-        stillness = self.stillness
-        return stillness.asking and all(
-            stillness.has_agreed(node) or self._is_excused(node, each)
+        """Have all followers agreed to quiesce, but those whose process is silent?"""
+        quiescence = self.quiescence
+        return quiescence.asking and all(
+            quiescence.has_agreed(node) or self._is_excused(node, each)
             for node, each in self.followers.items()
         )
 
     def node_is_back(self, node: NodeId) -> None:
         """The process of `node` is heard again, or is another one now.
 
-        On the way to fall quiet it is left out no longer, though nothing came of this group yet,
+        On the way to quiesce it is left out no longer, though nothing came of this group yet,
         and what it agreed to before counts no more: it may have missed something since.
         """
         self._silent = [each for each in self._silent if each != node]
-        self.stillness.disagrees(node)
+        self.quiescence.disagrees(node)
 
     def _is_excused(self, node: NodeId, progress: Progress) -> bool:
         return node in self._silent and not self._hears(progress)
 
     def wake(self, silent_ticks: Mapping[NodeId, int]) -> None:
-        """After a quiet time in which nothing was ticked: take each follower for as silent as its
-        process was, and have heartbeats wake those that are quiet."""
+        """After a quiesced time in which nothing was ticked: take each follower for as silent as
+        its process was, and have heartbeats wake those that are quiesced."""
         for node, progress in self.followers.items():
             progress.contact_ticks = silent_ticks.get(node, 0)
         self.heartbeat_due = True
@@ -223,7 +229,7 @@ class Leadership:
         other = Leadership(followers=(), last_index=LogIndex(0), timing=self._timing)
         other.followers = {node: each.clone() for node, each in self.followers.items()}
         other.reads = self.reads.clone()
-        other.stillness = self.stillness.clone()
+        other.quiescence = self.quiescence.clone()
         other.term_start = self.term_start
         other.heartbeat_due = self.heartbeat_due
         other._silent = self._silent
@@ -235,7 +241,7 @@ class Leadership:
         return (
             [(node, each.state()) for node, each in self.followers.items()],
             self.reads.state(),
-            self.stillness.state(),
+            self.quiescence.state(),
             self.term_start,
             self.heartbeat_due,
             self._heartbeat_ticks,

@@ -111,11 +111,11 @@ class Letters(NamedTuple):
         *,
         commit_index: LogIndex,
         read_round: int,
-        quiet: int,
+        quiesce_round: int,
     ) -> list[Heartbeat]:
         """One to each; its commit_index never exceeds what that follower is known to hold.
 
-        Only who is known to hold all of it is asked to fall quiet: by such a commit_index alone one
+        Only who is known to hold all of it is asked to quiesce: by such a commit_index alone one
         that was left out could not tell that it lacks something.
         """
         return [
@@ -126,13 +126,19 @@ class Letters(NamedTuple):
                 term=term,
                 commit_index=LogIndex(min(commit_index, follower.match_index)),
                 read_round=read_round,
-                quiet=quiet if follower.match_index >= commit_index else 0,
+                quiesce_round=quiesce_round if follower.match_index >= commit_index else 0,
             )
             for follower in followers
         ]
 
     def heartbeat_reply(
-        self, heartbeat: Heartbeat, term: Term, log: LogView, *, quiet: int, disk_keeps_up: bool
+        self,
+        heartbeat: Heartbeat,
+        term: Term,
+        log: LogView,
+        *,
+        quiesce_round: int,
+        disk_keeps_up: bool,
     ) -> HeartbeatReply:
         """It confirms the read round only in the sender's own term."""
         return HeartbeatReply(
@@ -142,6 +148,6 @@ class Letters(NamedTuple):
             term=term,
             read_round=heartbeat.read_round if heartbeat.term == term else 0,
             last_index=log.last_index,
-            quiet=quiet,
+            quiesce_round=quiesce_round,
             disk_keeps_up=disk_keeps_up,
         )

@@ -104,8 +104,8 @@ class Heartbeat:
     term: Term
     commit_index: LogIndex
     read_round: int
-    quiet: int
-    """Which attempt to fall quiet this asks to agree to; 0: stay awake (`raftlog.core.quiet`)."""
+    quiesce_round: int
+    """Which attempt to quiesce this asks to agree to; 0: stay awake (`raftlog.core.quiescence`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,15 +118,15 @@ class HeartbeatReply:
     term: Term
     read_round: int
     last_index: LogIndex
-    quiet: int
-    """The attempt to fall quiet that the sender agrees to, being quiet now; 0: it is awake."""
+    quiesce_round: int
+    """The attempt to quiesce that the sender agrees to, being quiesced now; 0: it is awake."""
     disk_keeps_up: bool
     """The sender's disk writes in time, so it could lead in place of one whose disk does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeHeartbeat:
-    """The sender's process lives: for all quiet groups at once, whatever their number.
+    """The sender's process lives: for all quiesced groups at once, whatever their number.
 
     `boot_id` is another one in every run of the process.
     """

@@ -26,8 +26,8 @@ class Progress:
         "match_index",
         "next_index",
         "probing",
-        "quiet_ticks",
         "read_round",
+        "unanswered_ticks",
     )
 
     def __init__(self, next_index: int) -> None:
@@ -38,7 +38,7 @@ class Progress:
         self.probing = False
         self.check_due = False
         """The next output must carry a check of the entry before `next_index`."""
-        self.quiet_ticks = 0
+        self.unanswered_ticks = 0
         """Ticks since an answer moved us on, while something is unanswered."""
         self.contact_ticks = 0
         """Ticks since the follower's last answer of any kind."""
@@ -58,8 +58,8 @@ class Progress:
         self.contact_ticks += 1
         self.disk_ticks += self._disk_keeps_up
         if self.probing or self._inflight:
-            self.quiet_ticks += 1
-            if self.quiet_ticks >= resend_ticks:
+            self.unanswered_ticks += 1
+            if self.unanswered_ticks >= resend_ticks:
                 self.check_due = True
 
     def sent(self, last: int) -> None:
@@ -67,14 +67,14 @@ class Progress:
         assert not self.probing, "no entries leave before the logs are known to agree"
         assert last >= self.next_index, "a request moves on"
         if not self._inflight:
-            self.quiet_ticks = 0
+            self.unanswered_ticks = 0
         self._inflight.append(last)
         self.next_index = last + 1
 
     def checked(self) -> None:
         """A check of the entry before `next_index` was sent."""
         self.check_due = False
-        self.quiet_ticks = 0
+        self.unanswered_ticks = 0
 
     def heard(self, *, last_index: LogIndex, patience_ticks: int) -> None:
         """A heartbeat was answered by a follower whose log ends at `last_index`.
@@ -82,7 +82,7 @@ class Progress:
         If it lacks the oldest request in flight, or did not answer a check, for longer than
         `patience_ticks`, that was lost. If it has the entries, its disk may be slow: no repeat.
         """
-        if self.quiet_ticks >= patience_ticks and (
+        if self.unanswered_ticks >= patience_ticks and (
             self.probing or (self._inflight and last_index < self._inflight[0])
         ):
             self.check_due = True
@@ -102,7 +102,7 @@ class Progress:
         news = match_index > self.match_index
         if news:
             self.match_index = match_index
-            self.quiet_ticks = 0
+            self.unanswered_ticks = 0
             while self._inflight and self._inflight[0] <= match_index:
                 self._inflight.popleft()
         if self.probing and match_index >= self.next_index - 1:
@@ -131,7 +131,7 @@ class Progress:
         other.match_index = self.match_index
         other.probing = self.probing
         other.check_due = self.check_due
-        other.quiet_ticks = self.quiet_ticks
+        other.unanswered_ticks = self.unanswered_ticks
         other.contact_ticks = self.contact_ticks
         other.read_round = self.read_round
         other.disk_ticks = self.disk_ticks
@@ -146,7 +146,7 @@ class Progress:
             self.next_index,
             self.probing,
             self.check_due,
-            self.quiet_ticks,
+            self.unanswered_ticks,
             self.contact_ticks,
             self.read_round,
             self.disk_ticks,

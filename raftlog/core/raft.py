@@ -37,7 +37,7 @@ from raftlog.core.messages import (
     VoteRequest,
 )
 from raftlog.core.outbox import Outbox
-from raftlog.core.quiet import is_no_news
+from raftlog.core.quiescence import keeps_quiesced
 from raftlog.core.quorum import Outcome
 from raftlog.core.ready import Ready, Role, SoftState
 from raftlog.core.timer import ElectionTimer, Random
@@ -74,7 +74,7 @@ class Raft:
         "_log",
         "_membership",
         "_outbox",
-        "_quiet",
+        "_quiesced",
         "_role",
         "_term",
         "_timer",
@@ -117,7 +117,7 @@ class Raft:
         self._disk_keeps_up = True
         self._ballot: election.Ballot | None = None
         self._leadership: Leadership | None = None
-        self._quiet = False
+        self._quiesced = False
         self._outbox = Outbox(
             soft_state=SoftState(self._role, self._term, self._leader),
             hard_state=hard_state,
@@ -194,9 +194,9 @@ class Raft:
         """One tick of the clock has passed; may `ready` have something because of it?
 
         Nothing was heard of the processes of the nodes in `silent` for an election timeout. A
-        quiet member is not ticked.
+        quiesced member is not ticked.
         """
-        assert not self._quiet, "who is quiet has no timer"
+        assert not self._quiesced, "who is quiesced has no timer"
         leadership = self._leadership
         if leadership is not None:
             leadership.tick(silent)
@@ -220,7 +220,7 @@ class Raft:
         assert message.group == self.group, "a message for another group"
         assert message.to == self.node, "a message for another member"
         validity.check(message, self, self._log, self._leadership)
-        if self._quiet and not self.sleeps_through(message):
+        if self._quiesced and not self.stays_quiesced_through(message):
             self.wake({})
         if message.term > self._term and election.moves_term(
             message, hears_leader=self._hears_leader()
@@ -276,42 +276,43 @@ class Raft:
         self._leadership.reads.add(request_id)
 
     @property
-    def quiet(self) -> bool:
-        """Nothing is to do and nothing is waited for: do not tick (`raftlog.core.quiet`)."""
-        return self._quiet
+    def quiesced(self) -> bool:
+        """Nothing is to do and nothing is waited for: do not tick (`raftlog.core.quiescence`)."""
+        return self._quiesced
 
-    def sleeps_through(self, message: RaftMessage) -> bool:
-        """Does the message leave this quiet member quiet?"""
+    def stays_quiesced_through(self, message: RaftMessage) -> bool:
+        """Does the message leave this quiesced member quiesced?"""
         leadership = self._leadership
-        return is_no_news(
+        return keeps_quiesced(
             message,
             leader=self._leader,
             term=self._term,
             commit_index=self._commit_index,
-            attempt=leadership.stillness.attempt if leadership is not None else 0,
+            attempt=leadership.quiescence.attempt if leadership is not None else 0,
         )
 
-    def wake(self, silent_ticks: Mapping[NodeId, int], *, ask_anew: bool = False) -> None:
-        """End the quiet time. For how many ticks was nothing heard of each other node's process?
+    def wake(self, silent_ticks: Mapping[NodeId, int], *, ask_again: bool = False) -> None:
+        """End the quiesced time. For how many ticks was nothing heard of each other node's process?
 
         So a follower's timer stands where it would stand had that process spoken for the group,
         and a leader that cannot reach a majority steps down at its next tick; before, it sends a
-        heartbeat that wakes its followers. With `ask_anew` a leader asks them instead whether they
-        are as quiet as it believes.
+        heartbeat that wakes its followers. With `ask_again` a leader asks them instead whether they
+        are as quiesced as it believes.
         """
-        assert self._quiet, "who is awake cannot be woken"
-        self._quiet = False
+        assert self._quiesced, "who is awake cannot be woken"
+        self._quiesced = False
         if self._leadership is None:
             self._timer.elapsed_ticks = silent_ticks.get(self._leader, 0)
             return
         self._leadership.wake(silent_ticks)
-        if ask_anew:
-            self._leadership.stillness.ask_anew()
+        if ask_again:
+            self._leadership.quiescence.ask_again()
         else:
-            self._leadership.stillness.disturbed()
+            self._leadership.quiescence.disturbed()
 
     def node_is_back(self, node: NodeId) -> None:
-        """The process of `node` is heard again, or is another one; wake a quiet leader instead."""
+        """The process of `node` is heard again, or is another one; wake a quiesced leader
+        instead."""
         if self._leadership is not None:
             self._leadership.node_is_back(node)
 
@@ -341,7 +342,7 @@ class Raft:
         known = self._role is Role.FOLLOWER and self._leader != NOBODY
         if not known or leader != self._leader or term != self._term:
             return
-        self._quiet = False
+        self._quiesced = False
         self._leader = NOBODY
         self._try_soon()
 
@@ -397,7 +398,7 @@ class Raft:
             (self._letters, self._membership, self._timing),
             (self._role.value, self._term, self._vote, self._leader),
             (self._commit_index, self._last_applied, self._durable_index),
-            (self._timer.state(), self._quiet, self._disk_keeps_up),
+            (self._timer.state(), self._quiesced, self._disk_keeps_up),
             self._ballot.state() if self._ballot is not None else None,
             self._leadership.state() if self._leadership is not None else None,
             self._outbox.state(),
@@ -576,22 +577,26 @@ class Raft:
         self._outbox.append(entries)
 
     def _on_heartbeat(self, heartbeat: Heartbeat) -> None:
-        quiet = 0
+        quiesce_round = 0
         if heartbeat.term == self._term:
             self._follow(heartbeat.sender)
             self._learn_commit_index(heartbeat.commit_index)
-            if heartbeat.quiet and self._may_fall_quiet(heartbeat.commit_index):
-                self._quiet = True
-                quiet = heartbeat.quiet
+            if heartbeat.quiesce_round and self._may_quiesce(heartbeat.commit_index):
+                self._quiesced = True
+                quiesce_round = heartbeat.quiesce_round
         answer = self._letters.heartbeat_reply(
-            heartbeat, self._term, self._log, quiet=quiet, disk_keeps_up=self._disk_keeps_up
+            heartbeat,
+            self._term,
+            self._log,
+            quiesce_round=quiesce_round,
+            disk_keeps_up=self._disk_keeps_up,
         )
         self._outbox.messages.append(answer)
 
-    def _may_fall_quiet(self, commit_index: LogIndex) -> bool:
+    def _may_quiesce(self, commit_index: LogIndex) -> bool:
         """Is the leader's whole log here, durable, and known to be committed?"""
         ends = {commit_index, self._commit_index, self._durable_index, self._log.last_index}
-        return len(ends) == 1 and self._timing.quiet_after_ticks > 0
+        return len(ends) == 1 and self._timing.quiesce_after_ticks > 0
 
     def _learn_commit_index(self, commit_index: LogIndex) -> None:
         """The leader vouches that our log is its own up to here, and that this is committed."""
@@ -642,11 +647,11 @@ class Raft:
         if reply.read_round > progress.read_round:
             progress.read_round = reply.read_round
             self._outbox.reads.extend(leadership.reads.confirm(leadership.agreed_round()))
-        if reply.quiet:
-            leadership.stillness.agreed(reply.sender, reply.quiet)
-            self._quiet = leadership.all_agreed() and self._all_applied() is not None
+        if reply.quiesce_round:
+            leadership.quiescence.agreed(reply.sender, reply.quiesce_round)
+            self._quiesced = leadership.all_agreed() and self._all_applied() is not None
         else:
-            leadership.stillness.disagrees(reply.sender)
+            leadership.quiescence.disagrees(reply.sender)
 
     def _all_applied(self) -> LogIndex | None:
         """The log's end, if all of it is committed and applied."""
@@ -655,9 +660,9 @@ class Raft:
 
     def _disturb(self, leadership: Leadership) -> None:
         """Something is asked of this leader."""
-        if self._quiet:
+        if self._quiesced:
             self.wake({})
-        leadership.stillness.disturbed()
+        leadership.quiescence.disturbed()
 
     def _advance_commit_index(self) -> None:
         """Raft section 5.4.2: count copies of entries of this term only.
@@ -677,17 +682,17 @@ class Raft:
         if not leadership.followers:
             self._outbox.reads.extend(leadership.reads.confirm(leadership.agreed_round()))
         if leadership.heartbeat_due:
-            quiet = leadership.ask_to_fall_quiet(all_applied=self._all_applied())
+            quiesce_round = leadership.quiesce_round(all_applied=self._all_applied())
             messages.extend(
                 letters.heartbeats(
                     leadership.views(),
                     self._term,
                     commit_index=self._commit_index,
                     read_round=leadership.reads.latest,
-                    quiet=quiet,
+                    quiesce_round=quiesce_round,
                 )
             )
-            self._quiet = leadership.all_agreed()
+            self._quiesced = leadership.all_agreed()
             leadership.heartbeats_sent()
         messages.extend(
             letters.replicate(

@@ -121,8 +121,8 @@ class RaftTiming:
     """Ticks without an answer after which a follower's unanswered appends are sent anew."""
     unapplied_entries_max: int = 16384
     """Entries that may await commit and apply; a proposal beyond that is refused as overload."""
-    quiet_after_ticks: int = 20
-    """Ticks after which a leader that was asked for nothing lets its group fall quiet; 0: never."""
+    quiesce_after_ticks: int = 20
+    """Ticks after which a leader that was asked for nothing lets its group quiesce; 0: never."""
     pending_reads_max: int = 4096
     """Linearizable reads that may await their round; one beyond that is refused as overload."""
 

@@ -163,7 +163,7 @@ def _problem_of_heartbeat(heartbeat: Heartbeat, member: Member, log: LogView) ->
         term=heartbeat.term,
         commit_index=heartbeat.commit_index,
         read_round=heartbeat.read_round,
-        quiet=heartbeat.quiet,
+        quiesce_round=heartbeat.quiesce_round,
     ) or _problem_of_leader(heartbeat, member)
     if problem is None and heartbeat.term >= member.term:
         last_index = log.last_index
@@ -205,13 +205,13 @@ def _problem_of_heartbeat_reply(
         term=reply.term,
         read_round=reply.read_round,
         last_index=reply.last_index,
-        quiet=reply.quiet,
+        quiet=reply.quiesce_round,
     )
     if problem is None and leadership is not None and reply.term == member.term:
         if reply.read_round > leadership.reads.latest:
             return f"read round {reply.read_round} was never started"
-        if reply.quiet > leadership.stillness.attempt:
-            return f"attempt {reply.quiet} to fall quiet was never made"
+        if reply.quiesce_round > leadership.quiescence.attempt:
+            return f"attempt {reply.quiesce_round} to quiesce was never made"
     return problem
 
 

@@ -10,9 +10,9 @@ much there is to do: after a restart a thousand groups replay their logs at once
 heartbeats meanwhile. What is left goes on in the next turn, in its order; the controller's group
 goes first.
 
-A quiet replica (`raftlog.core.quiet`) *rests*: it is not ticked and costs nothing, however many
-there are. One heartbeat of the process to each peer stands for all of them; a resting replica is
-woken when the process it relies on falls silent or is another one, and now and then in any case.
+A quiesced replica (`raftlog.core.quiescence`) *rests*: it is not ticked and costs nothing, however
+many there are. One heartbeat of the process to each peer stands for all of them; a resting replica
+is woken when the process it relies on falls silent or is another one, and now and then in any case.
 
 An exception out of any method here is a defect, or a disk that failed: a replica may be half done,
 so the driver ends the process and never calls again; after `LogFromNewerVersion` it may do so
@@ -100,7 +100,7 @@ class Host:
         boot_id: str,
         random: Random,
         idle_ticks_max: int,
-        quiet_refresh_ticks: int,
+        quiesce_refresh_ticks: int,
         request_bytes_max: int,
         slow_disk_ticks: int,
         full_disk_ticks: int,
@@ -110,7 +110,7 @@ class Host:
     ) -> None:
         """`boot_id` is another one in every run of the process. A log not written for
         `idle_ticks_max` ticks gets its synced marker, which bears witness to the end of it.
-        A resting leader asks its followers after about `quiet_refresh_ticks` whether they
+        A resting leader asks its followers after about `quiesce_refresh_ticks` whether they
         rest as well, and a resting follower that was not asked for twice as long wakes by
         itself: a bound on what nobody foresaw. `request_bytes_max` bounds what all
         unanswered proposals carry. A write that takes `slow_disk_ticks` makes the node let
@@ -124,7 +124,7 @@ class Host:
         self._timing = timing
         self._boot_id = boot_id
         self._random = random
-        self._quiet_refresh_ticks = quiet_refresh_ticks
+        self._quiesce_refresh_ticks = quiesce_refresh_ticks
         self._ticks = 0
         self._liveness = PeerLiveness(
             [peer for peer in nodes if peer != node], timing.election_ticks_min
@@ -218,7 +218,7 @@ class Host:
             if self._effects.work_us() >= until_us:
                 break
         # The other half of the turn is kept for this: with so many awake groups that messages
-        # take all there is, logs must still be replayed, or they never fall quiet.
+        # take all there is, logs must still be replayed, or they never quiesce.
         budget = Budget(
             entries=TURN_ENTRIES_MAX,
             bytes_max=TURN_BYTES_MAX,
@@ -363,22 +363,22 @@ class Host:
     def _tick_group(self, hosted: HostedReplica) -> None:
         replica = hosted.replica
         campaigns = not hosted.deleted_elsewhere
-        if campaigns and not replica.raft.quiet and replica.tick(self._liveness.silent):
+        if campaigns and not replica.raft.quiesced and replica.tick(self._liveness.silent):
             self.mark_dirty(hosted.group)
         hosted.idle_ticks += 1
         if hosted.idle_ticks == self._idle_ticks_max and replica.log.idle_marker():
             self.mark_dirty(hosted.group)
         has_marker = hosted.idle_ticks > self._idle_ticks_max and not hosted.writing
-        if has_marker and (replica.raft.quiet or not campaigns):
+        if has_marker and (replica.raft.quiesced or not campaigns):
             del self._awake[hosted.group]
             self._plan_check(hosted)
 
     # ------------------------------------------------------------ resting replicas
 
-    def _wake(self, hosted: HostedReplica, *, ask_anew: bool = False) -> None:
-        """Tick the replica again, if it is quiet."""
-        if hosted.replica.raft.quiet:
-            hosted.replica.wake(self._liveness.ticks, ask_anew=ask_anew)
+    def _wake(self, hosted: HostedReplica, *, ask_again: bool = False) -> None:
+        """Tick the replica again, if it is quiesced."""
+        if hosted.replica.raft.quiesced:
+            hosted.replica.wake(self._liveness.ticks, ask_again=ask_again)
             self._awake[hosted.group] = hosted
             self.mark_dirty(hosted.group)
 
@@ -395,7 +395,7 @@ class Host:
         for hosted in self._groups.values():
             raft = hosted.replica.raft
             if raft.leader == self.node and peer in raft.membership.voters:
-                if raft.quiet:
+                if raft.quiesced:
                     self._wake(hosted)
                 else:
                     hosted.replica.node_is_back(peer)
@@ -409,7 +409,7 @@ class Host:
         """A leader's comes at random, so that a thousand groups that rested together do not all
         ask at once; a follower's when it should have been asked twice. Those that come at about
         the same time come together: then what they ask shares a frame."""
-        longest = self._quiet_refresh_ticks
+        longest = self._quiesce_refresh_ticks
         if hosted.replica.raft.role is Role.LEADER:
             due = self._ticks + self._random.randrange(longest // 2 + 1, longest + 1)
         else:
@@ -423,8 +423,8 @@ class Host:
         if hosted is None or group in self._awake or hosted.check_tick != self._ticks:
             return
         if hosted.replica.raft.role is Role.LEADER:
-            self._wake(hosted, ask_anew=True)
-        elif self._ticks < hosted.heard_tick + 2 * self._quiet_refresh_ticks:
+            self._wake(hosted, ask_again=True)
+        elif self._ticks < hosted.heard_tick + 2 * self._quiesce_refresh_ticks:
             self._plan_check(hosted)
         else:
             self._wake(hosted)
@@ -451,7 +451,7 @@ class Host:
 
     def _step(self, hosted: HostedReplica, message: RaftMessage) -> None:
         raft = hosted.replica.raft
-        if raft.quiet and not raft.sleeps_through(message):
+        if raft.quiesced and not raft.stays_quiesced_through(message):
             self._wake(hosted)
         try:
             hosted.replica.step(message)
@@ -556,10 +556,10 @@ class Host:
     def followers(self, hosted: HostedReplica) -> Sequence[FollowerView]:
         """Every voter as this leader sees it; () at any other member.
 
-        While a leader is quiet its followers' processes answer in their stead.
+        While a leader is quiesced its followers' processes answer in their stead.
         """
         raft = hosted.replica.raft
-        if not raft.quiet:
+        if not raft.quiesced:
             return raft.followers()
         silent_ticks = self._liveness.ticks
         return tuple(

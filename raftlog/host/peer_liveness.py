@@ -1,4 +1,5 @@
-"""Which peers' processes are heard: once for all groups, so that quiet ones need no heartbeats."""
+"""Which peers' processes are heard: once for all groups, so that quiesced ones need no
+heartbeats."""
 
 from __future__ import annotations
 

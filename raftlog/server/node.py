@@ -110,7 +110,7 @@ class Node:
             timing=timing,
             boot_id=boot_id,
             random=chance,
-            quiet_refresh_ticks=settings.raft.quiet_refresh_ticks(),
+            quiesce_refresh_ticks=settings.raft.quiesce_refresh_ticks(),
             idle_ticks_max=max(1, round(_IDLE_MARKER_S / self._tick_s)),
             request_bytes_max=settings.server.request_bytes_max,
             slow_disk_ticks=settings.raft.slow_disk_ticks(),

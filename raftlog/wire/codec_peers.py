@@ -180,7 +180,7 @@ def _put_heartbeat(message: pb.Heartbeat, heartbeat: Heartbeat) -> None:
     message.term = heartbeat.term
     message.commit_index = heartbeat.commit_index
     message.read_round = heartbeat.read_round
-    message.quiet = heartbeat.quiet
+    message.quiesce_round = heartbeat.quiesce_round
 
 
 def _get_heartbeat(message: Any) -> Heartbeat:
@@ -191,7 +191,7 @@ def _get_heartbeat(message: Any) -> Heartbeat:
         term=message.term,
         commit_index=message.commit_index,
         read_round=message.read_round,
-        quiet=message.quiet,
+        quiesce_round=message.quiesce_round,
     )
 
 

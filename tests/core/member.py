@@ -39,8 +39,8 @@ from raftlog.core.types import (
 )
 
 GROUP = GroupId(7)
-TIMING = RaftTiming(election_ticks_min=10, heartbeat_ticks=2, resend_ticks=6, quiet_after_ticks=0)
-"""Groups never fall quiet, but in the tests that are about it."""
+TIMING = RaftTiming(election_ticks_min=10, heartbeat_ticks=2, resend_ticks=6, quiesce_after_ticks=0)
+"""Groups never quiesce, but in the tests that are about it."""
 
 
 class Shortest:
@@ -343,7 +343,7 @@ def heartbeat(
     term: int,
     commit_index: int = 0,
     read_round: int = 0,
-    quiet: int = 0,
+    quiesce_round: int = 0,
 ):
     return Heartbeat(
         group=GROUP,
@@ -352,7 +352,7 @@ def heartbeat(
         term=Term(term),
         commit_index=LogIndex(commit_index),
         read_round=read_round,
-        quiet=quiet,
+        quiesce_round=quiesce_round,
     )
 
 
@@ -363,7 +363,7 @@ def heartbeat_reply(
     read_round: int = 0,
     last_index: int = 0,
     term: int | None = None,
-    quiet: int = 0,
+    quiesce_round: int = 0,
     disk_keeps_up: bool = True,
 ):
     return HeartbeatReply(
@@ -373,6 +373,6 @@ def heartbeat_reply(
         term=Term(term if term is not None else to.raft.term),
         read_round=read_round,
         last_index=LogIndex(last_index),
-        quiet=quiet,
+        quiesce_round=quiesce_round,
         disk_keeps_up=disk_keeps_up,
     )

@@ -145,8 +145,8 @@ TO_A_LEADER: dict[str, tuple[Make, str]] = {
         "read round 1 was never started",
     ),
     "an answer to a question that was never asked": (
-        lambda m: heartbeat_reply(m, 2, quiet=1),
-        "attempt 1 to fall quiet was never made",
+        lambda m: heartbeat_reply(m, 2, quiesce_round=1),
+        "attempt 1 to quiesce was never made",
     ),
 }
 
@@ -246,11 +246,16 @@ MESSAGES = st.one_of(
             last_index=NUMBERS,
         ),
     ),
-    st.builds(Heartbeat, **messages(commit_index=NUMBERS, read_round=NUMBERS, quiet=NUMBERS)),
+    st.builds(
+        Heartbeat, **messages(commit_index=NUMBERS, read_round=NUMBERS, quiesce_round=NUMBERS)
+    ),
     st.builds(
         HeartbeatReply,
         **messages(
-            read_round=NUMBERS, last_index=NUMBERS, quiet=NUMBERS, disk_keeps_up=st.booleans()
+            read_round=NUMBERS,
+            last_index=NUMBERS,
+            quiesce_round=NUMBERS,
+            disk_keeps_up=st.booleans(),
         ),
     ),
     st.builds(VoteRequest, **messages(last_index=NUMBERS, last_term=NUMBERS, pre=st.booleans())),
@@ -264,7 +269,7 @@ EVENTS = st.one_of(
     st.sampled_from(["tick", "timeout", "propose", "read", "persist", "start"]),
 )
 
-TIMING = RaftTiming(election_ticks_min=4, heartbeat_ticks=1, resend_ticks=3, quiet_after_ticks=2)
+TIMING = RaftTiming(election_ticks_min=4, heartbeat_ticks=1, resend_ticks=3, quiesce_after_ticks=2)
 
 
 def happen(member: Member, event: RaftMessage | str) -> None:
@@ -272,7 +277,7 @@ def happen(member: Member, event: RaftMessage | str) -> None:
         match event:
             case "tick" | "timeout":
                 for _ in range(1 if event == "tick" else 9):
-                    if not member.raft.quiet:
+                    if not member.raft.quiesced:
                         member.tick()
             case "propose":
                 member.propose("p")

@@ -82,7 +82,7 @@ def follower() -> tuple[Host, Driver]:
         timing=RaftTiming(),
         boot_id="1.1",
         random=Random(1),
-        quiet_refresh_ticks=600,
+        quiesce_refresh_ticks=600,
         idle_ticks_max=10,
         request_bytes_max=1_000_000,
         slow_disk_ticks=100,
@@ -105,7 +105,7 @@ def heartbeat(sender: int, *, commit_index: int = 0) -> Heartbeat:
         term=Term(1),
         commit_index=LogIndex(commit_index),
         read_round=0,
-        quiet=0,
+        quiesce_round=0,
     )
 
 

@@ -103,7 +103,7 @@ class Scene:
             boot_id="b",
             random=Random(1),
             idle_ticks_max=20,
-            quiet_refresh_ticks=600,
+            quiesce_refresh_ticks=600,
             request_bytes_max=1 << 20,
             slow_disk_ticks=40,
             full_disk_ticks=20,
@@ -126,7 +126,7 @@ class Scene:
                     term=Term(1),
                     commit_index=LogIndex(self.entries),
                     read_round=0,
-                    quiet=0,
+                    quiesce_round=0,
                 )
                 for group in groups
             ],

@@ -75,7 +75,7 @@ class OneNode:
             boot_id="recorded",
             random=random,
             idle_ticks_max=10,
-            quiet_refresh_ticks=100_000,
+            quiesce_refresh_ticks=100_000,
             request_bytes_max=1 << 30,
             slow_disk_ticks=1_000,
             full_disk_ticks=10,

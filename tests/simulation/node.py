@@ -87,10 +87,10 @@ class WatchedReplica(Replica):
         self._checker.opened(owner, self._hosted, log)
 
     def step(self, message: RaftMessage) -> None:
-        was_quiet = self.raft.quiet
+        was_quiesced = self.raft.quiesced
         super().step(message)
-        if self.raft.quiet and not was_quiet:
-            self._owner.count(f"a {self.raft.role.value} fell quiet")
+        if self.raft.quiesced and not was_quiesced:
+            self._owner.count(f"a {self.raft.role.value} quiesced")
         self._checker.stepped(self._hosted)
 
     def tick(self, silent: Collection[NodeId]) -> bool:
@@ -98,12 +98,12 @@ class WatchedReplica(Replica):
         self._checker.stepped(self._hosted)
         return something
 
-    def wake(self, silent_ticks: Mapping[NodeId, int], *, ask_anew: bool = False) -> None:
-        if ask_anew:
-            self._owner.count("a quiet leader asked anew")
+    def wake(self, silent_ticks: Mapping[NodeId, int], *, ask_again: bool = False) -> None:
+        if ask_again:
+            self._owner.count("a quiesced leader asked anew")
         elif self.raft.leader in silent_ticks and silent_ticks[self.raft.leader] > 0:
             self._owner.count("a follower woke while its leader's node was silent")
-        super().wake(silent_ticks, ask_anew=ask_anew)
+        super().wake(silent_ticks, ask_again=ask_again)
         self._checker.stepped(self._hosted)
 
     def propose(self, payloads: list[Payload]) -> tuple[Span, Term]:
@@ -255,7 +255,7 @@ class SimulatedNode:
             timing=self._settings.timing,
             boot_id=f"{self.node}.{self._life}",
             random=self._random,
-            quiet_refresh_ticks=self._settings.quiet_refresh_ticks,
+            quiesce_refresh_ticks=self._settings.quiesce_refresh_ticks,
             idle_ticks_max=self._settings.idle_ticks,
             request_bytes_max=self._settings.request_bytes_max,
             slow_disk_ticks=self._settings.slow_disk_ticks,

@@ -161,7 +161,7 @@ def deleted_group_in_a_replay() -> None:
         term=raft.term,
         commit_index=LogIndex(raft.commit_index - 1),
         read_round=0,
-        quiet=0,
+        quiesce_round=0,
     )
     run.network.send(leader.node, sleeper.node, [word])
     simulator.run_until(simulator.now_us + SECOND)

@@ -70,7 +70,7 @@ class Settings:
     think_us: int
     request_timeout_us: int
     request_bytes_max: int
-    quiet_refresh_ticks: int
+    quiesce_refresh_ticks: int
 
     @property
     def election_us(self) -> int:
@@ -168,7 +168,7 @@ def draw(random: Random) -> Settings:
         body_padding=pick((0, 10, 300)),
         think_us=int(pick((0.25, 0.75, 1.5, 3)) * tick_us),
         request_bytes_max=pick((1_000, 1_000_000)),
-        quiet_refresh_ticks=pick((10, 100, 600)),
+        quiesce_refresh_ticks=pick((10, 100, 600)),
         request_timeout_us=pick((8, 16, 50)) * tick_us,
     )
 
@@ -185,5 +185,5 @@ def _timing(random: Random, heartbeat_ticks: int, election_ticks_min: int) -> Ra
         resend_ticks=pick((2, 5)),
         unapplied_entries_max=pick((16, 1_000)),
         pending_reads_max=64,
-        quiet_after_ticks=pick((0, 1, 3, 20)),
+        quiesce_after_ticks=pick((0, 1, 3, 20)),
     )

@@ -33,7 +33,7 @@ def heartbeat(group: int) -> Heartbeat:
         term=Term(1),
         commit_index=LogIndex(0),
         read_round=0,
-        quiet=0,
+        quiesce_round=0,
     )
 
 

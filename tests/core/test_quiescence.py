@@ -1,4 +1,4 @@
-"""Falling quiet and waking: the core's side of it (raftlog/core/quiet.py)."""
+"""Falling quiet and waking: the core's side of it (raftlog/core/quiescence.py)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.core.member import (
 )
 
 AFTER = 5
-QUIET = replace(TIMING, quiet_after_ticks=AFTER)
+QUIET = replace(TIMING, quiesce_after_ticks=AFTER)
 TWO, THREE = NodeId(2), NodeId(3)
 
 
@@ -34,50 +34,50 @@ def leader_at_rest(voters: int = 3) -> Member:
 
 
 def asked(member: Member, ticks: int = AFTER + 2) -> int:
-    """Tick until it asks its followers to fall quiet; the attempt's number."""
+    """Tick until it asks its followers to quiesce; the attempt's number."""
     for _ in range(ticks):
         member.tick()
-        attempts = {message.quiet for message in member.take(Heartbeat)}
+        attempts = {message.quiesce_round for message in member.take(Heartbeat)}
         if attempts - {0}:
             (attempt,) = attempts
             return attempt
     raise AssertionError("it did not ask")
 
 
-def quiet_leader() -> Member:
+def quiesced_leader() -> Member:
     member = leader_at_rest()
     attempt = asked(member)
     for other in (2, 3):
-        member.step(heartbeat_reply(member, other, last_index=2, quiet=attempt))
-    assert member.raft.quiet
+        member.step(heartbeat_reply(member, other, last_index=2, quiesce_round=attempt))
+    assert member.raft.quiesced
     return member
 
 
-def quiet_follower() -> Member:
+def quiesced_follower() -> Member:
     member = Member(2, terms=[1, 2], timing=QUIET)
-    member.step(heartbeat(member, 1, term=2, commit_index=2, quiet=1))
-    assert member.raft.quiet
+    member.step(heartbeat(member, 1, term=2, commit_index=2, quiesce_round=1))
+    assert member.raft.quiesced
     member.take()
     return member
 
 
-def test_a_leader_is_quiet_once_all_followers_agreed() -> None:
+def test_a_leader_is_quiesced_once_all_followers_agreed() -> None:
     member = leader_at_rest()
     attempt = asked(member)
-    member.step(heartbeat_reply(member, 2, last_index=2, quiet=attempt))
-    assert not member.raft.quiet
-    member.step(heartbeat_reply(member, 3, last_index=2, quiet=attempt))
-    assert member.raft.quiet
+    member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=attempt))
+    assert not member.raft.quiesced
+    member.step(heartbeat_reply(member, 3, last_index=2, quiesce_round=attempt))
+    assert member.raft.quiesced
     assert member.raft.role is Role.LEADER
 
 
-def test_a_group_of_one_falls_quiet_by_itself() -> None:
+def test_a_group_of_one_quiesces_by_itself() -> None:
     member = Member(1, voters=1, timing=QUIET)
     member.tick(2)
     for _ in range(AFTER + QUIET.heartbeat_ticks):
-        if not member.raft.quiet:
+        if not member.raft.quiesced:
             member.tick()
-    assert member.raft.quiet
+    assert member.raft.quiesced
     member.propose("again")
     assert [entry.payload.command for entry in member.applied][-1] == b"again"
 
@@ -97,19 +97,23 @@ def test_a_leader_with_something_to_do_asks_nobody(what: str) -> None:
         member.tick()
         for other in (2, 3):
             member.step(heartbeat_reply(member, other, last_index=2))
-    assert {message.quiet for message in member.take(Heartbeat)} == {0}
+    assert {message.quiesce_round for message in member.take(Heartbeat)} == {0}
 
 
 def test_a_silent_process_is_not_waited_for_but_a_silent_group_is() -> None:
     for silent, is_quiet in (((THREE,), True), ((), False)):
         member = leader_at_rest()
         for _ in range(QUIET.election_ticks_min + 2 * QUIET.heartbeat_ticks):
-            if not member.raft.quiet:
+            if not member.raft.quiesced:
                 member.raft.tick(silent)
                 member.settle()
                 for message in member.take(Heartbeat, to=2):
-                    member.step(heartbeat_reply(member, 2, last_index=2, quiet=message.quiet))
-        assert member.raft.quiet == is_quiet
+                    member.step(
+                        heartbeat_reply(
+                            member, 2, last_index=2, quiesce_round=message.quiesce_round
+                        )
+                    )
+        assert member.raft.quiesced == is_quiet
 
 
 @pytest.mark.parametrize("is_back", [False, True])
@@ -120,13 +124,13 @@ def test_a_process_that_is_back_is_waited_for_from_then_on(is_back: bool) -> Non
     for _ in range(QUIET.election_ticks_min + 2 * QUIET.heartbeat_ticks):
         member.raft.tick((THREE,))
         member.settle()
-        asking = max([asking, *(message.quiet for message in member.take(Heartbeat, to=2))])
+        asking = max([asking, *(message.quiesce_round for message in member.take(Heartbeat, to=2))])
         member.step(heartbeat_reply(member, 2, last_index=2))
-    assert asking, "the other two would be quiet without it"
+    assert asking, "the other two would be quiesced without it"
     if is_back:
         member.raft.node_is_back(THREE)
-    member.step(heartbeat_reply(member, 2, last_index=2, quiet=asking))
-    assert member.raft.quiet != is_back
+    member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=asking))
+    assert member.raft.quiesced != is_back
 
 
 def test_who_is_left_out_is_not_asked() -> None:
@@ -139,48 +143,48 @@ def test_who_is_left_out_is_not_asked() -> None:
         member.settle()
         heartbeats = member.take(Heartbeat)
         member.step(heartbeat_reply(member, 2, last_index=3))
-    asked = {message.to: message.quiet > 0 for message in heartbeats}
+    asked = {message.to: message.quiesce_round > 0 for message in heartbeats}
     assert asked == {TWO: True, THREE: False}
 
 
 def test_what_another_run_of_a_process_agreed_to_does_not_count() -> None:
     member = leader_at_rest()
     attempt = asked(member)
-    member.step(heartbeat_reply(member, 3, last_index=2, quiet=attempt))
+    member.step(heartbeat_reply(member, 3, last_index=2, quiesce_round=attempt))
     member.raft.node_is_back(THREE)
-    member.step(heartbeat_reply(member, 2, last_index=2, quiet=attempt))
-    assert not member.raft.quiet
+    member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=attempt))
+    assert not member.raft.quiesced
 
 
 def test_an_answer_to_an_attempt_that_was_given_up_does_not_count() -> None:
     member = leader_at_rest()
     first = asked(member)
-    member.step(heartbeat_reply(member, 2, last_index=2, quiet=first))
+    member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=first))
     member.propose("something")
     for other in (2, 3):
         member.step(acceptance(member, other, 3))
     member.take()
     second = asked(member)
     assert second > first
-    member.step(heartbeat_reply(member, 2, last_index=3, quiet=first))
-    member.step(heartbeat_reply(member, 3, last_index=3, quiet=second))
-    assert not member.raft.quiet
+    member.step(heartbeat_reply(member, 2, last_index=3, quiesce_round=first))
+    member.step(heartbeat_reply(member, 3, last_index=3, quiesce_round=second))
+    assert not member.raft.quiesced
 
 
 def test_who_says_that_it_is_awake_takes_its_agreement_back() -> None:
     member = leader_at_rest()
     attempt = asked(member)
-    member.step(heartbeat_reply(member, 2, last_index=2, quiet=attempt))
-    member.step(heartbeat_reply(member, 2, last_index=2, quiet=0))
-    member.step(heartbeat_reply(member, 3, last_index=2, quiet=attempt))
-    assert not member.raft.quiet
+    member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=attempt))
+    member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=0))
+    member.step(heartbeat_reply(member, 3, last_index=2, quiesce_round=attempt))
+    assert not member.raft.quiesced
 
 
 def test_a_follower_agrees_if_it_holds_exactly_what_is_committed() -> None:
     member = Member(2, terms=[1, 2], timing=QUIET)
-    member.step(heartbeat(member, 1, term=2, commit_index=2, quiet=4))
+    member.step(heartbeat(member, 1, term=2, commit_index=2, quiesce_round=4))
     (reply,) = member.take(HeartbeatReply)
-    assert (reply.quiet, member.raft.quiet) == (4, True)
+    assert (reply.quiesce_round, member.raft.quiesced) == (4, True)
 
 
 @pytest.mark.parametrize("why", ["not all committed", "old term", "not asked", "never"])
@@ -193,45 +197,45 @@ def test_a_follower_stays_awake_otherwise(why: str) -> None:
             1,
             term=1 if why == "old term" else 2,
             commit_index=1 if why == "not all committed" else 2,
-            quiet=0 if why == "not asked" else 1,
+            quiesce_round=0 if why == "not asked" else 1,
         )
     )
     (reply,) = member.take(HeartbeatReply)
-    assert (reply.quiet, member.raft.quiet) == (0, False)
+    assert (reply.quiesce_round, member.raft.quiesced) == (0, False)
 
 
 def test_a_follower_whose_disk_lags_stays_awake() -> None:
     member = Member(2, terms=[1], timing=QUIET, sync=False)
     member.step(append_request(member, 1, term=2, prev=(1, 1), terms=[2], commit_index=2))
-    member.step(heartbeat(member, 1, term=2, commit_index=2, quiet=1))
-    assert not member.raft.quiet
+    member.step(heartbeat(member, 1, term=2, commit_index=2, quiesce_round=1))
+    assert not member.raft.quiesced
     member.persist()
-    member.step(heartbeat(member, 1, term=2, commit_index=2, quiet=1))
-    assert member.raft.quiet
+    member.step(heartbeat(member, 1, term=2, commit_index=2, quiesce_round=1))
+    assert member.raft.quiesced
 
 
-def test_a_quiet_member_is_not_ticked() -> None:
-    for member in (quiet_leader(), quiet_follower()):
+def test_a_quiesced_member_is_not_ticked() -> None:
+    for member in (quiesced_leader(), quiesced_follower()):
         with pytest.raises(AssertionError, match="no timer"):
             member.raft.tick()
 
 
-def test_a_quiet_follower_hears_its_leader() -> None:
+def test_a_quiesced_follower_hears_its_leader() -> None:
     """It refuses a pre-vote as one that hears heartbeats does, but it wakes by it."""
-    member = quiet_follower()
+    member = quiesced_follower()
     member.step(vote_request(member, 3, term=3, last=(2, 2), pre=True))
     assert [reply.granted for reply in member.take(VoteReply)] == [False]
-    assert not member.raft.quiet
+    assert not member.raft.quiesced
 
 
 def test_what_everybody_knows_wakes_nobody() -> None:
-    follower = quiet_follower()
-    follower.step(heartbeat(follower, 1, term=2, commit_index=2, quiet=2))
-    assert [reply.quiet for reply in follower.take(HeartbeatReply)] == [2]
-    leader = quiet_leader()
-    leader.step(heartbeat_reply(leader, 2, last_index=2, quiet=1))
-    assert follower.raft.quiet
-    assert leader.raft.quiet
+    follower = quiesced_follower()
+    follower.step(heartbeat(follower, 1, term=2, commit_index=2, quiesce_round=2))
+    assert [reply.quiesce_round for reply in follower.take(HeartbeatReply)] == [2]
+    leader = quiesced_leader()
+    leader.step(heartbeat_reply(leader, 2, last_index=2, quiesce_round=1))
+    assert follower.raft.quiesced
+    assert leader.raft.quiesced
 
 
 @pytest.mark.parametrize(
@@ -240,49 +244,49 @@ def test_what_everybody_knows_wakes_nobody() -> None:
         lambda to: heartbeat(to, 1, term=2, commit_index=2),
         lambda to: append_request(to, 1, term=2, prev=(2, 2), terms=[2], commit_index=2),
         lambda to: vote_request(to, 3, term=3, last=(2, 2)),
-        lambda to: heartbeat(to, 3, term=3, commit_index=2, quiet=0),
+        lambda to: heartbeat(to, 3, term=3, commit_index=2, quiesce_round=0),
     ],
 )
 def test_anything_else_wakes_a_follower(message: object) -> None:
-    member = quiet_follower()
+    member = quiesced_follower()
     assert callable(message)
     member.step(message(member))
-    assert not member.raft.quiet
+    assert not member.raft.quiesced
 
 
-def test_a_new_leader_may_let_a_follower_fall_quiet_at_once() -> None:
-    member = quiet_follower()
-    member.step(heartbeat(member, 3, term=3, commit_index=2, quiet=1))
-    assert (member.raft.quiet, member.raft.leader) == (True, 3)
+def test_a_new_leader_may_let_a_follower_fall_quiesced_at_once() -> None:
+    member = quiesced_follower()
+    member.step(heartbeat(member, 3, term=3, commit_index=2, quiesce_round=1))
+    assert (member.raft.quiesced, member.raft.leader) == (True, 3)
 
 
 def test_a_woken_follower_counts_the_silence_as_its_own() -> None:
     """It tries when an awake one would have tried, not a whole timeout later."""
-    member = quiet_follower()
+    member = quiesced_follower()
     member.raft.wake({NodeId(1): QUIET.election_ticks_min})
     member.tick()
     assert member.raft.role is Role.PRE_CANDIDATE
 
 
 def test_a_leader_woken_by_silence_wakes_its_followers_before_it_steps_down() -> None:
-    member = quiet_leader()
+    member = quiesced_leader()
     member.raft.wake({TWO: QUIET.election_ticks_min, THREE: QUIET.election_ticks_min})
     member.settle()
-    assert [message.quiet for message in member.take(Heartbeat)] == [0, 0]
+    assert [message.quiesce_round for message in member.take(Heartbeat)] == [0, 0]
     assert member.raft.role is Role.LEADER
     member.tick()
     assert member.raft.role is Role.FOLLOWER
 
 
 def test_a_proposal_wakes_a_leader_and_leaves_at_once() -> None:
-    member = quiet_leader()
+    member = quiesced_leader()
     member.propose("news")
-    assert not member.raft.quiet
+    assert not member.raft.quiesced
     assert {request.to for request in member.take(AppendRequest)} == {2, 3}
 
 
-def test_a_read_of_a_quiet_leader_needs_its_round() -> None:
-    member = quiet_leader()
+def test_a_read_of_a_quiesced_leader_needs_its_round() -> None:
+    member = quiesced_leader()
     member.read_index(1)
     assert member.reads == []
     rounds = {message.read_round for message in member.take(Heartbeat)}
@@ -290,29 +294,29 @@ def test_a_read_of_a_quiet_leader_needs_its_round() -> None:
     assert [read.request_id for read in member.reads] == [1]
 
 
-def test_a_leader_that_asks_anew_leaves_its_followers_quiet() -> None:
-    member = quiet_leader()
-    member.raft.wake({}, ask_anew=True)
+def test_a_leader_that_asks_anew_leaves_its_followers_quiesced() -> None:
+    member = quiesced_leader()
+    member.raft.wake({}, ask_again=True)
     member.settle()
-    attempts = [message.quiet for message in member.take(Heartbeat)]
+    attempts = [message.quiesce_round for message in member.take(Heartbeat)]
     assert attempts == [2, 2]
     for other in (2, 3):
-        member.step(heartbeat_reply(member, other, last_index=2, quiet=2))
-    assert member.raft.quiet
+        member.step(heartbeat_reply(member, other, last_index=2, quiesce_round=2))
+    assert member.raft.quiesced
 
 
-def test_a_quiet_follower_told_of_its_leader_s_death_tries_within_the_jitter() -> None:
-    member = quiet_follower()
+def test_a_quiesced_follower_told_of_its_leader_s_death_tries_within_the_jitter() -> None:
+    member = quiesced_follower()
     member.leader_lost(1, 2)
-    assert not member.raft.quiet
+    assert not member.raft.quiesced
     member.tick(QUIET.leader_lost_jitter_ticks)
     assert [request.pre for request in member.take(VoteRequest)] == [True, True]
 
 
-def test_a_clone_is_as_quiet_as_its_original() -> None:
-    for member in (quiet_leader(), quiet_follower()):
+def test_a_clone_is_as_quiesced_as_its_original() -> None:
+    for member in (quiesced_leader(), quiesced_follower()):
         clone = member.raft.clone()
         assert clone.fingerprint() == member.raft.fingerprint()
         clone.wake({})
-        assert member.raft.quiet
+        assert member.raft.quiesced
         assert clone.fingerprint() != member.raft.fingerprint()

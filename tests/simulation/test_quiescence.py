@@ -1,8 +1,8 @@
-"""Groups that nobody asks anything of fall quiet, and are awake again when it matters.
+"""Groups that nobody asks anything of quiesce, and are awake again when it matters.
 
-A calm cluster of real hosts, one fault each: that what a quiet replica relies on is gone must be
-noticed as soon as an awake one would. The swarm draws short quiet times as well; only here does a
-node stay away for long, so that nothing but the wake-up can help.
+A calm cluster of real hosts, one fault each: that what a quiesced replica relies on is gone must be
+noticed as soon as an awake one would. The swarm draws short quiesced times as well; only here does
+a node stay away for long, so that nothing but the wake-up can help.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ FOR_EVER = 10**6
 class CalmCluster:
     """Nodes in good weather; nothing happens but what a test does."""
 
-    def __init__(self, seed: int, *, quiet_refresh_ticks: int = FOR_EVER) -> None:
-        print(f"replay: .venv/bin/pytest tests/simulation/test_quiet_groups.py -k '{seed}]'")
+    def __init__(self, seed: int, *, quiesce_refresh_ticks: int = FOR_EVER) -> None:
+        print(f"replay: .venv/bin/pytest tests/simulation/test_quiescence.py -k '{seed}]'")
         self.simulator = Simulator(seed)
         drawn = draw(Random(seed))
         self.settings = replace(
             drawn,
             nodes=3,
             crash_in_recovery=0.0,
-            quiet_refresh_ticks=quiet_refresh_ticks,
+            quiesce_refresh_ticks=quiesce_refresh_ticks,
             timing=replace(
-                drawn.timing, quiet_after_ticks=3, heartbeat_ticks=1, election_ticks_min=10
+                drawn.timing, quiesce_after_ticks=3, heartbeat_ticks=1, election_ticks_min=10
             ),
         )
         self.network = Network(self.simulator, self.settings)
@@ -105,10 +105,10 @@ class CalmCluster:
         leaders = [node for node in self.nodes if self.nodes[node].leads(group)]
         return max(leaders, key=lambda n: self.hosted(n, group).replica.raft.term, default=None)
 
-    def all_quiet(self) -> bool:
+    def all_quiesced(self) -> bool:
         return all(
             len(self.replicas(group)) == len(self.nodes)
-            and all(hosted.replica.raft.quiet for hosted in self.replicas(group))
+            and all(hosted.replica.raft.quiesced for hosted in self.replicas(group))
             for group in self.groups
         )
 
@@ -150,8 +150,8 @@ class CalmCluster:
         assert isinstance(outcome, TopicCreated)
         self.groups.append(outcome.topic.group)
 
-    def fall_quiet(self) -> None:
-        self.wait(self.all_quiet, timeouts=3 * ELECTION_TIMEOUTS_MAX)
+    def quiesce(self) -> None:
+        self.wait(self.all_quiesced, timeouts=3 * ELECTION_TIMEOUTS_MAX)
 
     def cut_off(self, node: NodeId, *, inbound: bool = True, outbound: bool = True) -> None:
         others = [peer for peer in self.nodes if peer != node]
@@ -175,53 +175,53 @@ class CalmCluster:
 
 
 @pytest.fixture(params=SEEDS, ids=lambda seed: f"{seed}")
-def quiet_cluster(request: pytest.FixtureRequest) -> CalmCluster:
+def quiesced_cluster(request: pytest.FixtureRequest) -> CalmCluster:
     cluster = CalmCluster(request.param)
-    cluster.fall_quiet()
+    cluster.quiesce()
     return cluster
 
 
-def test_a_quiet_cluster_stays_so_and_elects_nobody(quiet_cluster: CalmCluster) -> None:
-    terms = quiet_cluster.terms()
-    quiet_cluster.pass_timeouts(20)
-    assert quiet_cluster.all_quiet()
-    assert quiet_cluster.terms() == terms
+def test_a_quiesced_cluster_stays_so_and_elects_nobody(quiesced_cluster: CalmCluster) -> None:
+    terms = quiesced_cluster.terms()
+    quiesced_cluster.pass_timeouts(20)
+    assert quiesced_cluster.all_quiesced()
+    assert quiesced_cluster.terms() == terms
 
 
-def test_quiet_groups_send_nothing_of_their_own(quiet_cluster: CalmCluster) -> None:
+def test_quiesced_groups_send_nothing_of_their_own(quiesced_cluster: CalmCluster) -> None:
     """Whatever their number, the nodes send one heartbeat to each peer an interval, no more."""
-    quiet_cluster.pass_timeouts(1)
-    before = quiet_cluster.simulator.events
-    quiet_cluster.pass_timeouts(10)
-    settings = quiet_cluster.settings
+    quiesced_cluster.pass_timeouts(1)
+    before = quiesced_cluster.simulator.events
+    quiesced_cluster.pass_timeouts(10)
+    settings = quiesced_cluster.settings
     ticks = 10 * settings.election_us / (settings.tick_us * (1 - settings.tick_drift))
     # A tick is one event, a frame its arrival and its being taken.
     events_max = 3 * ticks + 3 * 2 * 2 * ticks / settings.timing.heartbeat_ticks
-    assert quiet_cluster.simulator.events - before <= events_max + 20
+    assert quiesced_cluster.simulator.events - before <= events_max + 20
 
 
 @pytest.mark.parametrize("how", ["paused", "cut off", "deaf", "mute"])
-def test_a_silent_leader_s_groups_elect_another(quiet_cluster: CalmCluster, how: str) -> None:
+def test_a_silent_leader_s_groups_elect_another(quiesced_cluster: CalmCluster, how: str) -> None:
     """Nobody tells the followers: no connection is reset."""
-    gone = quiet_cluster.leader(quiet_cluster.groups[-1])
+    gone = quiesced_cluster.leader(quiesced_cluster.groups[-1])
     assert gone is not None
     match how:
         case "paused":
-            quiet_cluster.nodes[gone].pause()
+            quiesced_cluster.nodes[gone].pause()
         case "cut off":
-            quiet_cluster.cut_off(gone)
+            quiesced_cluster.cut_off(gone)
         case "deaf":
-            quiet_cluster.cut_off(gone, outbound=False)
+            quiesced_cluster.cut_off(gone, outbound=False)
         case "mute":
-            quiet_cluster.cut_off(gone, inbound=False)
-    quiet_cluster.wait(lambda: quiet_cluster.has_other_leaders(gone))
+            quiesced_cluster.cut_off(gone, inbound=False)
+    quiesced_cluster.wait(lambda: quiesced_cluster.has_other_leaders(gone))
 
 
 def test_the_planted_bug_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the wake-up on silence the groups of a paused leader wait for ever."""
     monkeypatch.setattr(Host, "_wake_relying_on", lambda self, peer: None)
     cluster = CalmCluster(0)
-    cluster.fall_quiet()
+    cluster.quiesce()
     gone = cluster.leader(cluster.groups[-1])
     assert gone is not None
     cluster.nodes[gone].pause()
@@ -229,125 +229,131 @@ def test_the_planted_bug_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         cluster.wait(lambda: cluster.has_other_leaders(gone))
 
 
-def test_a_quiet_leader_cut_off_steps_down_and_follows_when_healed(
-    quiet_cluster: CalmCluster,
+def test_a_quiesced_leader_cut_off_steps_down_and_follows_when_healed(
+    quiesced_cluster: CalmCluster,
 ) -> None:
-    group = quiet_cluster.groups[-1]
-    old = quiet_cluster.leader(group)
+    group = quiesced_cluster.groups[-1]
+    old = quiesced_cluster.leader(group)
     assert old is not None
-    quiet_cluster.cut_off(old)
-    quiet_cluster.wait(lambda: not quiet_cluster.nodes[old].leads(group), timeouts=3)
-    quiet_cluster.wait(lambda: quiet_cluster.has_other_leaders(old))
-    quiet_cluster.network.heal()
-    quiet_cluster.fall_quiet()
-    assert len({hosted.replica.raft.leader for hosted in quiet_cluster.replicas(group)}) == 1
+    quiesced_cluster.cut_off(old)
+    quiesced_cluster.wait(lambda: not quiesced_cluster.nodes[old].leads(group), timeouts=3)
+    quiesced_cluster.wait(lambda: quiesced_cluster.has_other_leaders(old))
+    quiesced_cluster.network.heal()
+    quiesced_cluster.quiesce()
+    assert len({hosted.replica.raft.leader for hosted in quiesced_cluster.replicas(group)}) == 1
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
 def test_a_node_that_restarts_unnoticed_is_taken_along(
-    quiet_cluster: CalmCluster, role: str
+    quiesced_cluster: CalmCluster, role: str
 ) -> None:
     """Its power fails and is back before any timeout; what it was is told by its boot id alone."""
-    group = quiet_cluster.groups[-1]
-    leader = quiet_cluster.leader(group)
+    group = quiesced_cluster.groups[-1]
+    leader = quiesced_cluster.leader(group)
     assert leader is not None
-    victim = leader if role == "leader" else next(n for n in quiet_cluster.nodes if n != leader)
-    quiet_cluster.nodes[victim].end(power=True)
-    quiet_cluster.nodes[victim].start()
+    victim = leader if role == "leader" else next(n for n in quiesced_cluster.nodes if n != leader)
+    quiesced_cluster.nodes[victim].end(power=True)
+    quiesced_cluster.nodes[victim].start()
     if role == "follower":
-        follower = quiet_cluster.hosted(victim, group).replica.raft
-        quiet_cluster.wait_heartbeats(4, lambda: follower.leader == leader)
-    quiet_cluster.wait(
+        follower = quiesced_cluster.hosted(victim, group).replica.raft
+        quiesced_cluster.wait_heartbeats(4, lambda: follower.leader == leader)
+    quiesced_cluster.wait(
         lambda: all(
             hosted.replica.applied_index == hosted.replica.raft.last_index
             and hosted.replica.raft.leader != 0
-            for each in quiet_cluster.groups
-            for hosted in quiet_cluster.replicas(each)
+            for each in quiesced_cluster.groups
+            for hosted in quiesced_cluster.replicas(each)
         )
     )
-    quiet_cluster.fall_quiet()
+    quiesced_cluster.quiesce()
 
 
-def test_groups_fall_quiet_without_a_node_that_is_down_and_tell_it_all_when_it_is_back(
-    quiet_cluster: CalmCluster,
+def test_groups_fall_quiesced_without_a_node_that_is_down_and_tell_it_all_when_it_is_back(
+    quiesced_cluster: CalmCluster,
 ) -> None:
-    away = next(node for node in quiet_cluster.nodes if node != quiet_cluster.leader(GroupId(0)))
-    quiet_cluster.nodes[away].end(power=True)
-    down = quiet_cluster.nodes.pop(away)
-    quiet_cluster.wait(lambda: quiet_cluster.has_other_leaders(away))
-    quiet_cluster.create_topic("while-away")
-    quiet_cluster.fall_quiet()
-    quiet_cluster.nodes[away] = down
+    away = next(
+        node for node in quiesced_cluster.nodes if node != quiesced_cluster.leader(GroupId(0))
+    )
+    quiesced_cluster.nodes[away].end(power=True)
+    down = quiesced_cluster.nodes.pop(away)
+    quiesced_cluster.wait(lambda: quiesced_cluster.has_other_leaders(away))
+    quiesced_cluster.create_topic("while-away")
+    quiesced_cluster.quiesce()
+    quiesced_cluster.nodes[away] = down
     down.start()
-    quiet_cluster.fall_quiet()
-    for group in quiet_cluster.groups:
-        ends = {hosted.replica.applied_index for hosted in quiet_cluster.replicas(group)}
+    quiesced_cluster.quiesce()
+    for group in quiesced_cluster.groups:
+        ends = {hosted.replica.applied_index for hosted in quiesced_cluster.replicas(group)}
         assert len(ends) == 1
 
 
-def test_a_leader_shows_a_follower_as_silent_as_its_process_is(quiet_cluster: CalmCluster) -> None:
-    group = quiet_cluster.groups[-1]
-    leader = quiet_cluster.leader(group)
+def test_a_leader_shows_a_follower_as_silent_as_its_process_is(
+    quiesced_cluster: CalmCluster,
+) -> None:
+    group = quiesced_cluster.groups[-1]
+    leader = quiesced_cluster.leader(group)
     assert leader is not None
-    away = next(node for node in quiet_cluster.nodes if node != leader)
-    quiet_cluster.nodes[away].pause()
-    quiet_cluster.pass_timeouts(2)
-    seen = {view.node: view.contact_ticks for view in quiet_cluster.nodes[leader].followers(group)}
-    assert seen[away] > quiet_cluster.settings.timing.election_ticks_min
+    away = next(node for node in quiesced_cluster.nodes if node != leader)
+    quiesced_cluster.nodes[away].pause()
+    quiesced_cluster.pass_timeouts(2)
+    seen = {
+        view.node: view.contact_ticks for view in quiesced_cluster.nodes[leader].followers(group)
+    }
+    assert seen[away] > quiesced_cluster.settings.timing.election_ticks_min
     assert all(ticks < seen[away] for node, ticks in seen.items() if node != away)
 
 
-def test_a_write_wakes_its_group_alone(quiet_cluster: CalmCluster) -> None:
-    quiet_cluster.create_topic("another")
+def test_a_write_wakes_its_group_alone(quiesced_cluster: CalmCluster) -> None:
+    quiesced_cluster.create_topic("another")
     awake = [
         group
-        for group in quiet_cluster.groups[1:-1]
-        for hosted in quiet_cluster.replicas(group)
-        if not hosted.replica.raft.quiet
+        for group in quiesced_cluster.groups[1:-1]
+        for hosted in quiesced_cluster.replicas(group)
+        if not hosted.replica.raft.quiesced
     ]
     assert awake == []
 
 
-def test_a_quiet_leader_cut_off_confirms_no_read(quiet_cluster: CalmCluster) -> None:
-    """Safety rests on the round of heartbeats alone, never on anybody being quiet."""
-    group = quiet_cluster.groups[-1]
-    leader = quiet_cluster.leader(group)
+def test_a_quiesced_leader_cut_off_confirms_no_read(quiesced_cluster: CalmCluster) -> None:
+    """Safety rests on the round of heartbeats alone, never on anybody being quiesced."""
+    group = quiesced_cluster.groups[-1]
+    leader = quiesced_cluster.leader(group)
     assert leader is not None
-    quiet_cluster.cut_off(leader)
+    quiesced_cluster.cut_off(leader)
     answers: list[object] = []
-    quiet_cluster.nodes[leader].read_barrier(group, answers.append)
-    quiet_cluster.wait(lambda: bool(answers))
+    quiesced_cluster.nodes[leader].read_barrier(group, answers.append)
+    quiesced_cluster.wait(lambda: bool(answers))
     assert isinstance(answers[0], Failed)
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids=str)
-def test_a_quiet_leader_asks_now_and_then_whether_all_is_as_it_believes(seed: int) -> None:
-    cluster = CalmCluster(seed, quiet_refresh_ticks=40)
-    cluster.fall_quiet()
+def test_a_quiesced_leader_asks_now_and_then_whether_all_is_as_it_believes(seed: int) -> None:
+    cluster = CalmCluster(seed, quiesce_refresh_ticks=40)
+    cluster.quiesce()
     terms = cluster.terms()
     cluster.pass_timeouts(20)
-    assert cluster.simulator.counts["a quiet leader asked anew"] >= len(cluster.groups)
+    assert cluster.simulator.counts["a quiesced leader asked anew"] >= len(cluster.groups)
     assert cluster.terms() == terms
-    cluster.fall_quiet()
+    cluster.quiesce()
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids=str)
-def test_a_follower_left_quiet_by_mistake_looks_for_a_leader_in_the_end(
+def test_a_follower_left_quiesced_by_mistake_looks_for_a_leader_in_the_end(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bound on what nobody foresaw: here, that the wake-up on silence were missing."""
     monkeypatch.setattr(Host, "_wake_relying_on", lambda self, peer: None)
-    cluster = CalmCluster(seed, quiet_refresh_ticks=40)
-    cluster.fall_quiet()
+    cluster = CalmCluster(seed, quiesce_refresh_ticks=40)
+    cluster.quiesce()
     gone = cluster.leader(cluster.groups[-1])
     assert gone is not None
     cluster.nodes[gone].pause()
     cluster.wait(lambda: cluster.has_other_leaders(gone), timeouts=20)
 
 
-def test_a_deleted_group_s_replica_takes_nothing_more(quiet_cluster: CalmCluster) -> None:
+def test_a_deleted_group_s_replica_takes_nothing_more(quiesced_cluster: CalmCluster) -> None:
     """Who got hold of it before would wait for ever, and it would be ticked for ever."""
-    cluster = quiet_cluster
+    cluster = quiesced_cluster
     group = cluster.groups.pop()
     leader = cluster.leader(group)
     assert leader is not None
@@ -362,4 +368,4 @@ def test_a_deleted_group_s_replica_takes_nothing_more(quiet_cluster: CalmCluster
     with pytest.raises(TopicRecreated):
         host.read_barrier(hosted, answers.append)
     assert not answers
-    cluster.wait(cluster.all_quiet)
+    cluster.wait(cluster.all_quiesced)

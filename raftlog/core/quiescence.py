@@ -1,16 +1,17 @@
 """How a group that has nothing to do stops: no heartbeats, no timers, nothing to tick.
 
 A leader whose group was asked for nothing for a while, and whose followers hold all it has and know
-all of it committed, asks them in its heartbeats to fall quiet. A follower agrees, and is quiet,
+all of it committed, asks them in its heartbeats to quiesce. A follower agrees, and is quiesced,
 only if its log ends exactly at that commit_index; once all that are in contact have agreed the
-leader is quiet, too. Whoever drives a quiet member does not tick it. He watches the process of its
-leader (or, for a leader, those of its followers) instead, once for all groups, and wakes it when
-they fall silent. Any other message of the group wakes it by itself.
+leader is quiesced, too. Whoever drives a quiesced member does not tick it. He watches the process
+of its leader (or, for a leader, those of its followers) instead, once for all groups, and wakes it
+when they fall silent. Any other message of the group wakes it by itself.
 
-Nothing that is promised rests on this. A quiet leader answers no read from memory: each needs a
+Nothing that is promised rests on this. A quiesced leader answers no read from memory: each needs a
 round of heartbeats like any other, and it appends and commits like any other. Whether a follower
-may grant a vote is decided as ever; that it is quiet stands for "hears its leader", as the silence
-that wakes it stands for the opposite. A member wrongly quiet, or wrongly awake, costs time alone.
+may grant a vote is decided as ever; that it is quiesced stands for "hears its leader", as the
+silence that wakes it stands for the opposite. A member wrongly quiesced, or wrongly awake, costs
+time alone.
 """
 
 from __future__ import annotations
@@ -19,27 +20,27 @@ from raftlog.core.messages import Heartbeat, HeartbeatReply, RaftMessage
 from raftlog.core.types import LogIndex, NodeId, Term
 
 
-def is_no_news(
+def keeps_quiesced(
     message: RaftMessage, *, leader: NodeId, term: Term, commit_index: LogIndex, attempt: int
 ) -> bool:
-    """Does a message say only what a quiet member knows, so that it may stay quiet?
+    """Does a message say only what a quiesced member knows, so that it may stay quiesced?
 
     That is its leader asking again, and a follower's late answer to the `attempt` by which the
-    leader itself fell quiet (a follower's own `attempt` is 0).
+    leader itself quiesced (a follower's own `attempt` is 0).
     """
     if message.term != term:
         return False
     match message:
-        case Heartbeat(sender=sender, quiet=asked) if asked > 0:
+        case Heartbeat(sender=sender, quiesce_round=asked) if asked > 0:
             return sender == leader and message.commit_index == commit_index
-        case HeartbeatReply(quiet=answered):
+        case HeartbeatReply(quiesce_round=answered):
             return answered == attempt > 0
         case _:
             return False
 
 
-class Stillness:
-    """A leader's way to fall quiet: how long nothing was asked of it, and who has agreed.
+class Quiescence:
+    """A leader's way to quiesce: how long nothing was asked of it, and who has agreed.
 
     Attempts are numbered, so that a late answer to one that was given up is not taken for this
     one's. Mutable; it begins and ends with a leadership.
@@ -72,7 +73,7 @@ class Stillness:
 
     def ask(self) -> int:
         """The number of the attempt that a heartbeat asks for: the one in flight, or a new one."""
-        assert self.due, "nobody is asked to fall quiet while there is something to do"
+        assert self.due, "nobody is asked to quiesce while there is something to do"
         if self._agreed is None:
             self.attempt += 1
             self._agreed = set()
@@ -82,13 +83,13 @@ class Stillness:
         """The group is not at rest after all: answers to what was asked count no more."""
         self._agreed = None
 
-    def ask_anew(self) -> None:
-        """A quiet leader asks its followers once more, at once, whether all is as it was."""
+    def ask_again(self) -> None:
+        """A quiesced leader asks its followers once more, at once, whether all is as it was."""
         self._idle_ticks = max(1, self._after_ticks)
         self._agreed = None
 
     def agreed(self, follower: NodeId, attempt: int) -> None:
-        """The follower is quiet, as that attempt asked."""
+        """The follower is quiesced, as that attempt asked."""
         if self._agreed is not None and attempt == self.attempt:
             self._agreed.add(follower)
 
@@ -106,9 +107,9 @@ class Stillness:
         """Is an attempt in flight?"""
         return self._agreed is not None
 
-    def clone(self) -> Stillness:
+    def clone(self) -> Quiescence:
         """An independent copy."""
-        other = Stillness(self._after_ticks)
+        other = Quiescence(self._after_ticks)
         other.attempt = self.attempt
         other._idle_ticks = self._idle_ticks
         other._agreed = set(self._agreed) if self._agreed is not None else None
