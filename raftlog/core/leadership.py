@@ -129,7 +129,7 @@ class Leadership:
         it too, but those whose process is silent are not waited for: a node that is down must not
         keep a thousand groups awake. Whoever drives this leader wakes it when they are back.
         """
-        at_rest = (
+        is_idle = (
             all_applied is not None
             and self.quiescence.due
             and not self.reads.pending
@@ -138,7 +138,7 @@ class Leadership:
                 for node, each in self.followers.items()
             )
         )
-        if at_rest:
+        if is_idle:
             return self.quiescence.ask()
         self.quiescence.give_up()
         return 0

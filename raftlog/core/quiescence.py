@@ -80,7 +80,7 @@ class Quiescence:
         return self.attempt
 
     def give_up(self) -> None:
-        """The group is not at rest after all: answers to what was asked count no more."""
+        """The group is not idle after all: answers to what was asked count no more."""
         self._agreed = None
 
     def ask_again(self) -> None:

@@ -10,9 +10,10 @@ much there is to do: after a restart a thousand groups replay their logs at once
 heartbeats meanwhile. What is left goes on in the next turn, in its order; the controller's group
 goes first.
 
-A quiesced replica (`raftlog.core.quiescence`) *rests*: it is not ticked and costs nothing, however
-many there are. One heartbeat of the process to each peer stands for all of them; a resting replica
-is woken when the process it relies on falls silent or is another one, and now and then in any case.
+A quiesced replica (`raftlog.core.quiescence`) is left alone: it is not ticked and costs nothing,
+however many there are. One heartbeat of the process to each peer stands for all of them; a quiesced
+replica is woken when the process it relies on falls silent or is another one, and now and then in
+any case.
 
 An exception out of any method here is a defect, or a disk that failed: a replica may be half done,
 so the driver ends the process and never calls again; after `LogFromNewerVersion` it may do so
@@ -72,7 +73,7 @@ _UPGRADE_HEARTBEATS = 100
 """Rules that could not be raised when they were due (a full disk, say) are tried again so often."""
 
 _CHECK_HEARTBEATS = 10
-"""Resting replicas are looked after every so many heartbeats: each of them every now and then."""
+"""Quiesced replicas are looked after every so many heartbeats: each of them every now and then."""
 
 _REFUSALS_TOLD_TICKS = 100
 """A peer that breaks the protocol is told of once in so many ticks, however often it does."""
@@ -110,8 +111,8 @@ class Host:
     ) -> None:
         """`boot_id` is another one in every run of the process. A log not written for
         `idle_ticks_max` ticks gets its synced marker, which bears witness to the end of it.
-        A resting leader asks its followers after about `quiesce_refresh_ticks` whether they
-        rest as well, and a resting follower that was not asked for twice as long wakes by
+        A quiesced leader asks its followers after about `quiesce_refresh_ticks` whether they
+        rest as well, and a quiesced follower that was not asked for twice as long wakes by
         itself: a bound on what nobody foresaw. `request_bytes_max` bounds what all
         unanswered proposals carry. A write that takes `slow_disk_ticks` makes the node let
         others lead; one that finds no room does so too, and is tried again every
@@ -131,7 +132,7 @@ class Host:
         )
         self._awake: dict[GroupId, HostedReplica] = {}  # the others rest: they are not ticked
         self._checks: dict[int, list[GroupId]] = {}
-        """By tick, the groups to look after then if they still rest."""
+        """By tick, the groups to look after then if they are still quiesced."""
         self._idle_ticks_max = idle_ticks_max
         self._request_bytes_max = request_bytes_max
         self._request_bytes = 0
@@ -358,7 +359,7 @@ class Host:
         for peer in fallen_silent:
             self._wake_relying_on(peer)
         for group in self._checks.pop(self._ticks, ()):
-            self._check_resting(group)
+            self._check_quiesced(group)
 
     def _tick_group(self, hosted: HostedReplica) -> None:
         replica = hosted.replica
@@ -373,7 +374,7 @@ class Host:
             del self._awake[hosted.group]
             self._plan_check(hosted)
 
-    # ------------------------------------------------------------ resting replicas
+    # ------------------------------------------------------------ quiesced replicas
 
     def _wake(self, hosted: HostedReplica, *, ask_again: bool = False) -> None:
         """Tick the replica again, if it is quiesced."""
@@ -406,7 +407,7 @@ class Host:
         return heard >= majority(len(voters))
 
     def _plan_check(self, hosted: HostedReplica) -> None:
-        """A leader's comes at random, so that a thousand groups that rested together do not all
+        """A leader's comes at random, so that a thousand groups that quiesced together do not all
         ask at once; a follower's when it should have been asked twice. Those that come at about
         the same time come together: then what they ask shares a frame."""
         longest = self._quiesce_refresh_ticks
@@ -418,7 +419,7 @@ class Host:
         hosted.check_tick = -(-due // step) * step
         self._checks.setdefault(hosted.check_tick, []).append(hosted.group)
 
-    def _check_resting(self, group: GroupId) -> None:
+    def _check_quiesced(self, group: GroupId) -> None:
         hosted = self._groups.get(group)
         if hosted is None or group in self._awake or hosted.check_tick != self._ticks:
             return

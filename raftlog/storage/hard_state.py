@@ -128,8 +128,8 @@ class HardStateJournal:
     def idle_marker(self) -> bool:
         """As `GroupLog.idle_marker`: whether a marker is now to be written."""
         segment = self._active
-        at_rest = self._outstanding is None and not self._changed
-        self._marker_wanted = at_rest and segment.witnessed < segment.data_end
+        is_idle = self._outstanding is None and not self._changed
+        self._marker_wanted = is_idle and segment.witnessed < segment.data_end
         return self._marker_wanted
 
     def take_write(self) -> LogWrite | None:

@@ -243,9 +243,9 @@ class GroupLog:
         out: such a log is not idle, and what is not durable cannot be witnessed.
         """
         active = self._segments[-1]
-        at_rest = self._outstanding is None and self._truncation is None
-        at_rest = at_rest and self._durable == self.last_index
-        self._marker_wanted = at_rest and active.witnessed < active.data_end
+        is_idle = self._outstanding is None and self._truncation is None
+        is_idle = is_idle and self._durable == self.last_index
+        self._marker_wanted = is_idle and active.witnessed < active.data_end
         return self._marker_wanted
 
     def take_write(self) -> LogWrite | None:

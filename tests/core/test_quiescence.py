@@ -24,7 +24,7 @@ QUIET = replace(TIMING, quiesce_after_ticks=AFTER)
 TWO, THREE = NodeId(2), NodeId(3)
 
 
-def leader_at_rest(voters: int = 3) -> Member:
+def idle_leader(voters: int = 3) -> Member:
     """It leads term 2, all hold its two entries and know the first of them committed."""
     member = Member(1, voters=voters, terms=[1], timing=QUIET).lead()
     for other in range(2, voters + 1):
@@ -45,7 +45,7 @@ def asked(member: Member, ticks: int = AFTER + 2) -> int:
 
 
 def quiesced_leader() -> Member:
-    member = leader_at_rest()
+    member = idle_leader()
     attempt = asked(member)
     for other in (2, 3):
         member.step(heartbeat_reply(member, other, last_index=2, quiesce_round=attempt))
@@ -62,7 +62,7 @@ def quiesced_follower() -> Member:
 
 
 def test_a_leader_is_quiesced_once_all_followers_agreed() -> None:
-    member = leader_at_rest()
+    member = idle_leader()
     attempt = asked(member)
     member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=attempt))
     assert not member.raft.quiesced
@@ -102,7 +102,7 @@ def test_a_leader_with_something_to_do_asks_nobody(what: str) -> None:
 
 def test_a_silent_process_is_not_waited_for_but_a_silent_group_is() -> None:
     for silent, is_quiet in (((THREE,), True), ((), False)):
-        member = leader_at_rest()
+        member = idle_leader()
         for _ in range(QUIET.election_ticks_min + 2 * QUIET.heartbeat_ticks):
             if not member.raft.quiesced:
                 member.raft.tick(silent)
@@ -119,7 +119,7 @@ def test_a_silent_process_is_not_waited_for_but_a_silent_group_is() -> None:
 @pytest.mark.parametrize("is_back", [False, True])
 def test_a_process_that_is_back_is_waited_for_from_then_on(is_back: bool) -> None:
     """Else the leader rests beside a follower that knows nothing of what it missed."""
-    member = leader_at_rest()
+    member = idle_leader()
     asking = 0
     for _ in range(QUIET.election_ticks_min + 2 * QUIET.heartbeat_ticks):
         member.raft.tick((THREE,))
@@ -135,7 +135,7 @@ def test_a_process_that_is_back_is_waited_for_from_then_on(is_back: bool) -> Non
 
 def test_who_is_left_out_is_not_asked() -> None:
     """Back with its shorter log it would take what it is told for all there is, and rest."""
-    member = leader_at_rest()
+    member = idle_leader()
     member.propose("missed by three")
     member.step(acceptance(member, 2, 3))
     for _ in range(QUIET.election_ticks_min + 2 * QUIET.heartbeat_ticks):
@@ -148,7 +148,7 @@ def test_who_is_left_out_is_not_asked() -> None:
 
 
 def test_what_another_run_of_a_process_agreed_to_does_not_count() -> None:
-    member = leader_at_rest()
+    member = idle_leader()
     attempt = asked(member)
     member.step(heartbeat_reply(member, 3, last_index=2, quiesce_round=attempt))
     member.raft.node_is_back(THREE)
@@ -157,7 +157,7 @@ def test_what_another_run_of_a_process_agreed_to_does_not_count() -> None:
 
 
 def test_an_answer_to_an_attempt_that_was_given_up_does_not_count() -> None:
-    member = leader_at_rest()
+    member = idle_leader()
     first = asked(member)
     member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=first))
     member.propose("something")
@@ -172,7 +172,7 @@ def test_an_answer_to_an_attempt_that_was_given_up_does_not_count() -> None:
 
 
 def test_who_says_that_it_is_awake_takes_its_agreement_back() -> None:
-    member = leader_at_rest()
+    member = idle_leader()
     attempt = asked(member)
     member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=attempt))
     member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=0))
