@@ -1,4 +1,4 @@
-"""Who deserves a vote: read-only verdicts and the count of a ballot.
+"""Who deserves a vote: read-only verdicts and the count of a tally.
 
 Nothing here changes a member's state; `raftlog.core.raft` asks, then acts.
 """
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from raftlog.core.log_view import LogView
 from raftlog.core.messages import RaftMessage, VoteReply, VoteRequest
-from raftlog.core.quorum import Outcome, outcome
+from raftlog.core.quorum import VoteResult, vote_result
 from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY, NodeId, Term
 
@@ -66,7 +66,7 @@ def answers(reply: VoteReply, *, role: Role, term: Term) -> bool:
     """Does the reply answer what a member of that role in that term has asked?
 
     A vote may answer a pre-candidate, too, whose election in that term ran out of time: votes bind
-    for their whole term. It counts only if that member asked for it in this run (`Ballot`).
+    for their whole term. It counts only if that member asked for it in this run (`VoteTally`).
     """
     if not reply.pre:
         return role in (Role.CANDIDATE, Role.PRE_CANDIDATE) and reply.term == term
@@ -84,7 +84,7 @@ def outranks(request: VoteRequest, *, node: NodeId, log: LogView) -> bool:
     return theirs > (log.last_term, log.last_index, -node)
 
 
-class Ballot:
+class VoteTally:
     """The answers to one election or pre-vote, each voter counted once however often it answers.
 
     A pre-vote that follows on an election of the same term keeps that election's votes. Where a
@@ -103,20 +103,20 @@ class Ballot:
         """A pre-vote begins."""
         self._pre_votes = {}
 
-    def record(self, reply: VoteReply) -> Outcome:
+    def record(self, reply: VoteReply) -> VoteResult:
         """Count an answer, and say what comes of the pre-vote or election that it belongs to.
 
         A vote given is never taken back by a late refusal.
         """
         votes = self._pre_votes if reply.pre else self._votes
         if votes is None:
-            return Outcome.OPEN
+            return VoteResult.PENDING
         votes[reply.sender] = reply.granted or votes.get(reply.sender, False)
-        return outcome(self._voters, votes)
+        return vote_result(self._voters, votes)
 
-    def clone(self) -> Ballot:
+    def clone(self) -> VoteTally:
         """An independent copy."""
-        other = Ballot(self._voters, election=False)
+        other = VoteTally(self._voters, election=False)
         other._votes = self._votes.copy() if self._votes is not None else None
         other._pre_votes = self._pre_votes.copy()
         return other

@@ -1,4 +1,4 @@
-"""Quorum arithmetic: what a majority of voters has reached, and how a ballot stands. Pure."""
+"""Quorum arithmetic: what a majority of voters has reached, and how a tally stands. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from enum import Enum
 from raftlog.core.types import NodeId
 
 
-class Outcome(Enum):
-    """How a ballot stands."""
+class VoteResult(Enum):
+    """How a tally stands."""
 
     WON = "won"
     LOST = "lost"
-    OPEN = "open"
+    PENDING = "pending"
 
 
 def majority(voters: int) -> int:
@@ -33,13 +33,13 @@ def agreed(values: Iterable[int]) -> int:
     return ascending[(len(ascending) - 1) // 2]
 
 
-def outcome(voters: Sequence[NodeId], votes: Mapping[NodeId, bool]) -> Outcome:
-    """WON with a majority for, LOST once too few are left for one, else OPEN."""
+def vote_result(voters: Sequence[NodeId], votes: Mapping[NodeId, bool]) -> VoteResult:
+    """WON with a majority for, LOST once too few are left for one, else PENDING."""
     needed = majority(len(voters))
     granted = sum(1 for voter in voters if votes.get(voter) is True)
     refused = sum(1 for voter in voters if votes.get(voter) is False)
     if granted >= needed:
-        return Outcome.WON
+        return VoteResult.WON
     if len(voters) - refused < needed:
-        return Outcome.LOST
-    return Outcome.OPEN
+        return VoteResult.LOST
+    return VoteResult.PENDING

@@ -38,7 +38,7 @@ from raftlog.core.messages import (
 )
 from raftlog.core.outbox import Outbox
 from raftlog.core.quiescence import keeps_quiesced
-from raftlog.core.quorum import Outcome
+from raftlog.core.quorum import VoteResult
 from raftlog.core.ready import Ready, Role, SoftState
 from raftlog.core.timer import ElectionTimer, Random
 from raftlog.core.types import (
@@ -63,7 +63,6 @@ class Raft:
     """One member of one group. Every method decides; nothing happens before `ready()`."""
 
     __slots__ = (
-        "_ballot",
         "_commit_index",
         "_disk_keeps_up",
         "_durable_index",
@@ -76,6 +75,7 @@ class Raft:
         "_outbox",
         "_quiesced",
         "_role",
+        "_tally",
         "_term",
         "_timer",
         "_timing",
@@ -115,7 +115,7 @@ class Raft:
         self._commit_index = self._last_applied = log.base_index
         self._durable_index = log.last_index
         self._disk_keeps_up = True
-        self._ballot: election.Ballot | None = None
+        self._tally: election.VoteTally | None = None
         self._leadership: Leadership | None = None
         self._quiesced = False
         self._outbox = Outbox(
@@ -388,7 +388,7 @@ class Raft:
         other._timer = self._timer.clone()
         other._log = self._log.clone()
         other._outbox = self._outbox.clone()
-        other._ballot = self._ballot.clone() if self._ballot is not None else None
+        other._tally = self._tally.clone() if self._tally is not None else None
         other._leadership = self._leadership.clone() if self._leadership is not None else None
         return other
 
@@ -399,7 +399,7 @@ class Raft:
             (self._role.value, self._term, self._vote, self._leader),
             (self._commit_index, self._last_applied, self._durable_index),
             (self._timer.state(), self._quiesced, self._disk_keeps_up),
-            self._ballot.state() if self._ballot is not None else None,
+            self._tally.state() if self._tally is not None else None,
             self._leadership.state() if self._leadership is not None else None,
             self._outbox.state(),
         )
@@ -425,7 +425,7 @@ class Raft:
         if self._leadership is not None:
             self._outbox.reads_dropped.extend(self._leadership.reads.drop())
         self._leadership = None
-        self._ballot = None
+        self._tally = None
         self._role = Role.FOLLOWER
         self._leader = NOBODY
 
@@ -443,12 +443,12 @@ class Raft:
     def _start_pre_vote(self) -> None:
         """Ask whether an election could be won, without disturbing anybody's term."""
         voters, letters, term = self._membership.voters, self._letters, Term(self._term + 1)
-        ballot = self._ballot or election.Ballot(voters, election=False)
+        tally = self._tally or election.VoteTally(voters, election=False)
         self._become_follower()
         self._role = Role.PRE_CANDIDATE
         self._reset_timer()
-        ballot.start_pre_vote()
-        self._ballot = ballot
+        tally.start_pre_vote()
+        self._tally = tally
         self._outbox.messages.extend(letters.vote_requests(voters, term, self._log, pre=True))
         own = letters.vote_reply(self.node, term, granted=True, pre=True)
         self._outbox.after_persist.append(own)
@@ -464,7 +464,7 @@ class Raft:
         self._role = Role.CANDIDATE
         self._reset_timer()
         voters, letters, term = self._membership.voters, self._letters, self._term
-        self._ballot = election.Ballot(voters, election=True)
+        self._tally = election.VoteTally(voters, election=True)
         waiting = self._outbox.after_persist
         waiting.extend(letters.vote_requests(voters, term, self._log, pre=False))
         waiting.append(letters.vote_reply(self.node, term, granted=True, pre=False))
@@ -475,7 +475,7 @@ class Raft:
         assert self._vote == self.node, "a leader voted for itself"
         self._role = Role.LEADER
         self._leader = self.node
-        self._ballot = None
+        self._tally = None
         self._leadership = Leadership(
             followers=[voter for voter in self._membership.voters if voter != self.node],
             last_index=self._log.last_index,
@@ -525,18 +525,18 @@ class Raft:
         self._outbox.after_persist.append(answer)
 
     def _on_vote_reply(self, reply: VoteReply) -> None:
-        if reply.sender not in self._membership.voters or self._ballot is None:
+        if reply.sender not in self._membership.voters or self._tally is None:
             return
         if not election.answers(reply, role=self._role, term=self._term):
             return
-        match self._ballot.record(reply):
-            case Outcome.WON if reply.pre:
+        match self._tally.record(reply):
+            case VoteResult.WON if reply.pre:
                 self._start_election()
-            case Outcome.WON:
+            case VoteResult.WON:
                 self._become_leader()
-            case Outcome.LOST if reply.pre or self._role is Role.CANDIDATE:
+            case VoteResult.LOST if reply.pre or self._role is Role.CANDIDATE:
                 self._become_follower()
-            case Outcome.OPEN | Outcome.LOST:
+            case VoteResult.PENDING | VoteResult.LOST:
                 pass
             case unknown:
                 assert_never(unknown)

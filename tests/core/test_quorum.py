@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from raftlog.core.quorum import Outcome, agreed, majority, outcome
+from raftlog.core.quorum import VoteResult, agreed, majority, vote_result
 from raftlog.core.types import NodeId
 
 
@@ -42,14 +42,14 @@ def test_a_ballot_is_won_by_a_majority_and_lost_once_none_is_possible(voters: in
     for answers in product([True, False, None], repeat=voters):
         votes = {m: a for m, a in zip(members, answers, strict=True) if a is not None}
         granted, refused = answers.count(True), answers.count(False)
-        expected = Outcome.OPEN
+        expected = VoteResult.PENDING
         if granted > voters / 2:
-            expected = Outcome.WON
+            expected = VoteResult.WON
         elif voters - refused <= voters / 2:
-            expected = Outcome.LOST
-        assert outcome(members, votes) is expected
+            expected = VoteResult.LOST
+        assert vote_result(members, votes) is expected
 
 
 def test_a_stranger_s_vote_does_not_count() -> None:
     members = [NodeId(1), NodeId(2), NodeId(3)]
-    assert outcome(members, {NodeId(1): True, NodeId(9): True}) is Outcome.OPEN
+    assert vote_result(members, {NodeId(1): True, NodeId(9): True}) is VoteResult.PENDING

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from raftlog.core import election, replication
-from raftlog.core.election import Ballot
+from raftlog.core.election import VoteTally
 from raftlog.core.leadership import Leadership
 from raftlog.core.letters import Letters
 from raftlog.core.messages import AppendReply, AppendRequest, Replicate, VoteReply
@@ -154,7 +154,7 @@ def vote_for_any_log() -> Any:
 def duplicated_vote_counted_twice() -> Any:
     """Answers are counted, not voters."""
 
-    def record(self: Ballot, reply: VoteReply) -> Outcome:
+    def record(self: VoteTally, reply: VoteReply) -> Outcome:
         votes = self._tried if reply.pre else self._votes
         if votes is None:
             return Outcome.OPEN
@@ -163,7 +163,7 @@ def duplicated_vote_counted_twice() -> Any:
         needed = majority(len(self._voters))
         return Outcome.WON if sum(votes.values()) >= needed else Outcome.OPEN
 
-    return _replaced(Ballot, "record", record)
+    return _replaced(VoteTally, "record", record)
 
 
 def stale_vote_accepted() -> Any:
