@@ -48,7 +48,7 @@ from raftlog.machines.writer_row import OpenAttempt, WriterRow, references_diges
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
+class RuleContext:
     """What the rules need beside the command and the writer's row."""
 
     rules: int
@@ -100,11 +100,11 @@ CommitVerdict = Publish | Replay | Answer | Refused
 TAKE_STAGE = TakeStage()
 
 
-def judge_stage(row: WriterRow | None, command: Stage, facts: Circumstances) -> StageVerdict:
+def judge_stage(row: WriterRow | None, command: Stage, context: RuleContext) -> StageVerdict:
     """What a Stage comes to; see the order of rules above."""
     key, batch = command.key, command.batch
     if row is not None:
-        refusal = _refusal_of_stage(row, key, facts.rules)
+        refusal = _refusal_of_stage(row, key, context.rules)
         if refusal is not None:
             return refusal
     attempt = row.attempt(key.run, key.epoch, command.attempt) if row is not None else None
@@ -119,9 +119,9 @@ def judge_stage(row: WriterRow | None, command: Stage, facts: Circumstances) -> 
         return refused("UnknownWriter", writer=key.writer, epoch=key.epoch)
     if command.number > due:
         return refused("StageGap", attempt=command.attempt, number=command.number, expected=due)
-    if not 1 <= batch.schema_version <= facts.schema_version:
-        return _unknown_schema(batch.schema_version, facts)
-    return _judge_room(row, command, facts)
+    if not 1 <= batch.schema_version <= context.schema_version:
+        return _unknown_schema(batch.schema_version, context)
+    return _judge_room(row, command, context)
 
 
 def _refusal_of_stage(row: WriterRow, key: EpochKey, rules: int) -> Refused | None:
@@ -138,23 +138,23 @@ def _refusal_of_stage(row: WriterRow, key: EpochKey, rules: int) -> Refused | No
 
 
 def judge_commit(
-    row: WriterRow | None, command: CommitEpoch, facts: Circumstances
+    row: WriterRow | None, command: CommitEpoch, context: RuleContext
 ) -> CommitVerdict:
     """What a CommitEpoch comes to; see the order of rules above."""
     key = command.key
     if row is not None and key.epoch <= row.last_epoch:
-        return _judge_repeated(row, command, facts.rules)
+        return _judge_repeated(row, command, context.rules)
     if row is not None and row.is_fenced(key.run):
         return _fenced(row, key)
     if _is_unknown(row, key, command.create_writer):
         return refused("UnknownWriter", writer=key.writer, epoch=key.epoch)
-    if not facts.room_for_writer:
-        return refused("TooManyWriters", topic=facts.topic, limit=facts.limits.writers_max)
+    if not context.room_for_writer:
+        return refused("TooManyWriters", topic=context.topic, limit=context.limits.writers_max)
     found = _find_attempts(row, key, command.attempts)
     if isinstance(found, Refused):
         return found
-    if not 1 <= command.schema_version <= facts.schema_version:
-        return _unknown_schema(command.schema_version, facts)
+    if not 1 <= command.schema_version <= context.schema_version:
+        return _unknown_schema(command.schema_version, context)
     return Publish(tuple(found))
 
 
@@ -262,11 +262,11 @@ def _find_attempts(
     return list(found.values())
 
 
-def _judge_room(row: WriterRow | None, command: Stage, facts: Circumstances) -> TakeStage | Refused:
+def _judge_room(row: WriterRow | None, command: Stage, context: RuleContext) -> TakeStage | Refused:
     """Whether the bounds leave room for the stage. A new run's first one starts at nothing."""
-    key, limits = command.key, facts.limits
-    if not facts.room_for_writer:
-        return refused("TooManyWriters", topic=facts.topic, limit=limits.writers_max)
+    key, limits = command.key, context.limits
+    if not context.room_for_writer:
+        return refused("TooManyWriters", topic=context.topic, limit=limits.writers_max)
     own = row is not None and row.run == key.run
     opened = row.open_epochs.get(key.epoch) if row is not None and own else None
     if (
@@ -280,7 +280,7 @@ def _judge_room(row: WriterRow | None, command: Stage, facts: Circumstances) -> 
             limit=limits.attempts_per_epoch_max,
             unit="open attempts",
         )
-    if facts.rules < 2:
+    if context.rules < 2:
         return _judge_bytes(row.staged_bytes if row is not None and own else 0, command, limits)
     if row is None or not own:
         return TAKE_STAGE
@@ -352,5 +352,5 @@ def _incomplete(key: EpochKey, attempt: str, problem: str) -> Refused:
     )
 
 
-def _unknown_schema(version: int, facts: Circumstances) -> Refused:
-    return refused("UnknownSchemaVersion", version=version, latest=facts.schema_version)
+def _unknown_schema(version: int, context: RuleContext) -> Refused:
+    return refused("UnknownSchemaVersion", version=version, latest=context.schema_version)

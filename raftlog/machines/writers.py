@@ -29,11 +29,11 @@ from raftlog.machines.commands import (
 )
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.epoch_rules import (
-    Circumstances,
     CommitVerdict,
     Publish,
     RepeatStage,
     Replay,
+    RuleContext,
     TakeStage,
     judge_commit,
     judge_stage,
@@ -80,7 +80,7 @@ class WriterTable:
             anonymous = key.anonymous
         else:
             anonymous = row.transient
-        verdict = judge_stage(row, command, self._facts(rules, key.writer, anonymous))
+        verdict = judge_stage(row, command, self._context(rules, key.writer, anonymous))
         if isinstance(verdict, Refused):
             return verdict
         row = self._touched(key, index)
@@ -108,7 +108,7 @@ class WriterTable:
         row = self._rows.get(writer)
         may_leave = row is None or row.last_epoch < 0 or row.transient
         anonymous = command.transient_writer and may_leave
-        return judge_commit(row, command, self._facts(rules, writer, anonymous))
+        return judge_commit(row, command, self._context(rules, writer, anonymous))
 
     def replayed(self, index: LogIndex, command: CommitEpoch, verdict: Replay, rules: int) -> None:
         """The epoch stands as it was; its replay's stages go, and those before it."""
@@ -302,7 +302,7 @@ class WriterTable:
 
     # ------------------------------------------------------------ parts
 
-    def _facts(self, rules: int, writer: str, anonymous: bool) -> Circumstances:
+    def _context(self, rules: int, writer: str, anonymous: bool) -> RuleContext:
         """The circumstances of a command that, if taken, leaves a row of that kind."""
         if rules < 2:
             room = writer in self._rows or len(self._rows) < self._limits.writers_max
@@ -310,7 +310,7 @@ class WriterTable:
             room = True  # a transient row makes its own room
         else:
             room = len(self._rows) - len(self._transient) < self._limits.writers_max
-        return Circumstances(
+        return RuleContext(
             rules=rules,
             topic=self._topic,
             schema_version=self._schema_version,
