@@ -74,7 +74,7 @@ ROOMS = {
     "raftlog.replica": Room(
         ours=("raftlog.core", "raftlog.machines", "raftlog.storage", "raftlog.wire")
     ),
-    "raftlog.host": Room(
+    "raftlog.multiraft": Room(
         ours=(
             "raftlog.core",
             "raftlog.machines",
@@ -104,7 +104,7 @@ ROOMS = {
             "raftlog.config",
             "raftlog.core",
             "raftlog.discovery",
-            "raftlog.host",
+            "raftlog.multiraft",
             "raftlog.machines",
             "raftlog.replica",
             "raftlog.storage",
@@ -246,9 +246,9 @@ def test_every_module_imports_only_what_its_room_may(name: str) -> None:
         ("raftlog.machines.topic", "from raftlog.core.raft import Raft"),
         ("raftlog.machines.topic", "import random"),
         ("raftlog.storage.log", "import grpc"),
-        ("raftlog.host.host", "import asyncio"),
-        ("raftlog.host.groups", "import threading"),
-        ("raftlog.host.host", "from raftlog.server import node"),
+        ("raftlog.multiraft.multiraft", "import asyncio"),
+        ("raftlog.multiraft.groups", "import threading"),
+        ("raftlog.multiraft.multiraft", "from raftlog.server import node"),
         ("raftlog.client.log_client", "from raftlog.server import node"),
         ("raftlog.client.log_client", "def f():\n    import raftlog.storage.log"),
         ("raftlog.server.node", "from raftlog.client import arrow"),

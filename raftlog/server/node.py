@@ -1,6 +1,6 @@
 """A node's asyncio side: one event loop, a clock, bounded pools of threads, links to the peers.
 
-Everything that decides happens in `raftlog.host`, on the loop. A thread only ever runs a
+Everything that decides happens in `raftlog.multiraft`, on the loop. A thread only ever runs a
 `LogWrite`, a `LogRead`, a journal write or a job on the data folder, which touch files and nothing
 else.
 
@@ -26,21 +26,21 @@ from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, NodeId, Offset, Payload
 from raftlog.discovery.static import parse_routes
 from raftlog.errors import DiskFull, IdentityRefused, NotLeader, RaftlogError
-from raftlog.host.effects import (
+from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.outcomes import Outcome
+from raftlog.multiraft.effects import (
     DiskChanged,
     GroupDeletedElsewhere,
     GroupOpened,
     GroupRemoved,
-    HostEvent,
     LeadershipChanged,
+    MultiRaftEvent,
     PeerMessagesRefused,
     TornTailTruncated,
 )
-from raftlog.host.groups import GroupStore
-from raftlog.host.host import Host
-from raftlog.host.hosted import HostedReplica
-from raftlog.machines.controller import ControllerMachine
-from raftlog.machines.outcomes import Outcome
+from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.hosted import GroupReplica
+from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.server.workers import Workers
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
@@ -102,7 +102,7 @@ class Node:
             random=chance,
             tell=effects.tell,
         )
-        self._host = Host(
+        self._multiraft = MultiRaft(
             node=self.node,
             nodes=tuple(sorted(addresses)),
             store=self._store,
@@ -149,7 +149,7 @@ class Node:
 
     async def start(self) -> None:
         """Open the controller's replica and every group of the data folder, then run."""
-        self._host.start(await asyncio.to_thread(self._store.open_all))
+        self._multiraft.start(await asyncio.to_thread(self._store.open_all))
         for link in self.links.values():
             self.spawn(link.run())
         self._next_tick_s = self._loop.time() + self._tick_s
@@ -158,7 +158,7 @@ class Node:
     async def stop(self) -> None:
         """End tasks, finish what is being written, close the files."""
         self._stopping = True
-        self._host.stop()
+        self._multiraft.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -166,7 +166,7 @@ class Node:
         # are closed, which write and sync the rest.
         await self._workers.stop()
         await self._readers.stop()
-        self._host.close()
+        self._multiraft.close()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine as the node's own: its failure is the node's failure."""
@@ -191,7 +191,7 @@ class Node:
         """One tick for all, also after a pause: time that was slept through is not made up for."""
         if self._stopping:
             return
-        self._host.tick()
+        self._multiraft.tick()
         self._next_tick_s = max(self._next_tick_s + self._tick_s, self._loop.time())
         self._loop.call_at(self._next_tick_s, self._tick)
 
@@ -212,7 +212,7 @@ class Node:
 
     def known_store(self, node: NodeId) -> str | None:
         """The store bound to the node id by the controller, as far as this node can know."""
-        return self._host.known_store(node)
+        return self._multiraft.known_store(node)
 
     def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         """Messages of one frame, in the order they were sent.
@@ -220,10 +220,10 @@ class Node:
         They are taken by the loop and not by the stream's handler: what a replica asserts must end
         the process, and grpc would make it the stream's status and go on.
         """
-        self._loop.call_soon(self._host.receive, peer, messages)
+        self._loop.call_soon(self._multiraft.receive, peer, messages)
 
     def _link_opened(self, _: NodeId) -> None:
-        self._host.peer_reachable(1 + sum(link.connected for link in self.links.values()))
+        self._multiraft.peer_reachable(1 + sum(link.connected for link in self.links.values()))
 
     def _refused(self, error: RaftlogError) -> None:
         """A wiped folder learns here that it must not serve: no peer lets it reach a leader."""
@@ -236,52 +236,52 @@ class Node:
     def peer_closed(self, peer: NodeId) -> None:
         """The peer's process died or its connection was reset: its groups may elect at once."""
         # After what it sent before, which may still wait to be taken.
-        self._loop.call_soon(self._host.peer_closed, peer)
+        self._loop.call_soon(self._multiraft.peer_closed, peer)
 
     # ------------------------------------------------------------ groups
 
     @property
     def controller(self) -> ControllerMachine:
         """The controller's state, as far as this node has applied it."""
-        return self._host.controller
+        return self._multiraft.controller
 
     @property
     def disk(self) -> DiskChanged:
         """What was last told of this node's disk."""
-        return self._host.disk
+        return self._multiraft.disk
 
-    def groups(self) -> Sequence[HostedReplica]:
+    def groups(self) -> Sequence[GroupReplica]:
         """Every replica here, the controller's among them."""
-        return self._host.groups()
+        return self._multiraft.groups()
 
-    def hosted(self, group: GroupId) -> HostedReplica | None:
+    def hosted(self, group: GroupId) -> GroupReplica | None:
         """The group's replica, if it is here."""
-        return self._host.hosted(group)
+        return self._multiraft.hosted(group)
 
-    def followers(self, hosted: HostedReplica) -> Sequence[FollowerView]:
+    def followers(self, hosted: GroupReplica) -> Sequence[FollowerView]:
         """Every voter of a group that this node leads, as it sees them; else none."""
-        return self._host.followers(hosted)
+        return self._multiraft.followers(hosted)
 
-    def topic_replica(self, group: GroupId, incarnation: str) -> HostedReplica | None:
+    def topic_replica(self, group: GroupId, incarnation: str) -> GroupReplica | None:
         """The replica of exactly this incarnation; None: not here (yet).
 
         Raises `TopicRecreated` when the incarnation is known to be gone.
         """
-        return self._host.topic_replica(group, incarnation)
+        return self._multiraft.topic_replica(group, incarnation)
 
     # ------------------------------------------------------------ proposals and reads
 
-    def leader_hint(self, hosted: HostedReplica) -> NotLeader:
+    def leader_hint(self, hosted: GroupReplica) -> NotLeader:
         """The error that sends a client on to the leader, as far as this replica knows it."""
         leader = hosted.replica.raft.leader
         return NotLeader(group=hosted.group, leader=leader, address=self.addresses.get(leader, ""))
 
-    def require_leader(self, hosted: HostedReplica) -> None:
+    def require_leader(self, hosted: GroupReplica) -> None:
         """Raises `NotLeader` with the hint unless this node leads the group."""
         if hosted.replica.raft.role is not Role.LEADER:
             raise self.leader_hint(hosted)
 
-    def propose(self, hosted: HostedReplica, payload: Payload) -> asyncio.Future[Outcome]:
+    def propose(self, hosted: GroupReplica, payload: Payload) -> asyncio.Future[Outcome]:
         """Give a command its place in the log; the future of what applying it comes to.
 
         Raises `NotLeader`, `Overloaded`, `DiskFull`, `TopicRecreated` (nothing was written). The
@@ -298,24 +298,24 @@ class Node:
             else:
                 done.set_result(answer)
 
-        self._decided(lambda: self._host.propose(hosted, payload, reply))
+        self._decided(lambda: self._multiraft.propose(hosted, payload, reply))
         return done
 
-    def propose_unasked(self, hosted: HostedReplica, payload: Payload) -> None:
+    def propose_unasked(self, hosted: GroupReplica, payload: Payload) -> None:
         """Propose what no call waits for. Raises as `propose` does."""
-        self._host.propose(hosted, payload, lambda _: None)
+        self._multiraft.propose(hosted, payload, lambda _: None)
 
-    async def read_barrier(self, hosted: HostedReplica) -> None:
+    async def read_barrier(self, hosted: GroupReplica) -> None:
         """Wait until a read of the machine here is linearizable.
 
         Raises `NotLeader`, `NoQuorum`.
         """
         self.require_leader(hosted)
         done, reply = self._awaited()
-        self._decided(lambda: self._host.read_barrier(hosted, reply))
+        self._decided(lambda: self._multiraft.read_barrier(hosted, reply))
         await done
 
-    async def mark_reached(self, hosted: HostedReplica, mark: Offset) -> None:
+    async def mark_reached(self, hosted: GroupReplica, mark: Offset) -> None:
         """Wait until the topic's replica here has applied `mark`."""
         if hosted.topic_machine.high_water_mark >= mark:
             return
@@ -388,7 +388,7 @@ class _LoopEffects:
     def run_job(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         self._node.run_in_pool(work, done)
 
-    def tell(self, event: HostEvent) -> None:
+    def tell(self, event: MultiRaftEvent) -> None:
         match event:
             case LeadershipChanged(group=group, topic=topic, state=state):
                 log.info(

@@ -11,8 +11,8 @@ import structlog
 from raftlog.core.ready import Role
 from raftlog.core.types import CONTROLLER_GROUP, NodeId, Term
 from raftlog.errors import NotLeader, RaftlogError, Unavailable
-from raftlog.host.hosted import HostedReplica
 from raftlog.machines.rules import RULES_LATEST
+from raftlog.multiraft.hosted import GroupReplica
 from raftlog.server.node import Node
 from raftlog.server.services import Services
 from raftlog.transport.link import CHANNEL_OPTIONS
@@ -68,7 +68,7 @@ def _leader(node: Node) -> tuple[Term, NodeId]:
     return raft.term, raft.leader
 
 
-def _controller(node: Node) -> HostedReplica:
+def _controller(node: Node) -> GroupReplica:
     hosted = node.hosted(CONTROLLER_GROUP)
     assert hosted is not None, "every node carries the controller's group"
     return hosted

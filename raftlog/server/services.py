@@ -22,7 +22,6 @@ from raftlog.errors import (
     TooLarge,
     TooMany,
 )
-from raftlog.host.hosted import HostedReplica
 from raftlog.machines.commands import (
     AbortEpoch,
     Append,
@@ -51,6 +50,7 @@ from raftlog.machines.outcomes import (
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.validity import problem_of_append, problem_of_removal, problem_of_stage
+from raftlog.multiraft.hosted import GroupReplica
 from raftlog.server import views
 from raftlog.server.node import Node
 from raftlog.server.order import SenderOrder
@@ -343,7 +343,7 @@ class Services:
     # ------------------------------------------------------------ parts
 
     @property
-    def _controller(self) -> HostedReplica:
+    def _controller(self) -> GroupReplica:
         hosted = self._node.hosted(CONTROLLER_GROUP)
         assert hosted is not None
         return hosted
@@ -355,7 +355,7 @@ class Services:
             raise errors.UnknownWriter(**values, cluster=self._node.identity.cluster_id)
         _refuse(outcome)
 
-    def _leading(self, group: GroupId, incarnation: str) -> HostedReplica:
+    def _leading(self, group: GroupId, incarnation: str) -> GroupReplica:
         """The topic's replica here, which leads; else `NotLeader`, `TopicRecreated`."""
         hosted = self._node.topic_replica(group, incarnation)
         if hosted is None:
@@ -363,7 +363,7 @@ class Services:
         self._node.require_leader(hosted)
         return hosted
 
-    async def _reached(self, group: GroupId, incarnation: str, mark: Offset) -> HostedReplica:
+    async def _reached(self, group: GroupId, incarnation: str, mark: Offset) -> GroupReplica:
         """The topic's replica here once it has applied `mark`; waits briefly, then `NotYet`."""
         hosted = self._node.topic_replica(group, incarnation)
         if hosted is None:
@@ -378,7 +378,7 @@ class Services:
 
     def _proposed(
         self,
-        hosted: HostedReplica,
+        hosted: GroupReplica,
         command: Command,
         batch: BatchHeader | None = None,
         body: bytes = b"",
@@ -407,7 +407,7 @@ class Services:
             )
 
     def _judged(
-        self, hosted: HostedReplica, batch: BatchHeader, crc: int, body: bytes
+        self, hosted: GroupReplica, batch: BatchHeader, crc: int, body: bytes
     ) -> BatchSummary:
         """What the machine will know of the batch, once its bytes are found to be as described."""
         assert hosted.topic is not None
@@ -420,7 +420,7 @@ class Services:
         )
 
 
-def _topic_machine(hosted: HostedReplica) -> TopicMachine:
+def _topic_machine(hosted: GroupReplica) -> TopicMachine:
     machine = hosted.machine
     assert isinstance(machine, TopicMachine)
     return machine

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from raftlog.core.ready import Role
 from raftlog.core.types import Offset
-from raftlog.host.hosted import HostedReplica
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.writer_row import WriterRow
+from raftlog.multiraft.hosted import GroupReplica
 from raftlog.server.node import Node
 from raftlog.wire.calls import FollowerView, GroupView, WriterView
 
 
-def group_view(node: Node, hosted: HostedReplica) -> GroupView:
+def group_view(node: Node, hosted: GroupReplica) -> GroupView:
     """The replica as it stands. Nothing here is linearizable; it is for people and charts."""
     raft = hosted.replica.raft
     machine = hosted.machine
@@ -52,7 +52,7 @@ def writer_view(row: WriterRow) -> WriterView:
     )
 
 
-def _followers(node: Node, hosted: HostedReplica) -> tuple[FollowerView, ...]:
+def _followers(node: Node, hosted: GroupReplica) -> tuple[FollowerView, ...]:
     raft = hosted.replica.raft
     if raft.role is not Role.LEADER:
         return ()

@@ -26,10 +26,10 @@ from typing import Any
 from raftlog.checksum import chain, crc32c
 from raftlog.core.ready import Role
 from raftlog.core.types import CONTROLLER_GROUP, NodeId, Payload, RaftTiming
-from raftlog.host.groups import GroupStore
-from raftlog.host.host import Host
 from raftlog.machines import commands as c
 from raftlog.machines.schema import Field, Schema
+from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.replica import Replica
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.folder import DataFolder
@@ -66,7 +66,7 @@ class OneNode:
             replica_type=partial(Witnessed, node_seen=self.seen),
         )
         self.host = made(
-            Host,
+            MultiRaft,
             node=NodeId(1),
             nodes=(NodeId(1),),
             store=store,

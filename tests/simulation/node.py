@@ -16,19 +16,19 @@ from raftlog.core.messages import AppendRequest, PeerMessage, RaftMessage, Repli
 from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY, GroupId, NodeId, Payload, Span, Term
 from raftlog.errors import DiskFailed, DiskFull, NotLeader, Overloaded, RaftlogError
-from raftlog.host.effects import (
+from raftlog.multiraft.effects import (
     DiskChanged,
     GroupDeletedElsewhere,
     GroupOpened,
     GroupRemoved,
-    HostEvent,
     LeadershipChanged,
+    MultiRaftEvent,
     PeerMessagesRefused,
     TornTailTruncated,
 )
-from raftlog.host.groups import GroupStore
-from raftlog.host.host import Host
-from raftlog.host.hosted import HostedReplica
+from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.hosted import GroupReplica
+from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.replica import Budget, Output, Replica
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.log import GroupLog
@@ -193,7 +193,7 @@ class SimulatedNode:
         network.attach(node, self._receive, self._peer_reachable)
 
     def _clear(self) -> None:
-        self._host: Host | None = None
+        self._multiraft: MultiRaft | None = None
         self._stalled: list[Callable[[], None]] = []
         self._plans: dict[LogWrite, _Plan] = {}
         self._writes: dict[LogWrite, None] = {}
@@ -203,7 +203,7 @@ class SimulatedNode:
 
     @property
     def running(self) -> bool:
-        return self._host is not None
+        return self._multiraft is not None
 
     def start(self) -> None:
         """Open everything from the disk; the power may fail meanwhile, then try again later."""
@@ -214,7 +214,7 @@ class SimulatedNode:
         if self._network.faulty and self._random.random() < self._settings.crash_in_recovery:
             self.disk.end_after(self._random.randrange(12))
         try:
-            self._host = self._open()
+            self._multiraft = self._open()
         except (ProcessEnds, DiskFailed):
             self._simulator.counts["crash in recovery"] += 1
             self._simulator.note("crash in recovery", self.node)
@@ -228,7 +228,7 @@ class SimulatedNode:
         self._network.started(self.node)
         self._later(self._random.randrange(self._tick_us), self._tick)
 
-    def _open(self) -> Host:
+    def _open(self) -> MultiRaft:
         self._folder = DataFolder.open(
             self.disk.fs,
             cluster_id=CLUSTER_ID,
@@ -247,7 +247,7 @@ class SimulatedNode:
         )
         if store.journal.report.torn_bytes:
             self._simulator.counts["torn tail of the journal truncated"] += 1
-        host = Host(
+        host = MultiRaft(
             node=self.node,
             nodes=self.voters,
             store=store,
@@ -407,7 +407,7 @@ class SimulatedNode:
 
         self._later(self._disk_us(), run)
 
-    def tell(self, event: HostEvent) -> None:
+    def tell(self, event: MultiRaftEvent) -> None:
         simulator = self._simulator
         match event:
             case LeadershipChanged(group=group, state=state):
@@ -465,13 +465,13 @@ class SimulatedNode:
     # ------------------------------------------------------------ what it has
 
     @property
-    def _running_host(self) -> Host:
-        assert self._host is not None, "the process runs"
-        return self._host
+    def _running_host(self) -> MultiRaft:
+        assert self._multiraft is not None, "the process runs"
+        return self._multiraft
 
-    def hosted(self, group: GroupId) -> HostedReplica | None:
+    def hosted(self, group: GroupId) -> GroupReplica | None:
         """The replica, if the node runs and has it."""
-        return self._host.hosted(group) if self._host is not None else None
+        return self._multiraft.hosted(group) if self._multiraft is not None else None
 
     def followers(self, group: GroupId) -> Sequence[FollowerView]:
         """The group's voters as its leader here sees them."""

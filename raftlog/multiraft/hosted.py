@@ -32,7 +32,7 @@ class _MarkWait(NamedTuple):
     reply: ReadReply
 
 
-class HostedReplica:
+class GroupReplica:
     """Joins one replica to those who wait for it.
 
     Every reply is called: applied with the entry's own term (the outcome), lost to another leader

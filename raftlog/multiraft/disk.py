@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from raftlog.core.types import GroupId
 from raftlog.errors import DiskFull
-from raftlog.host.disk_watch import DiskWatch
-from raftlog.host.effects import DiskChanged, Effects
+from raftlog.multiraft.disk_watch import DiskWatch
+from raftlog.multiraft.effects import DiskChanged, Effects
 from raftlog.storage.write import LogWrite
 
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 
 from raftlog.core.messages import PeerMessage, Replicate
 from raftlog.core.types import GroupId, LogIndex, NodeId
-from raftlog.host.effects import Effects
-from raftlog.host.hosted import HostedReplica
+from raftlog.multiraft.effects import Effects
+from raftlog.multiraft.hosted import GroupReplica
 from raftlog.storage.read import LogRead
 
 
@@ -30,7 +30,7 @@ class _Line:
 
     __slots__ = ("end", "hosted", "reading", "wishes")
 
-    def __init__(self, hosted: HostedReplica) -> None:
+    def __init__(self, hosted: GroupReplica) -> None:
         self.hosted = hosted
         self.wishes: deque[Replicate] = deque()
         self.reading: Replicate | None = None
@@ -61,7 +61,7 @@ class CatchUp:
         *,
         peer_bytes_max: int,
         node_bytes_max: int,
-        ended: Callable[[HostedReplica], None],
+        ended: Callable[[GroupReplica], None],
     ) -> None:
         """To one peer no read begins while `peer_bytes_max` are being read for it or wait to be
         sent; all reads together take `node_bytes_max` of memory. Both are passed by one request at
@@ -78,14 +78,14 @@ class CatchUp:
         """Begin no read from now on, and send nothing."""
         self._stopped = True
 
-    def forget(self, hosted: HostedReplica) -> None:
+    def forget(self, hosted: GroupReplica) -> None:
         """The group is gone from here. Reads that are out end as ever, for nobody."""
         for lines in self._lines.values():
             line = lines.pop(hosted.group, None)
             if line is not None:
                 line.clear()
 
-    def requests(self, hosted: HostedReplica, wishes: Iterable[Replicate]) -> list[PeerMessage]:
+    def requests(self, hosted: GroupReplica, wishes: Iterable[Replicate]) -> list[PeerMessage]:
         """The wishes that can be sent now; the others wait for `go_on`."""
         ready: list[PeerMessage] = []
         for wish in wishes:

@@ -81,7 +81,7 @@ class PeerMessagesRefused:
     """Messages of this peer that were dropped so, since this process started."""
 
 
-HostEvent = (
+MultiRaftEvent = (
     LeadershipChanged
     | GroupOpened
     | GroupRemoved
@@ -120,5 +120,5 @@ class Effects(Protocol):
         The host asks for one job at a time.
         """
 
-    def tell(self, event: HostEvent) -> None:
+    def tell(self, event: MultiRaftEvent) -> None:
         """Something worth telling has happened."""

@@ -48,9 +48,12 @@ from raftlog.errors import (
     RaftlogError,
     TopicRecreated,
 )
-from raftlog.host.catch_up import CatchUp
-from raftlog.host.disk import NodeDisk
-from raftlog.host.effects import (
+from raftlog.machines.commands import RegisterNode, TopicInfo
+from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.outcomes import Outcome
+from raftlog.multiraft.catch_up import CatchUp
+from raftlog.multiraft.disk import NodeDisk
+from raftlog.multiraft.effects import (
     DiskChanged,
     Effects,
     GroupDeletedElsewhere,
@@ -59,13 +62,10 @@ from raftlog.host.effects import (
     LeadershipChanged,
     PeerMessagesRefused,
 )
-from raftlog.host.groups import GroupStore
-from raftlog.host.hosted import HostedReplica, ReadReply, WriteReply
-from raftlog.host.peer_liveness import PeerLiveness
-from raftlog.host.upgrade import raise_rules
-from raftlog.machines.commands import RegisterNode, TopicInfo
-from raftlog.machines.controller import ControllerMachine
-from raftlog.machines.outcomes import Outcome
+from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.hosted import GroupReplica, ReadReply, WriteReply
+from raftlog.multiraft.peer_liveness import PeerLiveness
+from raftlog.multiraft.upgrade import raise_rules
 from raftlog.replica import Budget, Output, Replica
 from raftlog.storage.log import GroupLog
 
@@ -87,7 +87,7 @@ APPLY_ENTRIES_MAX = 64
 """Entries applied of one group before it is another's turn: a millisecond or two of work."""
 
 
-class Host:
+class MultiRaft:
     """The replicas of node `node` in a cluster of `nodes`. One thread's own."""
 
     def __init__(
@@ -130,13 +130,13 @@ class Host:
         self._liveness = PeerLiveness(
             [peer for peer in nodes if peer != node], timing.election_ticks_min
         )
-        self._awake: dict[GroupId, HostedReplica] = {}  # the others rest: they are not ticked
+        self._awake: dict[GroupId, GroupReplica] = {}  # the others rest: they are not ticked
         self._checks: dict[int, list[GroupId]] = {}
         """By tick, the groups to look after then if they are still quiesced."""
         self._idle_ticks_max = idle_ticks_max
         self._request_bytes_max = request_bytes_max
         self._request_bytes = 0
-        self._groups: dict[GroupId, HostedReplica] = {}
+        self._groups: dict[GroupId, GroupReplica] = {}
         self._opening: set[GroupId] = set()
         self._disk = NodeDisk(effects, slow_ticks=slow_disk_ticks, full_ticks=full_disk_ticks)
         self._catch_up = CatchUp(
@@ -165,7 +165,7 @@ class Host:
     def start(self, opened: Iterable[tuple[Replica, TopicInfo | None]]) -> None:
         """Begin with what `GroupStore.open_all` found."""
         for replica, topic in opened:
-            self._add(HostedReplica(replica, topic))
+            self._add(GroupReplica(replica, topic))
         assert CONTROLLER_GROUP in self._groups, "every node carries the controller's group"
         self._read_logged_nodes()
 
@@ -191,7 +191,7 @@ class Host:
             hosted.abandon_all(NotLeader(group=hosted.group))
         self._store.close(hosted.replica for hosted in self._groups.values())
 
-    def _add(self, hosted: HostedReplica) -> None:
+    def _add(self, hosted: GroupReplica) -> None:
         self._groups[hosted.group] = self._awake[hosted.group] = hosted
 
     # ------------------------------------------------------------ turns
@@ -237,7 +237,7 @@ class Host:
         if self._dirty or self._applying:
             self._schedule_turn()
 
-    def _advance(self, hosted: HostedReplica) -> None:
+    def _advance(self, hosted: GroupReplica) -> None:
         output = hosted.replica.advance()
         self._send(output.messages)
         self._send(self._catch_up.requests(hosted, output.replicate))
@@ -249,7 +249,7 @@ class Host:
             self._raise_rules([hosted])
         self._write_log(hosted)
 
-    def _apply(self, hosted: HostedReplica, budget: Budget) -> None:
+    def _apply(self, hosted: GroupReplica, budget: Budget) -> None:
         try:
             output = hosted.replica.apply(budget, APPLY_ENTRIES_MAX)
         except LogFromNewerVersion:
@@ -261,15 +261,15 @@ class Host:
             self._follow_controller()
             self._raise_rules(self._groups.values())
 
-    def _settle(self, hosted: HostedReplica, output: Output) -> None:
+    def _settle(self, hosted: GroupReplica, output: Output) -> None:
         hosted.settle(output)
         if hosted.replica.has_to_apply:
             self._applying[hosted.group] = None
 
-    def _raise_rules(self, groups: Iterable[HostedReplica]) -> None:
+    def _raise_rules(self, groups: Iterable[GroupReplica]) -> None:
         """Propose the rules that are due in those of the groups that this node leads."""
 
-        def propose(hosted: HostedReplica, payload: Payload) -> None:
+        def propose(hosted: GroupReplica, payload: Payload) -> None:
             self.propose(hosted, payload, lambda _: None)
 
         raise_rules(groups, self.controller, self._nodes, propose)
@@ -281,7 +281,7 @@ class Host:
         for peer, batch in by_peer.items():
             self._effects.send(peer, batch)
 
-    def _write_log(self, hosted: HostedReplica) -> None:
+    def _write_log(self, hosted: GroupReplica) -> None:
         if hosted.writing:
             return
         write = hosted.replica.take_write()
@@ -306,7 +306,7 @@ class Host:
 
         self._disk.run(hosted.group, write, ended, no_room=no_room)
 
-    def _read_ended(self, hosted: HostedReplica) -> None:
+    def _read_ended(self, hosted: GroupReplica) -> None:
         if hosted.group not in self._groups:
             self._remove(hosted)
         self._schedule_turn()
@@ -361,7 +361,7 @@ class Host:
         for group in self._checks.pop(self._ticks, ()):
             self._check_quiesced(group)
 
-    def _tick_group(self, hosted: HostedReplica) -> None:
+    def _tick_group(self, hosted: GroupReplica) -> None:
         replica = hosted.replica
         campaigns = not hosted.deleted_elsewhere
         if campaigns and not replica.raft.quiesced and replica.tick(self._liveness.silent):
@@ -376,7 +376,7 @@ class Host:
 
     # ------------------------------------------------------------ quiesced replicas
 
-    def _wake(self, hosted: HostedReplica, *, ask_again: bool = False) -> None:
+    def _wake(self, hosted: GroupReplica, *, ask_again: bool = False) -> None:
         """Tick the replica again, if it is quiesced."""
         if hosted.replica.raft.quiesced:
             hosted.replica.wake(self._liveness.ticks, ask_again=ask_again)
@@ -401,12 +401,12 @@ class Host:
                 else:
                     hosted.replica.node_is_back(peer)
 
-    def _hears_quorum(self, hosted: HostedReplica) -> bool:
+    def _hears_quorum(self, hosted: GroupReplica) -> bool:
         voters = hosted.replica.raft.membership.voters
         heard = sum(1 for voter in voters if voter not in self._liveness.silent)
         return heard >= majority(len(voters))
 
-    def _plan_check(self, hosted: HostedReplica) -> None:
+    def _plan_check(self, hosted: GroupReplica) -> None:
         """A leader's comes at random, so that a thousand groups that quiesced together do not all
         ask at once; a follower's when it should have been asked twice. Those that come at about
         the same time come together: then what they ask shares a frame."""
@@ -450,7 +450,7 @@ class Host:
                 self._effects.send(peer, [deleted])
             # Otherwise the group is not here yet: the controller's log will bring it.
 
-    def _step(self, hosted: HostedReplica, message: RaftMessage) -> None:
+    def _step(self, hosted: GroupReplica, message: RaftMessage) -> None:
         raft = hosted.replica.raft
         if raft.quiesced and not raft.stays_quiesced_through(message):
             self._wake(hosted)
@@ -546,15 +546,15 @@ class Host:
             known = self._logged_nodes.nodes.get(node)
         return known.store_uuid if known is not None else None
 
-    def groups(self) -> Sequence[HostedReplica]:
+    def groups(self) -> Sequence[GroupReplica]:
         """Every replica here, the controller's among them."""
         return list(self._groups.values())
 
-    def hosted(self, group: GroupId) -> HostedReplica | None:
+    def hosted(self, group: GroupId) -> GroupReplica | None:
         """The group's replica, if it is here."""
         return self._groups.get(group)
 
-    def followers(self, hosted: HostedReplica) -> Sequence[FollowerView]:
+    def followers(self, hosted: GroupReplica) -> Sequence[FollowerView]:
         """Every voter as this leader sees it; () at any other member.
 
         While a leader is quiesced its followers' processes answer in their stead.
@@ -567,7 +567,7 @@ class Host:
             view._replace(contact_ticks=silent_ticks.get(view.node, 0)) for view in raft.followers()
         )
 
-    def topic_replica(self, group: GroupId, incarnation: str) -> HostedReplica | None:
+    def topic_replica(self, group: GroupId, incarnation: str) -> GroupReplica | None:
         """The replica of exactly this incarnation; None: not here (yet).
 
         Raises `TopicRecreated` when the incarnation is known to be gone.
@@ -614,7 +614,7 @@ class Host:
 
         def made(log: GroupLog) -> None:
             self._opening.discard(topic.group)
-            hosted = HostedReplica(self._store.replica(topic, log), topic)
+            hosted = GroupReplica(self._store.replica(topic, log), topic)
             hosted.replica.note_disk(keeps_up=self._disk.keeps_up)
             self._add(hosted)
             self._effects.tell(GroupOpened(topic=topic))
@@ -622,7 +622,7 @@ class Host:
 
         self._disk.queue_job(lambda: self._store.make_log(topic), made)
 
-    def _remove(self, hosted: HostedReplica) -> None:
+    def _remove(self, hosted: GroupReplica) -> None:
         """Drop the files of a group that was taken out of `_groups`, once nothing of it is out.
 
         Its hard state is forgotten after them: a crash in between leaves one nobody asks for.
@@ -642,7 +642,7 @@ class Host:
 
     # ------------------------------------------------------------ proposals and reads
 
-    def propose(self, hosted: HostedReplica, payload: Payload, reply: WriteReply) -> None:
+    def propose(self, hosted: GroupReplica, payload: Payload, reply: WriteReply) -> None:
         """Give a command its place in the log; reply with what applying it comes to.
 
         Raises `NotLeader`, `Overloaded`, `DiskFull`, `TopicRecreated`: nothing was written and
@@ -670,7 +670,7 @@ class Host:
         """The error as a client is told it: it names the node."""
         return DiskFull(file=full.file, node=f"node {self.node}")
 
-    def read_barrier(self, hosted: HostedReplica, reply: ReadReply) -> None:
+    def read_barrier(self, hosted: GroupReplica, reply: ReadReply) -> None:
         """Reply with None when a read of the machine here is linearizable.
 
         Raises `NotLeader`, `Overloaded`, `TopicRecreated`: then `reply` is never called.
@@ -680,14 +680,14 @@ class Host:
         hosted.read_barrier(reply)
         self.mark_dirty(hosted.group)
 
-    def _require_here(self, hosted: HostedReplica) -> None:
+    def _require_here(self, hosted: GroupReplica) -> None:
         """A caller that waited meanwhile may hold the replica of a group that is gone: it still
         believes that it leads, and nothing would ever answer."""
         if self._groups.get(hosted.group) is not hosted:
             assert hosted.topic is not None, "the controller's group is never deleted"
             raise TopicRecreated(topic=hosted.topic.name, wanted=hosted.topic.incarnation)
 
-    def _wake_leader(self, hosted: HostedReplica) -> None:
+    def _wake_leader(self, hosted: GroupReplica) -> None:
         if hosted.replica.raft.role is Role.LEADER:
             self._wake(hosted)
 

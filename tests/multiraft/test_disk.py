@@ -10,9 +10,9 @@ import pytest
 from raftlog.core.messages import PeerMessage
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import DiskFull
-from raftlog.host.disk import NodeDisk
-from raftlog.host.disk_watch import DiskWatch
-from raftlog.host.effects import DiskChanged, HostEvent
+from raftlog.multiraft.disk import NodeDisk
+from raftlog.multiraft.disk_watch import DiskWatch
+from raftlog.multiraft.effects import DiskChanged, MultiRaftEvent
 from raftlog.storage.log import GroupLog
 from raftlog.storage.memory import MemoryFileSystem
 from raftlog.storage.read import LogRead
@@ -28,7 +28,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.asked: list[Callable[[], None]] = []
-        self.told: list[HostEvent] = []
+        self.told: list[MultiRaftEvent] = []
 
     def soon(self, turn: Callable[[], None]) -> None:
         turn()
@@ -51,7 +51,7 @@ class Driver:
     def run_job(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         self.asked.append(lambda: done(work()))
 
-    def tell(self, event: HostEvent) -> None:
+    def tell(self, event: MultiRaftEvent) -> None:
         self.told.append(event)
 
     def run(self) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 from raftlog.core.messages import GroupDeleted, Heartbeat, HeartbeatReply, PeerMessage
 from raftlog.core.types import CONTROLLER_GROUP, LogIndex, NodeId, RaftTiming, Term
-from raftlog.host.effects import HostEvent, PeerMessagesRefused
-from raftlog.host.groups import GroupStore
-from raftlog.host.host import Host
+from raftlog.multiraft.effects import MultiRaftEvent, PeerMessagesRefused
+from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.memory import MemoryFileSystem
@@ -26,7 +26,7 @@ class Driver:
     def __init__(self) -> None:
         self._due: list[Callable[[], Any]] = []
         self.sent: list[PeerMessage] = []
-        self.told: list[HostEvent] = []
+        self.told: list[MultiRaftEvent] = []
 
     def soon(self, turn: Callable[[], None]) -> None:
         self._due.append(turn)
@@ -49,7 +49,7 @@ class Driver:
     def run_job(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         self._due.append(lambda: done(work()))
 
-    def tell(self, event: HostEvent) -> None:
+    def tell(self, event: MultiRaftEvent) -> None:
         self.told.append(event)
 
     def run(self) -> None:
@@ -60,7 +60,7 @@ class Driver:
         return [event for event in self.told if isinstance(event, PeerMessagesRefused)]
 
 
-def follower() -> tuple[Host, Driver]:
+def follower() -> tuple[MultiRaft, Driver]:
     """A node whose controller's group follows node 2 in term 1."""
     folder = DataFolder.open(
         MemoryFileSystem(Random(1)), cluster_id="c", node=1, new_store_uuid="store-1"
@@ -74,7 +74,7 @@ def follower() -> tuple[Host, Driver]:
         random=Random(1),
         tell=driver.tell,
     )
-    host = Host(
+    host = MultiRaft(
         node=NodeId(1),
         nodes=NODES,
         store=store,

@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterable
 from raftlog.core.ready import Role
 from raftlog.core.types import NodeId, Payload
 from raftlog.errors import DiskFull, Overloaded
-from raftlog.host.hosted import HostedReplica
 from raftlog.machines.commands import Rules
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.rules import RULES_LATEST
+from raftlog.multiraft.hosted import GroupReplica
 from raftlog.wire.codec import encode_command
 
 
 def raise_rules(
-    groups: Iterable[HostedReplica],
+    groups: Iterable[GroupReplica],
     controller: ControllerMachine,
     nodes: Iterable[NodeId],
-    propose: Callable[[HostedReplica, Payload], None],
+    propose: Callable[[GroupReplica, Payload], None],
 ) -> None:
     """Propose the rules that are due in those of the groups that this node leads."""
     for hosted in groups:
@@ -39,7 +39,7 @@ def raise_rules(
 
 
 def version_due(
-    hosted: HostedReplica, controller: ControllerMachine, nodes: Iterable[NodeId]
+    hosted: GroupReplica, controller: ControllerMachine, nodes: Iterable[NodeId]
 ) -> int | None:
     """The version that the group's leader should raise its rules to now; None: there is none.
 

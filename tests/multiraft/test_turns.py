@@ -18,11 +18,11 @@ from raftlog.core.types import (
     RaftTiming,
     Term,
 )
-from raftlog.host.effects import HostEvent
-from raftlog.host.groups import GroupStore
-from raftlog.host.host import APPLY_ENTRIES_MAX, TURN_ENTRIES_MAX, Host
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.schema import Field, Schema
+from raftlog.multiraft.effects import MultiRaftEvent
+from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.multiraft import APPLY_ENTRIES_MAX, TURN_ENTRIES_MAX, Host
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.memory import MemoryFileSystem
@@ -65,7 +65,7 @@ class Driver:
     def run_job(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         raise AssertionError("no topic comes or goes")
 
-    def tell(self, event: HostEvent) -> None:
+    def tell(self, event: MultiRaftEvent) -> None:
         pass
 
 
@@ -94,7 +94,7 @@ class Scene:
                 ]
             )
             log.close()
-        self.host = Host(
+        self.host = MultiRaft(
             node=NODES[0],
             nodes=NODES,
             store=store,

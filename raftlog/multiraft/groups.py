@@ -21,7 +21,6 @@ from raftlog.core.types import (
     RaftTiming,
 )
 from raftlog.errors import CorruptFile
-from raftlog.host.effects import TornTailTruncated
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.contract import StateMachine
 from raftlog.machines.controller import ControllerMachine
@@ -29,6 +28,7 @@ from raftlog.machines.outcomes import Outcome
 from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.schema import Field, Schema
 from raftlog.machines.topic import TopicMachine
+from raftlog.multiraft.effects import TornTailTruncated
 from raftlog.replica import Replica
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits

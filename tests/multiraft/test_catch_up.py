@@ -25,9 +25,9 @@ from raftlog.core.types import (
     RaftTiming,
     Term,
 )
-from raftlog.host.effects import HostEvent
-from raftlog.host.groups import GroupStore
-from raftlog.host.host import Host
+from raftlog.multiraft.effects import MultiRaftEvent
+from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.memory import MemoryFileSystem
@@ -71,7 +71,7 @@ class Driver:
     def run_job(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         raise AssertionError("no topic comes or goes")
 
-    def tell(self, event: HostEvent) -> None:
+    def tell(self, event: MultiRaftEvent) -> None:
         pass
 
 
@@ -94,7 +94,7 @@ class Scene:
         log = store.make_log(None)
         log.append([entry(index, term=1) for index in range(1, entries + 1)])
         log.close()
-        self.host = Host(
+        self.host = MultiRaft(
             node=NODE,
             nodes=(NODE, BEHIND, OTHER),
             store=store,
