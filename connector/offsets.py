@@ -56,7 +56,7 @@ StreamOffset = Mapping[str, Pending | Reached]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicMark:
+class TopicWatermark:
     """A topic as a linearizable read found it: it holds [log_start, high_water_mark)."""
 
     topic: str
@@ -139,7 +139,7 @@ def check_cluster(wanted_id: str | None, found: Cluster) -> None:
 
 def next_end(
     start: dict[str, Any],
-    marks: Mapping[str, TopicMark],
+    marks: Mapping[str, TopicWatermark],
     *,
     cluster: Cluster,
     rows_max: int | None,
@@ -202,7 +202,7 @@ def ranges(start: Mapping[str, Any], end: Mapping[str, Any]) -> list[TopicRange]
 
 
 def clamp(
-    wanted: TopicRange, mark: TopicMark | None, *, fail_on_data_loss: bool
+    wanted: TopicRange, mark: TopicWatermark | None, *, fail_on_data_loss: bool
 ) -> TopicRange | None:
     """The part of a planned range that the topic still holds; None: nothing of it.
 
@@ -261,7 +261,7 @@ def _continues(entry: Pending | Reached | None, incarnation: str) -> TypeGuard[R
     return isinstance(entry, Reached) and entry.incarnation == incarnation
 
 
-def _resume(entry: Pending | Reached | None, mark: TopicMark, fail_on_data_loss: bool) -> int:
+def _resume(entry: Pending | Reached | None, mark: TopicWatermark, fail_on_data_loss: bool) -> int:
     """Where reading this topic goes on. It may lie above the mark: then there is nothing yet."""
     match entry:
         case None:
@@ -284,7 +284,9 @@ def _resume(entry: Pending | Reached | None, mark: TopicMark, fail_on_data_loss:
             return mark.log_start
 
 
-def check_start_exists(position: int, mark: TopicMark, option: str = "startingOffsets") -> None:
+def check_start_exists(
+    position: int, mark: TopicWatermark, option: str = "startingOffsets"
+) -> None:
     """Raise `InvalidOption` where an option names an offset that is not written yet."""
     if position > mark.high_water_mark:
         raise InvalidOption(
@@ -294,7 +296,7 @@ def check_start_exists(position: int, mark: TopicMark, option: str = "startingOf
         )
 
 
-def _not_trimmed(position: int, mark: TopicMark, fail_on_data_loss: bool) -> int:
+def _not_trimmed(position: int, mark: TopicWatermark, fail_on_data_loss: bool) -> int:
     if position >= mark.log_start:
         return position
     error = OffsetTrimmed(

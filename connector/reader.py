@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from connector import connection, offsets, partitions
-from connector.offsets import EARLIEST, LATEST, Cluster, Position, TopicMark, TopicRange
+from connector.offsets import EARLIEST, LATEST, Cluster, Position, TopicRange, TopicWatermark
 from connector.options import SourceOptions, default_parallelism
 from raftlog.errors import Internal, OffsetTrimmed, TopicNotFound, TopicRecreated
 
@@ -150,10 +150,10 @@ class _RangeReader:
             columns=self._schema.names,
         )
 
-    def mark(self, topic: TopicInfo) -> TopicMark:
+    def mark(self, topic: TopicInfo) -> TopicWatermark:
         """A linearizable mark of exactly this incarnation."""
-        found = connection.client(self._connection).read_mark(topic)
-        return TopicMark(
+        found = connection.client(self._connection).read_high_water_mark(topic)
+        return TopicWatermark(
             topic=topic.name,
             incarnation=topic.incarnation,
             log_start=found.log_start_offset,
@@ -203,7 +203,7 @@ class RaftlogBatchReader(DataSourceReader):
         existing = [one for one in wanted if one.start < one.end]
         return [*self._ranges.plan(existing, self._ranges.cluster().id)] if existing else []
 
-    def _range(self, mark: TopicMark) -> TopicRange:
+    def _range(self, mark: TopicWatermark) -> TopicRange:
         start, end = self._options.starting[mark.topic], self._options.ending[mark.topic]
         first, last = _concrete(start, mark), _concrete(end, mark)
         offsets.check_start_exists(first, mark)
@@ -220,7 +220,7 @@ class RaftlogBatchReader(DataSourceReader):
         return self._ranges.read(partition)
 
 
-def _concrete(position: Position, mark: TopicMark) -> int:
+def _concrete(position: Position, mark: TopicWatermark) -> int:
     if position == EARLIEST:
         return mark.log_start
     if position == LATEST:
@@ -242,8 +242,8 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ranges = _RangeReader(options, schema)
         self._topics: dict[str, TopicInfo] = {}
         self._cluster: Cluster | None = None
-        self._marks: dict[str, TopicMark] = {}
-        self._available_now: dict[str, TopicMark] | None = None
+        self._marks: dict[str, TopicWatermark] = {}
+        self._available_now: dict[str, TopicWatermark] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         return offsets.initial(self._options.starting)
@@ -289,7 +289,7 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._ranges.read(partition)
 
-    def _read_marks(self, cluster_id: str | None = None) -> dict[str, TopicMark]:
+    def _read_marks(self, cluster_id: str | None = None) -> dict[str, TopicWatermark]:
         """Of all topics. That one is gone is told only of `cluster_id`'s, where it is known."""
         topics = self._options.subscription.topics
         try:
@@ -300,7 +300,7 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise
         return self._marks
 
-    def _mark(self, name: str) -> TopicMark:
+    def _mark(self, name: str) -> TopicWatermark:
         """One round trip while the topic stays the same; a recreated one is found by name.
 
         Raises `TopicRecreated` if the topic went since this process asked last, `TopicNotFound`
@@ -335,7 +335,7 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             offsets.check_cluster(cluster_id, self._ranges.cluster())
         return offsets.clamp(wanted, mark, fail_on_data_loss=self._options.fail_on_data_loss)
 
-    def _mark_or_none(self, name: str) -> TopicMark | None:
+    def _mark_or_none(self, name: str) -> TopicWatermark | None:
         try:
             return self._mark(name)
         except (TopicNotFound, TopicRecreated):

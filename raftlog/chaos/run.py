@@ -287,7 +287,7 @@ def _look_at_replicas(site: Site, client: LogClient) -> None:
         timeout_s = _READ_TIMEOUT_S
     for topic in site.topics:
         with _noting_trouble(history):
-            mark = client.read_mark(topic).high_water_mark
+            mark = client.read_high_water_mark(topic).high_water_mark
             for node in site.nodes:
                 with _noting_trouble(history):
                     log = _whole_log(site, topic, node, mark, timeout_s)

@@ -320,7 +320,7 @@ def read_from(site: Site, node: int) -> None:
         while not site.stop.wait(_READ_PAUSE_S):
             for topic in site.topics:
                 try:
-                    mark = marks.read_mark(topic).high_water_mark
+                    mark = marks.read_high_water_mark(topic).high_water_mark
                     for read in read_range(replica, topic, node, positions[topic.name], mark):
                         site.history.reads.append(read)
                         positions[topic.name] += len(read.numbers)
@@ -372,7 +372,7 @@ def _ask_marks(site: Site, client: LogClient, asked: str) -> None:
         for topic in site.topics:
             begin_s = time.monotonic()
             try:
-                mark = client.read_mark(topic).high_water_mark
+                mark = client.read_high_water_mark(topic).high_water_mark
             except RaftlogError as error:
                 if not error.retriable:
                     raise

@@ -14,7 +14,7 @@ from raftlog.cli.session import ServersOption, session_of
 from raftlog.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from raftlog.client.log_client import MarkReply
+    from raftlog.client.log_client import HighWaterMarkReply
 
 
 def tail(
@@ -47,7 +47,7 @@ def tail(
     """
     with session_of(context, servers).connect() as client:
         info = client.describe_topic(topic)
-        mark = client.read_mark(info)
+        mark = client.read_high_water_mark(info)
         begin = _begin(start, last, mark)
         names = ["_offset", *(field.name for field in info.schema.fields)]
         if columns is not None:
@@ -74,7 +74,7 @@ def tail(
                 lines.show(batch.schema.names, rows)
 
 
-def _begin(start: str | None, last: int, mark: MarkReply) -> int:
+def _begin(start: str | None, last: int, mark: HighWaterMarkReply) -> int:
     """The offset to begin at, within [log_start_offset, high_water_mark] for -n."""
     if start is None:
         return max(mark.log_start_offset, mark.high_water_mark - last)

@@ -39,9 +39,9 @@ from raftlog.wire.calls import (
     EpochAbortedReply,
     EpochCommittedReply,
     GroupsReply,
+    HighWaterMarkReply,
     ListTopics,
     ListWriters,
-    MarkReply,
     RemoveWriterCall,
     SizesReply,
     TopicReply,
@@ -56,7 +56,7 @@ __all__ = [
     "EpochCommittedReply",
     "GroupsReply",
     "LogClient",
-    "MarkReply",
+    "HighWaterMarkReply",
     "SizesReply",
     "TopicInfo",
     "connect",
@@ -288,7 +288,7 @@ class LogClient:
             elif not came and idle_timeout_s is not None:
                 return
 
-    def read_mark(self, topic: TopicInfo) -> MarkReply:
+    def read_high_water_mark(self, topic: TopicInfo) -> HighWaterMarkReply:
         """Log start, high-water mark and bytes by a linearizable read at the leader."""
         return self._reader(topic, None, "leader").mark()
 

@@ -21,9 +21,9 @@ from raftlog.machines.schema import RESERVED_NAMES
 from raftlog.wire.calls import (
     READ_PIECES_MAX,
     ExtentReply,
-    MarkReply,
+    HighWaterMarkReply,
     ReadCall,
-    ReadMark,
+    ReadHighWaterMark,
     ReadSizes,
     SizesReply,
 )
@@ -66,12 +66,12 @@ class TopicReader:
         self._data_names = [name for name in self._columns if name in by_name]
         self._field_ids = tuple(by_name[name] for name in self._data_names)
 
-    def mark(self) -> MarkReply:
+    def mark(self) -> HighWaterMarkReply:
         """The high-water mark by a linearizable read: no acknowledged record lies at or above."""
-        reply: MarkReply = self._connection.call_leader(
+        reply: HighWaterMarkReply = self._connection.call_leader(
             self._topic.group,
-            "ReadMark",
-            ReadMark(group=self._topic.group, incarnation=self._topic.incarnation),
+            "ReadHighWaterMark",
+            ReadHighWaterMark(group=self._topic.group, incarnation=self._topic.incarnation),
         )
         return reply
 

@@ -12,7 +12,7 @@ from raftlog.wire.calls import GroupsReply, GroupView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaMark:
+class ReplicaWatermark:
     """One replica. Without an answer only `node`, `address` and `problem` mean something."""
 
     node: NodeId
@@ -33,8 +33,9 @@ class ReplicaMark:
 class Watermark:
     """A topic's marks. Readable are the records [log_start_offset, high_water_mark).
 
-    Collected from all nodes at about one moment, not linearizable: ask `read_mark` for that.
-    `leader` is 0 while no node that answers leads; the marks are then the highest that anyone has.
+    Collected from all nodes at about one moment, not linearizable: ask `read_high_water_mark` for
+    that. `leader` is 0 while no node that answers leads; the marks are then the highest that anyone
+    has.
     """
 
     topic: str
@@ -51,7 +52,7 @@ class Watermark:
     dead_bytes: int
     """Body bytes in the log that nobody will ever read: of batches that lost, were aborted or
     expired, and of writes that were refused."""
-    replicas: tuple[ReplicaMark, ...]
+    replicas: tuple[ReplicaWatermark, ...]
 
 
 Answer = tuple[NodeId, str, GroupsReply | RaftlogError]
@@ -98,7 +99,7 @@ def _replica(
     answer: GroupsReply | RaftlogError,
     view: GroupView | None,
     leader: GroupView | None,
-) -> ReplicaMark:
+) -> ReplicaWatermark:
     match = None
     if leader is not None:
         match = next((f.match_index for f in leader.followers if f.node == node), None)
@@ -107,10 +108,10 @@ def _replica(
     lag = leader.last_index - match if leader is not None and match is not None else None
     if view is None:
         problem = answer.cause if isinstance(answer, RaftlogError) else "has no replica yet"
-        return ReplicaMark(
+        return ReplicaWatermark(
             node=node, address=address, match_index=match, lag_entries=lag, problem=problem
         )
-    return ReplicaMark(
+    return ReplicaWatermark(
         node=node,
         address=address,
         role=view.role,

@@ -27,7 +27,7 @@ class _Write(NamedTuple):
     reply: WriteReply
 
 
-class _MarkWait(NamedTuple):
+class _HighWaterMarkWait(NamedTuple):
     mark: Offset
     reply: ReadReply
 
@@ -61,7 +61,7 @@ class GroupReplica:
         self._numbers = itertools.count(1)
         self._writes: dict[LogIndex, _Write] = {}
         self._reads: dict[int, ReadReply] = {}
-        self._mark_waits: dict[int, _MarkWait] = {}
+        self._high_water_mark_waits: dict[int, _HighWaterMarkWait] = {}
 
     @property
     def group(self) -> GroupId:
@@ -93,19 +93,20 @@ class GroupReplica:
         self.replica.read_index(number)
         self._reads[number] = reply
 
-    def await_mark(self, mark: Offset, reply: ReadReply) -> int:
+    def await_high_water_mark(self, mark: Offset, reply: ReadReply) -> int:
         """Reply once this replica has applied the topic up to `mark`, which it has not yet.
 
-        Returns the number by which `forget_mark` ends the wait.
+        Returns the number by which `forget_high_water_mark` ends the wait.
         """
         assert self.topic_machine.high_water_mark < mark, "there is nothing to wait for"
         number = next(self._numbers)
-        self._mark_waits[number] = _MarkWait(mark, reply)
+        self._high_water_mark_waits[number] = _HighWaterMarkWait(mark, reply)
         return number
 
-    def forget_mark(self, number: int) -> None:
-        """Nobody waits any more for what `await_mark` numbered so; it may have been answered."""
-        self._mark_waits.pop(number, None)
+    def forget_high_water_mark(self, number: int) -> None:
+        """Nobody waits any more for what `await_high_water_mark` numbered so; it may have been
+        answered."""
+        self._high_water_mark_waits.pop(number, None)
 
     def settle(self, output: Output) -> None:
         """Answer whatever the replica's output decides."""
@@ -123,15 +124,18 @@ class GroupReplica:
             self._reads.pop(request_id)(NoQuorum(what="a read"))
         if output.soft_state is not None and output.soft_state.role is not Role.LEADER:
             self.abandon_writes(NoQuorum(what="a write"))
-        if output.applied and self._mark_waits:
-            self._settle_marks()
+        if output.applied and self._high_water_mark_waits:
+            self._settle_high_water_marks()
 
     def abandon_all(self, error: RaftlogError) -> None:
         """The group is gone from this node: nobody here will ever be answered otherwise."""
         self.abandon_writes(NoQuorum(what="a write"))
-        waits = [*self._reads.values(), *(wait.reply for wait in self._mark_waits.values())]
+        waits = [
+            *self._reads.values(),
+            *(wait.reply for wait in self._high_water_mark_waits.values()),
+        ]
         self._reads.clear()
-        self._mark_waits.clear()
+        self._high_water_mark_waits.clear()
         for reply in waits:
             reply(error)
 
@@ -142,8 +146,10 @@ class GroupReplica:
         for write in writes.values():
             write.reply(error)
 
-    def _settle_marks(self) -> None:
+    def _settle_high_water_marks(self) -> None:
         reached = self.topic_machine.high_water_mark
-        due = [number for number, wait in self._mark_waits.items() if wait.mark <= reached]
+        due = [
+            number for number, wait in self._high_water_mark_waits.items() if wait.mark <= reached
+        ]
         for number in due:
-            self._mark_waits.pop(number).reply(None)
+            self._high_water_mark_waits.pop(number).reply(None)

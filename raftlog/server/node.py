@@ -315,16 +315,16 @@ class Node:
         self._decided(lambda: self._multiraft.read_barrier(hosted, reply))
         await done
 
-    async def mark_reached(self, hosted: GroupReplica, mark: Offset) -> None:
+    async def high_water_mark_reached(self, hosted: GroupReplica, mark: Offset) -> None:
         """Wait until the topic's replica here has applied `mark`."""
         if hosted.topic_machine.high_water_mark >= mark:
             return
         done, reply = self._awaited()
-        number = hosted.await_mark(mark, reply)
+        number = hosted.await_high_water_mark(mark, reply)
         try:
             await done
         finally:
-            hosted.forget_mark(number)
+            hosted.forget_high_water_mark(number)
 
     def _awaited(self) -> tuple[asyncio.Future[None], Callable[[RaftlogError | None], None]]:
         """A future, and the reply that ends it."""

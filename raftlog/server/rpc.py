@@ -38,7 +38,7 @@ METHOD_NAMES: dict[str, str] = {
     "Stage": "stage",
     "CommitEpoch": "commit_epoch",
     "AbortEpoch": "abort_epoch",
-    "ReadMark": "read_mark",
+    "ReadHighWaterMark": "read_high_water_mark",
     "Read": "read",
     "ReadSizes": "read_sizes",
     "WatchGroups": "watch_groups",

@@ -279,12 +279,12 @@ class Services:
 
     # ------------------------------------------------------------ reading
 
-    async def read_mark(self, call: calls.ReadMark) -> calls.MarkReply:
+    async def read_high_water_mark(self, call: calls.ReadHighWaterMark) -> calls.HighWaterMarkReply:
         """The high-water mark by a read round of this leader (ReadIndex)."""
         hosted = self._leading(call.group, call.incarnation)
         await self._node.read_barrier(hosted)
         machine = _topic_machine(hosted)
-        return calls.MarkReply(
+        return calls.HighWaterMarkReply(
             log_start_offset=machine.log_start_offset,
             high_water_mark=machine.high_water_mark,
             record_bytes=machine.record_bytes,
@@ -370,7 +370,7 @@ class Services:
             raise NotYet(topic=f"group {group}", have=0, need=mark)
         try:
             async with asyncio.timeout(self._limits.not_yet_wait_max_s):
-                await self._node.mark_reached(hosted, mark)
+                await self._node.high_water_mark_reached(hosted, mark)
         except TimeoutError:
             machine = _topic_machine(hosted)
             raise NotYet(topic=machine.info.name, have=machine.high_water_mark, need=mark) from None

@@ -209,7 +209,7 @@ class EpochAbortedReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadMark:
+class ReadHighWaterMark:
     """Leader of the topic: a linearizable read of its high-water mark (ReadIndex)."""
 
     group: GroupId
@@ -217,7 +217,7 @@ class ReadMark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MarkReply:
+class HighWaterMarkReply:
     log_start_offset: Offset
     high_water_mark: Offset
     record_bytes: int
@@ -432,7 +432,7 @@ Request = (
     | StageCall
     | CommitEpochCall
     | AbortEpochCall
-    | ReadMark
+    | ReadHighWaterMark
     | ReadCall
     | ReadSizes
     | WatchGroups
@@ -448,7 +448,7 @@ Reply = (
     | StagedReply
     | EpochCommittedReply
     | EpochAbortedReply
-    | MarkReply
+    | HighWaterMarkReply
     | ExtentReply
     | SizesReply
     | GroupsReply
@@ -470,7 +470,7 @@ METHODS: dict[str, tuple[type, type]] = {
     "Stage": (StageCall, StagedReply),
     "CommitEpoch": (CommitEpochCall, EpochCommittedReply),
     "AbortEpoch": (AbortEpochCall, EpochAbortedReply),
-    "ReadMark": (ReadMark, MarkReply),
+    "ReadHighWaterMark": (ReadHighWaterMark, HighWaterMarkReply),
     "Read": (ReadCall, ExtentReply),
     "ReadSizes": (ReadSizes, SizesReply),
     "WatchGroups": (WatchGroups, GroupsReply),

@@ -516,7 +516,7 @@ class EpochAbortedReply(_message.Message):
     attempts: int
     def __init__(self, attempts: _Optional[int] = ...) -> None: ...
 
-class ReadMark(_message.Message):
+class ReadHighWaterMark(_message.Message):
     __slots__ = ("group", "incarnation")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -524,7 +524,7 @@ class ReadMark(_message.Message):
     incarnation: str
     def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
-class MarkReply(_message.Message):
+class HighWaterMarkReply(_message.Message):
     __slots__ = ("log_start_offset", "high_water_mark", "record_bytes")
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATER_MARK_FIELD_NUMBER: _ClassVar[int]

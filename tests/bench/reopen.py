@@ -57,7 +57,7 @@ def fill(client: LogClient, topic: str, entries: int) -> None:
 def _comeback_s(cluster: ProcessCluster, client: LogClient) -> float:
     """From the start of the process to its first answer."""
     topic = client.describe_topic("long")
-    mark = client.read_mark(topic).high_water_mark
+    mark = client.read_high_water_mark(topic).high_water_mark
     cluster.kill(1)
     # The kernel closes a dying process's files after its main thread is gone.
     wait_for(lambda: not _listens(cluster.port), "the killed node's port to close", _PATIENCE_S)
@@ -66,7 +66,9 @@ def _comeback_s(cluster: ProcessCluster, client: LogClient) -> float:
     wait_for(lambda: _listens(cluster.port), "the node to listen", _PATIENCE_S)
     # A new client: the old one's connection would wait before it dials again.
     with cluster.client(_PATIENCE_S) as fresh:
-        assert fresh.read_mark(topic).high_water_mark == mark, "every record is there again"
+        assert fresh.read_high_water_mark(topic).high_water_mark == mark, (
+            "every record is there again"
+        )
     return time.perf_counter() - began_s
 
 

@@ -41,7 +41,9 @@ def replay(topics: int, entries: int) -> Callable[[Path], Iterator[Figure]]:
                 cluster.serve(node)
             cluster.wait_serving(_PATIENCE_S)
             wait_for(
-                lambda: all(client.read_mark(topic).high_water_mark == entries for topic in made),
+                lambda: all(
+                    client.read_high_water_mark(topic).high_water_mark == entries for topic in made
+                ),
                 "every topic to be replayed",
                 _PATIENCE_S,
             )

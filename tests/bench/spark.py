@@ -178,7 +178,7 @@ def _run_driver(
 
 def _assert_written(client: LogClient, topic: str) -> None:
     """Every run is a writer of its own and wrote all rows once."""
-    end = client.read_mark(client.describe_topic(topic)).high_water_mark
+    end = client.read_high_water_mark(client.describe_topic(topic)).high_water_mark
     assert end == _ROUNDS * _WRITE_ROWS, f"{topic} ends at {end}"
 
 

@@ -43,7 +43,7 @@ from raftlog.wire.calls import (
     SERVICE,
     AppendCall,
     ReadCall,
-    ReadMark,
+    ReadHighWaterMark,
     ReadSizes,
 )
 from raftlog.wire.codec import encode_request
@@ -183,7 +183,7 @@ def test_a_schema_that_differs_is_told_field_by_field_before_bytes_leave(
         "id", "txt", "text", "day",
     }  # fmt: skip
     assert "raftlog topic describe" in error.remedy
-    assert client.read_mark(topic).high_water_mark == 0
+    assert client.read_high_water_mark(topic).high_water_mark == 0
 
 
 # ---------------------------------------------------------------- where a read begins and ends
@@ -248,8 +248,10 @@ def test_another_node_than_the_leader_answers_with_its_address(
     shared.wait_caught_up(client, name)
     addresses = shared.servers.split(",")
     asked = addresses[leader % 3]
-    data = encode_request("ReadMark", ReadMark(group=topic.group, incarnation=topic.incarnation))
-    code, error = raw(asked, "ReadMark", data)
+    data = encode_request(
+        "ReadHighWaterMark", ReadHighWaterMark(group=topic.group, incarnation=topic.incarnation)
+    )
+    code, error = raw(asked, "ReadHighWaterMark", data)
     assert (code, type(error)) == (grpc.StatusCode.UNAVAILABLE, NotLeader)
     assert (error.leader, error.address) == (leader, addresses[leader - 1])
     assert error.remedy == f"Ask node {leader} at {addresses[leader - 1]}."
@@ -325,7 +327,7 @@ def test_a_bit_turned_over_on_the_way_to_the_log_never_reaches_it(
         code, error = raw(leader, "Append", encode_request("Append", call, bytes(body)))
         assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, MalformedRequest)
         assert "CRC-32C does not fit" in error.cause
-    assert client.read_mark(topic).high_water_mark == 0
+    assert client.read_high_water_mark(topic).high_water_mark == 0
 
 
 def test_a_bit_turned_over_on_the_way_to_a_reader_is_noticed_by_the_client(

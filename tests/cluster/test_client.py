@@ -135,7 +135,7 @@ def test_an_epoch_is_invisible_until_committed_then_whole(client: LogClient, nam
     losing.write(rows(9))
     references = [first.finish(), second.finish()]
     assert losing.finish() is not None
-    assert client.read_mark(topic).high_water_mark == 0
+    assert client.read_high_water_mark(topic).high_water_mark == 0
     assert client.watermark(topic).open_epochs == 1
     reply = client.commit_epoch(topic, key(run, 0), references)
     assert (reply.start, reply.end, reply.replayed) == (0, 3, False)
@@ -213,7 +213,7 @@ def test_a_wrong_schema_is_told_field_by_field_before_bytes_leave(
         client.append(name, pa.table({"id": ["no number"], "extra": [1]}))
     assert "id" in str(caught.value)
     assert "extra" in str(caught.value)
-    assert client.read_mark(client.describe_topic(name)).high_water_mark == 0
+    assert client.read_high_water_mark(client.describe_topic(name)).high_water_mark == 0
     with pytest.raises(InvalidOption, match="columns"):
         client.read(name, columns=["nothing"])
 
@@ -341,7 +341,7 @@ def test_a_batch_whose_bytes_are_not_as_described_never_reaches_the_log(
                 list(answer)
             refusal = typed_error(leader, caught.value)
             assert isinstance(refusal, MalformedRequest | SchemaMismatch | UnknownSchemaVersion)
-    assert client.read_mark(topic).high_water_mark == 0
+    assert client.read_high_water_mark(topic).high_water_mark == 0
 
 
 def test_every_node_answers_the_standard_health_check(shared: ProcessCluster) -> None:
@@ -358,8 +358,11 @@ def test_a_client_that_was_closed_writes_nothing_more(shared: ProcessCluster, na
         topic = client.create_topic(name, DDL)
         client.append(name, [{"id": 1}])
         client.close()
-        for call in (lambda: client.append(name, [{"id": 2}]), lambda: client.read_mark(topic)):
+        for call in (
+            lambda: client.append(name, [{"id": 2}]),
+            lambda: client.read_high_water_mark(topic),
+        ):
             with pytest.raises(InvalidOption, match="the client' was closed"):
                 call()
     with shared.client() as another:
-        assert another.read_mark(topic).high_water_mark == 1
+        assert another.read_high_water_mark(topic).high_water_mark == 1

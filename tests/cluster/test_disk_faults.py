@@ -368,7 +368,7 @@ def test_where_all_share_a_full_disk_the_leader_stays_and_says_so(shared_disk: P
             refusal = produce_until_refused(hasty, topic.name)
             assert isinstance(refusal, DeadlineExceeded)
             assert " is full: there is no room for " in str(refusal)
-            mark = hasty.read_mark(topic).high_water_mark
+            mark = hasty.read_high_water_mark(topic).high_water_mark
             assert sum(batch.num_rows for batch in hasty.read(topic, 0, mark, mark=mark)) == mark
             client.delete_topic(topic.name)
         client.create_topic("after", "number bigint, text string")

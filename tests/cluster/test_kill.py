@@ -222,4 +222,4 @@ def test_what_lies_below_a_known_mark_is_read_without_any_leader(cluster: Proces
         (batch,) = client.read(topic, 0, 1, mark=1)
         assert batch.to_pylist() == [{"number": 7}]
         with cluster.client(request_timeout_s=1.0) as hasty, pytest.raises(RaftlogError):
-            hasty.read_mark(topic)
+            hasty.read_high_water_mark(topic)

@@ -96,7 +96,7 @@ def test_a_leader_cut_off_from_all_is_replaced_and_refuses_in_time(wired: Wired)
     cut_off = wired.only(leader, 2 * REFUSE_S)
     producer = Producer(cut_off, wired.topic, compression="none", batch_bytes=1024, max_in_flight=1)
     for ask in (
-        lambda: LogClient(cut_off).read_mark(wired.topic),
+        lambda: LogClient(cut_off).read_high_water_mark(wired.topic),
         lambda: producer.append_and_flush([{"number": 2}]),
     ):
         asked_s = time.monotonic()

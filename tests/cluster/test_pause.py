@@ -32,7 +32,7 @@ def test_a_replica_that_hangs_holds_up_one_read_and_not_every_third(tmp_path: Pa
         )
         took_s = []
         with connect(settings=settings) as client:
-            client.read_mark(topic)
+            client.read_high_water_mark(topic)
             for _ in range(9):
                 start_s = time.monotonic()
                 assert [batch.num_rows for batch in client.read(topic, 0, 1, mark=1)] == [1]
@@ -81,7 +81,7 @@ def only(cluster: ProcessCluster, node: int) -> Iterator[OneNode]:
 
 
 def mark_of(client: LogClient, topic: TopicInfo) -> int:
-    return client.read_mark(topic).high_water_mark
+    return client.read_high_water_mark(topic).high_water_mark
 
 
 def start_of(producer: Producer, number: int) -> int:

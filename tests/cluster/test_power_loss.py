@@ -117,7 +117,7 @@ class Run:
         """Read what is new and hold it against what was acknowledged."""
         acknowledged = [pair for writer in self.writers for pair in list(writer.acknowledged)]
         topic = self.client.describe_topic(TOPIC)
-        mark = self.client.read_mark(topic).high_water_mark
+        mark = self.client.read_high_water_mark(topic).high_water_mark
         start = Offset(len(self.found))
         for batch in self.client.read(topic, start, mark, columns=["number"]):
             self.found += batch.column("number").to_pylist()

@@ -183,7 +183,7 @@ def test_who_follows_is_told_when_nobody_answers(
     assert next(rows).num_rows == 1
     client.append("followed", [{"id": 1}])
     cluster.pause(1)
-    with pytest.raises(DeadlineExceeded, match="ReadMark"):
+    with pytest.raises(DeadlineExceeded, match="ReadHighWaterMark"):
         list(rows)
     cluster.resume(1)
     assert [batch.num_rows for batch in client.follow(topic, 1, idle_timeout_s=0.5)] == [1]

@@ -124,4 +124,4 @@ def test_a_removed_writer_is_unknown_and_its_records_stay(
     assert list(client.writers(topic)) == []
     with pytest.raises(UnknownWriter):
         stage(client, topic, stream("s", 1), 1)
-    assert client.read_mark(topic).high_water_mark == 3
+    assert client.read_high_water_mark(topic).high_water_mark == 3

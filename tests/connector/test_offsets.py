@@ -10,8 +10,8 @@ from connector.offsets import (
     Cluster,
     Pending,
     Reached,
-    TopicMark,
     TopicRange,
+    TopicWatermark,
     clamp,
     initial,
     next_end,
@@ -24,7 +24,9 @@ from raftlog.errors import ClusterMismatch, DataLoss, InvalidOption, OffsetTrimm
 
 
 def mark(topic="a", end=15, start=0, incarnation="i1"):
-    return TopicMark(topic=topic, incarnation=incarnation, log_start=start, high_water_mark=end)
+    return TopicWatermark(
+        topic=topic, incarnation=incarnation, log_start=start, high_water_mark=end
+    )
 
 
 HERE = Cluster(id="c1", servers="127.0.0.1:7401")

@@ -44,7 +44,7 @@ class NodeWatch:
 
     def serves(self) -> None:
         """It appends and reads, and what was written before is there, once and in order."""
-        mark = self.client.read_mark(self.topic).high_water_mark
+        mark = self.client.read_high_water_mark(self.topic).high_water_mark
         reply = self.client.append(self.topic.name, [{"id": mark, "text": "still here"}])
         assert (reply.start, reply.end) == (mark, mark + 1), "a record came from elsewhere"
         first = max(0, mark - 100)

@@ -174,7 +174,7 @@ class RelayRuns:
     def end_of(self, query: str) -> int:
         """The high-water mark of the query's topic."""
         topic = self.parts.topics[query]
-        return self.client.read_mark(self.client.describe_topic(topic)).high_water_mark
+        return self.client.read_high_water_mark(self.client.describe_topic(topic)).high_water_mark
 
     def wait_for(self, condition: Callable[[], bool], what: str) -> None:
         """Wait until the condition holds. Raises `DriverEnded` if the driver ends before."""
