@@ -155,7 +155,7 @@ OPTIONS: tuple[Option, ...] = (
         places=SINKS,
         default="fail",
         doc=(
-            "The last batch comes again, planned anew or, where no plan is known, of another "
+            "The last batch comes again, planned again or, where no plan is known, of another "
             "size: fail, or keep (the first commit stands)."
         ),
     ),

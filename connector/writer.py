@@ -258,7 +258,7 @@ def _refuse_overwrite(overwrite: bool, option: str, value: str, advice: str) -> 
 def _target(options: SinkOptions, schema: StructType, *, starting: bool = False) -> _Target:
     """The topic if it is there, and that rows of this schema fit. Raises before any task runs.
 
-    Every batch of a stream asks anew, so only a batch write is known to be `starting`.
+    Every batch of a stream asks again, so only a batch write is known to be `starting`.
 
     It is looked up before it is made: looking is a read, twice for each micro-batch of a stream,
     making an entry in the controller's log.

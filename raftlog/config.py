@@ -202,7 +202,7 @@ class ServerSettings(Section):
     )
     peer_queue_bytes_max: int = _key(
         64 * MIB,
-        "Bytes waiting for one peer. Beyond it messages are dropped: Raft sends anew what is "
+        "Bytes waiting for one peer. Beyond it messages are dropped: Raft sends again what is "
         "still needed.",
         ge=MIB,
     )
@@ -268,7 +268,7 @@ class RaftSettings(Section):
         le=600,
     )
     resend_timeout_s: float = _key(
-        0.5, "A follower's unanswered append requests are sent anew after this.", gt=0, le=60
+        0.5, "A follower's unanswered append requests are sent again after this.", gt=0, le=60
     )
     append_entries_max: int = _key(1024, "Entries in one append request.", ge=1, le=65536)
     append_bytes_max: int = _key(

@@ -25,7 +25,7 @@
     |   `-- WriterNotFound
     |-- AlreadyExists
     |   `-- TopicExists
-    |-- TopicRecreated              the incarnation asked for is gone (deleted, perhaps made anew)
+    |-- TopicRecreated              the incarnation asked for is gone (deleted, or recreated)
     |-- OffsetTrimmed               below the log's start
     |-- DataLoss                    what must be there is not
     |   `-- CorruptFile             a file's bytes are not what was written
@@ -503,7 +503,7 @@ class EpochIncomplete(WriteRefused):
     cause_text = (
         "Epoch {epoch} of writer {writer!r} cannot be committed: attempt {attempt} {problem}."
     )
-    remedy_text = "Nothing became visible; the query's restart stages the epoch anew."
+    remedy_text = "Nothing became visible; the query's restart stages the epoch again."
 
 
 @dataclass(kw_only=True, eq=False)

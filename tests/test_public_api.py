@@ -1,7 +1,7 @@
 """What users may rely on, as recorded in tests/public_api.txt: a change there is a decision.
 
 Python names and signatures, errors with their exit codes, Spark's options, the verbs of the
-command line, the keys of the configuration, the calls of a node. To record it anew:
+command line, the keys of the configuration, the calls of a node. To record it again:
 
     .venv/bin/python -m tests.test_public_api > tests/public_api.txt
 """

@@ -69,7 +69,7 @@ def test_what_is_built_to_be_installed_has_the_types(tmp_path: Path):
     assert [name for name in wanted if not (tmp_path / "lib" / name).is_file()] == []
 
 
-@pytest.mark.timeout(300)  # without the cache that lint leaves, mypy reads every library anew
+@pytest.mark.timeout(300)  # without the cache that lint leaves, mypy reads every library again
 def test_a_users_program_is_checked_strictly_against_the_public_names(tmp_path: Path):
     pytest.importorskip("mypy", reason="the checker comes with the extra dev")
     program, mistakes = tmp_path / "program.py", tmp_path / "mistakes.py"

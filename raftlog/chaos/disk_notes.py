@@ -6,7 +6,7 @@ the kernel's page cache does: a node that starts again goes on with them. `power
 once the process is dead.
 
 One JSON object a line. Changes are numbered; a sync names the number up to which it covers its
-file or folder. The notes are written anew, without what is durable, when they have grown.
+file or folder. The notes are rewritten, without what is durable, when they have grown.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class DiskNotes:
         self._number = self._unsynced.last_number
         self._fd = -1
         self._grown_bytes = 0
-        self._write_anew()
+        self._rewrite()
 
     @property
     def number(self) -> int:
@@ -195,9 +195,9 @@ class DiskNotes:
         assert written == len(data), "a note is written whole"
         self._grown_bytes += written
         if self._grown_bytes > _GROWN_BYTES_MAX:
-            self._write_anew()
+            self._rewrite()
 
-    def _write_anew(self) -> None:
+    def _rewrite(self) -> None:
         draft = self._path.with_suffix(".draft")
         former, flags = self._fd, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
         self._fd = os.open(draft, flags, 0o600)

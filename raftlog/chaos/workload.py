@@ -238,7 +238,7 @@ class EpochWriter:
                     assert (again.start, again.end) == (reply.start, reply.end)
             fate, start, end = Fate.ACKNOWLEDGED, reply.start, reply.end
         except RaftlogError as error:
-            # The newest run is refused nothing; one that had no answer begins anew as Spark would.
+            # The newest run is refused nothing; one that had no answer begins again as Spark would.
             if not error.retriable:
                 raise
         self._note(self.source, first, count, begin_s, fate, start, end)

@@ -68,7 +68,7 @@ def topics_without_leader(answers: Sequence[Answer]) -> list[str]:
         for view in reply.groups
         if view.topic
     ]
-    # A node that lags may still hold the group of a topic that was deleted and made anew.
+    # A node that lags may still hold the group of a topic that was deleted and created again.
     newest: dict[str, int] = {}
     for view in views:
         newest[view.topic] = max(view.group, newest.get(view.topic, 0))

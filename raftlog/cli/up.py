@@ -42,7 +42,7 @@ def up(
         typer.Option(min=1, max=7, help="How many, for a new cluster (3).", show_default=False),
     ] = None,
     data: Annotated[
-        Path, typer.Option(help="The cluster's folder; made anew or started again.")
+        Path, typer.Option(help="The cluster's folder; created again or started again.")
     ] = DATA_FOLDER_DEFAULT,
     port: Annotated[
         int | None,

@@ -5,7 +5,7 @@ producer's sequence, an attempt's stage number or an incarnation. So whatever is
 retried, also when it is not known whether the first try arrived.
 
 Channels are opened on first use and belong to one process: in a forked child they are opened
-anew, because Spark forks its workers. Thread-safe.
+again, because Spark forks its workers. Thread-safe.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Connection:
         self._bootstrap = parse_servers(settings.bootstrap_servers)
         self._lock = threading.Lock()
         self._closed = False
-        in_each_child(self, Connection._begin_anew)
+        in_each_child(self, Connection._begin_again)
         self._channels: dict[str, grpc.Channel] = {}
         self._stubs: dict[tuple[str, str], grpc.UnaryUnaryMultiCallable[bytes, bytes]] = {}
         """By address and method, of these channels."""
@@ -128,7 +128,7 @@ class Connection:
         for channel in channels.values():
             channel.close()
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         """The parent's channels are its own."""
         leave_alone(self._channels, self._stubs)
         self._lock = threading.Lock()
@@ -206,7 +206,7 @@ class Connection:
         """`once(seconds for this try)` until it succeeds, fails for good, or time is over.
 
         A try that ended by its own time is followed by one of twice the time: a write on slow disks
-        is proposed anew each time and would never be answered. Raises `NodeUnreachable` naming all
+        is proposed again each time and would never be answered. Raises `NodeUnreachable` naming all
         addresses where no node listens at any of them.
         """
         told: list[RaftlogError] = []

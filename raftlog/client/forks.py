@@ -15,13 +15,13 @@ from weakref import WeakKeyDictionary
 T = TypeVar("T")
 
 _left_alone: list[object] = []
-_begin_anew: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
+_begin_again: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary()
 
 
-def in_each_child(owner: T, begin_anew: Callable[[T], None]) -> None:
-    """Call `begin_anew(owner)` in every process that is forked from now on, for as long as the
+def in_each_child(owner: T, begin_again: Callable[[T], None]) -> None:
+    """Call `begin_again(owner)` in every process that is forked from now on, for as long as the
     owner lives. The child has one thread then."""
-    _begin_anew[owner] = begin_anew
+    _begin_again[owner] = begin_again
 
 
 def leave_alone(*objects: object) -> None:
@@ -31,8 +31,8 @@ def leave_alone(*objects: object) -> None:
 
 
 def _in_child() -> None:
-    for owner, begin_anew in list(_begin_anew.items()):
-        begin_anew(owner)
+    for owner, begin_again in list(_begin_again.items()):
+        begin_again(owner)
 
 
 os.register_at_fork(after_in_child=_in_child)

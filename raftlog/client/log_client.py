@@ -101,9 +101,9 @@ class LogClient:
         self._connection = connection
         self._producers: dict[str, Producer] = {}
         self._lock = threading.Lock()
-        in_each_child(self, LogClient._begin_anew)
+        in_each_child(self, LogClient._begin_again)
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         """Two processes must not go on with one producer's sequence."""
         leave_alone(self._producers)
         self._lock = threading.Lock()

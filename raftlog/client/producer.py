@@ -68,9 +68,9 @@ class Producer:
         self._problem = ""
         """Why it cannot go on; empty: it can."""
         self._lock = threading.Lock()
-        in_each_child(self, Producer._begin_anew)
+        in_each_child(self, Producer._begin_again)
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         """What is in flight, and the sequence, are the parent's."""
         self._lock = threading.Lock()
         self._problem = "it is of the process that this one was forked from"

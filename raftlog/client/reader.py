@@ -161,7 +161,7 @@ class TopicReader:
         """Extents from one replica, until the range or its stream ends; at least one.
 
         A stream lives as long as one try of a call, so that a replica that hangs is left for
-        another; what comes after is asked for anew.
+        another; what comes after is asked for again.
         """
         call = ReadCall(
             group=self._topic.group,

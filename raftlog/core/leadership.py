@@ -80,7 +80,7 @@ class Leadership:
             progress.tick(self._timing.resend_ticks)
 
     def heartbeats_sent(self) -> None:
-        """Every follower was sent one: the clock starts anew."""
+        """Every follower was sent one: the clock restarts."""
         self.heartbeat_due = False
         self._heartbeat_ticks = 0
 

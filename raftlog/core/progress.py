@@ -88,7 +88,7 @@ class Progress:
             self.check_due = True
 
     def disk(self, *, keeps_up: bool) -> None:
-        """The follower says whether its disk keeps up; or, with False, it is asked anew."""
+        """The follower says whether its disk keeps up; or, with False, it is asked again."""
         self._disk_keeps_up = keeps_up
         if not keeps_up:
             self.disk_ticks = 0

@@ -67,7 +67,7 @@ class Quiescence:
         self._idle_ticks += 1
 
     def disturbed(self) -> None:
-        """Something was asked: an attempt in flight is given up, the wait begins anew."""
+        """Something was asked: an attempt in flight is given up, the wait begins again."""
         self._idle_ticks = 0
         self._agreed = None
 

@@ -430,7 +430,7 @@ class Raft:
         self._leader = NOBODY
 
     def _follow(self, leader: NodeId) -> None:
-        """A message of this term's leader has come: yield to it, and wait anew."""
+        """A message of this term's leader has come: yield to it, and wait again."""
         assert self._role is not Role.LEADER, "two leaders in one term"
         assert self._leader in (NOBODY, leader), "two leaders in one term"
         if self._role is Role.FOLLOWER and self._leader == leader:

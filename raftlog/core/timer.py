@@ -17,7 +17,7 @@ class Random(Protocol):
 
 
 class ElectionTimer:
-    """Counts ticks up to a timeout that is drawn anew with every wait. Mutable."""
+    """Counts ticks up to a timeout that is drawn again for every wait. Mutable."""
 
     __slots__ = ("_random", "_timing", "elapsed_ticks", "timeout_ticks")
 
@@ -35,7 +35,7 @@ class ElectionTimer:
         return self.elapsed_ticks >= self.timeout_ticks * patience
 
     def wait(self, *, voters: int, term: Term) -> None:
-        """Wait anew for a leader, for another random time.
+        """Wait again for a leader, for another random time.
 
         Before the first election of a group nobody can be disturbed, and a group of one has
         nobody to wait for: they start sooner.

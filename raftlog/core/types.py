@@ -118,7 +118,7 @@ class RaftTiming:
     inflight_requests_max: int = 32
     """Append requests in flight to one follower, at most."""
     resend_ticks: int = 10
-    """Ticks without an answer after which a follower's unanswered appends are sent anew."""
+    """Ticks without an answer after which a follower's unanswered appends are sent again."""
     unapplied_entries_max: int = 16384
     """Entries that may await commit and apply; a proposal beyond that is refused as overload."""
     quiesce_after_ticks: int = 20

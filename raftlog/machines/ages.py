@@ -1,6 +1,6 @@
 """What a machine keeps by age: the log's own time, and names in the order of their last activity.
 
-A clock since an election would begin anew with each leader, and with frequent elections nothing
+A clock since an election would begin again with each leader, and with frequent elections nothing
 would ever be old. So ages are counted in log time, which every replica has alike.
 """
 

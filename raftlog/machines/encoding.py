@@ -3,7 +3,7 @@
 Replicas of two versions compare their hashes during an upgrade, so no name is part of the bytes:
 a kind, a refusal and a value have numbers, which are never used again. A value that is 0, False or
 empty is left out, so a field that is added under new rules changes nothing of old logs. A
-refusal's sentences are left out as well: they may be worded anew.
+refusal's sentences are left out as well: they may be worded again.
 """
 
 from __future__ import annotations

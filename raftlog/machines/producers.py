@@ -3,7 +3,7 @@
 A resend of a remembered append is answered with the offsets it got; a gap is refused. A producer
 that left is refused too, because whether its last append is in the log cannot be told any more.
 
-Sequence 0 of an unknown producer starts it: a producer's id is minted anew for each one. From rules
+Sequence 0 of an unknown producer starts it: a producer's id is minted for each one. From rules
 2 on a producer leaves when it was silent for its lease, and the longest silent one when there are
 too many, which may be seconds after its append; so the names of those that left last are kept, as
 many as there may be producers, and a late sequence 0 of one of them starts nothing.

@@ -134,7 +134,7 @@ class NodeDisk:
     # ------------------------------------------------------------ jobs
 
     def queue_job(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
-        """Run `work`, which may find no room and then starts anew later; then call `done`.
+        """Run `work`, which may find no room and then starts again later; then call `done`.
 
         One at a time: a hundred new topics do not keep a hundred threads from syncs, and two
         removals never note their deletions at the same time. In order, but for those that wait.

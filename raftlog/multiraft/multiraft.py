@@ -464,7 +464,7 @@ class MultiRaft:
 
     def _refuse(self, peer: NodeId, violation: PeerProtocolViolation) -> None:
         """The message is dropped. The stream stays: others of its groups may be sound, and a peer
-        that opens it anew to say the same would only cost more."""
+        that opens it again to say the same would only cost more."""
         count, told_tick = self._refused.get(peer, (0, None))
         count += 1
         if told_tick is None or self._ticks >= told_tick + _REFUSALS_TOLD_TICKS:

@@ -6,7 +6,7 @@ expire in order of age. So the leader asks it for the oldest, which costs nothin
 later `Expire` takes up what one leaves over.
 
 Under rules 1 only the leader watches, by its monotonic clock, and only from when it began to lead
-or first saw the thing in its present state: a new leader starts all leases anew. Log order then
+or first saw the thing in its present state: a new leader starts all leases again. Log order then
 decides whether something renewed it first (docs/EXACTLY_ONCE.md, rules 4 and 6).
 """
 

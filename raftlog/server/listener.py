@@ -52,7 +52,7 @@ class Listener:
         self._server = server
 
     async def keep(self) -> None:
-        """Until `stop`: serve anew whenever grpc's loop has ended. Raises `AddressInUse`."""
+        """Until `stop`: serve again whenever grpc's loop has ended. Raises `AddressInUse`."""
         while True:
             assert self._grpc_loop is not None, "it was started"
             await asyncio.wait([self._grpc_loop])

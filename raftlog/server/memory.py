@@ -23,7 +23,7 @@ _YOUNG_OBJECTS = 10_000
 def keep_freed_memory() -> None:
     """Let malloc keep up to 128 MiB of what was freed, rather than give it back at once.
 
-    Otherwise buffers of a megabyte come from the kernel anew, zeroed page by page: a leader has a
+    Otherwise buffers of a megabyte come from the kernel again, zeroed page by page: a leader has a
     hundred page faults for each batch of 1 MiB in place of ten, and all processes together take
     4 % more CPU. Without glibc this does nothing.
     """

@@ -481,7 +481,7 @@ def _invalid_batch(what: str) -> MalformedRequest:
 def _sliced(
     header: BatchHeader, wanted: frozenset[int] | None
 ) -> tuple[BatchHeader, list[tuple[int, int]]]:
-    """The header of the wanted columns alone, positions counted anew, and where they lie."""
+    """The header of the wanted columns alone, positions counted from 0, and where they lie."""
     kept = []
     ranges: list[tuple[int, int]] = []
     position = 0

@@ -145,7 +145,7 @@ class DataFolder:
         """Note, durably, that groups go which the controller's log deletes up to `index`.
 
         A node that starts replays that log from its beginning. Before it is at this index again
-        it must make no group: it could make one anew that was removed here, votes forgotten.
+        it must make no group: it could make one again that was removed here, votes forgotten.
         """
         if index > self.deletions_index():
             _write_text(self.fs, ROOT, DELETIONS_NAME, str(index))

@@ -2,7 +2,7 @@
 
 One file for all groups, so that one sync serves many. Frames and the rule for torn or damaged
 bytes are those of the log (`frames`, `recovery`); a frame's command holds the states that changed
-since the last one. The file is written anew, whole, when it is opened and when it has grown: under
+since the last one. The file is rewritten, whole, when it is opened and when it has grown: under
 another name, synced, renamed over the old one, the folder synced. So it stays bounded by a few
 times what it holds, and at every moment one complete journal has the name.
 
@@ -141,7 +141,7 @@ class HardStateJournal:
             self._written_ticket = self.ticket
             grown = self._active.end + FRAME_HEADER_BYTES + len(records)
             if grown > self._compact_bytes():
-                self._outstanding = self._plan_anew()
+                self._outstanding = self._plan_rewrite()
             else:
                 self._outstanding = self._plan_frame(records)
         elif self._marker_wanted:
@@ -181,16 +181,16 @@ class HardStateJournal:
         return self._segment
 
     def _write_all(self) -> None:
-        self._outstanding = self._plan_anew()
+        self._outstanding = self._plan_rewrite()
         self._outstanding.run_whole()
         self.written(self._outstanding)
 
     def _compact_bytes(self) -> int:
-        """The size at which the file is written anew: a few times what it then holds."""
+        """The size at which the file is rewritten: a few times what it then holds."""
         live = len(self._states) * _RECORD.size
         return max(_COMPACT_BYTES_MIN, _COMPACT_FACTOR * live)
 
-    def _plan_anew(self) -> LogWrite:
+    def _plan_rewrite(self) -> LogWrite:
         """A new file with every state, which takes the old one's name once it is durable."""
         header = SegmentHeader(
             purpose=Purpose.HARD_STATES,

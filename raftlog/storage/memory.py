@@ -6,7 +6,7 @@ through wholly, torn at a byte, as zeros where it had grown the file, or not at 
 unsynced names of each folder a prefix, because file systems keep those in order. All of it is
 drawn from the generator passed in, so one seed gives one disk.
 
-A process that merely dies loses nothing: drop the open files and open anew without `crash`. A
+A process that merely dies loses nothing: drop the open files and open again without `crash`. A
 sync that failed leaves its changes readable but never makes them durable, whatever is synced
 later: that is what kernels do, and why a failed sync is never tried again.
 """

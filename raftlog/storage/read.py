@@ -1,7 +1,7 @@
 """Reading entries back from a log's files: checked, on the log's own thread or on any other.
 
 A `LogRead` is planned on the log's thread, run on any, and looked at on the log's thread again. It
-opens its files anew, because those of the log may be closed meanwhile. What it planned to read may
+opens its files again, because those of the log may be closed meanwhile. What it planned to read may
 be truncated and written over under it, or its file be gone: then it finds a problem, or nothing
 that its owner wants any more (`GroupLog.incarnation`).
 """

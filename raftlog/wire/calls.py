@@ -244,7 +244,7 @@ class ReadCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtentReply:
-    """One extent: the frame's body is its wanted chunks, positions in `batch` counted anew.
+    """One extent: the frame's body is its wanted chunks, positions in `batch` counted from 0.
 
     The whole extent travels even where [start, end) meets only a part of it: the client slices.
     `writer` and `epoch` are "" and -1 for plain appends.

@@ -32,7 +32,7 @@ def files_end_with_their_process(tmp_path: Path) -> Iterator[None]:
 
 
 def outcomes(path: Path, prepare: Callable[[FaultyFileSystem], None]) -> list[Outcome]:
-    """The files' bytes after the power was lost, for each seed, changes made anew each time."""
+    """The files' bytes after the power was lost, for each seed, changes created again each time."""
     found = []
     for seed in SEEDS:
         data, places = path / f"data-{seed}", DiskPlaces.of(path / f"of-{seed}", 1)

@@ -38,16 +38,16 @@ def test_a_topic_waits_for_a_leader_while_no_node_that_answers_knows_one() -> No
         view(1, 2, "led there", 3),
         view(1, 3, "waits", 0),
         view(1, 4, "half known", 0),
-        view(1, 5, "made anew", 2),
+        view(1, 5, "created again", 2),
     ]
     node_2 = [
         view(2, 3, "waits", 0),
         view(2, 4, "half known", 1),
-        view(2, 7, "made anew", 0),
+        view(2, 7, "created again", 0),
     ]
     answers = [
         (NodeId(1), "a:1", GroupsReply(node=NodeId(1), groups=tuple(node_1))),
         (NodeId(2), "a:2", GroupsReply(node=NodeId(2), groups=tuple(node_2))),
         (NodeId(3), "a:3", NodeUnreachable(address="a:3", problem="refused")),
     ]
-    assert topics_without_leader(answers) == ["made anew", "waits"]
+    assert topics_without_leader(answers) == ["created again", "waits"]

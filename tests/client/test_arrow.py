@@ -91,7 +91,7 @@ def test_the_body_is_the_chunks_one_after_another_with_the_crcs_of_the_header():
     assert encoded.crc == batch_crc
 
 
-def test_chunks_can_be_sliced_out_and_laid_together_anew():
+def test_chunks_can_be_sliced_out_and_laid_together_again():
     encoded = encode_batch(_flights(), SCHEMA, "lz4")
     wanted = [encoded.header.columns[2], encoded.header.columns[0]]
     body = b""

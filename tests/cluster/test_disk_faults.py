@@ -176,7 +176,7 @@ def test_a_leader_with_a_slow_disk_gives_way(
 def test_an_append_is_answered_while_most_disks_take_longer_than_a_try(
     cluster: ProcessCluster, disks: ClusterDisks
 ) -> None:
-    """Each try proposes anew: were all as short as the first, none would ever be answered."""
+    """Each try proposes again: were all as short as the first, none would ever be answered."""
     with cluster.client(request_timeout_s=60.0) as client:
         client.create_topic(TOPIC, "number bigint, text string")
         leader = cluster.leader(client, TOPIC)

@@ -119,7 +119,7 @@ def test_a_topic_no_longer_subscribed_keeps_its_position():
     assert spans(end, again) == [("b", 4, 9)]
 
 
-def test_a_recreated_topic_is_an_error_or_begins_anew():
+def test_a_recreated_topic_is_an_error_or_begins_again():
     start = render({"a": Reached(incarnation="i0", end=10)})
     with pytest.raises(TopicRecreated):
         step(start, mark(end=5))

@@ -93,7 +93,7 @@ def test_streams_that_failed_before_their_first_commit_make_room_for_others() ->
     assert isinstance(scene.write_epoch(key(1, writer="w9"), 5), EpochCommitted)
 
 
-def test_no_crowd_of_producers_locks_another_out_and_none_starts_anew() -> None:
+def test_no_crowd_of_producers_locks_another_out_and_none_starts_again() -> None:
     scene = Scene(TopicLimits(producers_max=3))
     for number in range(5):
         scene.append(0, scene.new_batch(), producer=f"p{number}")

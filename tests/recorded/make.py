@@ -43,7 +43,7 @@ STORE = "5" * 32
 START_US = 1_700_000_000_000_000
 SCHEMA = Schema(version=1, fields=(Field(id=1, name="text", type='"string"', nullable=False),))
 PROSE = frozenset({"advice", "call", "problem", "what"})
-"""Values of a refusal that are sentences: they may be worded anew."""
+"""Values of a refusal that are sentences: they may be worded again."""
 
 
 class OneNode:
@@ -363,8 +363,10 @@ class Script:
         self.commit(self.key("r5", 0, query="another"))
         self.stage(self.key("r6", 5, writer="unseen"), "a7", ["?"])
         self.commit(self.key("r6", 5, writer="unseen"))
-        made_anew = self.stage(self.key("r6", 5, writer="unseen"), "a8", ["ok"], create_writer=True)
-        self.commit(self.key("r6", 5, writer="unseen"), made_anew, create_writer=True)
+        created_again = self.stage(
+            self.key("r6", 5, writer="unseen"), "a8", ["ok"], create_writer=True
+        )
+        self.commit(self.key("r6", 5, writer="unseen"), created_again, create_writer=True)
         for number in range(18):
             self.commit(self.key(f"s{number}", 3 + number))
         self.commit(self.key("s0", 30))
@@ -413,7 +415,7 @@ class Script:
         self.node.write(CONTROLLER_GROUP, c.DeleteTopic(name="nowhere", incarnation=""))
         self.topic("scratch", "7" * 32)
         self.topic("scratch", "8" * 32)
-        self.append("p", 0, "anew")
+        self.append("p", 0, "again")
 
 
 def main(target: Path) -> None:

@@ -39,6 +39,6 @@ def faults_of(how: str) -> int:
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
-def test_freed_buffers_are_used_again_rather_than_given_back_and_fetched_anew() -> None:
+def test_freed_buffers_are_used_again_rather_than_given_back_and_fetched_again() -> None:
     kept, given_back = faults_of("kept"), faults_of("as malloc likes")
     assert kept * 10 < given_back, (kept, given_back)

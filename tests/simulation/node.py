@@ -100,7 +100,7 @@ class WatchedReplica(Replica):
 
     def wake(self, silent_ticks: Mapping[NodeId, int], *, ask_again: bool = False) -> None:
         if ask_again:
-            self._owner.count("a quiesced leader asked anew")
+            self._owner.count("a quiesced leader asked again")
         elif self.raft.leader in silent_ticks and silent_ticks[self.raft.leader] > 0:
             self._owner.count("a follower woke while its leader's node was silent")
         super().wake(silent_ticks, ask_again=ask_again)

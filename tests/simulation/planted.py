@@ -115,7 +115,7 @@ def term_and_vote_written_apart() -> Any:
 
 
 def journal_renamed_before_its_sync() -> Any:
-    """A journal written anew gets its name while its bytes are not durable."""
+    """A journal rewritten gets its name while its bytes are not durable."""
     original = MemoryFile.sync
 
     def sync(self: MemoryFile) -> None:

@@ -105,7 +105,7 @@ def read_after_the_heartbeats_left() -> None:
 def deleted_group_in_a_replay() -> None:
     """A node that removed a group starts again, and learns for now of the topic's creation alone.
 
-    What it learns is an old heartbeat's word. Made anew, the group would have forgotten its votes.
+    What it learns is an old heartbeat's word. Made again, the group would have forgotten its votes.
     """
     settings = replace(
         draw(Random(1)),

@@ -1,7 +1,7 @@
 """The simulator is itself tested: each rule is broken once on purpose, and noticed.
 
 How soon, and by which checker, is in docs/TESTING.md; `python -m tests.simulation.hunt` makes the
-table anew.
+table again.
 """
 
 from __future__ import annotations

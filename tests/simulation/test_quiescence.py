@@ -332,7 +332,7 @@ def test_a_quiesced_leader_asks_now_and_then_whether_all_is_as_it_believes(seed:
     cluster.quiesce()
     terms = cluster.terms()
     cluster.pass_timeouts(20)
-    assert cluster.simulator.counts["a quiesced leader asked anew"] >= len(cluster.groups)
+    assert cluster.simulator.counts["a quiesced leader asked again"] >= len(cluster.groups)
     assert cluster.terms() == terms
     cluster.quiesce()
 

@@ -94,7 +94,7 @@ def test_a_deleted_checkpoint_is_refused_with_both_query_ids_and_the_way_out(lab
     assert lab.ids() == [1, 2]
 
 
-def test_a_running_query_is_told_that_its_sink_was_made_anew(lab):
+def test_a_running_query_is_told_that_its_sink_was_created_again(lab):
     lab.rows_file("a", 1)
     query = lab.sink(lab.file_stream()).trigger(processingTime="0 seconds").start()
     query.processAllAvailable()
@@ -120,7 +120,7 @@ def test_a_query_whose_sink_goes_between_stage_and_commit_is_told_so(lab):
     assert lab.topic not in [topic.name for topic in lab.client.list_topics()]
 
 
-def test_a_running_query_is_told_that_its_source_was_made_anew(lab):
+def test_a_running_query_is_told_that_its_source_was_created_again(lab):
     lab.create()
     lab.append(1, 2)
     seen: list[int] = []

@@ -156,7 +156,7 @@ def test_two_writes_of_one_foreach_batch_do_not_share_a_key(lab):
     assert sorted(lab.ids()) == [1, 2, 101, 102, 201, 201, 202, 202]
 
 
-def test_a_topic_deleted_under_a_query_is_not_made_anew_unless_it_may_always_be(lab):
+def test_a_topic_deleted_under_a_query_is_not_created_again_unless_it_may_always_be(lab):
     lab.rows_file("a", 1)
     finish(lab.sink(lab.file_stream()).start())
     lab.client.delete_topic(lab.topic)

@@ -113,7 +113,7 @@ def test_several_topics_share_a_limit_and_one_subscribed_later_starts_at_its_beg
     assert sorted(seen[3:]) == [4, 10, 11]
 
 
-def test_a_topic_made_anew_under_a_query_is_an_error_or_a_new_beginning(lab):
+def test_a_topic_created_again_under_a_query_is_an_error_or_a_new_beginning(lab):
     lab.create()
     lab.append(1, 2)
     seen: list[int] = []

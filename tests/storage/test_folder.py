@@ -188,7 +188,8 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_crash_anywhere_leaves_a_folder_that_opens(seed: int) -> None:
-    """Made with an identity or made anew; groups with a manifest, or none; never half removed."""
+    """Made with an identity or created again; groups with a manifest, or none; never half
+    removed."""
     number = 0
     finished = False
     while not finished:

@@ -98,7 +98,7 @@ def test_one_sync_serves_many_groups() -> None:
     assert seen.count("sync") == 1
 
 
-def test_the_file_stays_bounded_and_loses_nothing_when_written_anew(disk: FileSystem) -> None:
+def test_the_file_stays_bounded_and_loses_nothing_when_written_again(disk: FileSystem) -> None:
     journal = HardStateJournal.open(disk, FOLDER)
     journal.put(5, state(1, 3))
     sizes = []
@@ -108,7 +108,7 @@ def test_the_file_stays_bounded_and_loses_nothing_when_written_anew(disk: FileSy
         write(journal)
         sizes.append(len(files_of(disk)[JOURNAL_NAME]))
     assert max(sizes) <= 256 * 1024
-    assert sizes != sorted(sizes), "it was written anew at least once"
+    assert sizes != sorted(sizes), "it was rewritten at least once"
     assert disk.list(FOLDER) == [JOURNAL_NAME]
     journal = HardStateJournal.open(disk, FOLDER)
     assert states(journal) == {5: state(1, 3)}
