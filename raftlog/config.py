@@ -239,6 +239,16 @@ class ServerSettings(Section):
 class RaftSettings(Section):
     """Consensus. Seconds here become ticks: `timing()`."""
 
+    renamed: ClassVar[dict[str, Renamed]] = {
+        "quiet_after_s": Renamed(
+            "quiesce_after_s", "raft.quiet_after_s is now raft.quiesce_after_s: rename the key."
+        ),
+        "quiet_refresh_s": Renamed(
+            "quiesce_refresh_s",
+            "raft.quiet_refresh_s is now raft.quiesce_refresh_s: rename the key.",
+        ),
+    }
+
     tick_interval_s: float = _key(
         0.05, "The core's unit of time. All times below are multiples of it.", gt=0, le=1
     )
@@ -304,9 +314,9 @@ class RaftSettings(Section):
     )
     quiesce_refresh_s: float = _key(
         30.0,
-        "A quiesced topic's leader asks its followers after half to once this whether they are as it "
-        "believes; one that was not asked for twice this looks for a leader by itself. A bound on "
-        "what nobody foresaw, nothing else.",
+        "A quiesced topic's leader asks its followers after half to once this whether they are as "
+        "it believes; one that was not asked for twice this looks for a leader by itself. Only a "
+        "bound on what nobody foresaw.",
         gt=0,
         le=3600,
     )

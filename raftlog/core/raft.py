@@ -196,7 +196,7 @@ class Raft:
         Nothing was heard of the processes of the nodes in `silent` for an election timeout. A
         quiesced member is not ticked.
         """
-        assert not self._quiesced, "who is quiesced has no timer"
+        assert not self._quiesced, "a quiesced member has no timer"
         leadership = self._leadership
         if leadership is not None:
             leadership.tick(silent)
@@ -299,7 +299,7 @@ class Raft:
         heartbeat that wakes its followers. With `ask_again` a leader asks them instead whether they
         are as quiesced as it believes.
         """
-        assert self._quiesced, "who is awake cannot be woken"
+        assert self._quiesced, "a member that is awake is not woken"
         self._quiesced = False
         if self._leadership is None:
             self._timer.elapsed_ticks = silent_ticks.get(self._leader, 0)
@@ -311,8 +311,7 @@ class Raft:
             self._leadership.quiescence.disturbed()
 
     def node_is_back(self, node: NodeId) -> None:
-        """The process of `node` is heard again, or is another one; wake a quiesced leader
-        instead."""
+        """The process of `node` is heard again, or is another one. Wakes no quiesced leader."""
         if self._leadership is not None:
             self._leadership.node_is_back(node)
 

@@ -22,7 +22,7 @@ from raftlog.machines.commands import TopicInfo
 from raftlog.machines.schema import Field, Schema
 from raftlog.multiraft.effects import MultiRaftEvent
 from raftlog.multiraft.groups import GroupStore
-from raftlog.multiraft.multiraft import APPLY_ENTRIES_MAX, TURN_ENTRIES_MAX, Host
+from raftlog.multiraft.multiraft import APPLY_ENTRIES_MAX, TURN_ENTRIES_MAX, MultiRaft
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.memory import MemoryFileSystem

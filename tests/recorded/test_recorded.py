@@ -15,6 +15,8 @@ from raftlog.storage.posix import PosixFileSystem
 from tests.recorded.make import STORE, OneNode, Script, expected
 
 HERE = Path(__file__).parent
+RENAMED = {"RunDisplaced": "RunFenced"}
+"""Refusals that have another name now. Their numbers, which the state hash covers, are the same."""
 SETS = sorted(path.parent for path in HERE.glob("*/expected.json"))
 
 
@@ -28,16 +30,19 @@ def test_a_recorded_log_comes_to_what_it_came_to_when_it_was_written(
     recorded: Path, tmp_path: Path
 ) -> None:
     node = replayed(recorded, tmp_path)
-    wanted = json.loads((recorded / "expected.json").read_text())
+    text = (recorded / "expected.json").read_text()
+    for then, now in RENAMED.items():
+        text = text.replace(f'"{then}"', f'"{now}"')
+    wanted = json.loads(text)
     found = json.loads(json.dumps(expected(node)))
     node.close()
     assert found.keys() == wanted.keys()
     assert found["groups"].keys() == wanted["groups"].keys()
-    for group, then in wanted["groups"].items():
+    for group, was in wanted["groups"].items():
         now = found["groups"][group]
-        for before, after in zip(then["commands"], now["commands"], strict=True):
+        for before, after in zip(was["commands"], now["commands"], strict=True):
             assert after == before, f"group {group}"
-        assert now == then
+        assert now == was
 
 
 @pytest.mark.parametrize("recorded", SETS, ids=lambda path: path.name)

@@ -17,7 +17,7 @@ from raftlog.core.leadership import Leadership
 from raftlog.core.letters import Letters
 from raftlog.core.messages import AppendReply, AppendRequest, Replicate, VoteReply
 from raftlog.core.progress import Progress
-from raftlog.core.quorum import Outcome, majority
+from raftlog.core.quorum import VoteResult, majority
 from raftlog.core.raft import Raft
 from raftlog.core.reads import ReadRounds
 from raftlog.core.types import NOBODY, HardState, LogIndex, NodeId, Offset
@@ -154,14 +154,14 @@ def vote_for_any_log() -> Any:
 def duplicated_vote_counted_twice() -> Any:
     """Answers are counted, not voters."""
 
-    def record(self: VoteTally, reply: VoteReply) -> Outcome:
+    def record(self: VoteTally, reply: VoteReply) -> VoteResult:
         votes = self._tried if reply.pre else self._votes
         if votes is None:
-            return Outcome.OPEN
+            return VoteResult.PENDING
         place = reply.sender if reply.sender not in votes else NodeId(-len(votes) - 1)
         votes[place] = reply.granted
         needed = majority(len(self._voters))
-        return Outcome.WON if sum(votes.values()) >= needed else Outcome.OPEN
+        return VoteResult.WON if sum(votes.values()) >= needed else VoteResult.PENDING
 
     return _replaced(VoteTally, "record", record)
 
