@@ -19,14 +19,14 @@ import os
 import sys
 import textwrap
 import tomllib
-import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict
 
+from raftlog.config_section import Renamed, Section, setting
 from raftlog.core.types import RaftTiming
 from raftlog.errors import InvalidOption
 
@@ -43,70 +43,36 @@ _MESSAGE_OVERHEAD_BYTES = MIB
 """What a message may hold beside its largest entry: headers, and the other rows of a peer frame."""
 
 
-def _key(default: Any, reason: str, **bounds: Any) -> Any:
-    """One key: its default, why it is there and is so, and the bounds of its value."""
-    return Field(default=default, description=reason, **bounds)
-
-
-class Renamed(NamedTuple):
-    """What became of a key; given under both names, the one of now counts."""
-
-    now: str
-    advice: str
-
-
-class Section(BaseModel):
-    """One table of the file. Frozen; an unknown key is an error."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True
-    )
-
-    renamed: ClassVar[dict[str, Renamed]] = {}
-    """Keys as earlier versions call them: files of then still load, with a warning."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _by_their_names_now(cls, given: Any) -> Any:
-        former = cls.renamed.keys() & given.keys() if isinstance(given, dict) else ()
-        if not former:
-            return given
-        for old in sorted(former):
-            warnings.warn(cls.renamed[old].advice, FutureWarning, stacklevel=2)
-        known = {name: value for name, value in given.items() if name not in former}
-        return {cls.renamed[old].now: given[old] for old in former} | known
-
-
 class ClientSettings(Section):
     """What a client, the command line and Spark's tasks need."""
 
-    bootstrap_servers: str = _key(
+    bootstrap_servers: str = setting(
         "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403",
         "Nodes to ask first, host:port separated by commas; one that answers names the others. "
         "The default is what `raftlog up` starts.",
         min_length=1,
     )
-    request_timeout_s: float = _key(
+    request_timeout_s: float = setting(
         30.0,
         "The one total deadline of a request, over all its retries. Far above a failover, which "
         "takes a second or two.",
         gt=0,
         le=3600,
     )
-    refused_timeout_s: float = _key(
+    refused_timeout_s: float = setting(
         3.0,
         "A client that never had an answer gives up after this where every address it was given "
         "refuses the connection: nothing listens there. One that had an answer keeps its deadline.",
         ge=0,
         le=3600,
     )
-    retry_delay_min_s: float = _key(
+    retry_delay_min_s: float = setting(
         0.02, "Pause before the first retry; each further one doubles it, with jitter.", gt=0, le=10
     )
-    retry_delay_max_s: float = _key(
+    retry_delay_max_s: float = setting(
         0.5, "Longest pause between two retries: an election is not slept through.", gt=0, le=60
     )
-    attempt_timeout_s: float = _key(
+    attempt_timeout_s: float = setting(
         3.0,
         "One try of a call: a node that has not answered by then is left for another. Twice as "
         "long for each further try that ends so. Every call may be sent twice, so a slow answer "
@@ -114,24 +80,24 @@ class ClientSettings(Section):
         gt=0,
         le=600,
     )
-    batch_bytes: int = _key(
+    batch_bytes: int = setting(
         MIB,
         "Uncompressed bytes of records that travel as one entry. Larger ones cost less per record "
         "and wait longer.",
         ge=KIB,
         le=256 * MIB,
     )
-    max_in_flight: int = _key(
+    max_in_flight: int = setting(
         4, "Entries of one producer or attempt in flight at once.", ge=1, le=64
     )
-    producer_idle_max_s: float = _key(
+    producer_idle_max_s: float = setting(
         3600.0,
         "A producer that was idle for so long, and all of whose appends were acknowledged, goes on "
         "under a fresh id: the log may have forgotten the old one. Keep it well below "
         "topic.producer_lease_s.",
         ge=0,
     )
-    compression: Literal["lz4", "zstd", "none"] = _key(
+    compression: Literal["lz4", "zstd", "none"] = setting(
         "lz4",
         "How column chunks are compressed, by the client, once. zstd halves lz4's bytes for more "
         "CPU; every byte is written three times and sent twice.",
@@ -141,55 +107,55 @@ class ClientSettings(Section):
 class ServerSettings(Section):
     """One node: what it accepts and how long it waits."""
 
-    entry_bytes_max: int = _key(
+    entry_bytes_max: int = setting(
         8 * MIB,
         "Largest entry (command and body together). A client splits batches below it; an entry "
         "stays in memory until it is applied.",
         ge=64 * KIB,
         le=256 * MIB,
     )
-    requests_max: int = _key(
+    requests_max: int = setting(
         4096, "Client calls a node works on at once; one beyond is refused as overload.", ge=1
     )
-    request_bytes_max: int = _key(
+    request_bytes_max: int = setting(
         256 * MIB,
         "Bytes of client writes a node holds that are not yet answered; one beyond is refused as "
         "overload, so that a burst cannot exhaust memory.",
         ge=MIB,
     )
-    request_timeout_max_s: float = _key(
+    request_timeout_max_s: float = setting(
         300.0, "A call without a deadline, or with a longer one, gets this one.", gt=0, le=3600
     )
-    not_yet_wait_max_s: float = _key(
+    not_yet_wait_max_s: float = setting(
         1.0,
         "How long a replica that has not applied a read's mark waits for it before it answers "
         "NotYet and the client asks another.",
         ge=0,
         le=60,
     )
-    reorder_wait_max_s: float = _key(
+    reorder_wait_max_s: float = setting(
         0.05,
         "How long a writer's call that overtook its predecessor is held back for it. Without the "
         "wait it would be replicated first and refused as a gap after.",
         ge=0,
         le=10,
     )
-    reorder_senders_max: int = _key(
+    reorder_senders_max: int = setting(
         10_000, "Writers whose order is kept track of; the longest silent is forgotten.", ge=1
     )
-    staged_bytes_max: int = _key(
+    staged_bytes_max: int = setting(
         0,
         "Bytes that a writer's open batch may stage, beside what is in flight; 0: as many as the "
         "disks hold. Those of a batch that failed stay on disk until the topic is deleted.",
         ge=0,
     )
-    read_bytes_per_turn_max: int = _key(
+    read_bytes_per_turn_max: int = setting(
         4 * MIB,
         "Bytes of bulk reads handed out per turn of the loop, so that reads cannot delay "
         "heartbeats.",
         ge=64 * KIB,
     )
-    turn_work_max_s: float = _key(
+    turn_work_max_s: float = setting(
         0.01,
         "Work of one turn of a node's loop, over all groups; then ticks and messages are taken, "
         "and what is left goes on: half for messages, half to apply entries. So heartbeats leave "
@@ -197,41 +163,41 @@ class ServerSettings(Section):
         gt=0,
         le=1,
     )
-    sync_threads_max: int = _key(
+    sync_threads_max: int = setting(
         4, "Threads that write and sync logs; groups beyond them share a turn.", ge=1, le=64
     )
-    peer_queue_bytes_max: int = _key(
+    peer_queue_bytes_max: int = setting(
         64 * MIB,
         "Bytes waiting for one peer. Beyond it messages are dropped: Raft sends again what is "
         "still needed.",
         ge=MIB,
     )
-    catch_up_peer_bytes_max: int = _key(
+    catch_up_peer_bytes_max: int = setting(
         8 * MIB,
         "Bytes read from disk for one node that catches up, and not sent yet. Enough to keep disk "
         "and wire busy; more would only delay what other topics send to it.",
         ge=MIB,
     )
-    catch_up_bytes_max: int = _key(
+    catch_up_bytes_max: int = setting(
         16 * MIB,
         "Bytes being read from disk for all nodes that catch up: memory, above all.",
         ge=MIB,
     )
-    peer_reconnect_delay_min_s: float = _key(
+    peer_reconnect_delay_min_s: float = setting(
         0.05,
         "Pause before a lost peer is dialled again.",
         gt=0,
         le=10,
     )
-    peer_routes: str = _key(
+    peer_routes: str = setting(
         "",
         "Where a node dials a peer when not at the address that clients are told, such as through "
         "a tunnel: FROM>TO=host:port, separated by commas. Other pairs are dialled as they are.",
     )
-    shutdown_timeout_s: float = _key(
+    shutdown_timeout_s: float = setting(
         5.0, "How long a stopping node lets calls in flight finish.", ge=0, le=300
     )
-    log_level: Literal["debug", "info", "warning", "error"] = _key(
+    log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info", "Least level of the structured log on standard error."
     )
 
@@ -240,19 +206,14 @@ class RaftSettings(Section):
     """Consensus. Seconds here become ticks: `timing()`."""
 
     renamed: ClassVar[dict[str, Renamed]] = {
-        "quiet_after_s": Renamed(
-            "quiesce_after_s", "raft.quiet_after_s is now raft.quiesce_after_s: rename the key."
-        ),
-        "quiet_refresh_s": Renamed(
-            "quiesce_refresh_s",
-            "raft.quiet_refresh_s is now raft.quiesce_refresh_s: rename the key.",
-        ),
+        "quiet_after_s": Renamed("quiesce_after_s"),
+        "quiet_refresh_s": Renamed("quiesce_refresh_s"),
     }
 
-    tick_interval_s: float = _key(
+    tick_interval_s: float = setting(
         0.05, "The core's unit of time. All times below are multiples of it.", gt=0, le=1
     )
-    election_timeout_min_s: float = _key(
+    election_timeout_min_s: float = setting(
         1.0,
         "A follower without a leader campaigns after this to twice as long, at random (Raft "
         "section 5.2). Three nodes and a JVM share two cores in tests and on laptops. A killed "
@@ -260,51 +221,51 @@ class RaftSettings(Section):
         gt=0,
         le=60,
     )
-    heartbeat_interval_s: float = _key(
+    heartbeat_interval_s: float = setting(
         0.1, "Between two heartbeats of a leader; at most half the election timeout.", gt=0, le=30
     )
-    leader_lost_jitter_max_s: float = _key(
+    leader_lost_jitter_max_s: float = setting(
         0.15,
         "When the leader's process died, a follower waits 0 to this long before it starts a "
         "pre-vote, so that not all start at once.",
         ge=0,
         le=10,
     )
-    slow_disk_timeout_s: float = _key(
+    slow_disk_timeout_s: float = setting(
         2.0,
         "A node of which a write to disk takes longer than this lets others lead, where a majority "
         "of them is ahead of it.",
         gt=0,
         le=600,
     )
-    resend_timeout_s: float = _key(
+    resend_timeout_s: float = setting(
         0.5, "A follower's unanswered append requests are sent again after this.", gt=0, le=60
     )
-    append_entries_max: int = _key(1024, "Entries in one append request.", ge=1, le=65536)
-    append_bytes_max: int = _key(
+    append_entries_max: int = setting(1024, "Entries in one append request.", ge=1, le=65536)
+    append_bytes_max: int = setting(
         MIB,
         "Bytes in one append request; one entry always fits. A heartbeat waits for one of them on "
         "the wire: with 4 MiB several times as long, and not a byte more arrived.",
         ge=64 * KIB,
         le=256 * MIB,
     )
-    inflight_requests_max: int = _key(
+    inflight_requests_max: int = setting(
         32, "Append requests in flight to one follower.", ge=1, le=1024
     )
-    unapplied_entries_max: int = _key(
+    unapplied_entries_max: int = setting(
         16384,
         "Entries of a group that may await commit and apply; a write beyond is refused as "
         "overload.",
         ge=1,
     )
-    pending_reads_max: int = _key(
+    pending_reads_max: int = setting(
         4096,
         "Linearizable reads of a group that may await their round; one beyond is refused as "
         "overload.",
         ge=1,
     )
 
-    quiesce_after_s: float = _key(
+    quiesce_after_s: float = setting(
         1.0,
         "A topic that was neither written nor asked for its mark for so long quiesces: no "
         "heartbeats and no timers until something is asked of it. Its nodes watch one another once "
@@ -312,7 +273,7 @@ class RaftSettings(Section):
         ge=0,
         le=3600,
     )
-    quiesce_refresh_s: float = _key(
+    quiesce_refresh_s: float = setting(
         30.0,
         "A quiesced topic's leader asks its followers after half to once this whether they are as "
         "it believes; one that was not asked for twice this looks for a leader by itself. Only a "
@@ -361,30 +322,30 @@ class StorageSettings(Section):
         )
     }
 
-    segment_bytes_max: int = _key(
+    segment_bytes_max: int = setting(
         64 * MIB,
         "A log segment is closed once it has this many bytes; what is dropped later is dropped by "
         "whole segments.",
         ge=MIB,
         le=2 * GIB,
     )
-    preallocate_bytes: int = _key(
+    preallocate_bytes: int = setting(
         MIB,
         "Disk space reserved ahead of a log's end, at most, so that small appends sync faster.",
         ge=0,
         le=GIB,
     )
-    full_disk_retry_s: float = _key(
+    full_disk_retry_s: float = setting(
         1.0, "A write that found the disk full is tried again after this.", gt=0, le=60
     )
-    payload_cache_bytes_max: int = _key(
+    payload_cache_bytes_max: int = setting(
         64 * MIB,
         "Payloads that a node keeps in memory for followers and readers close to the end: one "
         "budget for all its topics, the least recently used go first. Further ones are read from "
         "the disk, mostly out of the kernel's page cache.",
         ge=0,
     )
-    sealed_files_max: int = _key(
+    sealed_files_max: int = setting(
         4,
         "Full segments of a group that stay open for readers; another one costs a reader its "
         "opening. The segment written to is open besides.",
@@ -396,24 +357,24 @@ class StorageSettings(Section):
 class TopicSettings(Section):
     """How long a topic keeps what nobody finished; its other bounds are fixed on all nodes."""
 
-    epoch_lease_s: float = _key(
+    epoch_lease_s: float = setting(
         86_400.0,
         "An open epoch that has staged nothing for so long is dropped. Leases are counted in log "
         "time, the latest of the leaders' clocks in the log; the leader's setting counts.",
         **LEASE,
     )
-    transient_writer_lease_s: float = _key(
+    transient_writer_lease_s: float = setting(
         86_400.0,
         "So long the row of a batch write without txnAppId is kept, and that of a writer that "
         "never committed and has nothing open.",
         **LEASE,
     )
-    producer_lease_s: float = _key(
+    producer_lease_s: float = setting(
         86_400.0,
         "A producer silent for so long is forgotten, and told so if it returns.",
         **LEASE,
     )
-    lease_check_s: float = _key(
+    lease_check_s: float = setting(
         60.0, "How often a leader looks which leases ran out.", ge=0.1, le=3600
     )
 
@@ -421,16 +382,18 @@ class TopicSettings(Section):
 class UpSettings(Section):
     """`raftlog up`: a cluster on this machine."""
 
-    nodes: int = _key(3, "Nodes of a new cluster.", ge=1, le=7)
-    port: int = _key(7401, "Port of node 1 of a new cluster; the others follow.", ge=1, le=PORT_MAX)
-    ready_timeout_s: float = _key(
+    nodes: int = setting(3, "Nodes of a new cluster.", ge=1, le=7)
+    port: int = setting(
+        7401, "Port of node 1 of a new cluster; the others follow.", ge=1, le=PORT_MAX
+    )
+    ready_timeout_s: float = setting(
         30.0,
         "How long `up` waits until all nodes answer and a controller leads. It takes 2 to 5 s; "
         "replaying long logs takes longer.",
         gt=0,
         le=3600,
     )
-    stop_timeout_s: float = _key(
+    stop_timeout_s: float = setting(
         15.0, "How long `up` and `down` wait for nodes told to stop.", gt=0, le=600
     )
 

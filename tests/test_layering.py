@@ -65,7 +65,10 @@ ROOMS = {
     "raftlog.checksum": Room(third_party=("google_crc32c",), pure=True),
     "raftlog.core": Room(pure=True),
     "raftlog.machines": Room(pure=True),
-    "raftlog.config": Room(third_party=("pydantic", "pydantic_settings")),
+    "raftlog.config_section": Room(ours=(), third_party=("pydantic",)),
+    "raftlog.config": Room(
+        ours=("raftlog.config_section",), third_party=("pydantic", "pydantic_settings")
+    ),
     "raftlog.wire": Room(
         ours=("raftlog.core.messages", "raftlog.machines"),
         third_party=("google", "grpc", "grpc_tools"),

@@ -311,15 +311,14 @@ class Raft:
             self._leadership.quiescence.disturbed()
 
     def node_is_back(self, node: NodeId) -> None:
-        """The process of `node` is heard again, or is another one. Wakes no quiesced leader."""
+        """The process of `node` is heard again, or is another one; no quiesced leader wakes."""
         if self._leadership is not None:
             self._leadership.node_is_back(node)
 
     def persisted(self, write_number: int) -> None:
         """The write of that number (`Ready.write_number`) and all before it are durable.
 
-        What of them was truncated since does not count, though the same entries came again: those
-        are a later write's.
+        What was truncated since does not count; the same entries, come again, are a later write's.
         """
         index = LogIndex(self._outbox.persisted(write_number))
         if index > self._durable_index:

@@ -77,7 +77,7 @@ def problem_of(
         case AppendRequest():
             return _problem_of_append(message, member, log)
         case Heartbeat():
-            return _problem_of_heartbeat(message, member, log)
+            return _problem_of_heartbeat(message, member)
         case AppendReply():
             return _problem_of_append_reply(message, member, log, leadership)
         case HeartbeatReply():
@@ -158,21 +158,16 @@ def _conflict_with_committed(
     return None
 
 
-def _problem_of_heartbeat(heartbeat: Heartbeat, member: Member, log: LogView) -> str | None:
-    problem = _out_of_range(
+def _problem_of_heartbeat(heartbeat: Heartbeat, member: Member) -> str | None:
+    # A commit_index above the log's end is not refused here: a leader never sends more than this
+    # member acknowledged, so the disk here has lost it, and the member must stop
+    # (`Raft._learn_commit_index`). To go on would let it elect a leader without that entry.
+    return _out_of_range(
         term=heartbeat.term,
         commit_index=heartbeat.commit_index,
         read_round=heartbeat.read_round,
         quiesce_round=heartbeat.quiesce_round,
     ) or _problem_of_leader(heartbeat, member)
-    if problem is None and heartbeat.term >= member.term:
-        last_index = log.last_index
-        if heartbeat.commit_index > last_index:
-            return (
-                f"entry {heartbeat.commit_index} was never acknowledged, "
-                f"{last_index} is the last (or the disk here lost it)"
-            )
-    return problem
 
 
 def _problem_of_append_reply(

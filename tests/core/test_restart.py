@@ -10,7 +10,6 @@ from raftlog.core.log_view import LogView
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY, GroupId, HardState, Membership, NodeId, RaftTiming, Term
-from raftlog.errors import PeerProtocolViolation
 from tests.core.member import TIMING, Member, append_request, heartbeat
 from tests.core.network import Network
 
@@ -108,10 +107,10 @@ def test_a_heartbeat_after_a_restart_in_the_same_term_is_believed() -> None:
     assert len(member.applied) == 2
 
 
-def test_a_member_that_lost_an_acknowledged_entry_does_not_follow_as_if_nothing_was() -> None:
-    """A leader that lies or a disk here that did: it cannot tell, and says both."""
+def test_a_lost_acknowledged_entry_stops_the_member_that_lost_it() -> None:
+    """Only a disk that lied makes it so. Better to stop than to help elect a leader without it."""
     member = Member(1, terms=[1], term=1)
-    with pytest.raises(PeerProtocolViolation, match="or the disk here lost it"):
+    with pytest.raises(AssertionError, match="acknowledged entry is gone"):
         member.step(heartbeat(member, 2, term=1, commit_index=5))
 
 
