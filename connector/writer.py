@@ -170,7 +170,7 @@ class _Sink:
         if key.epoch > 0 and self._options.create_topic is not CreateTopic.ALWAYS:
             raise InvalidOption(
                 option="createTopic",
-                problem=f"is true, which makes the topic for a query's first batch alone: this is "
+                problem=f"is true, which creates the topic only for a query's first batch: this is "
                 f"batch {key.epoch}, and there is no topic {self._options.topic!r} (any more)",
                 advice="Check that raftlog.bootstrap.servers names the cluster that the query "
                 "wrote to. If it does, start with a new checkpointLocation, or set "

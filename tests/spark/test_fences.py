@@ -103,8 +103,8 @@ def test_a_running_query_is_told_that_its_sink_was_created_again(lab):
     lab.rows_file("b", 2)
     message = failure(query)
     assert f"does not know writer '{query.id}', which is at epoch 1" in message
-    assert "the topic was recreated under a running query" in message
-    assert "Start with a new checkpoint, or set createTopic=always" in message
+    assert "the topic was recreated, or the writer removed, under a running query" in message
+    assert "start with a new checkpoint, or set createTopic=always" in message
     assert lab.ids() == []
 
 

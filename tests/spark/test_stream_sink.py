@@ -162,8 +162,8 @@ def test_a_topic_deleted_under_a_query_is_not_created_again_unless_it_may_always
     lab.client.delete_topic(lab.topic)
     lab.rows_file("b", 2)
     message = failure(lab.sink(lab.file_stream()).start())
-    assert "which makes the topic for a query's first batch alone: this is batch 1" in message
-    assert "Start with a new checkpointLocation, or set createTopic=always" in message
+    assert "which creates the topic only for a query's first batch: this is batch 1" in message
+    assert "start with a new checkpointLocation, or set createTopic=always" in message
     assert lab.topic not in [topic.name for topic in lab.client.list_topics()]
     finish(lab.sink(lab.file_stream(), createTopic="always").start())
     assert lab.ids() == [2]

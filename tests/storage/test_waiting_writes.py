@@ -17,7 +17,7 @@ from raftlog.storage.write import LogWrite
 from tests.storage.disks import FOLDER, GROUP, SMALL, content, entries, new_disk, write
 from tests.storage.test_log import open_files
 
-SEEDS = 150
+SEEDS = 50
 
 
 def killed(disk: MemoryFileSystem) -> GroupLog:
