@@ -66,7 +66,7 @@ def test_rows_are_written_once_though_an_executor_dies_and_a_speculative_attempt
 def next_batch(runs: RelayRuns) -> None:
     """Rows for one more batch of the pipeline, and wait until they are through."""
     runs.append(BATCH_ROWS)
-    runs.wait_for(lambda: runs.end_of("pipeline") == runs.rows, "a batch")
+    runs.wait_for(lambda: len(runs.rows_of("pipeline")) == runs.rows, "a batch")
 
 
 def staged_twice(runs: RelayRuns) -> bool:
