@@ -257,13 +257,17 @@ class Script:
         )
         self.node.write(self.group, command, carried)
 
-    def key(self, run: str, epoch: int, *, query: str = "query", writer: str = "w") -> Any:
-        return c.EpochKey(
+    def key(
+        self, run: str, epoch: int, *, query: str = "query", writer: str = "w", **fence: Any
+    ) -> Any:
+        return made(
+            c.EpochKey,
             writer=writer,
             query_id=query,
             run=run,
             epoch=epoch,
             streaming=not writer.startswith("b"),
+            **fence,
         )
 
     def stage(self, key: Any, attempt: str, texts: list[str], first: int = 0, **more: Any) -> Any:
@@ -310,6 +314,8 @@ class Script:
         self.batch_writers()
         self.expiries()
         self.come_and_go()
+        if hasattr(c, "Rules"):
+            self.rules_2()
 
     def cluster(self) -> None:
         for store in (STORE, STORE, "6" * 32, ""):
@@ -416,6 +422,69 @@ class Script:
         self.topic("scratch", "7" * 32)
         self.topic("scratch", "8" * 32)
         self.append("p", 0, "again")
+
+    def rules_2(self) -> None:
+        """The same again under version 2, and what only that version knows."""
+        command = made(
+            c.RegisterNode, node=NodeId(1), store_uuid=STORE, address="127.0.0.1:1", rules=2
+        )
+        self.node.write(CONTROLLER_GROUP, command)
+        self.topic("later", "a" * 32)
+        self.producers()
+        self.stream()
+        self.runs()
+        self.plans()
+        self.foreach_batch()
+        self.batch_writers()
+        self.ages()
+
+    def plans(self) -> None:
+        """A replay by its plan, another plan at the last epoch, and a rewound checkpoint."""
+        for run, epoch, plan, keep in (
+            ("p1", 0, "one", False),
+            ("p1", 1, "two", False),
+            ("p2", 1, "two", False),
+            ("p3", 1, "other", False),
+            ("p3", 1, "other", True),
+            ("p4", 0, "one", True),
+        ):
+            key = self.key(run, epoch, writer="planned")
+            staged = self.stage(key, f"{run}-{epoch}", [f"{run} rows"])
+            self.commit(key, staged, plan=plan, keep=keep)
+
+    def foreach_batch(self) -> None:
+        """Named writes inside a streaming query: its restart, an earlier batch, another query."""
+        for number, (version, stream, start, batch) in enumerate(
+            ((7, "q", "s1", 3), (7, "q", "s2", 3), (7, "q", "s2", 3), (7, "q", "s3", 2)), 1
+        ):
+            self.write_in(f"w{number}", version, stream, start, batch)
+        self.write_in("w5", 7, "another", "s4", 3)
+
+    def write_in(self, run: str, version: int, stream: str, start: str, batch: int) -> None:
+        key = self.key(
+            run, version, query="b-each", writer="b-each",
+            stream=stream, stream_run=start, stream_batch=batch,
+        )  # fmt: skip
+        self.commit(key, self.stage(key, run, ["row"]))
+
+    def ages(self) -> None:
+        """Leases by log time, a writer that is removed, and who comes back afterwards."""
+        self.stage(self.key("r9", 40), "a9", ["left open"])
+        day_us = 86_400 * 1_000_000
+        for step_us in (day_us // 2, day_us):
+            command = c.Expire(
+                timestamp_us=self.tick(step_us),
+                epoch_lease_us=day_us,
+                transient_writer_lease_us=day_us,
+                producer_lease_us=day_us,
+            )
+            self.node.write(self.group, command)
+        self.append("p", 3, "expired")
+        once = self.key("once", 0, writer="b-once", query="b-once")
+        self.commit(once, self.stage(once, "o2", ["late"]), transient=True)
+        for writer in ("planned", "planned", "nobody"):
+            self.node.write(self.group, c.RemoveWriter(writer=writer))
+        self.commit(self.key("p5", 2, writer="planned"))
 
 
 def main(target: Path) -> None:
