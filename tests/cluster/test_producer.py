@@ -206,7 +206,7 @@ def forget_all(cluster: ProcessCluster, topic: str) -> None:
     """Return once the log has forgotten every producer that appended before.
 
     It is known by one that resends its first append: as long as the log knows it, that is a
-    repeat; then it is a new producer's first.
+    repeat; then it is refused, for it would look like a new producer's first.
     """
     with cluster.client() as client:
         told = client.producer(topic)
@@ -218,8 +218,11 @@ def forget_all(cluster: ProcessCluster, topic: str) -> None:
         deadline_s = time.monotonic() + FORGET_DEADLINE_S
 
         def is_known() -> bool:
-            reply = client._connection.call_leader(told.topic.group, "Append", call, body)
-            return reply.repeated
+            try:
+                reply = client._connection.call_leader(told.topic.group, "Append", call, body)
+            except UnknownProducer:
+                return False
+            return bool(reply.repeated)
 
         assert not is_known()
         pause = threading.Event()
