@@ -203,7 +203,7 @@ class Services:
             create_writer=call.create_writer,
         )
         _check_sense("Stage", problem_of_stage(command, RULES_LATEST))
-        self._check_staged_bytes(_topic_machine(hosted), command)
+        self._check_staged_bytes(hosted.topic_machine, command)
         await self._order.turn(call.attempt, call.number)
         done = self._proposed(hosted, command, call.batch, body)
         self._order.proposed(call.attempt, call.number)
@@ -250,7 +250,7 @@ class Services:
         """The topic's writers as of now, linearizable, a page at a time."""
         hosted = self._leading(call.group, call.incarnation)
         await self._node.read_barrier(hosted)
-        machine = _topic_machine(hosted)
+        machine = hosted.topic_machine
         if call.writer:
             row = machine.writer(call.writer)
             one = () if row is None else (views.writer_view(row),)
@@ -265,7 +265,7 @@ class Services:
         """Forget a writer's row. Raises `RulesTooOld` where the topic does not know the command:
         it would stop every replica that is older."""
         hosted = self._leading(call.group, call.incarnation)
-        machine = _topic_machine(hosted)
+        machine = hosted.topic_machine
         command = RemoveWriter(writer=call.writer)
         if machine.rules < 2:
             raise errors.RulesTooOld(
@@ -283,7 +283,7 @@ class Services:
         """The high-water mark by a read round of this leader (ReadIndex)."""
         hosted = self._leading(call.group, call.incarnation)
         await self._node.read_barrier(hosted)
-        machine = _topic_machine(hosted)
+        machine = hosted.topic_machine
         return calls.HighWaterMarkReply(
             log_start_offset=machine.log_start_offset,
             high_water_mark=machine.high_water_mark,
@@ -300,14 +300,14 @@ class Services:
                 what="A split of a range", limit=calls.READ_PIECES_MAX, unit="pieces (pieces_max)"
             )
         hosted = await self._reached(call.group, call.incarnation, call.mark)
-        offsets, sizes = _topic_machine(hosted).split(call.start, call.end, call.pieces_max)
+        offsets, sizes = hosted.topic_machine.split(call.start, call.end, call.pieces_max)
         return calls.SizesReply(offsets=tuple(offsets), body_bytes=tuple(sizes))
 
     async def read(self, call: calls.ReadCall) -> AsyncIterator[tuple[calls.ExtentReply, bytes]]:
         """The extents that meet [start, end), each with the wanted chunks as its body."""
         _check_range("Read", call.start, call.end, call.mark)
         hosted = await self._reached(call.group, call.incarnation, call.mark)
-        machine = _topic_machine(hosted)
+        machine = hosted.topic_machine
         if call.start < machine.log_start_offset:
             raise errors.OffsetTrimmed(
                 topic=machine.info.name,
@@ -372,7 +372,7 @@ class Services:
             async with asyncio.timeout(self._limits.not_yet_wait_max_s):
                 await self._node.high_water_mark_reached(hosted, mark)
         except TimeoutError:
-            machine = _topic_machine(hosted)
+            machine = hosted.topic_machine
             raise NotYet(topic=machine.info.name, have=machine.high_water_mark, need=mark) from None
         return hosted
 
@@ -418,12 +418,6 @@ class Services:
             body_bytes=len(body),
             crc=crc,
         )
-
-
-def _topic_machine(hosted: GroupReplica) -> TopicMachine:
-    machine = hosted.machine
-    assert isinstance(machine, TopicMachine)
-    return machine
 
 
 def _refuse(outcome: Outcome) -> NoReturn:

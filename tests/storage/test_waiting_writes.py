@@ -17,7 +17,7 @@ from raftlog.storage.write import LogWrite
 from tests.storage.disks import FOLDER, GROUP, SMALL, content, entries, new_disk, write
 from tests.storage.test_log import open_files
 
-SEEDS = 50
+SEEDS = 150
 
 
 def killed(disk: MemoryFileSystem) -> GroupLog:
