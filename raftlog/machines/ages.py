@@ -1,7 +1,7 @@
-"""What a machine keeps by age: the log's own time, and names in the order of their last activity.
+"""What a machine keeps by age: the log's own time, and names ordered by their last activity.
 
-A clock since an election would begin again with each leader, and with frequent elections nothing
-would ever be old. So ages are counted in log time, which every replica has alike.
+Ages are counted in log time, which is the same on every replica. A clock that started at each
+election would start over with every new leader, and under frequent elections nothing would expire.
 """
 
 from __future__ import annotations
@@ -24,32 +24,35 @@ class LogClock:
         self.now_us = 0
         """Microseconds since 1970 UTC; 0 before the first entry that carries a time."""
         self.seen_us = 0
-        """The latest time of any stage: under rules 1 stages do not move log time."""
+        """The latest time of any stage, or 0. Under rules 1 stages do not advance log time."""
 
     def advance(self, timestamp_us: int) -> int:
-        """Take in an entry's time; returns log time."""
+        """Advance log time to an entry's time, unless it is later already. Returns log time."""
         self.now_us = max(self.now_us, timestamp_us)
         return self.now_us
 
     def see(self, timestamp_us: int) -> None:
-        """Note a stage's time without moving log time."""
+        """Record a stage's time without advancing log time."""
         self.seen_us = max(self.seen_us, timestamp_us)
 
 
 class Ended(NamedTuple):
-    """What an `Expire` ended in one table, and when the youngest of it was last active."""
+    """How many keys of one table an `Expire` ended, and when the youngest of them was last active.
+
+    Both are 0 if it ended none. Times are microseconds of log time.
+    """
 
     number: int
     active_us: int
 
 
 class ByAge(Generic[KeyT]):
-    """Keys and when they were last active, the longest silent first. Every step costs O(1)."""
+    """Keys ordered by when they were last active, the longest silent first. Each step is O(1)."""
 
     __slots__ = ("_times",)
 
     def __init__(self) -> None:
-        # An OrderedDict: what leaves at the front of a dict must be stepped over each time.
+        # Not a plain dict: it would step over every entry removed at its front, each time.
         self._times: OrderedDict[KeyT, int] = OrderedDict()
 
     def __len__(self) -> int:
@@ -62,20 +65,20 @@ class ByAge(Generic[KeyT]):
         return iter(self._times)
 
     def touch(self, key: KeyT, now_us: int) -> None:
-        """`key` was active now, after all others."""
+        """Record that `key` was active at `now_us`. It becomes the last in the order."""
         self._times[key] = now_us
         self._times.move_to_end(key)
 
     def drop(self, key: KeyT) -> None:
-        """Forget the key, if it is here."""
+        """Forget the key; does nothing if it is not in the table."""
         self._times.pop(key, None)
 
     def oldest(self) -> KeyT:
-        """The longest silent key; there is one."""
+        """The longest silent key. The table must not be empty."""
         return next(iter(self._times))
 
     def oldest_us(self) -> int | None:
-        """When the longest silent key was last active; None without a key."""
+        """When the longest silent key was last active; None if the table is empty."""
         return next(iter(self._times.values()), None)
 
     def items(self) -> Iterable[tuple[KeyT, int]]:
@@ -83,9 +86,9 @@ class ByAge(Generic[KeyT]):
         return self._times.items()
 
     def silent_since(self, until_us: int) -> Iterator[tuple[KeyT, int]]:
-        """Each key last active at or before `until_us`, the oldest first, with that time.
+        """Yield each key last active at or before `until_us`, oldest first, with that time.
 
-        The caller drops or touches each before it asks for the next.
+        The caller must drop or touch each key before it asks for the next one.
         """
         while self._times:
             key, active_us = next(iter(self._times.items()))
@@ -95,7 +98,7 @@ class ByAge(Generic[KeyT]):
 
 
 class Forgotten:
-    """The last `names_max` names that were forgotten: who returns under one is no newcomer."""
+    """The `names_max` names forgotten last, so that a name that returns is not taken for new."""
 
     __slots__ = ("_names", "_names_max")
 
@@ -108,13 +111,13 @@ class Forgotten:
         return name in self._names
 
     def add(self, name: str) -> None:
-        """Remember the name; the one forgotten first makes room."""
+        """Remember the name. If there are too many, the one forgotten first is dropped."""
         self._names[name] = None
         if len(self._names) > self._names_max:
             self._names.popitem(last=False)
 
     def digest_into(self, digest: StateDigest) -> None:
-        """Write the names into `digest`, in the order in which they will go."""
+        """Write the names into `digest`, in the order in which they will be dropped."""
         digest.number(len(self._names))
         for name in self._names:
             digest.text(name)

@@ -1,9 +1,9 @@
 """The commands of the two machines: a closed set of typed values.
 
-`raftlog.wire.codec` alone turns them into bytes and back. The numbers in them were decided by a
-leader or a client; a machine only judges them. Ids minted outside (attempt, producer, run,
-incarnation) are lower-case hex text of a UUID; a writer, a query id and a run of a Spark stream
-are the text that Spark gives.
+Only `raftlog.wire.codec` turns them into bytes and back. A leader or a client decided the numbers
+in them; a machine only judges them. Ids made outside (attempt, producer, run, incarnation) are
+the lower-case hex text of a UUID. The writer, query id and run of a Spark stream are the text that
+Spark gives.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from raftlog.machines.schema import Schema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchSummary:
-    """What a machine knows of a record batch whose bytes it never looks at."""
+    """What a machine knows of a record batch. It never looks at the batch's bytes."""
 
     record_count: int
     """1 or more."""
@@ -31,7 +31,7 @@ class BatchSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Apply the entries after this one by version `version` (`raftlog.machines.rules`)."""
+    """Apply the entries after this one under version `version` (`raftlog.machines.rules`)."""
 
     version: int
 
@@ -46,20 +46,21 @@ class Append:
     producer: str
     sequence: int
     timestamp_us: int
-    """The leader's clock, microseconds since 1970 UTC; the machine keeps time from falling."""
+    """The leader's clock, microseconds since 1970 UTC. The machine never lets log time fall."""
     batch: BatchSummary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochKey:
-    """Which batch of which writer, in which start of it.
+    """Identifies one batch of one writer, and the run that writes it.
 
     `query_id` is the streaming query's id, or the writer's own name for batch writes. `streaming`
     tells a stream's epoch from a batch write's (docs/EXACTLY_ONCE.md, rules 6 and 7).
 
-    The `stream` values are a fence and no part of the key: which batch, in which start, of which
-    streaming query a named batch write stands in (foreachBatch). All unset where the write stands
-    in none, or its tasks do not see it, and for a stream's own epochs, whose key says it.
+    The `stream` values are a fence and not part of the key. If a named batch write runs inside a
+    streaming query's batch (foreachBatch), they say in which query, run and batch. They are unset
+    if it does not, or if its tasks do not see it, and for a stream's own epochs, because there the
+    key says it.
     """
 
     writer: str
@@ -70,13 +71,13 @@ class EpochKey:
     stream: str = ""
     """The surrounding query's id."""
     stream_run: str = ""
-    """Its start; "" if it is not known, though the query is."""
+    """The surrounding query's run; "" if only the query is known."""
     stream_batch: int = 0
-    """Its batch."""
+    """The surrounding query's batch."""
 
     @property
     def anonymous(self) -> bool:
-        """A batch write without txnAppId: its run is its writer."""
+        """Whether this is a batch write without txnAppId: its writer is its run."""
         return not self.streaming and self.writer == self.run
 
 
@@ -111,7 +112,7 @@ class AttemptReference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitEpoch:
-    """Make the named attempts visible, in this order, all or nothing. None named is valid."""
+    """Make the named attempts visible, in this order, all or nothing. Naming none is valid."""
 
     key: EpochKey
     attempts: tuple[AttemptReference, ...]
@@ -120,27 +121,28 @@ class CommitEpoch:
     keep_on_mismatch: bool
     create_writer: bool
     transient_writer: bool
-    """A batch write without txnAppId: its row goes by a logged `Expire`."""
+    """Whether this is a batch write without txnAppId: a logged `Expire` may remove its row."""
     plan: str = ""
-    """A digest of what the driver planned this batch to be, "" if it could not be read: the same in
-    a replay, another one if the batch was planned again (docs/EXACTLY_ONCE.md, rule 3)."""
+    """A digest of what the driver planned this batch to be; "" if the plan could not be read. A
+    replay has the same one, a batch that was planned again another (docs/EXACTLY_ONCE.md, rule 3).
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortEpoch:
-    """Drop the open attempts of exactly this (writer, run, epoch); never an applied commit."""
+    """Drop the open attempts of exactly this (writer, run, epoch). An applied commit stays."""
 
     key: EpochKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireEpoch:
-    """The leader's word that an open epoch's lease ran out. Proposed under rules 1 alone, as the
-    two after it; `Expire` came in their place.
+    """The leader found that an open epoch's lease ran out. Proposed only under rules 1, like the
+    next two commands; `Expire` replaces them.
 
-    `renewals` is what the leader saw: the number that the machine's `open_epochs` gave. A Stage
-    that came before this entry renewed the lease, so the numbers differ and nothing expires: log
-    order alone decides.
+    `renewals` is the number that the leader saw in the machine's `open_epochs`. A Stage logged
+    before this entry renewed the lease: the numbers then differ and nothing expires, so only log
+    order decides.
     """
 
     writer: str
@@ -151,7 +153,7 @@ class ExpireEpoch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireProducer:
-    """Forget a producer unless it appended since the leader saw `next_sequence`."""
+    """Forget a producer unless it has appended since the leader saw `next_sequence`."""
 
     producer: str
     next_sequence: int
@@ -159,7 +161,7 @@ class ExpireProducer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireWriter:
-    """Forget a transient writer's row, unless it committed or staged since `last_index`."""
+    """Forget a transient writer's row unless it has committed or staged since `last_index`."""
 
     writer: str
     last_index: int
@@ -167,10 +169,11 @@ class ExpireWriter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expire:
-    """End what was silent for its lease, the oldest first, `EXPIRED_AT_ONCE_MAX` at most (rules 2).
+    """End what was silent for its lease, oldest first, at most `EXPIRED_AT_ONCE_MAX` (rules 2).
 
-    Judged by the later of log time and `timestamp_us`, the leader's clock: a topic that falls idle
-    has nobody else who moves its time. The leases are the leader's settings, and so travel along.
+    Ages are judged by log time or `timestamp_us`, the leader's clock, whichever is later: in an
+    idle topic nothing else advances time. The leases are the leader's settings, so the command
+    carries them.
     """
 
     timestamp_us: int
@@ -181,7 +184,7 @@ class Expire:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveWriter:
-    """Forget a writer's row with all that it has open: an operator's word (rules 2)."""
+    """Forget a writer's row and everything it has open, because an operator asked (rules 2)."""
 
     writer: str
 
@@ -205,20 +208,21 @@ TopicCommand = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisterNode:
-    """Bind a node id to its data folder's random identity, once and for all."""
+    """Bind a node id to the random identity of its data folder, permanently."""
 
     node: NodeId
     store_uuid: str
     address: str
     rules: int
-    """The highest version of the rules that its program knows; 0 from one that does not say."""
+    """The highest version of the rules that its program knows; 0 if the program does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopic:
-    """Create a topic, whose group and incarnation exist from this entry on.
+    """Create a topic. Its group and incarnation exist from this entry on.
 
-    With `if_not_exists` an equal name is answered with the topic as it is, whatever its schema.
+    With `if_not_exists`, a topic that already has the name is returned as it is, whatever its
+    schema.
     """
 
     name: str
@@ -231,7 +235,7 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopic:
-    """Delete a topic; with `incarnation`, only that one."""
+    """Delete a topic. If `incarnation` is given, only that incarnation."""
 
     name: str
     incarnation: str
@@ -253,4 +257,4 @@ class TopicInfo:
     voters: tuple[NodeId, ...]
     created_us: int
     rules: int
-    """The version its machine starts under."""
+    """The version of the rules that its machine starts under."""

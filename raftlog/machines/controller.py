@@ -1,8 +1,8 @@
 """The controller's state machine: the cluster's nodes, topics and groups, from one log.
 
-Replicas come into being, and end, only by applying this log. Group ids count from 1 and are
-never used again; an incarnation that was deleted is remembered for a while, so that a late
-resend of its creation does not bring it back and one of its deletion is answered as the first.
+Replicas are created and removed only by applying this log. Group ids count from 1 and are never
+used again. A deleted incarnation is remembered for a while, so that a late resend of its creation
+does not bring it back, and a resend of its deletion gets the first answer.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class ControllerMachine:
                 assert_never(command)
 
     def _raise_rules(self, index: LogIndex, command: Rules) -> RulesApplied:
-        """The permission for all groups: nothing changes while a node does not know the version."""
+        """Permit a version to all groups. Changes nothing while some node does not know it."""
         if not self.behind_rules(self._nodes, command.version):
             self.rules = next_rules(
                 self.rules, command.version, group=CONTROLLER_GROUP, index=index
@@ -157,7 +157,7 @@ class ControllerMachine:
             name=command.name,
             incarnation=command.incarnation,
             group=group,
-            # A new topic starts its own history, whatever topic the schema was copied from.
+            # A new topic has its own schema history, whatever topic the schema was copied from.
             schema=dataclasses.replace(command.schema, version=1),
             voters=command.voters,
             created_us=self._last_timestamp_us,
@@ -196,7 +196,7 @@ class ControllerMachine:
         return MappingProxyType(self._nodes)
 
     def behind_rules(self, nodes: Iterable[NodeId], version: int) -> tuple[NodeId, ...]:
-        """Those of `nodes` that did not say that they know `version`, in order."""
+        """Those of `nodes` that did not say that they know `version`, in the order of `nodes`."""
         known = self._nodes
         return tuple(
             node for node in sorted(nodes) if node not in known or known[node].rules < version
@@ -216,11 +216,11 @@ class ControllerMachine:
         return [self._topics[name] for name in sorted(self._topics)]
 
     def is_deleted(self, group: GroupId) -> bool:
-        """Whether the group existed and is gone. False for one that this state has not met yet."""
+        """Whether the group existed and was deleted. False for one not created in this state."""
         return 0 < group < self._next_group_id and group not in self._groups
 
     def deleted_topic(self, incarnation: str) -> TopicInfo | None:
-        """What a deleted incarnation was, while it is remembered."""
+        """The topic that had this incarnation before its deletion; None once it is forgotten."""
         return self._deleted.get(incarnation)
 
     def fingerprint(self) -> bytes:
@@ -245,7 +245,7 @@ class ControllerMachine:
         return digest.finish()
 
     def _nearest(self, name: str) -> str:
-        """The closest live names, comma-separated, nearest first; searched within bounds."""
+        """The closest live names, comma-separated, nearest first. Compares a bounded number."""
         if len(name) > TEXT_CHARACTERS_MAX:
             return ""
         names = list(islice(sorted(self._topics), NAMES_COMPARED_MAX))
@@ -253,7 +253,7 @@ class ControllerMachine:
 
 
 def _schema_problem(schema: Schema) -> str | None:
-    """Why no topic can have this schema; None: it can. Types are opaque here."""
+    """Why no topic can have this schema; None if one can. Does not look inside types."""
     if not schema.fields:
         return "has no columns"
     seen: set[str] = set()

@@ -1,7 +1,7 @@
 """The canonical digest of a machine's state: the same state gives the same bytes on every node.
 
-Every value is written with its kind and length, so that no two states share an encoding; numbers
-are little-endian whatever the processor.
+Every value is written with its kind and length, so that no two states share an encoding. Numbers
+are little-endian on every processor.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ DIGEST_BYTES = 16
 
 
 class StateDigest:
-    """Collects values in the caller's order, which must be canonical (sorted, or log order)."""
+    """Collects values in the caller's order, which must be canonical (sorted, or in log order)."""
 
     __slots__ = ("_hash",)
 

@@ -1,9 +1,9 @@
 """Outcomes as canonical bytes, for the state hash: the same on every node and in every version.
 
-Replicas of two versions compare their hashes during an upgrade, so no name is part of the bytes:
-a kind, a refusal and a value have numbers, which are never used again. A value that is 0, False or
-empty is left out, so a field that is added under new rules changes nothing of old logs. A
-refusal's sentences are left out as well: they may be worded again.
+Replicas of two versions compare their hashes during an upgrade, so the bytes contain no name:
+every kind, refusal and value has a number, which is never used again. A value that is 0, False or
+empty is left out, so a field added under new rules does not change the bytes of old logs. The
+sentences of a refusal are left out as well, because they may be reworded.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _KINDS: dict[type, tuple[int, tuple[str, ...]]] = {
     ExpiredByAge: (14, ("epochs", "writers", "producers")),
     WriterRemoved: (15, ("known", "staged_bytes")),
 }
-"""A kind's number, and its fields: the first has number 1. New ones come last."""
+"""A kind's number, and its fields: the first has number 1. Add new ones at the end."""
 
 _REFUSALS: dict[str, tuple[int, tuple[str, ...]]] = {
     "MalformedRequest": (1, ()),
@@ -91,7 +91,7 @@ _REFUSALS: dict[str, tuple[int, tuple[str, ...]]] = {
     "VersionReused": (24, ("writer", "version", "batch", "last_batch")),
     "WriterForgotten": (25, ("writer",)),
 }
-"""In the same way, by the code: the number of a refusal and the values that count."""
+"""The same by error code: a refusal's number, and the values that are part of the bytes."""
 
 
 class _Plan(NamedTuple):
@@ -137,7 +137,7 @@ def _value(value: Any) -> bytes:
 def _joined(begin: bytes, values: Sequence[Any]) -> bytes:
     joined = begin
     for number, value in enumerate(values, 1):
-        if isinstance(value, int):  # told apart here as well: most values are
+        if isinstance(value, int):  # repeated from `_value` for speed: most values are integers
             if value:
                 joined += b"%d=%d;" % (number, value)
         elif value:

@@ -1,38 +1,47 @@
-"""The rules of docs/EXACTLY_ONCE.md: verdicts, read-only, in one place.
+"""The rules of docs/EXACTLY_ONCE.md as pure verdicts, all in one place.
 
-Each rule is asked in the order written here; the first that answers decides. A refusal changes
-nothing at all: not the current run, no lease, no row. `raftlog.machines.writers` does what a
-verdict says.
+The rules are tried in the order written here; the first that applies decides. A refusal changes
+nothing at all: not the current run, no lease, no row. `raftlog.machines.writers` carries a verdict
+out.
 
 `judge_commit`:
- 1. the epoch is not above the writer's last (it is repeated or was passed):
-    another query id, of the writer or of the stream around it: CheckpointReset; the run and
-    references that committed the last epoch: a lost reply, answered from the table, even to a run
-    fenced since (it is the truth, and changes nothing); a fenced run: RunFenced; the same
-    run with other references: EpochReferencesMismatch; a stream below its last batch, which Spark
-    never replays: CheckpointRewound; a version that another write of the same stream has taken:
-    VersionReused; a count that is not remembered, or never was (a hole): EpochTooOld. What is left
-    is a replay if it has the last epoch's plan, or, where a plan is unknown, as many records; else
-    EpochContentMismatch, or with onReplayMismatch=keep the first commit stands.
- 2. else a fenced run: RunFenced; a stream above epoch 0 that the topic does not know:
-    UnknownWriter; no room for its row: TooManyWriters; an attempt named twice, not open in this
-    run and epoch, or not exactly as named: EpochIncomplete; UnknownSchemaVersion. Another query
-    id *above* the last epoch is accepted (a txnAppId whose new checkpoint went on higher up) and
-    the row is its from then on.
+ 1. If the epoch is not above the writer's last (it is repeated, or was passed):
+     - another query id, of the writer or of the stream around it: CheckpointReset;
+     - the run and references that committed the last epoch: a lost reply, answered from the table.
+       A run that has been fenced since gets the answer too: it is true and changes nothing;
+     - a fenced run: RunFenced;
+     - the same run with other references: EpochReferencesMismatch;
+     - a stream below its last batch, which Spark never replays: CheckpointRewound;
+     - a version that another write of the same stream has taken: VersionReused;
+     - an epoch whose count is not remembered, or that never was (a hole): EpochTooOld;
+     - the last epoch's plan or, if a plan is unknown, as many records: a replay;
+     - otherwise EpochContentMismatch, or with onReplayMismatch=keep the first commit stays.
+ 2. Otherwise:
+     - a fenced run: RunFenced;
+     - a stream above epoch 0 that the topic does not know: UnknownWriter;
+     - no room for its row: TooManyWriters;
+     - an attempt named twice, not open in this run and epoch, or not exactly as named:
+       EpochIncomplete;
+     - UnknownSchemaVersion.
+    Another query id *above* the last epoch is accepted (a txnAppId whose new checkpoint continued
+    with higher epochs); the row belongs to that query from then on.
 
 `judge_stage`:
- 1. the epoch is not above the last: CheckpointReset, CheckpointRewound, VersionReused and
-    EpochTooOld as above, so that no bytes are staged for a commit that cannot be. Otherwise it is
-    taken: a replay stages before it commits, and a zombie's late stage is never visible, because
-    no commit at or below the last epoch publishes; the next CommitEpoch, fencing or expiry
-    forgets it.
- 2. a fenced run: RunFenced; a known number: repeated (other bytes under it:
-    EpochIncomplete); UnknownWriter; a number ahead of the one due: StageGap;
-    UnknownSchemaVersion; TooManyWriters; too many attempts or entries: TooMany; under version 1
-    WriterBytesExceeded.
+ 1. If the epoch is not above the last: CheckpointReset, CheckpointRewound, VersionReused and
+    EpochTooOld as above, so that no bytes are staged for a commit that would be refused. Otherwise
+    the stage is taken, because a replay stages before it commits. A zombie's late stage is never
+    visible: no commit at or below the last epoch publishes anything. The next CommitEpoch, fencing
+    or expiry forgets it.
+ 2. Otherwise:
+     - a fenced run: RunFenced;
+     - a known number: repeated (other bytes under it: EpochIncomplete);
+     - UnknownWriter;
+     - a number ahead of the one due: StageGap;
+     - UnknownSchemaVersion; TooManyWriters;
+     - too many attempts or entries: TooMany; under version 1 WriterBytesExceeded.
 
-Under version 1 (`raftlog.machines.rules`) there are no plans and no streams around a write:
-neither CheckpointRewound nor VersionReused, and a replay is known by its count alone.
+Under version 1 (`raftlog.machines.rules`) there are no plans and no streams around a write. So
+neither CheckpointRewound nor VersionReused exists, and a replay is recognised only by its count.
 """
 
 from __future__ import annotations
@@ -55,9 +64,9 @@ class RuleContext:
     """The version of the rules: `raftlog.machines.rules`."""
     topic: str
     schema_version: int
-    """The latest; all from 1 are known."""
+    """The latest version of the schema; all versions from 1 are known."""
     room_for_writer: bool
-    """There is a row, or room for one of the kind that the command asks for."""
+    """Whether there is a row, or room for one of the kind that the command asks for."""
     limits: TopicLimits
 
 
@@ -68,21 +77,21 @@ class TakeStage:
 
 @dataclass(frozen=True, slots=True)
 class RepeatStage:
-    """The stage is stored already: renew the lease, answer."""
+    """The stage is stored already: renew the lease and answer."""
 
     outcome: Staged
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A lost reply: say again what the table says, change nothing."""
+    """A lost reply: give the answer of the table again, change nothing."""
 
     outcome: EpochCommitted
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The epoch stands as first committed: drop the stages up to it."""
+    """The epoch stays as first committed: drop the stages up to it."""
 
     outcome: EpochCommitted
 
@@ -101,7 +110,7 @@ TAKE_STAGE = TakeStage()
 
 
 def judge_stage(row: WriterRow | None, command: Stage, context: RuleContext) -> StageVerdict:
-    """What a Stage comes to; see the order of rules above."""
+    """The verdict on a Stage, by the order of rules above."""
     key, batch = command.key, command.batch
     if row is not None:
         refusal = _refusal_of_stage(row, key, context.rules)
@@ -125,7 +134,7 @@ def judge_stage(row: WriterRow | None, command: Stage, context: RuleContext) -> 
 
 
 def _refusal_of_stage(row: WriterRow, key: EpochKey, rules: int) -> Refused | None:
-    """Why no stage of the key can ever be published or replayed, as far as the row tells."""
+    """Why no stage of the key can ever be published or replayed, as far as the row shows."""
     passed = key.epoch <= row.last_epoch
     refusal = _refusal_of_query(row, key, rules) if passed else None
     if refusal is None and passed and row.count_of(key.epoch) is None and rules < 2:
@@ -140,7 +149,7 @@ def _refusal_of_stage(row: WriterRow, key: EpochKey, rules: int) -> Refused | No
 def judge_commit(
     row: WriterRow | None, command: CommitEpoch, context: RuleContext
 ) -> CommitVerdict:
-    """What a CommitEpoch comes to; see the order of rules above."""
+    """The verdict on a CommitEpoch, by the order of rules above."""
     key = command.key
     if row is not None and key.epoch <= row.last_epoch:
         return _judge_repeated(row, command, context.rules)
@@ -159,7 +168,7 @@ def judge_commit(
 
 
 def _judge_repeated(row: WriterRow, command: CommitEpoch, rules: int) -> Answer | Replay | Refused:
-    """The epoch was committed or passed: tell a lost reply, a replay and a mistake apart."""
+    """Tell a lost reply, a replay and a mistake apart, for an epoch that is not above the last."""
     key = command.key
     refusal = _refusal_of_query(row, key, rules)
     if refusal is not None:
@@ -201,7 +210,7 @@ def _judge_repeated(row: WriterRow, command: CommitEpoch, rules: int) -> Answer 
 
 
 def _refusal_of_query(row: WriterRow, key: EpochKey, rules: int) -> Refused | None:
-    """Another query comes at an epoch not above the last: its checkpoint is not the one it was."""
+    """Refuse another query at an epoch not above the last: its checkpoint is another one."""
     if key.query_id != row.query_id:
         return _checkpoint_reset(row, key, key.query_id, row.query_id)
     if rules >= 2 and key.stream and row.stream and key.stream != row.stream:
@@ -210,7 +219,7 @@ def _refusal_of_query(row: WriterRow, key: EpochKey, rules: int) -> Refused | No
 
 
 def _refusal_of_passed(row: WriterRow, key: EpochKey, rules: int) -> Refused | None:
-    """What comes at an epoch not above the last, and is neither a lost reply nor a replay."""
+    """Refuse an epoch not above the last that can be neither a lost reply nor a replay."""
     if rules >= 2:
         if key.streaming and key.epoch < row.last_epoch:
             return _rewound(key, key.epoch, row.last_epoch)
@@ -226,7 +235,7 @@ def _refusal_of_passed(row: WriterRow, key: EpochKey, rules: int) -> Refused | N
 
 
 def _as_committed(row: WriterRow, epoch: int, *, kept: bool) -> EpochCommitted:
-    """The epoch as it stands in the topic; where it lies is known of the last one alone."""
+    """The answer for an epoch committed before. Offsets are known only for the last one."""
     count = row.count_of(epoch)
     assert count is not None
     is_last = epoch == row.last_epoch
@@ -242,7 +251,7 @@ def _as_committed(row: WriterRow, epoch: int, *, kept: bool) -> EpochCommitted:
 def _find_attempts(
     row: WriterRow | None, key: EpochKey, references: Sequence[AttemptReference]
 ) -> list[OpenAttempt] | Refused:
-    """The named attempts, each open and exactly as named; the first that is not refuses all."""
+    """The named attempts, if each is open and exactly as named. The first that is not refuses."""
     found: dict[str, OpenAttempt] = {}
     for named in references:
         if named.attempt in found:
@@ -263,7 +272,7 @@ def _find_attempts(
 
 
 def _judge_room(row: WriterRow | None, command: Stage, context: RuleContext) -> TakeStage | Refused:
-    """Whether the bounds leave room for the stage. A new run's first one starts at nothing."""
+    """Whether the bounds leave room for the stage. The first stage of a new run counts from 0."""
     key, limits = command.key, context.limits
     if not context.room_for_writer:
         return refused("TooManyWriters", topic=context.topic, limit=limits.writers_max)
@@ -295,7 +304,7 @@ def _judge_room(row: WriterRow | None, command: Stage, context: RuleContext) -> 
 
 
 def _judge_bytes(staged: int, command: Stage, limits: TopicLimits) -> TakeStage | Refused:
-    """The bound of rules 1. Later ones leave bytes to the leader, who judges before the log."""
+    """The bound of rules 1. Under later rules the leader bounds bytes, before the log."""
     staged += command.batch.body_bytes + STAGED_ENTRY_CHARGE_BYTES
     if staged <= limits.staged_bytes_per_writer_max:
         return TAKE_STAGE
@@ -308,7 +317,7 @@ def _judge_bytes(staged: int, command: Stage, limits: TopicLimits) -> TakeStage 
 
 
 def _is_unknown(row: WriterRow | None, key: EpochKey, create_writer: bool) -> bool:
-    """A stream goes on here above epoch 0, and nobody knows it: the topic was recreated."""
+    """Whether a stream continues above epoch 0 without a row: its topic was created again."""
     known = row is not None and row.known
     return key.streaming and key.epoch > 0 and not known and not create_writer
 

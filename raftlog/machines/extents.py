@@ -1,7 +1,7 @@
 """Where a topic's visible records lie: consecutive offsets, each extent in one entry of the log.
 
 The index is packed columns of equal length, one row per extent in offset order. It only grows;
-rows are never changed, so a reader may walk it while entries are applied.
+rows are never changed, so a reader may iterate over it while entries are applied.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from raftlog.core.types import LogIndex, Offset
 from raftlog.machines.digest import StateDigest
 
 NO_EPOCH = -1
-"""The epoch of a plain append; its writer is the empty text."""
+"""The epoch of a plain append. Its writer is the empty text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class ExtentIndex:
         self._epochs = array("q")
         self._writers = array("q")
         self._names = [""]
-        """Writers' names in order of first appearance; `_writers` holds places in this list."""
+        """Writers' names in order of first appearance; `_writers` holds indexes into this list."""
         self._numbers: dict[str, int] = {"": 0}
 
     def append(
@@ -66,7 +66,7 @@ class ExtentIndex:
         writer: str = "",
     ) -> None:
         """Make `count` records visible at the high-water mark, which moves past them."""
-        assert count > 0, "an extent holds a record"
+        assert count > 0, "an extent holds at least one record"
         assert body_bytes >= 0
         numbers = self._numbers
         number = numbers.get(writer)
@@ -83,10 +83,10 @@ class ExtentIndex:
         self.record_bytes += body_bytes
 
     def between(self, start: Offset, end: Offset) -> Iterator[Extent]:
-        """The extents that meet [start, end), whole, in offset order; none if start == end.
+        """The extents that overlap [start, end), whole, in offset order; none if start == end.
 
-        The range lies within [log_start_offset, high_water_mark] when it is asked for; what
-        becomes visible while the iterator is used is not in it.
+        The range must lie within [log_start_offset, high_water_mark] at the call. Records that
+        become visible while the iterator is used are not in it.
         """
         self._check_range(start, end)
         if start == end:
@@ -98,10 +98,10 @@ class ExtentIndex:
     def split(
         self, start: Offset, end: Offset, pieces_max: int
     ) -> tuple[tuple[Offset, ...], tuple[int, ...]]:
-        """Cut [start, end) at extents into at most `pieces_max` pieces of about equal bytes.
+        """Split [start, end) at extents into at most `pieces_max` pieces of about equal bytes.
 
-        Returns rising offsets from start to end, and the body bytes of each piece, an extent cut
-        by start or end counting in proportion. An empty range has the one offset and no piece.
+        Returns rising offsets from start to end, and the body bytes of each piece. An extent that
+        start or end divides counts in proportion. An empty range gives one offset and no piece.
         """
         assert pieces_max >= 1
         self._check_range(start, end)
@@ -164,7 +164,7 @@ class ExtentIndex:
         )
 
     def _bytes_up_to(self, offset: Offset) -> int:
-        """Body bytes before `offset`, within an extent in proportion to its records."""
+        """Body bytes before `offset`; within an extent, in proportion to its records."""
         row = bisect_right(self._starts, offset) - 1
         if row < 0:
             return 0

@@ -1,8 +1,8 @@
-"""The bounds of the two machines: what a refusal depends on, and so part of what is applied.
+"""The bounds of the two machines. Refusals depend on them, so they are part of what is applied.
 
 ! Two replicas with different numbers apply one log to different states, and so does one replica
-that replays its log after a number was changed. Every node of a cluster passes the same values,
-and they stay what they were when a group's first entry was applied.
+that replays its log after a number was changed. So every node of a cluster passes the same values,
+and a group keeps the values under which its first entry was applied.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 INTEGER_MAX = 2**63 - 1
-"""The largest number a packed column of the state holds."""
+"""The largest number that a packed column of the state holds."""
 
 BATCH_RECORDS_MAX = 2**31 - 1
-"""Records of one batch, at most; an entry's bytes bound it long before."""
+"""The most records in one batch. The bound on an entry's bytes is reached long before."""
 
 BATCH_BYTES_MAX = 2**31 - 1
-"""Body bytes of one batch, at most; the server refuses far smaller ones before the log."""
+"""The most body bytes in one batch. The server refuses far smaller ones before the log."""
 
 TEXT_CHARACTERS_MAX = 1024
-"""Length of a name that a client chooses (writer, run, producer, ...), at most."""
+"""The most characters of a name that a client chooses (writer, run, producer, ...)."""
 
 STAGED_ENTRY_CHARGE_BYTES = 1024
-"""What a staged entry counts beside its body: its place in the log and in memory. Without it a
-writer could stage empty bodies without end."""
+"""What a staged entry counts besides its body, for its room in the log and in memory. Without it a
+writer could stage empty bodies without limit."""
 
 PRODUCER_APPENDS_KEPT = 64
 """Appends of one producer whose offsets are remembered: as many as a client may have in flight."""
@@ -35,13 +35,13 @@ EPOCH_COUNTS_KEPT = 1000
 """Epochs of one writer whose record counts are remembered (docs/EXACTLY_ONCE.md, rule 3)."""
 
 DELETED_TOPICS_KEPT = 1000
-"""Deleted incarnations that are remembered, so that a late resend revives none of them."""
+"""Deleted incarnations that are remembered, so that a late resend does not revive one."""
 
 EXPIRED_AT_ONCE_MAX = 1000
-"""Epochs, writers and producers that one `Expire` ends, at most: it must not hold up the loop."""
+"""The most epochs, writers and producers that one `Expire` ends: it must not block the loop."""
 
 NAMES_COMPARED_MAX = 1000
-"""Names that are searched for the nearest one: a refusal must not hold up the apply loop."""
+"""How many names are searched for the nearest one: a refusal must not block the apply loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,22 +50,22 @@ class TopicLimits:
 
     staged_bytes_per_writer_max: int = 4 * 1024**3
     """Body bytes of a writer's open epochs, plus `STAGED_ENTRY_CHARGE_BYTES` for each entry (rules
-    1). From rules 2 on only what costs memory is bounded here; bytes cost disk, and a leader's
-    setting (`server.staged_bytes_max`) refuses them before the log."""
+    1 only). From rules 2 on the machine bounds only what costs memory. Bytes cost disk, and a
+    leader's setting (`server.staged_bytes_max`) refuses them before the log."""
     staged_entries_per_writer_max: int = 4_000_000
     """Staged entries of a writer's open epochs (rules 2): 32 bytes of memory each."""
     attempts_per_writer_max: int = 100_000
     """Attempts of a writer's open epochs (rules 2): half a kilobyte of memory each."""
     writers_max: int = 10_000
-    """Rows of writers; from rules 2 on those of streams and named writers alone. They never leave
-    by themselves."""
+    """Rows of writers; from rules 2 on only those of streams and named writers, which are never
+    removed automatically."""
     transient_writers_max: int = 10_000
-    """Transient rows (rules 2). One more makes the longest silent one leave."""
+    """Transient rows (rules 2). One more removes the longest silent one."""
     producers_max: int = 50_000
-    """Plain producers remembered at once. From rules 2 on one more makes the longest silent one
-    leave."""
+    """Plain producers remembered at once. From rules 2 on one more removes the longest silent
+    one."""
     attempts_per_epoch_max: int = 20_000
-    """Open attempts of one epoch: its tasks, their retries and speculative twins."""
+    """Open attempts of one epoch: its tasks, their retries and speculative copies."""
 
     def __post_init__(self) -> None:
         assert self.staged_bytes_per_writer_max > 0
@@ -79,7 +79,7 @@ class TopicLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerLimits:
-    """Bounds of the controller. All are 1 or more."""
+    """The bounds of the controller. All are 1 or more."""
 
     nodes_max: int = 1_000
     topics_max: int = 10_000

@@ -1,8 +1,7 @@
-"""What applying a command came to: a closed set of frozen values, refusals included.
+"""The outcomes of commands: a closed set of frozen values, refusals included.
 
-An outcome is part of the state hash, so every node must reach the same one. The server turns a
-`Refused` into the error of the same name (`raftlog.errors`), so a refusal carries that error's
-code and values.
+An outcome is part of the state hash, so every node must compute the same one. A `Refused` carries
+the code and values of the error of that name (`raftlog.errors`), so that the server can raise it.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from raftlog.machines.commands import TopicInfo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """Records lie at [start, end); `repeated`: an earlier entry put them there (a resend).
+    """The records are at [start, end). `repeated`: an earlier entry put them there (a resend).
 
-    A resend so late that its offsets are no longer remembered has -1 for both.
+    For a resend so late that its offsets are no longer remembered, both are -1.
     """
 
     start: Offset
@@ -27,7 +26,7 @@ class Appended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Staged:
-    """The attempt's stage `number` is in the log; `repeated`: it was before."""
+    """The attempt's stage `number` is in the log. `repeated`: it was there before."""
 
     number: int
     repeated: bool
@@ -35,11 +34,11 @@ class Staged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochCommitted:
-    """The epoch's records lie at [start, end).
+    """The epoch's records are at [start, end).
 
-    `replayed`: an earlier commit put as many records there, this one made nothing visible: a lost
-    reply or a replay (then start and end are -1 unless it was the writer's last epoch). `kept`:
-    its size differs and onReplayMismatch=keep let the first commit stand.
+    `replayed`: an earlier commit put as many records there, and this one made nothing visible. It
+    was a lost reply or a replay (start and end are then -1 unless it was the writer's last epoch).
+    `kept`: its size differs, and because of onReplayMismatch=keep the first commit stays.
     """
 
     start: Offset
@@ -51,7 +50,7 @@ class EpochCommitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochAborted:
-    """How many open attempts were dropped; 0 is no error."""
+    """How many open attempts were dropped. 0 is not an error."""
 
     attempts: int
 
@@ -74,7 +73,7 @@ class ExpiredByAge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterRemoved:
-    """Whether there was a row; `staged_bytes` is what it had open."""
+    """Whether there was a row. `staged_bytes` is what it had open."""
 
     known: bool
     staged_bytes: int
@@ -98,14 +97,14 @@ class TopicDeleted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RulesApplied:
-    """The version that the entries after this one are applied under: the higher of old and new."""
+    """The version under which the entries after this one are applied: the higher of old and new."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """A typed no-op. `values` are the error's own, sorted by name."""
+    """A command that changed nothing, and why. `values` are the error's, sorted by name."""
 
     code: str
     values: tuple[tuple[str, str | int], ...]

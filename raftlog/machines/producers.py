@@ -1,12 +1,12 @@
-"""Plain producers: each append once, in the order of its sequence numbers (idempotent receiver).
+"""Plain producers: each append takes effect once, in order of sequence (idempotent receiver).
 
-A resend of a remembered append is answered with the offsets it got; a gap is refused. A producer
-that left is refused too, because whether its last append is in the log cannot be told any more.
+A resend of a remembered append is answered with the offsets it got; a gap is refused. A forgotten
+producer is refused too, because nobody can tell any more whether its last append is in the log.
 
-Sequence 0 of an unknown producer starts it: a producer's id is minted for each one. From rules
-2 on a producer leaves when it was silent for its lease, and the longest silent one when there are
-too many, which may be seconds after its append; so the names of those that left last are kept, as
-many as there may be producers, and a late sequence 0 of one of them starts nothing.
+Sequence 0 of an unknown producer starts it: every producer has an id of its own. From rules 2 on a
+producer is forgotten when it was silent for its lease, and the longest silent one when there are
+too many, which may be seconds after its append. So the names forgotten last are kept, as many as
+there may be producers, and a late sequence 0 under one of them starts nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class ProducerTable:
     def judge(
         self, producer: str, sequence: int, crc: int, rules: int
     ) -> Appended | Refused | None:
-        """What is to be said about this append; None: it is due, `record` it. Changes nothing."""
+        """The answer to this append without recording it; None if it is due: then `record` it.
+
+        Changes nothing. `sequence` counts from 0, `crc` is the batch's CRC.
+        """
         known = self._producers.get(producer)
         if known is None:
             if sequence > 0 or producer in self._forgotten:
@@ -79,7 +82,7 @@ class ProducerTable:
     def record(
         self, producer: str, sequence: int, start: Offset, end: Offset, crc: int, rules: int
     ) -> None:
-        """Note that the due append lies at [start, end)."""
+        """Record that the due append is at [start, end)."""
         known = self._producers.get(producer)
         if known is None:
             known = self._producers[producer] = _Producer()
@@ -95,7 +98,7 @@ class ProducerTable:
                 self._forget(self._by_age.oldest())
 
     def expire(self, producer: str, next_sequence: int, rules: int) -> bool:
-        """Forget the producer if it stands at `next_sequence`; whether it was forgotten."""
+        """Forget the producer if its next sequence is `next_sequence`. Whether it did so."""
         known = self._producers.get(producer)
         if known is None or known.next_sequence != next_sequence:
             return False
@@ -106,7 +109,7 @@ class ProducerTable:
         return True
 
     def expire_by_age(self, lease_us: int, now_us: int, count_max: int) -> Ended:
-        """Forget producers that were silent for the lease, the oldest first."""
+        """Forget at most `count_max` producers that were silent for the lease, oldest first."""
         number = newest_us = 0
         for producer, active_us in self._by_age.silent_since(now_us - lease_us):
             if number == count_max:
@@ -116,7 +119,7 @@ class ProducerTable:
         return Ended(number, newest_us)
 
     def begin_ages(self) -> None:
-        """Rules 2 begin: every producer is as old as the log's time of now, in the order of first
+        """Begin rules 2: give every producer the current log time as its age, in the order of first
         append."""
         for producer in self._producers:
             self._by_age.touch(producer, self._clock.now_us)
@@ -127,11 +130,11 @@ class ProducerTable:
         self._forgotten.add(producer)
 
     def rows(self) -> Iterator[tuple[str, int]]:
-        """Each producer and the sequence due of it, in order of first append."""
+        """Each producer and its next sequence, in order of first append."""
         return ((name, known.next_sequence) for name, known in self._producers.items())
 
     def oldest_us(self) -> int | None:
-        """Log time of the longest silent producer's last append."""
+        """Log time of the longest silent producer's last append; None without a producer."""
         return self._by_age.oldest_us()
 
     def digest_into(self, digest: StateDigest, rules: int) -> None:

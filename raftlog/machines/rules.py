@@ -1,13 +1,13 @@
-"""The versions of the machines' rules: what one log must come to on every node and at every replay.
+"""The versions of the machines' rules. One log must give the same result everywhere and always.
 
-A node replays a log with the rules its entries were applied under, never with today's. So every
-change of a rule, of a bound in `raftlog.machines.limits`, or of what an outcome holds has a
-version, and the old behaviour stays for old logs. A machine starts under the rules that its topic
-was created with (the controller: `RULES_FIRST`); only an applied `Rules(version)` raises them, at
-one place of the log and so on all replicas alike.
+A node replays a log with the rules under which its entries were applied, never with today's. So
+every change of a rule, of a bound in `raftlog.machines.limits`, or of what an outcome holds has a
+version, and old logs keep the old behaviour. A machine starts under the rules that its topic was
+created with (the controller: `RULES_FIRST`). Only an applied `Rules(version)` raises them: it is
+at one index of the log, so all replicas switch at the same entry.
 
 1. What the first release applied.
-2. Table rows by kind, ages in the log's own time, what a replayed batch is known by.
+2. Table rows by kind, ages in log time, and the plan by which a replayed batch is recognised.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from raftlog.core.types import GroupId, LogIndex
 from raftlog.errors import LogFromNewerVersion
 
 RULES_FIRST = 1
-"""What a log without a `Rules` entry is applied under."""
+"""The rules of a log without a `Rules` entry."""
 
 RULES_LATEST = 2
 """The highest version that this program knows."""
 
 
 def known_rules(version: int, *, group: GroupId, index: LogIndex) -> int:
-    """`version`, which entry `index` of the group begins (0: it was created with it).
+    """`version`, which entry `index` of the group begins (0: the group was created with it).
 
-    Raises `LogFromNewerVersion` where this program cannot apply by it: it must not guess.
+    Raises `LogFromNewerVersion` if this program does not know the version: it must not guess.
     """
     if version > RULES_LATEST:
         found = f"rules version {version}, where this program knows {RULES_LATEST} at most"
@@ -34,9 +34,9 @@ def known_rules(version: int, *, group: GroupId, index: LogIndex) -> int:
 
 
 def next_rules(current: int, proposed: int, *, group: GroupId, index: LogIndex) -> int:
-    """The version after an applied `Rules(proposed)`: it never falls, so a repeat is harmless.
+    """The version after an applied `Rules(proposed)`. It never falls, so a repeat is harmless.
 
-    Raises `LogFromNewerVersion`.
+    Raises `LogFromNewerVersion` as `known_rules` does.
     """
     assert RULES_FIRST <= current <= RULES_LATEST
     return max(current, known_rules(proposed, group=group, index=index))

@@ -1,8 +1,8 @@
-"""A topic's schema as plain values: what is compared, fingerprinted and stored.
+"""A topic's schema as plain values, which are compared, fingerprinted and stored.
 
 A field's type is the JSON text of Spark's type (`"long"`, `{"type":"struct",...}`) in canonical
-form: sorted keys, no spaces. Equality and fingerprints are defined on these values alone, never
-on serialised Arrow bytes.
+form: sorted keys, no spaces. Equality and fingerprints are defined only on these values, never on
+serialised Arrow bytes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """The columns of a topic at one version, from 1; order is the order of the columns."""
+    """The columns of a topic, in order, at one version. Versions count from 1."""
 
     version: int
     fields: tuple[Field, ...]
 
     def fingerprint(self) -> str:
-        """Hex of a digest of names, types and nullability, in order; version and ids aside."""
+        """Hex digest of the columns' names, types and nullability, in order, without ids."""
         rows = [[field.name, field.type, field.nullable] for field in self.fields]
         text = json.dumps(rows, separators=(",", ":"), ensure_ascii=False)
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

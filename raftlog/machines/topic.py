@@ -1,12 +1,12 @@
 """The state machine of one topic: which records are visible, and at which offset.
 
-Appends are visible once applied. Stages are not, until a CommitEpoch that names their attempts
-makes all of them visible at once, in its order; then what was staged takes its offsets. Nothing
-else takes one: offsets are dense from 0. A record's timestamp is that of the entry that made it
-visible, and never falls along the offsets. No-ops, aborted and fenced work leave no trace here.
+Appends are visible once applied. Stages are not: a CommitEpoch that names their attempts makes all
+of them visible at once, in its order, and gives them their offsets. Nothing else takes an offset,
+so offsets are dense from 0. A record has the timestamp of the entry that made it visible;
+timestamps never fall along the offsets. No-ops and aborted or fenced work take no offset.
 
-The rules of exactly once are in `raftlog.machines.epoch_rules`, of producers in
-`raftlog.machines.producers`.
+`raftlog.machines.epoch_rules` has the rules of exactly once, `raftlog.machines.producers` those of
+producers.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ from raftlog.machines.writers import WriterTable
 class TopicMachine:
     """One incarnation of one topic.
 
-    `limits` decide what is applied: every replica passes the same, for ever (see
+    `limits` decide what is applied: every replica must pass the same ones, always (see
     `raftlog.machines.limits`). A refused command changes nothing.
     """
 
     def __init__(self, info: TopicInfo, limits: TopicLimits | None = None) -> None:
         self.info = info
         self.rules = known_rules(info.rules, group=info.group, index=LogIndex(0))
-        """The version that the next entry is applied under."""
+        """The version under which the next entry is applied."""
         limits = limits or TopicLimits()
         self._extents = ExtentIndex()
         self._clock = LogClock()
@@ -206,11 +206,11 @@ class TopicMachine:
         return EpochAborted(attempts=self._writers.abort_epoch(command, self.rules))
 
     def _expire(self, command: Expire) -> ExpiredByAge | Refused:
-        """End what outlived its lease by the later of log time and the command's.
+        """End what outlived its lease by the later of log time and the command's time.
 
-        ! Log time moves no further than to the end of the youngest lease that ended: a leader whose
-        clock is a year ahead ends leases early, and leaves no year behind in which nothing ages.
-        Rows before epochs: one that has nothing open any more is given its own lease first.
+        ! Log time advances only to the end of the youngest lease that ended. So a leader whose
+        clock is a year ahead ends leases early, but does not leave a year in which nothing ages.
+        Rows go before epochs: a row whose last open epoch ends here first gets a lease of its own.
         """
         problem = problem_of_expire(command, self.rules)
         if problem is not None:
@@ -238,7 +238,7 @@ class TopicMachine:
         return self._writers.remove(command.writer)
 
     def _raise_rules(self, index: LogIndex, command: Rules) -> RulesApplied:
-        """Rows have ages from version 2 on: those that are there begin theirs now."""
+        """From version 2 on rows have ages: those of the present rows begin now."""
         before = self.rules
         self.rules = next_rules(before, command.version, group=self.info.group, index=index)
         if before < 2 <= self.rules:
@@ -272,8 +272,8 @@ class TopicMachine:
     @property
     def dead_bytes(self) -> int:
         """Body bytes in the log that no reader will ever see: dropped stages (losing, aborted,
-        fenced, expired), and entries that were refused or repeated. A figure for people, no part
-        of the fingerprint: a refusal counts here and changes nothing."""
+        fenced, expired), and entries that were refused or repeated. For people, and not part of
+        the fingerprint: a refusal counts here although it changes nothing."""
         return self._writers.dead_bytes + self._unused_bytes
 
     def staged_bytes_with(self, command: Stage) -> int:
@@ -281,15 +281,15 @@ class TopicMachine:
         return self._writers.staged_bytes_with(command)
 
     def writer(self, name: str) -> WriterRow | None:
-        """The writer's row, if there is one. Only to look at."""
+        """The writer's row, or None. The caller must not change it."""
         return self._writers.row(name)
 
     def writers_after(self, writer: str, count_max: int) -> list[WriterRow]:
-        """The first `count_max` rows by name of those above `writer`. Only to look at."""
+        """The first `count_max` rows with names above `writer`, by name. Must not be changed."""
         return self._writers.rows_after(writer, count_max)
 
     def is_due(self, command: Expire) -> bool:
-        """Would the command end anything, applied now? O(1)."""
+        """Whether the command would end anything if it were applied now. O(1)."""
         now_us = max(self._clock.now_us, command.timestamp_us)
         epoch_us, writer_us = self._writers.oldest_us()
         return any(
@@ -302,9 +302,9 @@ class TopicMachine:
         )
 
     def extents_between(self, start: Offset, end: Offset) -> Iterator[Extent]:
-        """The extents that meet [start, end), whole, in offset order.
+        """The extents that overlap [start, end), whole, in offset order.
 
-        The range lies within [log_start_offset, high_water_mark]. Entries may be applied while
+        The range must lie within [log_start_offset, high_water_mark]. Entries may be applied while
         the iterator is used; what they make visible is not in it.
         """
         return self._extents.between(start, end)
@@ -312,9 +312,9 @@ class TopicMachine:
     def split(
         self, start: Offset, end: Offset, pieces_max: int
     ) -> tuple[tuple[Offset, ...], tuple[int, ...]]:
-        """(offsets, body_bytes): [start, end) cut at extents into at most `pieces_max` >= 1
-        pieces of about equal bytes; see `raftlog.wire.calls.SizesReply`. An empty range has the
-        one offset and no piece.
+        """(offsets, body_bytes): [start, end) split at extents into at most `pieces_max` >= 1
+        pieces of about equal bytes; see `raftlog.wire.calls.SizesReply`. An empty range gives one
+        offset and no piece.
         """
         return self._extents.split(start, end, pieces_max)
 

@@ -1,7 +1,7 @@
-"""Whether a command's values are such as the rules can judge: ranges, lengths, non-empty names.
+"""Whether the rules can judge a command's values: ranges, lengths, non-empty names.
 
-A command in the log is applied by every replica, now and at each reopening, so a senseless one
-must become a refusal; an assertion there would stop all nodes for good.
+Every replica applies every command in the log, now and whenever it reopens the log. So an invalid
+one must become a refusal; an assertion would stop all nodes for good.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CRC_END = 2**32
 
 
 def problem_of_append(command: Append) -> str | None:
-    """What is senseless about the command, or None."""
+    """What is invalid about the command, or None."""
     if not 0 <= command.sequence < INTEGER_MAX:
         return f"sequence is {command.sequence}"
     return (
@@ -43,7 +43,7 @@ def problem_of_append(command: Append) -> str | None:
 
 
 def problem_of_stage(command: Stage, rules: int) -> str | None:
-    """What is senseless about the command, or None."""
+    """What is invalid about the command, or None."""
     if not 0 <= command.number < INTEGER_MAX:
         return f"number is {command.number}"
     return (
@@ -56,7 +56,7 @@ def problem_of_stage(command: Stage, rules: int) -> str | None:
 
 
 def problem_of_commit(command: CommitEpoch, rules: int) -> str | None:
-    """What is senseless about the command, or None. Attempts are compared, not stored."""
+    """What is invalid about the command, or None. Its attempts are compared, not stored."""
     if command.transient_writer and command.key.streaming:
         return "a stream's writer is never transient"
     return (
@@ -68,12 +68,12 @@ def problem_of_commit(command: CommitEpoch, rules: int) -> str | None:
 
 
 def problem_of_abort(command: AbortEpoch) -> str | None:
-    """What is senseless about the command, or None."""
+    """What is invalid about the command, or None."""
     return _key_problem(command.key)
 
 
 def problem_of_expire(command: Expire, rules: int) -> str | None:
-    """What is senseless about the command, or None."""
+    """What is invalid about the command, or None."""
     leases = (
         command.epoch_lease_us,
         command.transient_writer_lease_us,
@@ -85,12 +85,12 @@ def problem_of_expire(command: Expire, rules: int) -> str | None:
 
 
 def problem_of_removal(command: RemoveWriter, rules: int) -> str | None:
-    """What is senseless about the command, or None."""
+    """What is invalid about the command, or None."""
     return _rules_problem(rules) or _text_problem("writer", command.writer)
 
 
 def problem_of_node(command: RegisterNode) -> str | None:
-    """What is senseless about the command, or None."""
+    """What is invalid about the command, or None."""
     if not 0 < command.node <= INTEGER_MAX:
         return f"node is {command.node}"
     return _text_problem("store_uuid", command.store_uuid) or _text_problem(
@@ -99,7 +99,7 @@ def problem_of_node(command: RegisterNode) -> str | None:
 
 
 def problem_of_topic(command: CreateTopic) -> str | None:
-    """What is senseless about the command beside its name and schema, or None."""
+    """What is invalid about the command besides its name and schema, or None."""
     voters = list(command.voters)
     if not voters or voters != sorted(set(voters)) or voters[0] < 1:
         return f"voters are {voters}"
@@ -107,7 +107,7 @@ def problem_of_topic(command: CreateTopic) -> str | None:
 
 
 def malformed(call: str, problem: str) -> Refused:
-    """The refusal of a senseless command."""
+    """The refusal of an invalid command."""
     return refused("MalformedRequest", call=call, what=problem)
 
 
@@ -118,14 +118,14 @@ def _key_problem(key: EpochKey) -> str | None:
 
 
 def _stream_problem(key: EpochKey, rules: int) -> str | None:
-    """What is senseless about the fence, which version 1 does not know."""
+    """What is invalid about the fence. Version 1 has no fences and ignores it."""
     if rules < 2:
         return None
     if not key.stream:
         unset = not key.stream_run and not key.stream_batch
-        return None if unset else "stream_run or stream_batch stands without stream"
+        return None if unset else "stream_run or stream_batch is set without stream"
     if key.streaming:
-        return "a stream's epoch stands in another stream's batch"
+        return "a stream's epoch names another stream's batch"
     if not 0 <= key.stream_batch < INTEGER_MAX:
         return f"stream_batch is {key.stream_batch}"
     return _length_problem("stream", key.stream) or _length_problem("stream_run", key.stream_run)
@@ -146,7 +146,7 @@ def _text_problem(name: str, value: str) -> str | None:
 
 
 def _length_problem(name: str, value: str) -> str | None:
-    """As `_text_problem` where the text may be empty."""
+    """Like `_text_problem`, but the text may be empty."""
     return _text_problem(name, value) if value else None
 
 

@@ -1,4 +1,4 @@
-"""What a topic remembers of one writer: its run, its open epoch's stages, its committed epochs."""
+"""What a topic remembers of one writer: its run, its open stages, its committed epochs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StagedEntry:
 
 
 class OpenAttempt:
-    """The stages 0 to entry_count - 1 of one attempt, in order, packed."""
+    """The stages 0 to entry_count - 1 of one attempt, in order, in packed columns."""
 
     __slots__ = ("_bytes", "_counts", "_crcs", "_indexes", "chained_crc", "record_count")
 
@@ -44,12 +44,12 @@ class OpenAttempt:
 
     @property
     def entry_count(self) -> int:
-        """Stages so far, which is the number due next."""
+        """Stages so far, which is also the number due next."""
         return len(self._indexes)
 
     @property
     def body_bytes(self) -> int:
-        """Body bytes of its stages, as they lie in the log."""
+        """Body bytes of its stages in the log."""
         return sum(self._bytes)
 
     @property
@@ -58,7 +58,7 @@ class OpenAttempt:
         return self.body_bytes + len(self._bytes) * STAGED_ENTRY_CHARGE_BYTES
 
     def add(self, index: LogIndex, batch: BatchSummary) -> None:
-        """Take `batch` as the stage that is due."""
+        """Append `batch` as the stage that is due."""
         self.record_count += batch.record_count
         self.chained_crc = chain(self.chained_crc, batch.crc)
         self._indexes.append(index)
@@ -67,7 +67,7 @@ class OpenAttempt:
         self._crcs.append(batch.crc)
 
     def holds(self, number: int, batch: BatchSummary) -> bool:
-        """Whether known stage `number` is this batch."""
+        """Whether the known stage `number` is this batch."""
         return self._crcs[number] == batch.crc and self._counts[number] == batch.record_count
 
     def entries(self) -> Iterator[StagedEntry]:
@@ -76,29 +76,29 @@ class OpenAttempt:
         return (StagedEntry(LogIndex(index), count, size) for index, count, size in columns)
 
     def digest_into(self, digest: StateDigest) -> None:
-        """Write all stages into `digest`; count and chain follow from them."""
+        """Write all stages into `digest`; the count and the chained CRC follow from them."""
         for column in (self._indexes, self._counts, self._bytes, self._crcs):
             digest.column(column)
 
 
 class OpenEpoch:
-    """The attempts of an epoch that is not committed (or staged again by a replay)."""
+    """The attempts of an epoch that is not committed, or that a replay staged again."""
 
     __slots__ = ("attempts", "renewed_at")
 
     def __init__(self) -> None:
         self.attempts: dict[str, OpenAttempt] = {}
         self.renewed_at = LogIndex(0)
-        """The index of its newest Stage, repeated ones included: what the lease counts from."""
+        """The index of its newest Stage, repeated ones included. The lease counts from there."""
 
     @property
     def body_bytes(self) -> int:
-        """Body bytes of all its stages, as they lie in the log."""
+        """Body bytes of all its stages in the log."""
         return sum(attempt.body_bytes for attempt in self.attempts.values())
 
 
 def references_digest(attempts: Iterable[AttemptReference]) -> bytes:
-    """A digest of the references as a set: neither order nor repeats count."""
+    """A digest of the references as a set: order and repeats do not matter."""
     lines = sorted(
         f"{len(each.attempt)}:{each.attempt} {each.entry_count} {each.record_count} "
         f"{each.chained_crc}\n"
@@ -108,7 +108,7 @@ def references_digest(attempts: Iterable[AttemptReference]) -> bytes:
 
 
 class FencedWrite(NamedTuple):
-    """A named batch write inside a streaming query's batch: where it stood, and its own key."""
+    """A named batch write inside a streaming query's batch: the query's run and batch, its key."""
 
     stream_run: str
     stream_batch: int
@@ -119,8 +119,8 @@ class FencedWrite(NamedTuple):
 class WriterRow:
     """One writer. `last_epoch` is -1 until it has committed one.
 
-    Only the current run has open epochs: a fenced run can never commit, so its stages are
-    forgotten with the fencing.
+    Only the current run has open epochs. A fenced run can never commit, so fencing it forgets its
+    stages.
     """
 
     __slots__ = (
@@ -154,9 +154,9 @@ class WriterRow:
     def __init__(self, name: str) -> None:
         self.name = name
         self.run = ""
-        """The current run; empty until the row's first Stage or CommitEpoch took effect."""
+        """The current run; empty until the row's first Stage or CommitEpoch takes effect."""
         self.fenced_runs: list[str] = []
-        """Earlier runs, the latest fenced last, at most `FENCED_RUNS_KEPT`."""
+        """Earlier runs, the one fenced last at the end, at most `FENCED_RUNS_KEPT`."""
         self.open_epochs: dict[int, OpenEpoch] = {}
         self.staged_bytes = 0
         """The charge of all open attempts."""
@@ -164,16 +164,16 @@ class WriterRow:
         """The stages of all open attempts."""
         self.open_attempts = 0
         self.owner = ""
-        """Whose the row is; nobody's while there are no identities."""
+        """The identity that owns the row. Always empty: there are no identities yet."""
         self.streaming = False
-        """Its last Stage or CommitEpoch was a stream's."""
+        """Whether its last Stage or CommitEpoch was a stream's."""
         self.active_us = 0
-        """Log time of what last touched it; 0 under rules 1, which know no ages."""
+        """Log time of its last activity; 0 under rules 1, which have no ages."""
         self.admitted = False
-        """A Stage was allowed to start the row above epoch 0 (createTopic=always)."""
+        """Whether a Stage was allowed to start the row above epoch 0 (createTopic=always)."""
         self.transient = False
-        """A batch write without txnAppId: its row may leave. Under rules 1 known with its commit,
-        from rules 2 on with its first Stage."""
+        """Whether this is a batch write without txnAppId, whose row may be removed. Known from its
+        commit on under rules 1, from its first Stage on under rules 2."""
         self.last_index = LogIndex(0)
         """The entry of the last Stage or CommitEpoch that took effect."""
         self.query_id = ""
@@ -184,53 +184,54 @@ class WriterRow:
         self.last_start = Offset(-1)
         self.last_end = Offset(-1)
         self.plan = ""
-        """The last committed epoch's; this and what follows is known from rules version 2 on."""
+        """The last committed epoch's plan. This and the next fields are set from rules 2 on."""
         self.stream = ""
         """The streaming query around the last committed batch write, if its tasks saw one."""
         self.stream_batch = -1
         self.fenced: FencedWrite | None = None
-        """The last one that was committed or taken for a replay, if its run is known."""
+        """The last write that was committed or taken for a replay, if its stream's run is known."""
         self._epochs = array("q")
         self._counts = array("q")
 
     @property
     def known(self) -> bool:
-        """Whether the topic knows the writer: it committed here, or was allowed to start late."""
+        """Whether the topic knows the writer: it committed, or was allowed to start late."""
         return self.last_epoch >= 0 or self.admitted
 
     @property
     def expirable(self) -> bool:
-        """Nothing open, and nothing that a later replay would have to be compared with."""
+        """Whether nothing is open and no later replay would have to be compared with the row."""
         return not self.open_epochs and (self.transient or self.last_epoch < 0)
 
     @property
     def lasting(self) -> bool:
-        """Never leaves by itself (rules 2): a stream or named writer that committed, or stages."""
+        """Whether the row is never removed automatically (rules 2): it is of a stream or a named
+        writer that committed or has stages open."""
         return not self.transient and (self.last_epoch >= 0 or bool(self.open_epochs))
 
     @property
     def kind(self) -> str:
-        """What people are told that it is."""
+        """The kind of the row in words, for people."""
         if not self.lasting:
             return "transient"
         return "stream" if self.streaming else "named batch"
 
     def count_of(self, epoch: int) -> int | None:
-        """Records of a committed epoch, while remembered."""
+        """Records of a committed epoch; None if it is not remembered."""
         row = bisect_left(self._epochs, epoch)
         if row < len(self._epochs) and self._epochs[row] == epoch:
             return self._counts[row]
         return None
 
     def is_fenced(self, run: str) -> bool:
-        """Whether another run took over from this one."""
+        """Whether another run has taken over from this one."""
         return run != self.run and run in self.fenced_runs
 
     def taken_by(self, key: EpochKey) -> FencedWrite | None:
-        """The other write of the same run of a stream that has come this far already, if any.
+        """The write of the same stream run that has already reached this epoch, if it is another.
 
-        A run does each batch once, so what it wrote or replayed before cannot come again, but for
-        the same write itself, whose reply was lost.
+        A run does each batch once. So nothing that it wrote or replayed can come again, except the
+        same write, whose reply was lost.
         """
         before = self.fenced
         if before is None or key.stream_run != before.stream_run:
@@ -239,17 +240,17 @@ class WriterRow:
         return before if key.epoch <= before.epoch and not same else None
 
     def note_fence(self, key: EpochKey) -> None:
-        """Remember the write, which was committed or is a replay."""
+        """Remember the write's fence: the write was committed or is a replay."""
         if key.stream_run:
             self.fenced = FencedWrite(key.stream_run, key.stream_batch, key.epoch, key.run)
 
     def attempt(self, run: str, epoch: int, attempt: str) -> OpenAttempt | None:
-        """The open attempt, if it is this run's."""
+        """The open attempt, if `run` is current and has it."""
         opened = self.open_epochs.get(epoch) if run == self.run else None
         return opened.attempts.get(attempt) if opened is not None else None
 
     def take_over(self, run: str) -> None:
-        """Make `run` current; another one is fenced and its stages are forgotten."""
+        """Make `run` current. Another one is fenced, and its stages are forgotten."""
         assert not self.is_fenced(run), "a fenced run never comes back"
         if run == self.run:
             return
@@ -261,7 +262,7 @@ class WriterRow:
         self.staged_bytes = self.staged_entries = self.open_attempts = 0
 
     def open_attempt(self, epoch: int, attempt: str) -> OpenAttempt:
-        """The current run's attempt, opened now if it is not."""
+        """The current run's attempt, opened now if it is not open."""
         opened = self.open_epochs.get(epoch)
         if opened is None:
             opened = self.open_epochs[epoch] = OpenEpoch()
@@ -272,13 +273,13 @@ class WriterRow:
         return found
 
     def add_stage(self, attempt: OpenAttempt, index: LogIndex, batch: BatchSummary) -> None:
-        """Take `batch` as the stage that is due of an open attempt of this row."""
+        """Append `batch` as the stage that is due to an open attempt of this row."""
         attempt.add(index, batch)
         self.staged_entries += 1
         self.staged_bytes += batch.body_bytes + STAGED_ENTRY_CHARGE_BYTES
 
     def drop_epoch(self, epoch: int) -> int:
-        """Forget one open epoch; how many attempts it had."""
+        """Forget one open epoch. Returns how many attempts it had."""
         opened = self.open_epochs.pop(epoch, None)
         if opened is None:
             return 0
@@ -289,7 +290,7 @@ class WriterRow:
         return len(opened.attempts)
 
     def remember_epoch(self, epoch: int, record_count: int) -> None:
-        """Note a committed epoch, above all before it."""
+        """Record a committed epoch, which must be above all before it."""
         assert epoch > self.last_epoch, "an epoch is committed once, and epochs rise"
         self.last_epoch = epoch
         self._epochs.append(epoch)
@@ -299,7 +300,7 @@ class WriterRow:
             del self._counts[0]
 
     def digest_into(self, digest: StateDigest, rules: int) -> None:
-        """Write the whole row into `digest`, as far as version `rules` knows it."""
+        """Write the whole row into `digest`, as far as version `rules` has its fields."""
         if rules >= 2:
             digest.text(self.owner)
             digest.number(self.streaming)

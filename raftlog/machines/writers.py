@@ -1,15 +1,18 @@
-"""The writers of one topic: what the exactly-once rules decide, done to their rows.
+"""The rows of one topic's writers. Carries out what the exactly-once rules decide.
 
-From rules 2 on there are two kinds of rows, each with its own bound. *Lasting* ones are those of
-streams and named batch writers that committed or have stages open: they never leave by
-themselves, and a new one is refused where there are too many. *Transient* ones are those of
-anonymous batch writes, and of whoever never committed and has nothing open: they leave by age, and
-the longest silent first when their own bound is reached, with whatever they have open. So no crowd
-of one kind locks out the other, and anonymous writes never lock out one another.
+From rules 2 on there are two kinds of rows, each with its own bound.
+
+*Lasting* rows are those of streams and named batch writers that committed or have stages open. They
+are never removed automatically; a new one is refused if there are too many.
+
+*Transient* rows are those of anonymous batch writes, and of writers that never committed and have
+nothing open. They are removed by age and, when their own bound is reached, the longest silent
+first, with everything they have open. So a crowd of one kind does not lock out the other, and
+anonymous writes never lock out one another.
 
 A transient row that had committed leaves its name behind: a late Stage or CommitEpoch of it is
-refused (`WriterForgotten`), not taken for a new writer's. One that had not committed leaves
-nothing: its stages went with it, so a late CommitEpoch that names them is `EpochIncomplete`.
+refused (`WriterForgotten`) and not taken for a new writer's. One that had not committed leaves
+nothing. Its stages went with it, so a late CommitEpoch that names them is `EpochIncomplete`.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ from raftlog.machines.writer_row import OpenEpoch, WriterRow, references_digest
 
 
 class WriterTable:
-    """The rows, bounded by `limits`. `clock` is the machine's: what it says is log time."""
+    """The rows, bounded by `limits`. `clock` is the machine's and gives log time."""
 
     __slots__ = (
         "_clock", "_forgotten", "_limits", "_open", "_rows", "_schema_version", "_topic",
@@ -62,16 +65,16 @@ class WriterTable:
         self._transient: ByAge[str] = ByAge()
         """The transient rows; empty under rules 1."""
         self._open: ByAge[tuple[str, int]] = ByAge()
-        """Writer and number of each open epoch, by its newest Stage; empty under rules 1."""
+        """Writer and epoch of each open epoch, by its newest Stage; empty under rules 1."""
         self._forgotten = Forgotten(limits.transient_writers_max)
         """Transient writers that had committed; empty under rules 1."""
         self.dead_bytes = 0
-        """Body bytes of stages that were dropped: they lie in the log for nothing."""
+        """Body bytes of stages that were dropped and will never be read."""
 
     # ------------------------------------------------------------ commands
 
     def stage(self, index: LogIndex, command: Stage, rules: int) -> Staged | Refused:
-        """Store the stage, or say why not. The first one of an unseen run makes it current."""
+        """Store the stage, or say why not. The first stage of a new run makes the run current."""
         key = command.key
         if key.writer in self._forgotten:
             return refused("WriterForgotten", writer=key.writer)
@@ -90,7 +93,7 @@ class WriterTable:
         assert isinstance(verdict, TakeStage)
         self._take_over(row, key.run)
         if key.streaming and key.epoch > 0 and not row.known:
-            assert command.create_writer, "the rules let nobody else start above epoch 0"
+            assert command.create_writer, "only create_writer permits a start above epoch 0"
             row.admitted = True
         if rules >= 2 and row.last_epoch < 0:
             row.transient = key.anonymous
@@ -101,7 +104,7 @@ class WriterTable:
         return Staged(number=command.number, repeated=False)
 
     def judge_commit(self, command: CommitEpoch, rules: int) -> CommitVerdict:
-        """What the CommitEpoch comes to. Changes nothing."""
+        """The verdict on the CommitEpoch. Changes nothing."""
         writer = command.key.writer
         if writer in self._forgotten:
             return refused("WriterForgotten", writer=writer)
@@ -111,7 +114,7 @@ class WriterTable:
         return judge_commit(row, command, self._context(rules, writer, anonymous))
 
     def replayed(self, index: LogIndex, command: CommitEpoch, verdict: Replay, rules: int) -> None:
-        """The epoch stands as it was; its replay's stages go, and those before it."""
+        """Keep the epoch as it was. Drop the stages of its replay, and those before it."""
         assert verdict.outcome.replayed
         row = self._touched(command.key, index)
         self._take_over(row, command.key.run)
@@ -130,12 +133,12 @@ class WriterTable:
         end: Offset,
         rules: int,
     ) -> None:
-        """The verdict's attempts lie at [start, end) now: the writer advances to the epoch."""
+        """Record that the verdict's attempts are at [start, end) and advance the writer."""
         key = command.key
         assert end - start == sum(attempt.record_count for attempt in verdict.attempts)
         row = self._touched(key, index)
         self._take_over(row, key.run)
-        # What has committed as a named writer stays one: a later replay must be recognised.
+        # A writer that once committed as a named one stays one: its replays must be recognised.
         may_leave = rules < 2 or row.last_epoch < 0 or row.transient
         row.transient = command.transient_writer and may_leave
         row.remember_epoch(key.epoch, end - start)
@@ -154,7 +157,7 @@ class WriterTable:
             self._settle(row)
 
     def abort_epoch(self, command: AbortEpoch, rules: int) -> int:
-        """Forget the open attempts of exactly this (writer, run, epoch); how many they were."""
+        """Forget the open attempts of exactly this (writer, run, epoch). Returns their number."""
         key = command.key
         row = self._rows.get(key.writer)
         if row is None or row.run != key.run:
@@ -178,7 +181,7 @@ class WriterTable:
         return True
 
     def expire_writer(self, command: ExpireWriter, rules: int) -> bool:
-        """Forget the row if it may expire and stands as the leader saw it."""
+        """Forget the row if it may expire and has not changed since the leader looked."""
         row = self._rows.get(command.writer)
         if row is None or not row.expirable or row.last_index != command.last_index:
             return False
@@ -189,13 +192,13 @@ class WriterTable:
         return True
 
     def expire_epochs_by_age(self, lease_us: int, now_us: int, count_max: int) -> Ended:
-        """Drop epochs that staged nothing for the lease, the oldest first."""
+        """Drop at most `count_max` epochs that staged nothing for the lease, oldest first."""
         number = newest_us = 0
         for (writer, epoch), active_us in self._open.silent_since(now_us - lease_us):
             if number == count_max:
                 break
             number, newest_us = number + 1, active_us
-            # The row's age begins when the epoch's ended, which is no later than now.
+            # The row's age begins when the epoch's lease ended, which is no later than now.
             self._clock.advance(active_us + lease_us)
             row = self._rows[writer]
             self._drop_epoch(row, epoch)
@@ -203,7 +206,7 @@ class WriterTable:
         return Ended(number, newest_us)
 
     def expire_transient(self, lease_us: int, now_us: int, count_max: int) -> Ended:
-        """Forget transient rows that were silent for the lease, the oldest first."""
+        """Forget at most `count_max` transient rows silent for the lease, oldest first."""
         number = newest_us = 0
         for writer, active_us in self._transient.silent_since(now_us - lease_us):
             if number == count_max:
@@ -213,7 +216,7 @@ class WriterTable:
         return Ended(number, newest_us)
 
     def remove(self, writer: str) -> WriterRemoved:
-        """Forget the row whatever its kind."""
+        """Forget the row, whatever its kind."""
         row = self._rows.get(writer)
         if row is None:
             return WriterRemoved(known=False, staged_bytes=0)
@@ -222,7 +225,7 @@ class WriterTable:
         return WriterRemoved(known=True, staged_bytes=staged_bytes)
 
     def begin_ages(self) -> None:
-        """Rules 2 begin: every row is as old as the log's time of now, in the order of the log."""
+        """Begin rules 2: give every row the current log time as its age, in log order."""
         for row in sorted(self._rows.values(), key=lambda row: row.last_index):
             if row.last_epoch < 0:
                 row.transient = row.name == row.run and not row.streaming
@@ -243,7 +246,7 @@ class WriterTable:
         return sum(row.staged_bytes for row in self._rows.values())
 
     def staged_bytes_with(self, command: Stage) -> int:
-        """What the writer's run would have staged with this stage; 0 for one that it has."""
+        """What the writer's run would have staged with this stage; 0 if it is staged already."""
         key, row = command.key, self._rows.get(command.key.writer)
         more = command.batch.body_bytes + STAGED_ENTRY_CHARGE_BYTES
         if row is None or row.run != key.run:
@@ -256,8 +259,8 @@ class WriterTable:
     def open_epochs(self) -> Iterator[tuple[str, str, int, int]]:
         """(writer, run, epoch, renewals) of each open epoch.
 
-        `renewals` is the index of the epoch's newest Stage, so the number of an epoch that was
-        dropped and staged again never comes back.
+        `renewals` is the index of the epoch's newest Stage. An epoch that was dropped and staged
+        again therefore never repeats an earlier value.
         """
         for row in self._rows.values():
             for epoch, opened in row.open_epochs.items():
@@ -267,25 +270,25 @@ class WriterTable:
         """(writer, last_index) of each row that may expire.
 
         These are batch writers without txnAppId, and writers that never committed and have
-        nothing open: their stages were aborted or expired.
+        nothing open, because their stages were aborted or expired.
         """
         return ((row.name, row.last_index) for row in self._rows.values() if row.expirable)
 
     def oldest_us(self) -> tuple[int | None, int | None]:
-        """Log time of the longest silent open epoch, and of the longest silent transient row."""
+        """Log time of the longest silent open epoch and transient row; None where there is none."""
         return self._open.oldest_us(), self._transient.oldest_us()
 
     def row(self, writer: str) -> WriterRow | None:
-        """The writer's row, if there is one. Only to look at."""
+        """The writer's row, or None. The caller must not change it."""
         return self._rows.get(writer)
 
     def rows_after(self, writer: str, count_max: int) -> list[WriterRow]:
-        """The first `count_max` rows by name of those above `writer`. Only to look at."""
+        """The first `count_max` rows with names above `writer`, by name. Must not be changed."""
         names = heapq.nsmallest(count_max, (name for name in self._rows if name > writer))
         return [self._rows[name] for name in names]
 
     def digest_into(self, digest: StateDigest, rules: int) -> None:
-        """Write every row into `digest`, by writer, as far as version `rules` knows them."""
+        """Write every row into `digest`, by writer, as far as version `rules` has its fields."""
         digest.number(len(self._rows))
         for name in sorted(self._rows):
             self._rows[name].digest_into(digest, rules)
@@ -303,11 +306,11 @@ class WriterTable:
     # ------------------------------------------------------------ parts
 
     def _context(self, rules: int, writer: str, anonymous: bool) -> RuleContext:
-        """The circumstances of a command that, if taken, leaves a row of that kind."""
+        """The context of a command that leaves a row of that kind if it is taken."""
         if rules < 2:
             room = writer in self._rows or len(self._rows) < self._limits.writers_max
         elif anonymous or (writer in self._rows and writer not in self._transient):
-            room = True  # a transient row makes its own room
+            room = True  # a new transient row removes the longest silent one
         else:
             room = len(self._rows) - len(self._transient) < self._limits.writers_max
         return RuleContext(
@@ -319,7 +322,7 @@ class WriterTable:
         )
 
     def _touched(self, key: EpochKey, index: LogIndex) -> WriterRow:
-        """The writer's row, made now if there is none, as of entry `index`."""
+        """The writer's row, created if there is none, as of entry `index`."""
         row = self._rows.get(key.writer)
         if row is None:
             row = self._rows[key.writer] = WriterRow(key.writer)
@@ -329,7 +332,7 @@ class WriterTable:
         return row
 
     def _renew(self, row: WriterRow, index: LogIndex, command: Stage, rules: int) -> None:
-        """A Stage took effect: it renews its epoch's lease."""
+        """Renew the lease of the epoch whose Stage took effect."""
         epoch = command.key.epoch
         row.open_epochs[epoch].renewed_at = index
         if rules < 2:
@@ -339,7 +342,7 @@ class WriterTable:
         self._settle(row)
 
     def _settle(self, row: WriterRow) -> None:
-        """The row was active now: give it its place among its kind (rules 2)."""
+        """Record that the row is active now, among rows of its kind (rules 2)."""
         row.active_us = self._clock.now_us
         if row.lasting:
             self._transient.drop(row.name)
@@ -349,8 +352,8 @@ class WriterTable:
             self._forget(self._rows[self._transient.oldest()])
 
     def _forget(self, row: WriterRow) -> None:
-        """Drop the row and what it has open (rules 2). A transient one that committed leaves its
-        name."""
+        """Remove the row and what it has open (rules 2). Remember the name of a transient one that
+        committed."""
         for epoch in list(row.open_epochs):
             self._drop_epoch(row, epoch)
         del self._rows[row.name]
@@ -359,7 +362,7 @@ class WriterTable:
             self._forgotten.add(row.name)
 
     def _take_over(self, row: WriterRow, run: str) -> None:
-        """Make `run` current; the stages of another one are dead."""
+        """Make `run` current. The stages of the run before it are dead bytes."""
         if run == row.run:
             return
         before = dict(row.open_epochs)
@@ -379,6 +382,6 @@ class WriterTable:
         return row.drop_epoch(epoch)
 
     def _book(self, row: WriterRow, epoch: int, opened: OpenEpoch) -> None:
-        """The epoch's stages are open no more."""
+        """Count the epoch's stages as dead: the epoch is no longer open."""
         self._open.drop((row.name, epoch))
         self.dead_bytes += opened.body_bytes
