@@ -263,7 +263,7 @@ def _target(options: SinkOptions, schema: StructType, *, starting: bool = False)
     It is looked up before it is made: looking is a read, twice for each micro-batch of a stream,
     making an entry in the controller's log.
     """
-    from raftlog.client.arrow_types import schema_of
+    from raftlog.records.arrow_types import schema_of
 
     check_reserved(schema, options.topic)
     try:

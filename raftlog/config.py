@@ -535,6 +535,12 @@ def validate(settings: Settings) -> None:
         )
 
 
+def is_address(text: str) -> bool:
+    """Whether it is `host:port`, as settings name addresses; a host may hold colons (`[::1]`)."""
+    host, colon, port = text.rpartition(":")
+    return bool(host and colon and port.isdecimal() and 0 < int(port) <= PORT_MAX)
+
+
 def _value(settings: Settings, name: str) -> float:
     section, _, key = name.partition(".")
     value = getattr(getattr(settings, section), key)

@@ -91,22 +91,17 @@ ROOMS = {
         ours=("raftlog.core.messages", "raftlog.wire", "raftlog.config"),
         third_party=("grpc", "structlog"),
     ),
-    "raftlog.discovery": Room(ours=("raftlog.config",), third_party=("kazoo",)),
+    "raftlog.records": Room(
+        ours=("raftlog.machines.schema", "raftlog.wire.batch"), third_party=("pyarrow", "sqlglot")
+    ),
     "raftlog.client": Room(
-        ours=(
-            "raftlog.wire",
-            "raftlog.config",
-            "raftlog.discovery",
-            "raftlog.machines.commands",
-            "raftlog.machines.schema",
-        ),
-        third_party=("grpc", "pyarrow", "sqlglot", "tenacity"),
+        ours=("raftlog.wire", "raftlog.config", "raftlog.records", *VALUES),
+        third_party=("grpc", "pyarrow", "tenacity"),
     ),
     "raftlog.server": Room(
         ours=(
             "raftlog.config",
             "raftlog.core",
-            "raftlog.discovery",
             "raftlog.multiraft",
             "raftlog.machines",
             "raftlog.replica",
@@ -133,14 +128,21 @@ ROOMS = {
     ),
     "raftlog.bench": Room(ours=("raftlog.client",), third_party=("pyarrow",)),
     "raftlog.cli": Room(
-        ours=("raftlog.client", "raftlog.config", "raftlog.chaos", "raftlog.bench"),
+        ours=(
+            "raftlog.client",
+            "raftlog.config",
+            "raftlog.chaos",
+            "raftlog.bench",
+            "raftlog.records",
+        ),
         third_party=("pyarrow", "rich", "typer"),
         inside_functions=("raftlog.server",),
     ),
     "raftlog.__main__": Room(ours=("raftlog.cli",)),
     "raftlog": Room(ours=("raftlog.client", "raftlog.config", "raftlog.wire.calls", *VALUES)),
     "connector": Room(
-        ours=("raftlog.client", "raftlog.config"), third_party=("pyspark", "pyarrow", "py4j")
+        ours=("raftlog.client", "raftlog.config", "raftlog.records"),
+        third_party=("pyspark", "pyarrow", "py4j"),
     ),
     "pyspark_raftlog": Room(ours=("connector",), pure=True),
     "spark_jobs": Room(third_party=("pyspark", "rich"), anyone=()),
@@ -254,7 +256,8 @@ def test_every_module_imports_only_what_its_room_may(name: str) -> None:
         ("raftlog.multiraft.multiraft", "from raftlog.server import node"),
         ("raftlog.client.log_client", "from raftlog.server import node"),
         ("raftlog.client.log_client", "def f():\n    import raftlog.storage.log"),
-        ("raftlog.server.node", "from raftlog.client import arrow"),
+        ("raftlog.server.node", "from raftlog.records import conform"),
+        ("raftlog.records.conform", "from raftlog.client import log_client"),
         ("raftlog.server.node", "from raftlog.wire import raftlog_pb2"),
         ("raftlog.cli.up", "from raftlog.server.main import run_node"),
         ("raftlog.cli.up", "from raftlog.storage import log"),
@@ -266,7 +269,7 @@ def test_every_module_imports_only_what_its_room_may(name: str) -> None:
     ],
 )
 def test_a_forbidden_import_is_noticed(name: str, line: str) -> None:
-    known = frozenset({"raftlog.server.node", "raftlog.storage.log", "raftlog.client.arrow"})
+    known = frozenset({"raftlog.server.node", "raftlog.storage.log", "raftlog.records.conform"})
     assert complaints(name, ast.parse(line), known) != []
 
 

@@ -55,7 +55,7 @@ def produce(
     started_s = time.monotonic()
     chosen = _format(file, format_)
     with session_of(context, servers).connect() as client, client.producer(topic) as producer:
-        from raftlog.client.arrow import arrow_schema
+        from raftlog.records.arrow_types import arrow_schema
 
         schema = arrow_schema(producer.topic.schema)
         with _opened(file) as source:

@@ -128,7 +128,7 @@ def _show_topic(topic: TopicInfo, output: Format, mark: Watermark | None = None)
     if output is Format.JSON:
         show_json({**_as_object(topic), **sizes})
         return
-    from raftlog.client.schema_text import schema_ddl
+    from raftlog.records.schema_text import schema_ddl
 
     show_table(
         ["TOPIC", topic.name],
@@ -144,7 +144,7 @@ def _show_topic(topic: TopicInfo, output: Format, mark: Watermark | None = None)
 
 
 def _as_object(topic: TopicInfo) -> dict[str, object]:
-    from raftlog.client.schema_text import schema_ddl
+    from raftlog.records.schema_text import schema_ddl
 
     return {
         "topic": topic.name,

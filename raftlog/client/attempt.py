@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from raftlog.checksum import chain
-from raftlog.client.buffer import BatchBuffer
 from raftlog.client.connection import Connection
 from raftlog.client.window import Window
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
+from raftlog.records.batching import BatchBuffer
+from raftlog.records.conform import conform
 from raftlog.wire.batch import EncodedBatch
 from raftlog.wire.calls import StageCall
 
@@ -38,7 +39,7 @@ class Attempt:
         self._key = key
         self._create_writer = create_writer
         self._attempt = uuid.uuid4().hex
-        self._buffer = BatchBuffer(topic, compression=compression, batch_bytes=batch_bytes)
+        self._buffer = BatchBuffer(topic.schema, compression=compression, batch_bytes=batch_bytes)
         self._window = Window(connection, topic.group, "Stage", max_in_flight)
         self._entries = 0
         self._records = 0
@@ -46,7 +47,7 @@ class Attempt:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take rows; stages what fills an entry. Raises `SchemaMismatch` before bytes leave."""
-        self._stage(self._buffer.add(self._buffer.conform(batch)))
+        self._stage(self._buffer.add(conform(batch, self._topic.schema, self._topic.name)))
 
     def finish(self) -> AttemptReference | None:
         """Stage the rest, wait for all; None when there was no row, so no entry."""

@@ -21,9 +21,9 @@ import grpc
 import tenacity
 
 from raftlog.client.forks import in_each_child, leave_alone
+from raftlog.client.servers import parse_servers
 from raftlog.config import ClientSettings
 from raftlog.core.types import GroupId
-from raftlog.discovery.static import parse_servers
 from raftlog.errors import (
     DeadlineExceeded,
     DiskFull,

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from raftlog.client.arrow_types import schema_of
 from raftlog.client.attempt import Attempt
 from raftlog.client.connection import Connection, Deadline
 from raftlog.client.forks import in_each_child, leave_alone
@@ -27,6 +26,7 @@ from raftlog.errors import (
 )
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
 from raftlog.machines.schema import Schema
+from raftlog.records.arrow_types import schema_of
 from raftlog.wire.calls import (
     AbortEpochCall,
     AppendedReply,

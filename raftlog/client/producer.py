@@ -12,14 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from raftlog.client import arrow
-from raftlog.client.buffer import BatchBuffer
 from raftlog.client.connection import Connection, Deadline
 from raftlog.client.forks import in_each_child
 from raftlog.client.window import Window
 from raftlog.core.types import Offset
 from raftlog.errors import InvalidOption, ProducerClosed, RaftlogError
 from raftlog.machines.commands import TopicInfo
+from raftlog.records.batching import BatchBuffer
+from raftlog.records.conform import batch_from_rows, conform
 from raftlog.wire.batch import EncodedBatch
 from raftlog.wire.calls import AppendCall, AppendedReply
 
@@ -58,7 +58,7 @@ class Producer:
         """Calls given to the window, under this id and those before."""
         self._sent_at_s = 0.0
         self._idle_max_s = connection.settings.producer_idle_max_s
-        self._buffer = BatchBuffer(topic, compression=compression, batch_bytes=batch_bytes)
+        self._buffer = BatchBuffer(topic.schema, compression=compression, batch_bytes=batch_bytes)
         self._window = Window(connection, topic.group, "Append", max_in_flight)
         self._last = AppendedReply(start=Offset(0), end=Offset(0), repeated=False)
         self._counts: deque[int] = deque()
@@ -187,7 +187,8 @@ class Producer:
 
     def _conformed(self, data: Rows) -> list[pa.RecordBatch]:
         """All of it, so that rows are taken wholly or not at all."""
-        return [self._buffer.conform(batch) for batch in record_batches(data, self._topic)]
+        topic = self._topic
+        return [conform(batch, topic.schema, topic.name) for batch in record_batches(data, topic)]
 
     def _flush(self, deadline: Deadline | None) -> list[AppendedReply]:
         encoded = [*self._buffer.flush()]
@@ -242,7 +243,7 @@ def record_batches(data: Rows, topic: TopicInfo) -> Iterator[pa.RecordBatch]:
                 problem="is neither Arrow data nor a list of mappings",
                 advice="Give a pa.Table, a pa.RecordBatch, or rows such as [{'id': 1}].",
             )
-        yield arrow.batch_from_rows(list(data), topic.schema, topic.name)
+        yield batch_from_rows(list(data), topic.schema, topic.name)
 
 
 def _are_rows(data: object) -> bool:

@@ -12,12 +12,13 @@ from typing import Literal
 
 import pyarrow as pa
 
-from raftlog.client import arrow
 from raftlog.client.connection import Connection, Deadline
 from raftlog.core.types import Offset
 from raftlog.errors import DataLoss, DeadlineExceeded, Internal, InvalidOption, RaftlogError
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.schema import RESERVED_NAMES
+from raftlog.records.batch_codec import decode_batch
+from raftlog.records.metadata import with_metadata
 from raftlog.wire.calls import (
     READ_PIECES_MAX,
     ExtentReply,
@@ -193,10 +194,10 @@ class TopicReader:
             # What was read stands; the caller goes on from there at another replica.
 
     def _decode(self, extent: ExtentReply, body: memoryview) -> pa.RecordBatch:
-        batch = arrow.decode_batch(extent.batch, body, self._topic.schema, self._data_names)
+        batch = decode_batch(extent.batch, body, self._topic.schema, self._data_names)
         if len(self._data_names) == len(self._columns):
             return batch
-        return arrow.with_metadata(
+        return with_metadata(
             batch,
             self._columns,
             topic=self._topic.name,

@@ -24,7 +24,6 @@ from raftlog.core.leadership import FollowerView
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, NodeId, Offset, Payload
-from raftlog.discovery.static import parse_routes
 from raftlog.errors import DiskFull, IdentityRefused, NotLeader, RaftlogError
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.outcomes import Outcome
@@ -41,6 +40,7 @@ from raftlog.multiraft.effects import (
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.hosted import GroupReplica
 from raftlog.multiraft.multiraft import MultiRaft
+from raftlog.server.peer_routes import parse_routes
 from raftlog.server.workers import Workers
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits

@@ -13,7 +13,7 @@ import pytest
 from raftlog.chaos.cluster import wait_for
 from raftlog.chaos.links import PeerLinks
 from raftlog.chaos.proxy import PASSING, Wire
-from raftlog.discovery.static import parse_routes
+from raftlog.server.peer_routes import parse_routes
 
 PATIENCE_S = 10.0
 HELD_S = 0.2

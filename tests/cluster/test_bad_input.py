@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
-from raftlog.client import arrow
 from raftlog.client.connection import typed_error
 from raftlog.client.log_client import LogClient, connect
 from raftlog.config import load
@@ -37,6 +36,8 @@ from raftlog.errors import (
     TopicNotFound,
 )
 from raftlog.machines.commands import TopicInfo
+from raftlog.records.batch_codec import encode_batch
+from raftlog.records.conform import conform
 from raftlog.wire.calls import (
     METHODS,
     READ_PIECES_MAX,
@@ -309,8 +310,8 @@ def test_a_bit_turned_over_on_the_way_to_the_log_never_reaches_it(
     shared: ProcessCluster, client: LogClient, name: str
 ) -> None:
     topic = client.create_topic(name, DDL)
-    rows = arrow.conform(records(0, 200).to_batches()[0], topic.schema, name)
-    batch = arrow.encode_batch(rows, topic.schema, "lz4")
+    rows = conform(records(0, 200).to_batches()[0], topic.schema, name)
+    batch = encode_batch(rows, topic.schema, "lz4")
     leader = shared.servers.split(",")[shared.leader(client, name) - 1]
     chance = random.Random(1)
     for _ in range(50):

@@ -13,7 +13,6 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
-from raftlog.client import arrow
 from raftlog.client.connection import typed_error
 from raftlog.client.log_client import LogClient
 from raftlog.errors import (
@@ -33,6 +32,8 @@ from raftlog.errors import (
     UnknownSchemaVersion,
 )
 from raftlog.machines.commands import EpochKey, TopicInfo
+from raftlog.records.batch_codec import encode_batch
+from raftlog.records.conform import conform
 from raftlog.wire.calls import METHODS, SERVICE, AppendCall
 from raftlog.wire.codec import encode_request
 
@@ -308,9 +309,7 @@ def test_a_batch_whose_bytes_are_not_as_described_never_reaches_the_log(
 ) -> None:
     """CRC-32C from client to disk: readers could not read it, and it would be there for ever."""
     topic = client.create_topic(name, DDL)
-    batch = arrow.encode_batch(
-        arrow.conform(rows(*range(500)), topic.schema, name), topic.schema, "none"
-    )
+    batch = encode_batch(conform(rows(*range(500)), topic.schema, name), topic.schema, "none")
     body = bytearray(batch.body)
     body[len(body) // 2] ^= 1
     columns = batch.header.columns

@@ -16,10 +16,12 @@ import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
 from raftlog.cli.row_files import InputFormat, read_batches
-from raftlog.client import arrow
-from raftlog.client.arrow_types import schema_of
 from raftlog.errors import InvalidRequest
 from raftlog.machines.schema import Schema
+from raftlog.records.arrow_types import arrow_schema, schema_of
+from raftlog.records.batch_codec import encode_batch
+from raftlog.records.batching import coalesce
+from raftlog.records.conform import conform
 from tests.fuzz.inputs import numbered
 from tests.fuzz.mutations import broken
 
@@ -88,9 +90,9 @@ def produce(data: bytes, format_: InputFormat, schema: Schema) -> str:
     """What `raftlog produce` does short of sending: `ok`, or the error's name."""
     try:
         source = io.BufferedReader(io.BytesIO(data))
-        for batch in read_batches(source, "the file", format_, arrow.arrow_schema(schema), []):
-            for piece in arrow.coalesce([arrow.conform(batch, schema, "t")], 1 << 20):
-                arrow.encode_batch(piece, schema, "lz4")
+        for batch in read_batches(source, "the file", format_, arrow_schema(schema), []):
+            for piece in coalesce([conform(batch, schema, "t")], 1 << 20):
+                encode_batch(piece, schema, "lz4")
     except InvalidRequest as error:
         return type(error).__name__
     return "ok"

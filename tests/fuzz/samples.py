@@ -6,9 +6,10 @@ import uuid
 
 import pyarrow as pa
 
-from raftlog.client import arrow
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
 from raftlog.machines.rules import RULES_LATEST
+from raftlog.records.batch_codec import encode_batch
+from raftlog.records.conform import conform
 from raftlog.wire.calls import (
     METHODS,
     AbortEpochCall,
@@ -44,7 +45,7 @@ def frames(topic: TopicInfo, store_uuid: str, address: str) -> dict[str, bytes]:
         [{"id": each, "text": f"text {each}"} for each in range(20)],
         schema=pa.schema([("id", pa.int64()), ("text", pa.string())]),
     )
-    batch = arrow.encode_batch(arrow.conform(rows, topic.schema, topic.name), topic.schema, "lz4")
+    batch = encode_batch(conform(rows, topic.schema, topic.name), topic.schema, "lz4")
     named = {"group": topic.group, "incarnation": topic.incarnation}
     key = EpochKey(writer="writer", query_id="query", run=_RUN, epoch=0, streaming=True)
     batched = {"batch": batch.header, "crc": batch.crc}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from raftlog.discovery.static import parse_routes
 from raftlog.errors import InvalidOption
+from raftlog.server.peer_routes import parse_routes
 
 
 def test_a_route_is_known_by_who_dials_whom() -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from raftlog.client import arrow
 from raftlog.core.types import Entry, EntryKind, LogIndex, Payload, Term
 from raftlog.errors import CorruptFile, DataLoss, FormatUnsupported
 from raftlog.machines.commands import Append, BatchSummary
 from raftlog.machines.schema import Field, Schema
+from raftlog.records.batch_codec import decode_batch, encode_batch
+from raftlog.records.conform import conform
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
 from raftlog.wire.codec import decode_batch_header, decode_command, encode_command
@@ -41,7 +42,7 @@ def entry_of(index: int) -> Entry:
     batch = pa.RecordBatch.from_pylist(
         rows_of(index), schema=pa.schema([("id", pa.int64()), ("text", pa.string())])
     )
-    encoded = arrow.encode_batch(arrow.conform(batch, SCHEMA, "t"), SCHEMA, "lz4")
+    encoded = encode_batch(conform(batch, SCHEMA, "t"), SCHEMA, "lz4")
     summary = BatchSummary(
         record_count=ROWS, schema_version=1, body_bytes=len(encoded.body), crc=encoded.crc
     )
@@ -71,7 +72,7 @@ def served(log: GroupLog) -> list[Rows]:
         assert isinstance(command, Append)
         assert command.sequence == index
         (body,) = log.body_slices(index, [(0, command.batch.body_bytes)])
-        batch = arrow.decode_batch(header, body, SCHEMA, ["id", "text"])
+        batch = decode_batch(header, body, SCHEMA, ["id", "text"])
         found.append(batch.to_pylist())
     return found
 

@@ -1,7 +1,7 @@
-"""Private to `raftlog.client`: Spark DDL read by sqlglot, as a type of Spark's JSON.
+"""Spark DDL as a type of Spark's JSON, read by sqlglot.
 
-sqlglot is lenient and knows the types of many systems; so its errors are raised, and what it
-found is taken only if it is in the tables below.
+sqlglot is lenient and knows the types of many systems. So its errors are raised, and a type counts
+only if it is in the tables below. A module of its own because sqlglot takes long to import.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from raftlog.client.spark_types import DECIMAL_DEFAULT, JsonType, refusal
+from raftlog.records.spark_types import DECIMAL_DEFAULT, JsonType, refusal
 
 _Type = exp.DataType.Type
 _PLAIN = {

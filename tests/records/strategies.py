@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from raftlog.client.arrow import arrow_schema
-from raftlog.client.schema_text import make_schema
-from raftlog.client.spark_types import JsonType
 from raftlog.machines.schema import RESERVED_NAMES, Schema
+from raftlog.records.arrow_types import arrow_schema
+from raftlog.records.schema_text import make_schema
+from raftlog.records.spark_types import JsonType
 
 _NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=6)
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from raftlog.client.schema_text import (
+from raftlog.errors import InvalidOption
+from raftlog.machines.schema import Field, Schema
+from raftlog.records.schema_text import (
     NESTING_MAX,
     parse_ddl,
     parse_json,
@@ -16,9 +18,7 @@ from raftlog.client.schema_text import (
     schema_ddl,
     struct_json,
 )
-from raftlog.errors import InvalidOption
-from raftlog.machines.schema import Field, Schema
-from tests.client.strategies import SCHEMAS
+from tests.records.strategies import SCHEMAS
 
 
 @settings(max_examples=60)

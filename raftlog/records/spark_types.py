@@ -1,4 +1,4 @@
-"""Names of Spark's types, and the refusal of what no topic can hold."""
+"""Names of Spark's types, and the error for a schema that no topic can have."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ PRIMITIVES = {
 """Spark's JSON name of each plain type, and its DDL name."""
 
 DECIMAL_DEFAULT = "decimal(10,0)"
-"""What Spark takes a bare `decimal` for."""
+"""What a bare `decimal` means in Spark."""
 
 JsonType = str | dict[str, Any]
-"""A type as `json.loads` of its canonical text gives it."""
+"""A type as `json.loads` returns it for the canonical text."""
 
 
 _ADVICE = (
     "Give Spark DDL such as 'id BIGINT NOT NULL, at TIMESTAMP, tags ARRAY<STRING>' "
-    "(a name that is a keyword in backquotes), or the JSON of a Spark schema."
+    "(put a name that is a keyword in backquotes), or the JSON of a Spark schema."
 )
 
 

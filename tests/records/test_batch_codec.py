@@ -12,21 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.checksum import chain, crc32c
-from raftlog.client.arrow import (
-    COMPRESSIONS,
-    arrow_schema,
-    coalesce,
-    decode_batch,
-    encode_batch,
-    read_schema,
-    schema_from_arrow,
-    schema_of,
-    with_metadata,
-)
 from raftlog.errors import DataLoss, InvalidOption
-from raftlog.machines.schema import RESERVED_NAMES
+from raftlog.records.arrow_types import arrow_schema, schema_from_arrow, schema_of
+from raftlog.records.batch_codec import COMPRESSIONS, decode_batch, encode_batch
 from raftlog.wire.batch import BatchHeader, ColumnChunk
-from tests.client.strategies import batches
+from tests.records.strategies import batches
 
 SCHEMA = schema_of("id BIGINT NOT NULL, name STRING, at TIMESTAMP")
 
@@ -70,6 +60,12 @@ def test_columns_come_in_the_asked_order_and_only_they():
     found = decode_batch(encoded.header, encoded.body, SCHEMA, ["at", "id"])
     assert found.schema.names == ["at", "id"]
     assert found.equals(_flights().select(["at", "id"]))
+
+
+def test_an_unknown_column_is_refused_with_the_known_ones():
+    encoded = encode_batch(_flights(), SCHEMA, "none")
+    with pytest.raises(InvalidOption, match="id, name, at, _topic"):
+        decode_batch(encoded.header, encoded.body, SCHEMA, ["carrier"])
 
 
 def test_no_column_asked_for_still_counts_the_records():
@@ -150,7 +146,7 @@ def test_bytes_with_a_good_crc_that_are_no_arrow_message_are_data_loss():
     body = b"no Arrow message"
     chunk = ColumnChunk(field_id=1, position=0, length=len(body), crc=crc32c(body), null_count=0)
     header = BatchHeader(record_count=1, schema_version=1, columns=(chunk,))
-    with pytest.raises(DataLoss, match="Column 'id' is no Arrow message"):
+    with pytest.raises(DataLoss, match="Column 'id' is not an Arrow message"):
         decode_batch(header, body, SCHEMA, ["id"])
 
 
@@ -161,7 +157,7 @@ def test_a_column_read_as_another_type_is_data_loss_and_no_crash(wrong: str):
         [pa.array([[1, 2, 3]] * 99, pa.list_(pa.int8()))], schema=arrow_schema(schema)
     )
     encoded = encode_batch(batch, schema, "none")
-    with pytest.raises(DataLoss, match="Column 'a' is no Arrow message"):
+    with pytest.raises(DataLoss, match="Column 'a' is not an Arrow message"):
         decode_batch(encoded.header, encoded.body, schema_of(wrong), ["a"])
 
 
@@ -222,103 +218,3 @@ def test_nulls_are_counted():
     batch = pa.RecordBatch.from_arrays([pa.array([1, None, None])], names=["a"])
     encoded = encode_batch(batch, schema_from_arrow(batch.schema), "lz4")
     assert encoded.header.columns[0].null_count == 2
-
-
-# ---------------------------------------------------------------- split and join
-
-
-def _sizes(count: int, size: int) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array([b"x" * size] * count, pa.binary())], names=["a"])
-
-
-@settings(max_examples=60)
-@given(
-    st.lists(st.lists(st.integers(0, 900), max_size=8), max_size=8),
-    st.integers(1, 1000),
-)
-def test_coalescing_keeps_every_record_in_order_and_gives_no_empty_batch(sizes, target: int):
-    schema = pa.schema([pa.field("a", pa.binary())])
-    values = [[bytes([n % 256]) * n for n in batch] for batch in sizes]
-    given_batches = [
-        pa.RecordBatch.from_arrays([pa.array(batch, pa.binary())], schema=schema)
-        for batch in values
-    ]
-    found = list(coalesce(given_batches, target))
-    assert [v for batch in found for v in batch.column(0).to_pylist()] == [
-        v for batch in values for v in batch
-    ]
-    assert all(batch.num_rows for batch in found)
-    assert all(batch.nbytes <= 2 * target or batch.num_rows == 1 for batch in found)
-
-
-def test_small_batches_are_joined_and_large_ones_split():
-    joined = list(coalesce([_sizes(1, 100)] * 100, 1000))
-    assert all(900 <= batch.nbytes <= 2000 for batch in joined)
-    split = list(coalesce([_sizes(1000, 100)], 10_000))
-    assert 8 <= len(split) <= 12
-
-
-def test_one_large_record_among_small_ones_does_not_drag_them_along():
-    values = [b"x"] * 100 + [b"x" * 100_000] + [b"x"] * 100
-    batch = pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], names=["a"])
-    found = list(coalesce([batch], 1000))
-    assert max(batch.nbytes for batch in found if batch.num_rows > 1) <= 2000
-
-
-def test_coalescing_gives_out_what_is_ready_before_it_asks_for_more():
-    asked = 0
-
-    def endless():
-        nonlocal asked
-        while True:
-            asked += 1
-            yield _sizes(1, 1000)
-
-    stream = coalesce(endless(), 1000)
-    next(stream)
-    assert asked == 1
-
-
-# ---------------------------------------------------------------- metadata columns
-
-
-def test_metadata_columns_stand_where_they_were_asked_for():
-    names = ["_offset", "id", "_topic", "_writer", "_epoch", "_timestamp", "_term"]
-    batch = _flights(2).select(["id"])
-    found = with_metadata(
-        batch, names, topic="flights", start=40, timestamp_us=7, epoch=3, writer="w", term=2
-    )
-    assert found.schema == read_schema(SCHEMA, names)
-    at = datetime.datetime(1970, 1, 1, 0, 0, 0, 7, datetime.UTC)
-    assert found.to_pylist()[1] == {
-        "_offset": 41,
-        "id": 1,
-        "_topic": "flights",
-        "_writer": "w",
-        "_epoch": 3,
-        "_timestamp": at,
-        "_term": 2,
-    }
-
-
-def test_a_plain_append_has_neither_writer_nor_epoch():
-    found = with_metadata(
-        _flights(1), RESERVED_NAMES, topic="t", start=0, timestamp_us=0, epoch=-1, writer="", term=1
-    )
-    row = found.to_pylist()[0]
-    assert row["_writer"] is None
-    assert row["_epoch"] is None
-
-
-def test_metadata_alone_has_as_many_rows_as_the_batch():
-    encoded = encode_batch(_flights(), SCHEMA, "lz4")
-    counted = decode_batch(encoded.header, encoded.body, SCHEMA, [])
-    found = with_metadata(
-        counted, ["_offset"], topic="t", start=5, timestamp_us=0, epoch=-1, writer="", term=1
-    )
-    assert found.column(0).to_pylist() == list(range(5, 1005))
-
-
-def test_an_unknown_column_is_refused_with_the_known_ones():
-    with pytest.raises(InvalidOption, match="id, name, at, _topic"):
-        read_schema(SCHEMA, ["carrier"])

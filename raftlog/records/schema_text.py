@@ -2,8 +2,9 @@
 
 The canonical form of a type is what PySpark's `DataType.json()` gives (sorted keys, no spaces),
 without metadata. Types: string, binary, boolean, byte, short, integer, long, float, double,
-date, timestamp, timestamp_ntz, decimal(p,s), and struct, array and map of these. Whatever else
-Spark knows (char, varchar, intervals, variant) is refused: nothing changes its meaning unseen.
+date, timestamp, timestamp_ntz, decimal(p,s), and struct, array and map of these. Spark's other
+types (char, varchar, intervals, variant) are refused, because a topic could only hold something
+else in their place.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from raftlog.client.spark_types import DECIMAL_DEFAULT, PRIMITIVES, JsonType, refusal
 from raftlog.errors import InvalidOption
 from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
+from raftlog.records.spark_types import DECIMAL_DEFAULT, PRIMITIVES, JsonType, refusal
 
 DECIMAL_PRECISION_MAX = 38
 NESTING_MAX = 32
-"""Types may be nested this deep: far beyond use, well below Python's stack."""
+"""How deep types may be nested: deeper than anyone needs, well below Python's stack limit."""
 
 _KEYWORDS = ("not", "select")
-"""What `parse_ddl` reads as a column's name only in backquotes."""
+"""Words that `parse_ddl` takes as a column's name only in backquotes."""
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
@@ -30,29 +31,29 @@ _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 def parse_schema(text: str) -> Schema:
     """The schema that Spark DDL or Spark JSON text describes, as version 1 with ids from 1.
 
-    Raises `InvalidOption`. Reserved metadata columns are refused in DDL, which a person wrote,
-    and left out of JSON, which comes from a DataFrame that may have been read from a topic.
+    Reserved metadata columns are refused in DDL, which a person wrote, and left out of JSON, which
+    comes from a DataFrame that may have been read from a topic. Raises `InvalidOption`.
     """
     return parse_json(text) if text.lstrip().startswith("{") else parse_ddl(text)
 
 
 def parse_json(text: str) -> Schema:
-    """The schema of a Spark StructType's JSON; metadata is dropped. Raises `InvalidOption`."""
+    """The schema of a Spark StructType's JSON, without metadata. Raises `InvalidOption`."""
     try:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise refusal(f"is no JSON: {error}") from error
+        raise refusal(f"is not JSON: {error}") from error
     value = canonical(given)
     if not isinstance(value, dict) or value["type"] != "struct":
-        raise refusal("is the JSON of a type that is no struct")
+        raise refusal("is the JSON of a type that is not a struct")
     fields = [field for field in value["fields"] if field["name"] not in RESERVED_NAMES]
     return _schema(fields)
 
 
 def parse_ddl(text: str) -> Schema:
     """The schema of Spark DDL, with or without `STRUCT<...>` around. Raises `InvalidOption`."""
-    # sqlglot takes a while to import, and only who creates a topic from DDL needs it.
-    from raftlog.client.schema_ddl import read_ddl
+    # Imported here because sqlglot takes long to import, and only DDL needs it.
+    from raftlog.records.ddl import read_ddl
 
     value = canonical(read_ddl(text))
     assert isinstance(value, dict), "DDL gives a struct"
@@ -88,13 +89,13 @@ def _schema(fields: list[dict[str, Any]]) -> Schema:
 
 
 def canonical(value: object, depth: int = 0) -> JsonType:
-    """A type of Spark's JSON with all it must have and nothing else. Raises `InvalidOption`."""
+    """A type of Spark's JSON in canonical form. Raises `InvalidOption`."""
     if depth > NESTING_MAX:
         raise refusal(f"is nested more than {NESTING_MAX} deep")
     if isinstance(value, str):
         return _canonical_name(value)
     if not isinstance(value, dict):
-        raise refusal(f"has {value!r} where a type should stand")
+        raise refusal(f"has {value!r} in the place of a type")
     match value.get("type"):
         case "struct":
             return _canonical_struct(value, depth)
@@ -137,12 +138,12 @@ def _canonical_struct(value: dict[str, Any], depth: int) -> JsonType:
     fields = []
     for field in given:
         if not isinstance(field, dict):
-            raise refusal(f"has {field!r} where a field should stand")
+            raise refusal(f"has {field!r} in the place of a field")
         name = field.get("name")
         if not isinstance(name, str) or not name:
             raise refusal("has a field without a name")
         if not _is_text(name):
-            raise refusal(f"has the field name {name!r}, which is no valid Unicode")
+            raise refusal(f"has the field name {name!r}, which is not valid Unicode")
         try:
             kind = canonical(field.get("type"), depth + 1)
         except InvalidOption as error:
@@ -183,7 +184,7 @@ def type_text(value: JsonType) -> str:
 
 
 def struct_json(schema: Schema) -> str:
-    """The JSON that Spark's `StructType.fromJson` and this module's `parse_json` read."""
+    """The JSON of the schema, for Spark's `StructType.fromJson` and for `parse_json`."""
     fields = [
         {
             "name": field.name,
@@ -199,7 +200,8 @@ def struct_json(schema: Schema) -> str:
 def schema_ddl(schema: Schema) -> str:
     """Spark DDL of the schema, for people.
 
-    DDL cannot say that an array's elements or a map's values are never null; all else round-trips.
+    DDL cannot say that an array's elements or a map's values are never null. `parse_ddl` gives back
+    everything else.
     """
     return ", ".join(
         field_ddl(field.name, json.loads(field.type), field.nullable) for field in schema.fields
@@ -207,7 +209,7 @@ def schema_ddl(schema: Schema) -> str:
 
 
 def field_ddl(name: str, value: JsonType, nullable: bool) -> str:
-    """One column's DDL: `name TYPE`, and NOT NULL where it says so."""
+    """One column's DDL: `name TYPE`, with NOT NULL if it is not nullable."""
     return f"{_quoted(name)} {type_ddl(value)}{'' if nullable else ' NOT NULL'}"
 
 

@@ -1,1 +1,0 @@
-"""Finding the cluster: a phone book, never truth."""

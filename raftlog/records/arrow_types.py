@@ -1,0 +1,200 @@
+"""Schemas as Arrow's: a topic's types to Arrow's, and Arrow's to a topic's.
+
+A topic's columns are always of the canonical Arrow types: `timestamp[us, UTC]`, `string` and
+`binary` (not large, no views), `date32`, `decimal128`, list elements named `element`, map entries
+`key` and `value`, and no metadata. Spark's `to_arrow_schema(..., "UTC")` gives the same.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import lru_cache
+from typing import Any, TypeAlias, TypeGuard
+
+import pyarrow as pa
+
+from raftlog.machines.schema import RESERVED_NAMES, Schema
+from raftlog.records.schema_text import make_schema, parse_schema
+from raftlog.records.spark_types import JsonType, refusal
+
+_AnyList: TypeAlias = "pa.ListType[Any] | pa.LargeListType[Any] | pa.FixedSizeListType[Any, Any]"
+
+_PRIMITIVES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+    "string": pa.string(),
+    "binary": pa.binary(),
+}
+_NAMES = {arrow: name for name, arrow in _PRIMITIVES.items()}
+
+
+# ---------------------------------------------------------------- from a topic's schema to Arrow's
+
+
+@lru_cache(maxsize=1024)
+def arrow_type(text: str) -> pa.DataType:
+    """The Arrow type of a field's canonical type text (`raftlog.machines.schema`)."""
+    return _to_arrow(json.loads(text))
+
+
+@lru_cache(maxsize=256)
+def arrow_schema(schema: Schema) -> pa.Schema:
+    """The Arrow schema that every batch of a topic has."""
+    return pa.schema(
+        [
+            pa.field(field.name, arrow_type(field.type), nullable=field.nullable)
+            for field in schema.fields
+        ]
+    )
+
+
+def _to_arrow(value: JsonType) -> pa.DataType:
+    if isinstance(value, str):
+        plain = _PRIMITIVES.get(value)
+        if plain is not None:
+            return plain
+        digits = value.removeprefix("decimal(").removesuffix(")").split(",")
+        return pa.decimal128(int(digits[0]), int(digits[1]))
+    match value["type"]:
+        case "array":
+            element = _to_arrow(value["elementType"])
+            return pa.list_(pa.field("element", element, nullable=value["containsNull"]))
+        case "map":
+            item = _to_arrow(value["valueType"])
+            return map_of(
+                pa.field("key", _to_arrow(value["keyType"]), nullable=False),
+                pa.field("value", item, nullable=value["valueContainsNull"]),
+            )
+        case _:
+            return pa.struct(
+                [
+                    pa.field(field["name"], _to_arrow(field["type"]), nullable=field["nullable"])
+                    for field in value["fields"]
+                ]
+            )
+
+
+def map_of(key: pa.Field[Any], item: pa.Field[Any]) -> pa.DataType:
+    """The map type of these two fields; their nullability counts, their names do not."""
+    parts: tuple[Any, Any] = (key, item)  # the stubs allow only types here, not fields
+    made: pa.DataType = pa.map_(*parts)
+    return made
+
+
+# ---------------------------------------------------------------- from Arrow's schema to a topic's
+
+
+def schema_of(given: str | pa.Schema | Schema) -> Schema:
+    """The schema that is given as Spark DDL, Spark JSON, an Arrow schema or a topic's schema.
+
+    Raises `InvalidOption(option="schema")` for a type that no topic can hold.
+    """
+    match given:
+        case Schema():
+            return given
+        case str():
+            return parse_schema(given)
+        case pa.Schema():
+            return schema_from_arrow(given)
+        case _:
+            raise refusal(f"is a {type(given).__name__}")
+
+
+def schema_from_arrow(given: pa.Schema) -> Schema:
+    """A topic schema that holds such batches without loss, version 1 with ids from 1.
+
+    Reserved metadata columns are left out. Raises `InvalidOption` for a type that no topic type
+    holds without loss (unsigned 64-bit, times of day, durations, Arrow's null type).
+    """
+    return make_schema(
+        [
+            (field.name, spark_type(field.type), field.nullable)
+            for field in given
+            if field.name not in RESERVED_NAMES
+        ]
+    )
+
+
+def spark_type(given: pa.DataType) -> JsonType:
+    """The canonical Spark type that holds every value of an Arrow type. Raises `InvalidOption`."""
+    value = spark_type_or_none(given)
+    if value is None:
+        raise refusal(f"has the Arrow type {given}, which a topic cannot hold: cast it")
+    return value
+
+
+def spark_type_or_none(given: pa.DataType) -> JsonType | None:
+    """As `spark_type`, with None for a type that no topic can hold."""
+    if given in _NAMES:
+        return _NAMES[given]
+    if pa.types.is_dictionary(given):
+        return spark_type_or_none(given.value_type)
+    if is_text(given):
+        return "string"
+    if is_bytes(given):
+        return "binary"
+    if pa.types.is_date(given):
+        return "date"
+    if pa.types.is_timestamp(given):
+        return "timestamp_ntz" if given.tz is None else "timestamp"
+    if pa.types.is_decimal(given):
+        fits = given.precision <= 38 and 0 <= given.scale <= given.precision
+        return f"decimal({given.precision},{given.scale})" if fits else None
+    return _nested_to_spark(given)
+
+
+def _nested_to_spark(given: pa.DataType) -> JsonType | None:
+    if is_list(given):
+        element = spark_type_or_none(given.value_type)
+        if element is None:
+            return None
+        nullable = given.value_field.nullable
+        return {"type": "array", "elementType": element, "containsNull": nullable}
+    if pa.types.is_map(given):
+        key, item = spark_type_or_none(given.key_type), spark_type_or_none(given.item_type)
+        if key is None or item is None:
+            return None
+        nullable = given.item_field.nullable
+        return {"type": "map", "keyType": key, "valueType": item, "valueContainsNull": nullable}
+    if pa.types.is_struct(given):
+        fields = []
+        for field in given:
+            member = spark_type_or_none(field.type)
+            if member is None:
+                return None
+            fields.append(
+                {"name": field.name, "type": member, "nullable": field.nullable, "metadata": {}}
+            )
+        return {"type": "struct", "fields": fields}
+    return None
+
+
+def is_text(given: pa.DataType) -> bool:
+    """Whether it is one of Arrow's three types of UTF-8 text."""
+    types = pa.types
+    return types.is_string(given) or types.is_large_string(given) or types.is_string_view(given)
+
+
+def is_bytes(given: pa.DataType) -> bool:
+    """Whether it is one of Arrow's four types of binary values."""
+    types = pa.types
+    return (
+        types.is_binary(given)
+        or types.is_large_binary(given)
+        or types.is_binary_view(given)
+        or types.is_fixed_size_binary(given)
+    )
+
+
+def is_list(given: pa.DataType) -> TypeGuard[_AnyList]:
+    """Whether it is one of Arrow's three types of lists."""
+    types = pa.types
+    return types.is_list(given) or types.is_large_list(given) or types.is_fixed_size_list(given)

@@ -1,0 +1,83 @@
+"""Batches of the size that is sent: small ones joined, large ones split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from raftlog.machines.schema import Schema
+from raftlog.records.batch_codec import encode_batch
+from raftlog.wire.batch import EncodedBatch
+
+
+class BatchBuffer:
+    """Collects conformed batches and encodes them in batches of about `batch_bytes` each."""
+
+    def __init__(self, schema: Schema, *, compression: str, batch_bytes: int) -> None:
+        self._schema = schema
+        self._compression = compression
+        self._batch_bytes = batch_bytes
+        self._batches: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def add(self, conformed: pa.RecordBatch) -> Iterator[EncodedBatch]:
+        """Keep a batch's rows; once `batch_bytes` are kept, yields all of them encoded."""
+        if conformed.num_rows == 0:
+            return
+        self._batches.append(conformed)
+        self._bytes += conformed.nbytes
+        if self._bytes >= self._batch_bytes:
+            yield from self.flush()
+
+    def flush(self) -> Iterator[EncodedBatch]:
+        """Yields all rows that are kept, encoded; keeps none."""
+        batches, self._batches, self._bytes = self._batches, [], 0
+        for batch in coalesce(batches, self._batch_bytes):
+            yield encode_batch(batch, self._schema, self._compression)
+
+
+def coalesce(batches: Iterable[pa.RecordBatch], bytes_target: int) -> Iterator[pa.RecordBatch]:
+    """The same records in the same order, in batches of about `bytes_target` bytes in memory.
+
+    Joins small batches until they reach the target, and splits large ones (one record may be
+    larger than the target). Yields no empty batch, and holds back less than one target. All
+    batches have one schema.
+    """
+    assert bytes_target > 0
+    waiting: list[pa.RecordBatch] = []
+    waiting_bytes = 0
+    for batch in batches:
+        for piece in _split(batch, bytes_target):
+            size = piece.nbytes
+            if waiting and waiting_bytes + size > 2 * bytes_target:
+                yield _joined(waiting)
+                waiting, waiting_bytes = [], 0
+            waiting.append(piece)
+            waiting_bytes += size
+            if waiting_bytes >= bytes_target:
+                yield _joined(waiting)
+                waiting, waiting_bytes = [], 0
+    if waiting:
+        yield _joined(waiting)
+
+
+def _split(batch: pa.RecordBatch, bytes_target: int) -> Iterator[pa.RecordBatch]:
+    """Pieces of at most twice the target or of one record; none for an empty batch."""
+    rows, size = batch.num_rows, batch.nbytes
+    if rows == 0:
+        return
+    if size <= 2 * bytes_target or rows == 1:
+        yield batch
+        return
+    step = -(-rows * bytes_target // size)
+    for start in range(0, rows, step):
+        # Split again: records differ in size, so a piece may still hold most of the bytes.
+        yield from _split(batch.slice(start, step), bytes_target)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    joined: pa.RecordBatch = pa.concat_batches(batches)  # type: ignore[attr-defined]  # no stub
+    return joined

@@ -1,0 +1,281 @@
+"""Rows and batches brought into a topic's types: differences, and casts that lose nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from numbers import Integral
+from typing import Any
+
+import pyarrow as pa
+
+from raftlog.errors import SchemaMismatch
+from raftlog.machines.schema import RESERVED_NAMES, Schema
+from raftlog.records.arrow_types import (
+    arrow_schema,
+    is_bytes,
+    is_list,
+    is_text,
+    map_of,
+    spark_type,
+    spark_type_or_none,
+)
+from raftlog.records.schema_text import field_ddl, type_ddl
+
+# ---------------------------------------------------------------- differences
+
+
+def difference(schema: Schema, given: pa.Schema) -> str | None:
+    """Why batches of `given` do not fit a topic, one line for each column; None if they fit.
+
+    Columns are matched by name. Reserved metadata columns are skipped. A type fits if the topic's
+    type has an equal value for each of its values (int fits bigint, any zone fits UTC). A nullable
+    column fits one that is NOT NULL, because `conform` checks the values.
+    """
+    # Older versions of Arrow cannot hash a schema with metadata.
+    return _difference(schema, given.remove_metadata())
+
+
+@lru_cache(maxsize=256)
+def _difference(schema: Schema, given: pa.Schema) -> str | None:
+    lines = []
+    wanted = arrow_schema(schema)
+    for field in wanted:
+        positions = given.get_all_field_indices(field.name)
+        ddl = field_ddl(field.name, spark_type(field.type), field.nullable)
+        if not positions:
+            lines.append(f"  missing: {ddl}")
+        elif len(positions) > 1:
+            lines.append(f"  twice:   {field.name}")
+        elif not fits(given.field(positions[0]).type, field.type):
+            lines.append(f"  differs: {ddl}; given {_describe(given.field(positions[0]).type)}")
+        elif pa.types.is_null(given.field(positions[0]).type) and not field.nullable:
+            lines.append(f"  differs: {ddl}; given nothing but nulls")
+    for field in given:
+        if field.name not in RESERVED_NAMES and not wanted.get_all_field_indices(field.name):
+            lines.append(f"  extra:   {field.name} {_describe(field.type)}")
+    return "\n".join(dict.fromkeys(lines)) or None
+
+
+def _describe(given: pa.DataType) -> str:
+    value = spark_type_or_none(given)
+    return f"the Arrow type {given}" if value is None else type_ddl(value)
+
+
+def fits(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether the canonical type `wanted` has an equal value for each value of `given`.
+
+    Widths of text and lists, units of time and nullability are not compared: the cast checks the
+    values.
+    """
+    types = pa.types
+    if given == wanted or types.is_null(given):
+        return True
+    if types.is_dictionary(given):
+        return fits(given.value_type, wanted)
+    if types.is_signed_integer(given) and types.is_signed_integer(wanted):
+        return given.bit_width <= wanted.bit_width
+    if types.is_float32(given):
+        return types.is_float64(wanted)
+    if types.is_decimal(given) and types.is_decimal(wanted):
+        whole: int = wanted.precision - wanted.scale
+        return bool(given.scale <= wanted.scale) and given.precision - given.scale <= whole
+    if types.is_timestamp(given) and types.is_timestamp(wanted):
+        return (given.tz is None) == (wanted.tz is None)
+    if types.is_date(given):
+        return types.is_date(wanted)
+    if is_text(given) or is_bytes(given):
+        return types.is_string(wanted) if is_text(given) else types.is_binary(wanted)
+    return _nested_fits(given, wanted)
+
+
+def _nested_fits(given: pa.DataType, wanted: pa.DataType) -> bool:
+    types = pa.types
+    if is_list(given) and types.is_list(wanted):
+        return fits(given.value_type, wanted.value_type)
+    if types.is_map(given) and types.is_map(wanted):
+        same_key = fits(given.key_type, wanted.key_type)
+        return same_key and fits(given.item_type, wanted.item_type)
+    if types.is_struct(given) and types.is_struct(wanted):
+        if [field.name for field in given] != [field.name for field in wanted]:
+            return False
+        return all(fits(mine.type, its.type) for mine, its in zip(given, wanted, strict=True))
+    return False
+
+
+# ---------------------------------------------------------------- casts
+
+
+def conform(batch: pa.RecordBatch, schema: Schema, topic: str) -> pa.RecordBatch:
+    """The same values in the topic's Arrow schema.
+
+    Columns are taken by name and put into the topic's order, and cast where no value changes.
+    Reserved metadata columns are left out. Raises `SchemaMismatch` with the names of the columns
+    for a difference, for a null in a column (or part of one) that is NOT NULL, and for a value
+    that the cast would change.
+    """
+    wanted = arrow_schema(schema)
+    same = batch.schema.equals(wanted)
+    problem = None if same else difference(schema, batch.schema)
+    if problem is not None:
+        raise SchemaMismatch(topic=topic, difference=problem)
+    columns = []
+    for field in wanted:
+        column = batch.column(field.name)
+        try:
+            column = _cast(column, field.type)
+        except pa.ArrowException as error:
+            line = f"  {field.name}: {error}"
+            raise SchemaMismatch(topic=topic, difference=line) from error
+        part = _forbidden_null(column, field)
+        if part is not None:
+            line = f"  {part}: a null, where the topic allows none"
+            raise SchemaMismatch(topic=topic, difference=line)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=wanted)
+
+
+def batch_from_rows(
+    rows: Sequence[Mapping[str, Any]], schema: Schema, topic: str
+) -> pa.RecordBatch:
+    """A batch of plain Python rows; where a row lacks a key, the value is null.
+
+    A datetime without a zone is taken as UTC. Raises `SchemaMismatch` for a key that is no column
+    (names of metadata columns are skipped), a value of another type, or a null where the topic
+    allows none.
+    """
+    wanted = arrow_schema(schema)
+    extra = set().union(*rows) - set(wanted.names) - set(RESERVED_NAMES)
+    if extra:
+        lines = "\n".join(f"  extra:   {name}" for name in sorted(extra, key=str))
+        raise SchemaMismatch(topic=topic, difference=lines)
+    columns = []
+    for field in wanted:
+        values = [row.get(field.name) for row in rows]
+        try:
+            line = _silent_loss(values, field.type, field.name)
+            columns.append(pa.array(values, _relaxed(field.type)))
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            line = f"  differs: {field.name} {type_ddl(spark_type(field.type))}: {error}"
+        if line is not None:
+            raise SchemaMismatch(topic=topic, difference=line)
+    return conform(pa.RecordBatch.from_arrays(columns, names=wanted.names), schema, topic)
+
+
+def _silent_loss(values: Sequence[Any], kind: pa.DataType, path: str) -> str | None:
+    """What `pa.array` would drop of these values without an error, or None.
+
+    It leaves out keys that a struct lacks, truncates 1.5 to 1 and a datetime to its date. The
+    check looks at the set of the values' types, not at each value.
+    """
+    if pa.types.is_integer(kind) or pa.types.is_date(kind):
+        types = set(map(type, values)) - {type(None)}
+        if pa.types.is_integer(kind):
+            cut = sorted(found.__name__ for found in types if not issubclass(found, Integral))
+        else:
+            cut = sorted(found.__name__ for found in types if issubclass(found, datetime))
+        if cut:
+            return f"  differs: {path} {type_ddl(spark_type(kind))}; given {', '.join(cut)}"
+    elif pa.types.is_list(kind):
+        members = [m for value in values if isinstance(value, (list, tuple)) for m in value]
+        return _silent_loss(members, kind.value_type, path)
+    elif pa.types.is_map(kind):
+        maps = [value.items() if isinstance(value, dict) else value for value in values if value]
+        keys = [key for pairs in maps for key, _ in pairs]
+        items = [item for pairs in maps for _, item in pairs]
+        below = _silent_loss(keys, kind.key_type, path)
+        return below or _silent_loss(items, kind.item_type, path)
+    elif pa.types.is_struct(kind):
+        rows = [value for value in values if isinstance(value, dict)]
+        extra = set().union(*rows) - {part.name for part in kind}
+        if extra:
+            return f"  extra:   {path}.{min(extra, key=str)}"
+        for part in kind:
+            below = _silent_loss(
+                [row.get(part.name) for row in rows], part.type, f"{path}.{part.name}"
+            )
+            if below is not None:
+                return below
+    return None
+
+
+def _cast(column: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
+    """The column as `wanted`. Raises ArrowException if a value would change. Ignores nulls."""
+    if column.type == wanted:
+        return column
+    relaxed = _relaxed(wanted)
+    if column.type != relaxed:
+        column = column.cast(relaxed)
+    return column if relaxed == wanted else _relabel(column, wanted)
+
+
+@lru_cache(maxsize=256)
+def _relaxed(wanted: pa.DataType) -> pa.DataType:
+    """The type with all its parts nullable.
+
+    Arrow refuses to cast a part to NOT NULL if it holds a null below a null. Such a null is no
+    value of the column, so it is allowed here.
+    """
+    if pa.types.is_list(wanted):
+        return pa.list_(pa.field("element", _relaxed(wanted.value_type)))
+    if pa.types.is_map(wanted):
+        return map_of(
+            pa.field("key", _relaxed(wanted.key_type), nullable=False),
+            pa.field("value", _relaxed(wanted.item_type)),
+        )
+    if pa.types.is_struct(wanted):
+        return pa.struct([pa.field(field.name, _relaxed(field.type)) for field in wanted])
+    return wanted
+
+
+def _relabel(column: pa.Array[Any], wanted: pa.DataType) -> pa.Array[Any]:
+    """The same values under a type that differs only in nullability.
+
+    Arrow has no cast for this, so the column is written as a message and read as `wanted`.
+    """
+    message = pa.RecordBatch.from_arrays([column], names=["column"]).serialize()
+    schema = pa.schema([pa.field("column", wanted)])
+    return pa.ipc.read_record_batch(message, schema).column(0)
+
+
+def _forbidden_null(column: pa.Array[Any], field: pa.Field[Any], path: str = "") -> str | None:
+    """The path of the first NOT NULL part that holds a null; a null below a null is allowed."""
+    path = f"{path}.{field.name}" if path else field.name
+    if not field.nullable and column.null_count:
+        return path
+    for part, below in _parts(column, field.type) if _is_strict(field.type) else ():
+        found = _forbidden_null(part, below, path)
+        if found is not None:
+            return found
+    return None
+
+
+def _parts(column: Any, kind: pa.DataType) -> list[tuple[pa.Array[Any], pa.Field[Any]]]:
+    """The columns within a nested array, without the values below a null."""
+    if column.null_count:
+        column = column.drop_null()
+    if pa.types.is_list(kind):
+        return [(column.flatten(), kind.value_field)]
+    if pa.types.is_map(kind):
+        # `keys` and `items` are those of the whole array, even if `column` is a slice of it.
+        start, end = column.offsets[0].as_py(), column.offsets[-1].as_py()
+        return [
+            (column.keys[start:end], kind.key_field),
+            (column.items[start:end], kind.item_field),
+        ]
+    if pa.types.is_struct(kind):
+        return list(zip(column.flatten(), kind, strict=True))
+    return []
+
+
+@lru_cache(maxsize=256)
+def _is_strict(kind: pa.DataType) -> bool:
+    """Whether some part of a nested type is NOT NULL."""
+    if pa.types.is_list(kind):
+        return not kind.value_field.nullable or _is_strict(kind.value_type)
+    if pa.types.is_map(kind):
+        return True
+    if pa.types.is_struct(kind):
+        return any(not field.nullable or _is_strict(field.type) for field in kind)
+    return False

@@ -1,0 +1,82 @@
+"""A topic's types and Arrow's: exact both ways, or refused."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+from raftlog.errors import InvalidOption
+from raftlog.machines.schema import Schema
+from raftlog.records.arrow_types import arrow_schema, schema_from_arrow, schema_of
+from raftlog.records.schema_text import struct_json
+from tests.records.strategies import SCHEMAS
+
+
+@settings(max_examples=60)
+@given(SCHEMAS)
+def test_a_schema_survives_arrow(schema: Schema):
+    assert schema_from_arrow(arrow_schema(schema)) == schema
+
+
+@settings(max_examples=40)
+@given(SCHEMAS)
+def test_the_arrow_schema_is_the_one_spark_asks_for(schema: Schema):
+    types = pytest.importorskip("pyspark.sql.types")
+    pandas_types = pytest.importorskip("pyspark.sql.pandas.types")
+    spark = types.StructType.fromJson(json.loads(struct_json(schema)))
+    assert pandas_types.to_arrow_schema(spark, timezone="UTC") == arrow_schema(schema)
+    assert spark.json() == struct_json(schema)
+    assert [field.type for field in schema.fields] == [field.dataType.json() for field in spark]
+
+
+@pytest.mark.parametrize(
+    ("given_type", "ddl"),
+    [
+        (pa.large_string(), "a STRING"),
+        (pa.string_view(), "a STRING"),
+        (pa.dictionary(pa.int8(), pa.string()), "a STRING"),
+        (pa.large_binary(), "a BINARY"),
+        (pa.binary(4), "a BINARY"),
+        (pa.date64(), "a DATE"),
+        (pa.timestamp("ns", tz="Europe/Berlin"), "a TIMESTAMP"),
+        (pa.timestamp("s"), "a TIMESTAMP_NTZ"),
+        (pa.decimal256(38, 3), "a DECIMAL(38,3)"),
+        (pa.large_list(pa.int32()), "a ARRAY<INT>"),
+        (pa.list_(pa.int32(), 2), "a ARRAY<INT>"),
+    ],
+    ids=str,
+)
+def test_arrow_types_become_the_canonical_type_that_holds_them(given_type, ddl: str):
+    assert schema_of(pa.schema([pa.field("a", given_type)])) == schema_of(ddl)
+
+
+@pytest.mark.parametrize(
+    "given_type",
+    [
+        pa.uint64(),
+        pa.float16(),
+        pa.time64("us"),
+        pa.duration("us"),
+        pa.null(),
+        pa.decimal256(50, 2),
+        pa.list_(pa.time32("s")),
+        pa.struct([pa.field("b", pa.null())]),
+    ],
+    ids=str,
+)
+def test_arrow_types_without_a_lossless_home_are_refused(given_type):
+    with pytest.raises(InvalidOption, match="schema"):
+        schema_of(pa.schema([pa.field("a", given_type)]))
+
+
+def test_reserved_columns_are_left_out_of_a_schema_from_data():
+    given_schema = pa.schema([("id", pa.int64()), ("_offset", pa.int64())])
+    assert schema_of(given_schema) == schema_of("id BIGINT")
+
+
+def test_two_columns_of_one_name_are_refused():
+    with pytest.raises(InvalidOption, match="'a' twice"):
+        schema_of(pa.schema([("a", pa.int64()), ("a", pa.string())]))
