@@ -21,7 +21,7 @@ import raftlog
 from connector.options import OPTIONS
 from raftlog import config, errors
 from raftlog.cli.main import app
-from raftlog.wire.calls import METHODS
+from raftlog.wire.calls import CALLS
 
 RECORD = Path(__file__).with_name("public_api.txt")
 
@@ -99,7 +99,7 @@ def public_api() -> str:
         "Spark options": spark_options(),
         "Command line": verbs(),
         "Configuration": configuration_keys(),
-        "Calls": iter(METHODS),
+        "Calls": iter(CALLS),
     }
     return "\n".join(
         line for title, lines in chapters.items() for line in (f"# {title}", *lines, "")

@@ -14,7 +14,7 @@ from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
 from raftlog.records.batching import BatchBuffer
 from raftlog.records.conform import conform
 from raftlog.wire.batch import EncodedBatch
-from raftlog.wire.calls import StageCall
+from raftlog.wire.calls import STAGE, StageCall
 
 
 class Attempt:
@@ -40,7 +40,7 @@ class Attempt:
         self._create_writer = create_writer
         self._attempt = uuid.uuid4().hex
         self._buffer = BatchBuffer(topic.schema, compression=compression, batch_bytes=batch_bytes)
-        self._window = Window(connection, topic.group, "Stage", max_in_flight)
+        self._window = Window(connection, topic.group, STAGE, max_in_flight)
         self._entries = 0
         self._records = 0
         self._chained_crc = 0

@@ -15,7 +15,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import grpc
 import tenacity
@@ -36,7 +36,16 @@ from raftlog.errors import (
     TooLarge,
     UnknownWriter,
 )
-from raftlog.wire.calls import SERVICE, ClusterDescription, DescribeCluster
+from raftlog.wire.calls import (
+    DESCRIBE_CLUSTER,
+    SERVICE,
+    Call,
+    DescribeCluster,
+    Reply,
+    Request,
+    StreamedCall,
+    UnaryCall,
+)
 from raftlog.wire.codec import (
     ERROR_METADATA_KEY,
     decode_error,
@@ -91,9 +100,10 @@ class Deadline:
         )
 
 
-class Sent(NamedTuple):
+class Sent(NamedTuple, Generic[Reply]):
     """A call in flight: grpc's future and whom it went to."""
 
+    call: Call[Any, Reply]
     address: str
     future: Any
 
@@ -142,65 +152,73 @@ class Connection:
     def call_leader(
         self,
         group: GroupId,
-        method: str,
-        request: Any,
+        call: UnaryCall[Request, Reply],
+        request: Request,
         body: bytes = b"",
         deadline: Deadline | None = None,
-    ) -> Any:
+    ) -> Reply:
         """The reply of the group's leader, found by hints, retried until the deadline."""
-        data = encode_request(method, request, body)
+        data = encode_request(call, request, body)
         return self.retry(
-            lambda try_s: self._call(self.leader(group), method, data, try_s, group),
-            deadline or self.deadline(method),
+            lambda try_s: self._call(self.leader(group), call, data, try_s, group),
+            deadline or self.deadline(call.name),
         )
 
-    def call_any(self, method: str, request: Any, deadline: Deadline | None = None) -> Any:
-        """The reply of whichever node answers first when asked one after another."""
-        data = encode_request(method, request)
+    def call_any(
+        self,
+        call: UnaryCall[Request, Reply],
+        request: Request,
+        deadline: Deadline | None = None,
+    ) -> Reply:
+        """The reply of the first node to answer, when they are asked one after another."""
+        data = encode_request(call, request)
         return self.retry(
-            lambda try_s: self._call(self.next_address(), method, data, try_s, None),
-            deadline or self.deadline(method),
+            lambda try_s: self._call(self.next_address(), call, data, try_s, None),
+            deadline or self.deadline(call.name),
         )
 
     def send_leader(
-        self, group: GroupId, method: str, request: Any, body: bytes, deadline: Deadline
-    ) -> Sent | None:
+        self,
+        group: GroupId,
+        call: UnaryCall[Request, Reply],
+        request: Request,
+        body: bytes,
+        deadline: Deadline,
+    ) -> Sent[Reply] | None:
         """Start a call to the known leader; None: none is known, use `call_leader`."""
         address = self._leaders.get(group)
         if address is None:
             return None
-        data = encode_request(method, request, body)
-        return Sent(
-            address,
-            self._stub(address, method).future(
-                data, _try_s(deadline, self.settings.attempt_timeout_s)
-            ),
-        )
+        data = encode_request(call, request, body)
+        try_s = _try_s(deadline, self.settings.attempt_timeout_s)
+        return Sent(call, address, self._stub(address, call.name).future(data, try_s))
 
-    def receive(self, method: str, sent: Sent, group: GroupId) -> Any:
+    def receive(self, sent: Sent[Reply], group: GroupId) -> Reply:
         """The reply of a call that `send_leader` started, or its typed error."""
-        return self._reply(method, sent.address, sent.future.result, group)
+        return self._reply(sent.call, sent.address, sent.future.result, group)
 
-    def ask(self, address: str, method: str, request: Any, timeout_s: float) -> Any:
+    def ask(
+        self, address: str, call: UnaryCall[Request, Reply], request: Request, timeout_s: float
+    ) -> Reply:
         """One try at one node, for views of every node. Raises `NodeUnreachable` and the like."""
-        return self._call(address, method, encode_request(method, request), timeout_s, None)
+        return self._call(address, call, encode_request(call, request), timeout_s, None)
 
     def stream(
-        self, address: str, method: str, request: Any, timeout_s: float
-    ) -> Iterator[tuple[Any, memoryview]]:
+        self, address: str, call: StreamedCall[Request, Reply], request: Request, timeout_s: float
+    ) -> Iterator[tuple[Reply, memoryview]]:
         """The streamed replies of one node with their bodies; raises typed errors."""
         with self._lock:
             channel = self._channel(address)
         stub: grpc.UnaryStreamMultiCallable[bytes, bytes]
-        stub = channel.unary_stream(f"/{SERVICE}/{method}")
-        call = stub(encode_request(method, request), timeout=timeout_s)
+        stub = channel.unary_stream(f"/{SERVICE}/{call.name}")
+        replies = stub(encode_request(call, request), timeout=timeout_s)
         try:
-            for data in call:
-                yield decode_reply(method, data)
+            for data in replies:
+                yield decode_reply(call, data)
         except grpc.RpcError as error:
             raise self._typed(address, error) from None
         finally:
-            call.cancel()
+            replies.cancel()
 
     def retry(self, once: Callable[[float], T], deadline: Deadline) -> T:
         """`once(seconds for this try)` until it succeeds, fails for good, or time is over.
@@ -267,10 +285,12 @@ class Connection:
         if not self._addresses:
             patience_s = self.settings.attempt_timeout_s + self.settings.refused_timeout_s
             try:
-                description: ClusterDescription = self.call_any(
-                    "DescribeCluster",
+                description = self.call_any(
+                    DESCRIBE_CLUSTER,
                     DescribeCluster(),
-                    Deadline("DescribeCluster", min(patience_s, self.settings.request_timeout_s)),
+                    Deadline(
+                        DESCRIBE_CLUSTER.name, min(patience_s, self.settings.request_timeout_s)
+                    ),
                 )
             except DeadlineExceeded:
                 return self._bootstrap
@@ -280,18 +300,27 @@ class Connection:
     # ------------------------------------------------------------ parts
 
     def _call(
-        self, address: str, method: str, data: bytes, timeout_s: float, group: GroupId | None
-    ) -> Any:
+        self,
+        address: str,
+        call: Call[Any, Reply],
+        data: bytes,
+        timeout_s: float,
+        group: GroupId | None,
+    ) -> Reply:
         # Blocking, not a future: grpc starts a thread for the first future of an idle channel.
-        stub = self._stub(address, method)
-        return self._reply(method, address, lambda: stub(data, timeout_s), group)
+        stub = self._stub(address, call.name)
+        return self._reply(call, address, lambda: stub(data, timeout_s), group)
 
     def _reply(
-        self, method: str, address: str, wait: Callable[[], bytes], group: GroupId | None
-    ) -> Any:
+        self,
+        call: Call[Any, Reply],
+        address: str,
+        wait: Callable[[], bytes],
+        group: GroupId | None,
+    ) -> Reply:
         """The decoded reply, or the typed error; keeps the leader cache of `group` true."""
         try:
-            reply, _ = decode_reply(method, wait())
+            reply, _ = decode_reply(call, wait())
         except grpc.RpcError as error:
             typed = self._typed(address, error)
             if group is not None:

@@ -28,6 +28,17 @@ from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
 from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import schema_of
 from raftlog.wire.calls import (
+    ABORT_EPOCH,
+    APPEND,
+    COMMIT_EPOCH,
+    CREATE_TOPIC,
+    DELETE_TOPIC,
+    DESCRIBE_CLUSTER,
+    DESCRIBE_TOPIC,
+    LIST_TOPICS,
+    LIST_WRITERS,
+    REMOVE_WRITER,
+    WATCH_GROUPS,
     AbortEpochCall,
     AppendedReply,
     ClusterDescription,
@@ -36,7 +47,6 @@ from raftlog.wire.calls import (
     DeleteTopicCall,
     DescribeCluster,
     DescribeTopic,
-    EpochAbortedReply,
     EpochCommittedReply,
     GroupsReply,
     HighWaterMarkReply,
@@ -44,8 +54,6 @@ from raftlog.wire.calls import (
     ListWriters,
     RemoveWriterCall,
     SizesReply,
-    TopicReply,
-    TopicsReply,
     WatchGroups,
     WritersReply,
     WriterView,
@@ -138,7 +146,7 @@ class LogClient:
             schema=schema_of(schema),
             if_not_exists=if_not_exists,
         )
-        reply: TopicReply = self._connection.call_leader(CONTROLLER_GROUP, "CreateTopic", call)
+        reply = self._connection.call_leader(CONTROLLER_GROUP, CREATE_TOPIC, call)
         return reply.topic
 
     def describe_topic(self, name: str) -> TopicInfo:
@@ -146,16 +154,14 @@ class LogClient:
         return self._describe(name, None)
 
     def _describe(self, name: str, deadline: Deadline | None) -> TopicInfo:
-        reply: TopicReply = self._connection.call_leader(
-            CONTROLLER_GROUP, "DescribeTopic", DescribeTopic(name=name), deadline=deadline
+        reply = self._connection.call_leader(
+            CONTROLLER_GROUP, DESCRIBE_TOPIC, DescribeTopic(name=name), deadline=deadline
         )
         return reply.topic
 
     def list_topics(self) -> list[TopicInfo]:
         """All topics, by name (linearizable)."""
-        reply: TopicsReply = self._connection.call_leader(
-            CONTROLLER_GROUP, "ListTopics", ListTopics()
-        )
+        reply = self._connection.call_leader(CONTROLLER_GROUP, LIST_TOPICS, ListTopics())
         return sorted(reply.topics, key=lambda topic: topic.name)
 
     def delete_topic(self, name: str) -> TopicInfo:
@@ -163,7 +169,7 @@ class LogClient:
         topic = self.describe_topic(name)
         call = DeleteTopicCall(name=name, incarnation=topic.incarnation)
         try:
-            self._connection.call_leader(CONTROLLER_GROUP, "DeleteTopic", call)
+            self._connection.call_leader(CONTROLLER_GROUP, DELETE_TOPIC, call)
         except TopicNotFound:
             # It was there a moment ago: an earlier try of this call, or another client, did it.
             pass
@@ -177,7 +183,7 @@ class LogClient:
         `data`: a `pa.Table`, a `pa.RecordBatch`, or a list of mappings from column name to value.
         Returns their offsets [start, end). Raises `SchemaMismatch` before anything is sent.
         """
-        deadline = self._connection.deadline("Append")
+        deadline = self._connection.deadline(APPEND.name)
         try:
             return self._append(topic, data, deadline)
         except TopicRecreated:
@@ -358,13 +364,12 @@ class LogClient:
             transient_writer=transient_writer,
             plan=plan,
         )
-        reply: EpochCommittedReply = self._connection.call_leader(topic.group, "CommitEpoch", call)
-        return reply
+        return self._connection.call_leader(topic.group, COMMIT_EPOCH, call)
 
     def abort_epoch(self, topic: TopicInfo, key: EpochKey) -> int:
         """Drop the open attempts of exactly this (writer, run, epoch); how many there were."""
         call = AbortEpochCall(group=topic.group, incarnation=topic.incarnation, key=key)
-        reply: EpochAbortedReply = self._connection.call_leader(topic.group, "AbortEpoch", call)
+        reply = self._connection.call_leader(topic.group, ABORT_EPOCH, call)
         return reply.attempts
 
     # ------------------------------------------------------------ writers
@@ -391,8 +396,7 @@ class LogClient:
         call = ListWriters(
             group=topic.group, incarnation=topic.incarnation, after=after, writer=writer
         )
-        reply: WritersReply = self._connection.call_leader(topic.group, "ListWriters", call)
-        return reply
+        return self._connection.call_leader(topic.group, LIST_WRITERS, call)
 
     def remove_writer(self, topic: TopicInfo | str, writer: str) -> WriterView:
         """Forget a writer and drop what it has open; returns what it was. Its records stay.
@@ -404,7 +408,7 @@ class LogClient:
         found = self.describe_writer(info, writer)
         call = RemoveWriterCall(group=info.group, incarnation=info.incarnation, writer=writer)
         # It was there a moment ago: if no more, an earlier try of this call did it, or another's.
-        self._connection.call_leader(info.group, "RemoveWriter", call)
+        self._connection.call_leader(info.group, REMOVE_WRITER, call)
         return found
 
     # ------------------------------------------------------------ watching
@@ -426,7 +430,7 @@ class LogClient:
             reply: GroupsReply | RaftlogError
             try:
                 reply = self._connection.ask(
-                    address, "WatchGroups", call or WatchGroups(groups=()), self._view_timeout_s
+                    address, WATCH_GROUPS, call or WatchGroups(groups=()), self._view_timeout_s
                 )
             except RaftlogError as error:
                 reply = error
@@ -435,7 +439,7 @@ class LogClient:
 
     def cluster_id(self) -> str:
         """The id of the cluster that the servers are of, asked now."""
-        reply: ClusterDescription = self._connection.call_any("DescribeCluster", DescribeCluster())
+        reply = self._connection.call_any(DESCRIBE_CLUSTER, DescribeCluster())
         return reply.cluster_id
 
     def describe_cluster(self) -> list[tuple[str, ClusterDescription | RaftlogError]]:
@@ -451,7 +455,7 @@ class LogClient:
                     (
                         address,
                         self._connection.ask(
-                            address, "DescribeCluster", DescribeCluster(), self._view_timeout_s
+                            address, DESCRIBE_CLUSTER, DescribeCluster(), self._view_timeout_s
                         ),
                     )
                 )
@@ -459,7 +463,7 @@ class LogClient:
                 answers.append((address, error))
         if all(isinstance(answer, RaftlogError) for _, answer in answers):
             raise DeadlineExceeded(
-                what="DescribeCluster",
+                what=DESCRIBE_CLUSTER.name,
                 seconds=f"{self._view_timeout_s:g}",
                 last=str(answers[0][1]),
             )

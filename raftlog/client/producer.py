@@ -21,7 +21,7 @@ from raftlog.machines.commands import TopicInfo
 from raftlog.records.batching import BatchBuffer
 from raftlog.records.conform import batch_from_rows, conform
 from raftlog.wire.batch import EncodedBatch
-from raftlog.wire.calls import AppendCall, AppendedReply
+from raftlog.wire.calls import APPEND, AppendCall, AppendedReply
 
 Rows = pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]
 """What may be appended: Arrow data, or rows as mappings from column name to value."""
@@ -59,7 +59,7 @@ class Producer:
         self._sent_at_s = 0.0
         self._idle_max_s = connection.settings.producer_idle_max_s
         self._buffer = BatchBuffer(topic.schema, compression=compression, batch_bytes=batch_bytes)
-        self._window = Window(connection, topic.group, "Append", max_in_flight)
+        self._window = Window(connection, topic.group, APPEND, max_in_flight)
         self._last = AppendedReply(start=Offset(0), end=Offset(0), repeated=False)
         self._counts: deque[int] = deque()
         """Records of each entry that was sent and is not in `acknowledged`, the oldest first."""

@@ -20,7 +20,10 @@ from raftlog.machines.schema import RESERVED_NAMES
 from raftlog.records.batch_codec import decode_batch
 from raftlog.records.metadata import with_metadata
 from raftlog.wire.calls import (
+    READ,
+    READ_HIGH_WATER_MARK,
     READ_PIECES_MAX,
+    READ_SIZES,
     ExtentReply,
     HighWaterMarkReply,
     ReadCall,
@@ -69,12 +72,11 @@ class TopicReader:
 
     def mark(self) -> HighWaterMarkReply:
         """The high-water mark by a linearizable read: no acknowledged record lies at or above."""
-        reply: HighWaterMarkReply = self._connection.call_leader(
+        return self._connection.call_leader(
             self._topic.group,
-            "ReadHighWaterMark",
+            READ_HIGH_WATER_MARK,
             ReadHighWaterMark(group=self._topic.group, incarnation=self._topic.incarnation),
         )
-        return reply
 
     def sizes(self, start: Offset, end: Offset, *, mark: Offset, pieces_max: int) -> SizesReply:
         """How the bytes of [start, end) lie; see `raftlog.wire.calls.SizesReply`.
@@ -90,13 +92,12 @@ class TopicReader:
         )
         deadline = self._deadline(start, end)
         try:
-            reply: SizesReply = self._connection.retry(
-                lambda try_s: self._connection.ask(self._address(), "ReadSizes", call, try_s),
+            return self._connection.retry(
+                lambda try_s: self._connection.ask(self._address(), READ_SIZES, call, try_s),
                 deadline,
             )
         except DeadlineExceeded as error:
             raise self._beyond(mark) or error from None
-        return reply
 
     def batches(self, start: Offset, end: Offset, *, mark: Offset) -> Iterator[pa.RecordBatch]:
         """The rows [start, end) in order, with the reader's columns; `end <= mark`.
@@ -147,7 +148,7 @@ class TopicReader:
         try:
             # Replicas hold the question back while they wait, so this does not ask in a hurry.
             self._connection.retry(
-                lambda left_s: self._connection.ask(self._address(), "ReadSizes", call, left_s),
+                lambda left_s: self._connection.ask(self._address(), READ_SIZES, call, left_s),
                 deadline,
             )
         except DeadlineExceeded:
@@ -178,7 +179,7 @@ class TopicReader:
             try_s: float,
         ) -> tuple[Iterator[tuple[ExtentReply, memoryview]], ExtentReply, memoryview]:
             self._asked = self._address(damaged)
-            stream = self._connection.stream(self._asked, "Read", call, try_s)
+            stream = self._connection.stream(self._asked, READ, call, try_s)
             first = next(stream, None)
             if first is None:
                 raise Internal(what=f"no extents at all in [{start}, {end}) below mark {mark}")

@@ -9,57 +9,67 @@ always safe.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple
 
 from raftlog.client.connection import Connection, Deadline, Sent
 from raftlog.core.types import GroupId
 from raftlog.errors import RaftlogError, SequenceGap, StageGap, UnknownProducer
+from raftlog.wire.calls import BodyCall, Reply, Request
 
 _RESENT = (StageGap, SequenceGap, UnknownProducer)
 """Refusals that a predecessor's loss explains: a successor that came first. If they come again
 when all predecessors are answered, they are meant."""
 
 
-class _Pending(NamedTuple):
-    request: Any
+class _Pending(NamedTuple, Generic[Request, Reply]):
+    request: Request
     body: bytes
     deadline: Deadline
-    sent: Sent | None
+    sent: Sent[Reply] | None
 
 
-class Window:
-    """At most `max_in_flight` calls of `method` to the leader of `group`. One thread at a time."""
+class Window(Generic[Request, Reply]):
+    """At most `max_in_flight` unanswered requests of `call` at the leader of `group`.
+
+    One thread at a time.
+    """
 
     def __init__(
-        self, connection: Connection, group: GroupId, method: str, max_in_flight: int
+        self,
+        connection: Connection,
+        group: GroupId,
+        call: BodyCall[Request, Reply],
+        max_in_flight: int,
     ) -> None:
         assert max_in_flight >= 1
         self._connection = connection
         self._group = group
-        self._method = method
+        self._call = call
         self._max_in_flight = max_in_flight
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[_Pending[Request, Reply]] = deque()
         self.answered = 0
         """So many calls, the first of those given, have been answered."""
 
-    def push(self, request: Any, body: bytes, deadline: Deadline | None = None) -> list[Any]:
+    def push(self, request: Request, body: bytes, deadline: Deadline | None = None) -> list[Reply]:
         """Send a call; returns the replies that had to be awaited to make room, oldest first.
 
         `deadline` is the call's; left out, it begins now. Raises the error of an earlier call that
         failed for good; the window is then unusable.
         """
-        replies = []
+        replies: list[Reply] = []
         while len(self._pending) >= self._max_in_flight:
             replies.append(self._settle_oldest())
-        deadline = deadline or self._connection.deadline(self._method)
-        sent = self._connection.send_leader(self._group, self._method, request, body, deadline)
+        deadline = deadline or self._connection.deadline(self._call.name)
+        sent = self._connection.send_leader(self._group, self._call, request, body, deadline)
         self._pending.append(_Pending(request, body, deadline, sent))
         if sent is None:
             # No leader is known: find it with this call, before more are sent at a venture.
             replies.extend(self.drain())
         return replies
 
-    def push_last(self, request: Any, body: bytes, deadline: Deadline | None = None) -> list[Any]:
+    def push_last(
+        self, request: Request, body: bytes, deadline: Deadline | None = None
+    ) -> list[Reply]:
         """Send the last call of a series and wait for all; the replies that were still due.
 
         With nothing in flight it is one blocking call, which costs less than a future.
@@ -67,13 +77,13 @@ class Window:
         if self._pending:
             replies = self.push(request, body, deadline)
             return replies + self.drain()
-        reply = self._connection.call_leader(self._group, self._method, request, body, deadline)
+        reply = self._connection.call_leader(self._group, self._call, request, body, deadline)
         self.answered += 1
         return [reply]
 
-    def drain(self) -> list[Any]:
+    def drain(self) -> list[Reply]:
         """Wait for all; the replies in order."""
-        replies = []
+        replies: list[Reply] = []
         while self._pending:
             replies.append(self._settle_oldest())
         return replies
@@ -85,18 +95,18 @@ class Window:
             if sent is not None:
                 sent.future.cancel()
 
-    def _settle_oldest(self) -> Any:
+    def _settle_oldest(self) -> Reply:
         reply = self._reply_to(self._pending.popleft())
         self.answered += 1
         return reply
 
-    def _reply_to(self, oldest: _Pending) -> Any:
+    def _reply_to(self, oldest: _Pending[Request, Reply]) -> Reply:
         if oldest.sent is not None:
             try:
-                return self._connection.receive(self._method, oldest.sent, self._group)
+                return self._connection.receive(oldest.sent, self._group)
             except RaftlogError as error:
                 if not (error.retriable or isinstance(error, _RESENT)):
                     raise
         return self._connection.call_leader(
-            self._group, self._method, oldest.request, oldest.body, oldest.deadline
+            self._group, self._call, oldest.request, oldest.body, oldest.deadline
         )

@@ -16,7 +16,7 @@ from raftlog.multiraft.hosted import GroupReplica
 from raftlog.server.node import Node
 from raftlog.server.services import Services
 from raftlog.transport.link import CHANNEL_OPTIONS
-from raftlog.wire.calls import SERVICE, RegisterNodeCall
+from raftlog.wire.calls import REGISTER_NODE, SERVICE, RegisterNodeCall
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_request
 
 _ATTEMPT_TIMEOUT_S = 5.0
@@ -86,8 +86,8 @@ async def _ask(node: Node, services: Services, call: RegisterNodeCall) -> None:
     try:
         async with grpc.aio.insecure_channel(hint.address, options=CHANNEL_OPTIONS) as channel:
             ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
-            ask = channel.unary_unary(f"/{SERVICE}/RegisterNode")
-            await ask(encode_request("RegisterNode", call), timeout=_ATTEMPT_TIMEOUT_S)
+            ask = channel.unary_unary(f"/{SERVICE}/{REGISTER_NODE.name}")
+            await ask(encode_request(REGISTER_NODE, call), timeout=_ATTEMPT_TIMEOUT_S)
     except grpc.aio.AioRpcError as error:
         raise _typed_error(error) from None
 

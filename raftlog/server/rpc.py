@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import Any
+from typing import TypeAlias
 
 import grpc
 import grpc.aio
@@ -19,35 +19,13 @@ from raftlog.config import ServerSettings
 from raftlog.errors import DeadlineExceeded, NodeStopping, Overloaded, RaftlogError
 from raftlog.server.services import Services
 from raftlog.transport.inbound import Context, refuse
-from raftlog.wire.calls import METHODS, SERVICE, ReadCall
+from raftlog.wire import calls
+from raftlog.wire.calls import Reply, Request
 from raftlog.wire.codec import decode_request, encode_reply
 
 log = structlog.get_logger(__name__)
 
-_WITH_BODY = ("Append", "Stage")
-_STREAMED = "Read"
-
-METHOD_NAMES: dict[str, str] = {
-    "DescribeCluster": "describe_cluster",
-    "RegisterNode": "register_node",
-    "CreateTopic": "create_topic",
-    "DeleteTopic": "delete_topic",
-    "DescribeTopic": "describe_topic",
-    "ListTopics": "list_topics",
-    "Append": "append",
-    "Stage": "stage",
-    "CommitEpoch": "commit_epoch",
-    "AbortEpoch": "abort_epoch",
-    "ReadHighWaterMark": "read_high_water_mark",
-    "Read": "read",
-    "ReadSizes": "read_sizes",
-    "WatchGroups": "watch_groups",
-    "ListWriters": "list_writers",
-    "RemoveWriter": "remove_writer",
-}
-"""The method of `Services` for each call."""
-
-assert METHOD_NAMES.keys() == METHODS.keys(), "every call of the wire is served, and no other"
+Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 
 
 class CallGate:
@@ -69,12 +47,12 @@ class CallGate:
             except TimeoutError:
                 log.warning("calls cut off", calls=self._in_flight)
 
-    def call(self, method: str, context: Context) -> _Call:
+    def call(self, name: str, context: Context) -> _Call:
         """One call's time, as an asynchronous context: over the bound it is `Overloaded`; past its
         deadline it ends."""
         longest = self._limits.request_timeout_max_s
         remaining = context.time_remaining()
-        return _Call(self, method, longest if remaining is None else min(remaining, longest))
+        return _Call(self, name, longest if remaining is None else min(remaining, longest))
 
     def enter(self) -> None:
         """Count a call. Raises `NodeStopping`, `Overloaded`; then it is not counted."""
@@ -95,11 +73,11 @@ class CallGate:
 class _Call:
     """A class, not a generator of `asynccontextmanager`: every call passes here."""
 
-    __slots__ = ("_gate", "_method", "_seconds", "_timeout")
+    __slots__ = ("_gate", "_name", "_seconds", "_timeout")
 
-    def __init__(self, gate: CallGate, method: str, seconds: float) -> None:
+    def __init__(self, gate: CallGate, name: str, seconds: float) -> None:
         self._gate = gate
-        self._method = method
+        self._name = name
         self._seconds = seconds
         self._timeout = asyncio.timeout(seconds)
 
@@ -117,32 +95,62 @@ class _Call:
         try:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
-            raise DeadlineExceeded(what=self._method, seconds=f"{self._seconds:.3g}") from None
+            raise DeadlineExceeded(what=self._name, seconds=f"{self._seconds:.3g}") from None
 
 
 def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandler:
     """The handler of `SERVICE` to register with a node's grpc server."""
-    handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-        method: grpc.unary_unary_rpc_method_handler(_unary(method, getattr(services, name), gate))
-        for method, name in METHOD_NAMES.items()
-        if method != _STREAMED
-    }
-    handlers[_STREAMED] = grpc.unary_stream_rpc_method_handler(_read(services, gate))
-    return grpc.method_handlers_generic_handler(SERVICE, handlers)
+
+    def plain(
+        call: calls.PlainCall[Request, Reply], serve: Callable[[Request], Awaitable[Reply]]
+    ) -> tuple[str, Handler]:
+        return with_body(call, lambda request, _: serve(request))
+
+    def with_body(
+        call: calls.UnaryCall[Request, Reply], serve: Callable[[Request, bytes], Awaitable[Reply]]
+    ) -> tuple[str, Handler]:
+        return call.name, grpc.unary_unary_rpc_method_handler(_unary(call, serve, gate))
+
+    def streamed(
+        call: calls.StreamedCall[Request, Reply],
+        serve: Callable[[Request], AsyncIterator[tuple[Reply, bytes]]],
+    ) -> tuple[str, Handler]:
+        return call.name, grpc.unary_stream_rpc_method_handler(_stream(call, serve, gate))
+
+    handlers = dict(
+        [
+            plain(calls.DESCRIBE_CLUSTER, services.describe_cluster),
+            plain(calls.REGISTER_NODE, services.register_node),
+            plain(calls.CREATE_TOPIC, services.create_topic),
+            plain(calls.DELETE_TOPIC, services.delete_topic),
+            plain(calls.DESCRIBE_TOPIC, services.describe_topic),
+            plain(calls.LIST_TOPICS, services.list_topics),
+            with_body(calls.APPEND, services.append),
+            with_body(calls.STAGE, services.stage),
+            plain(calls.COMMIT_EPOCH, services.commit_epoch),
+            plain(calls.ABORT_EPOCH, services.abort_epoch),
+            plain(calls.READ_HIGH_WATER_MARK, services.read_high_water_mark),
+            streamed(calls.READ, services.read),
+            plain(calls.READ_SIZES, services.read_sizes),
+            plain(calls.WATCH_GROUPS, services.watch_groups),
+            plain(calls.LIST_WRITERS, services.list_writers),
+            plain(calls.REMOVE_WRITER, services.remove_writer),
+        ]
+    )
+    assert handlers.keys() == calls.CALLS.keys(), "every call is served, and no other"
+    return grpc.method_handlers_generic_handler(calls.SERVICE, handlers)
 
 
 def _unary(
-    method: str, serve: Callable[..., Awaitable[Any]], gate: CallGate
+    call: calls.UnaryCall[Request, Reply],
+    serve: Callable[[Request, bytes], Awaitable[Reply]],
+    gate: CallGate,
 ) -> Callable[[bytes, Context], Awaitable[bytes]]:
     async def answer(data: bytes, context: Context) -> bytes | RaftlogError:
         try:
-            async with gate.call(method, context):
-                request, body = decode_request(method, data)
-                if method in _WITH_BODY:
-                    reply = await serve(request, body)
-                else:
-                    reply = await serve(request)
-                return encode_reply(method, reply)
+            async with gate.call(call.name, context):
+                request, body = decode_request(call, data)
+                return encode_reply(call, await serve(request, body))
         except RaftlogError as error:
             return _without_frames(error)
 
@@ -159,19 +167,22 @@ def _unary(
 
 
 def _without_frames(error: RaftlogError) -> RaftlogError:
-    """The error alone: frames of its tracebacks hold the request and its bytes."""
+    """The error without tracebacks: their frames hold the request and its bytes."""
     error.__cause__ = error.__context__ = None
     return error.with_traceback(None)
 
 
-def _read(services: Services, gate: CallGate) -> Callable[[bytes, Context], AsyncIterator[bytes]]:
+def _stream(
+    call: calls.StreamedCall[Request, Reply],
+    serve: Callable[[Request], AsyncIterator[tuple[Reply, bytes]]],
+    gate: CallGate,
+) -> Callable[[bytes, Context], AsyncIterator[bytes]]:
     async def handle(data: bytes, context: Context) -> AsyncIterator[bytes]:
         try:
-            async with gate.call(_STREAMED, context):
-                request, _ = decode_request(_STREAMED, data)
-                assert isinstance(request, ReadCall)
-                async for reply, body in services.read(request):
-                    yield encode_reply(_STREAMED, reply, body)
+            async with gate.call(call.name, context):
+                request, _ = decode_request(call, data)
+                async for reply, body in serve(request):
+                    yield encode_reply(call, reply, body)
         except RaftlogError as error:
             await refuse(context, error)
 

@@ -1,18 +1,19 @@
 """The calls of a node, as typed values: what a client asks and what a node answers.
 
-A call is one frame there and one frame back, or for `Read` a stream of frames back. `METHODS`
-lists them all; a node serves exactly these, and a test enumerates them. Deadlines are total and
-travel with grpc. A refusal travels as the error's code and values (`raftlog.errors.to_wire`).
+A call is one frame there and one frame back, or for `Read` a stream of frames back. The table at
+the end of this file names each call once, with its types; `CALLS` holds them all, and a node
+serves exactly these. Deadlines are total and travel with grpc. A refusal travels as the error's
+code and values (`raftlog.errors.to_wire`).
 
-Calls marked *leader* are answered by the group's leader alone; elsewhere they are `NotLeader`
-with a hint. `group` and `incarnation` both name a topic: the group finds it, the incarnation
-proves it is the one the caller means.
+Only the group's leader answers calls marked *leader*; other nodes answer `NotLeader` with a hint.
+`group` and `incarnation` both name a topic: the group finds it, the incarnation proves that it is
+the one the caller means.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Term
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
@@ -421,60 +422,66 @@ class PeerWelcome:
     message_bytes_max: int
 
 
-Request = (
-    DescribeCluster
-    | RegisterNodeCall
-    | CreateTopicCall
-    | DeleteTopicCall
-    | DescribeTopic
-    | ListTopics
-    | AppendCall
-    | StageCall
-    | CommitEpochCall
-    | AbortEpochCall
-    | ReadHighWaterMark
-    | ReadCall
-    | ReadSizes
-    | WatchGroups
-    | ListWriters
-    | RemoveWriterCall
-)
-Reply = (
-    ClusterDescription
-    | NodeRegisteredReply
-    | TopicReply
-    | TopicsReply
-    | AppendedReply
-    | StagedReply
-    | EpochCommittedReply
-    | EpochAbortedReply
-    | HighWaterMarkReply
-    | ExtentReply
-    | SizesReply
-    | GroupsReply
-    | WritersReply
-    | WriterRemovedReply
-)
+# ---------------------------------------------------------------- the table
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[Request, Reply]):
+    """One call: its name on the wire, what is asked and what is answered.
+
+    Every call is exactly one of `PlainCall`, `BodyCall` and `StreamedCall`.
+    """
+
+    name: str
+    request: type[Request]
+    reply: type[Reply]
+
+
+class PlainCall(Call[Request, Reply]):
+    """One request, one reply, no bodies."""
+
+    __slots__ = ()
+
+
+class BodyCall(Call[Request, Reply]):
+    """One request with the body of a record batch, one reply without."""
+
+    __slots__ = ()
+
+
+class StreamedCall(Call[Request, Reply]):
+    """One request, and a stream of replies, each with a body."""
+
+    __slots__ = ()
+
+
+UnaryCall = PlainCall[Request, Reply] | BodyCall[Request, Reply]
+"""A call with one reply."""
 
 SERVICE = "raftlog.v1.Log"
 PEER_SERVICE = "raftlog.v1.Peer"
 
-METHODS: dict[str, tuple[type, type]] = {
-    "DescribeCluster": (DescribeCluster, ClusterDescription),
-    "RegisterNode": (RegisterNodeCall, NodeRegisteredReply),
-    "CreateTopic": (CreateTopicCall, TopicReply),
-    "DeleteTopic": (DeleteTopicCall, TopicReply),
-    "DescribeTopic": (DescribeTopic, TopicReply),
-    "ListTopics": (ListTopics, TopicsReply),
-    "Append": (AppendCall, AppendedReply),
-    "Stage": (StageCall, StagedReply),
-    "CommitEpoch": (CommitEpochCall, EpochCommittedReply),
-    "AbortEpoch": (AbortEpochCall, EpochAbortedReply),
-    "ReadHighWaterMark": (ReadHighWaterMark, HighWaterMarkReply),
-    "Read": (ReadCall, ExtentReply),
-    "ReadSizes": (ReadSizes, SizesReply),
-    "WatchGroups": (WatchGroups, GroupsReply),
-    "ListWriters": (ListWriters, WritersReply),
-    "RemoveWriter": (RemoveWriterCall, WriterRemovedReply),
+DESCRIBE_CLUSTER = PlainCall("DescribeCluster", DescribeCluster, ClusterDescription)
+REGISTER_NODE = PlainCall("RegisterNode", RegisterNodeCall, NodeRegisteredReply)
+CREATE_TOPIC = PlainCall("CreateTopic", CreateTopicCall, TopicReply)
+DELETE_TOPIC = PlainCall("DeleteTopic", DeleteTopicCall, TopicReply)
+DESCRIBE_TOPIC = PlainCall("DescribeTopic", DescribeTopic, TopicReply)
+LIST_TOPICS = PlainCall("ListTopics", ListTopics, TopicsReply)
+APPEND = BodyCall("Append", AppendCall, AppendedReply)
+STAGE = BodyCall("Stage", StageCall, StagedReply)
+COMMIT_EPOCH = PlainCall("CommitEpoch", CommitEpochCall, EpochCommittedReply)
+ABORT_EPOCH = PlainCall("AbortEpoch", AbortEpochCall, EpochAbortedReply)
+READ_HIGH_WATER_MARK = PlainCall("ReadHighWaterMark", ReadHighWaterMark, HighWaterMarkReply)
+READ = StreamedCall("Read", ReadCall, ExtentReply)
+READ_SIZES = PlainCall("ReadSizes", ReadSizes, SizesReply)
+WATCH_GROUPS = PlainCall("WatchGroups", WatchGroups, GroupsReply)
+LIST_WRITERS = PlainCall("ListWriters", ListWriters, WritersReply)
+REMOVE_WRITER = PlainCall("RemoveWriter", RemoveWriterCall, WriterRemovedReply)
+
+CALLS: dict[str, Call[Any, Any]] = {
+    call.name: call for call in tuple(globals().values()) if isinstance(call, Call)
 }
-"""Every call of `SERVICE` by name: its request and its reply. `Read` alone streams replies."""
+"""Every call of `SERVICE` by name: all those above, so that none is listed twice."""

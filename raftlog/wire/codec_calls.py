@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from raftlog.errors import MalformedRequest, RaftlogError, from_wire
 from raftlog.wire import raftlog_pb2 as pb
-from raftlog.wire.calls import METHODS, Reply, Request
+from raftlog.wire.calls import CALLS, BodyCall, Call, Reply, Request, StreamedCall
 from raftlog.wire.codec_values import CONVERSIONS, UNREADABLE, malformed
 from raftlog.wire.framing import Body, Unreadable, join, split
 from raftlog.wire.mapping import Conversion
+
+V = TypeVar("V")
 
 ERROR_METADATA_KEY = "raftlog-error-bin"
 """The key of an encoded error in grpc's trailing metadata; `-bin` keeps its bytes as they are."""
@@ -21,44 +23,40 @@ REQUEST_HEADER_BYTES_MAX = 2 * 1024 * 1024
 """Bytes of a request beside its body, at most. The largest sound ones name 20,000 attempts of an
 epoch or 1,000 columns; reading one must not hold up the node."""
 
-_REQUESTS_WITH_BODY = frozenset({"Append", "Stage"})
-_REPLIES_WITH_BODY = frozenset({"Read"})
+
+def encode_request(call: Call[Request, Any], request: Request, body: Body = b"") -> bytes:
+    """A request's frame; only that of a `BodyCall` has a body."""
+    assert body == b"" or isinstance(call, BodyCall), f"{call.name} has no body"
+    return _encode(call.request, request, body)
 
 
-def encode_request(method: str, request: Request, body: Body = b"") -> bytes:
-    """A call's frame; only `Append` and `Stage` have a body."""
-    assert body == b"" or method in _REQUESTS_WITH_BODY, f"{method} has no body"
-    return _encode(METHODS[method][0], request, body)
-
-
-def decode_request(method: str, data: bytes) -> tuple[Request, bytes]:
+def decode_request(call: Call[Request, Any], data: bytes) -> tuple[Request, bytes]:
     """A call's request and body (b"" where it has none). Raises `MalformedRequest`."""
-    may_have_body = method in _REQUESTS_WITH_BODY
-    limit = REQUEST_HEADER_BYTES_MAX
-    request, body = _decode(method, METHODS[method][0], data, may_have_body, limit)
+    has_body = isinstance(call, BodyCall)
+    request, body = _decode(call.name, call.request, data, has_body, REQUEST_HEADER_BYTES_MAX)
     return request, bytes(body)
 
 
-def encode_reply(method: str, reply: Reply, body: Body = b"") -> bytes:
-    """A reply's frame; only `Read`'s have a body, which may come in pieces."""
-    assert body == b"" or method in _REPLIES_WITH_BODY, f"{method}'s reply has no body"
-    return _encode(METHODS[method][1], reply, body)
+def encode_reply(call: Call[Any, Reply], reply: Reply, body: Body = b"") -> bytes:
+    """A reply's frame; only those of a `StreamedCall` have a body, which may come in pieces."""
+    assert body == b"" or isinstance(call, StreamedCall), f"{call.name}'s reply has no body"
+    return _encode(call.reply, reply, body)
 
 
-def decode_reply(method: str, data: bytes) -> tuple[Reply, memoryview]:
+def decode_reply(call: Call[Any, Reply], data: bytes) -> tuple[Reply, memoryview]:
     """A reply and its body, a view into `data` (empty where it has none). Raises
     `MalformedRequest`."""
-    return _decode(method, METHODS[method][1], data, method in _REPLIES_WITH_BODY)
+    return _decode(call.name, call.reply, data, isinstance(call, StreamedCall))
 
 
-def _encode(kind: type, value: Any, body: Body) -> bytes:
+def _encode(kind: type[V], value: V, body: Body) -> bytes:
     assert type(value) is kind, f"{type(value).__name__} given for {kind.__name__}"
     return join(_CONVERSIONS[kind].encode(value).SerializeToString(), body)
 
 
 def _decode(
-    method: str, kind: type, data: bytes, may_have_body: bool, header_bytes_max: int | None = None
-) -> tuple[Any, memoryview]:
+    name: str, kind: type[V], data: bytes, may_have_body: bool, header_bytes_max: int | None = None
+) -> tuple[V, memoryview]:
     try:
         header, body = split(data, header_bytes_max)
         if body and not may_have_body:
@@ -66,7 +64,7 @@ def _decode(
         message = getattr(pb, kind.__name__).FromString(header)
         return _CONVERSIONS[kind].decode(message), body
     except UNREADABLE as error:
-        raise malformed(method, error) from error
+        raise malformed(name, error) from error
 
 
 def encode_error(error: RaftlogError) -> bytes:
@@ -99,5 +97,5 @@ def decode_error(data: bytes) -> RaftlogError:
 
 
 _CONVERSIONS: dict[type, Conversion[Any]] = {
-    kind: CONVERSIONS.of(kind) for pair in METHODS.values() for kind in pair
+    kind: CONVERSIONS.of(kind) for call in CALLS.values() for kind in (call.request, call.reply)
 }

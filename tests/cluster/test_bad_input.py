@@ -39,8 +39,12 @@ from raftlog.machines.commands import TopicInfo
 from raftlog.records.batch_codec import encode_batch
 from raftlog.records.conform import conform
 from raftlog.wire.calls import (
-    METHODS,
+    APPEND,
+    CALLS,
+    READ,
+    READ_HIGH_WATER_MARK,
     READ_PIECES_MAX,
+    READ_SIZES,
     SERVICE,
     AppendCall,
     ReadCall,
@@ -88,7 +92,7 @@ def read_call(topic: TopicInfo, start: int, end: int, mark: int) -> ReadCall:
 # ---------------------------------------------------------------- what a call says
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", CALLS)
 def test_a_malformed_message_is_an_invalid_argument_that_names_the_call(
     shared: ProcessCluster, client: LogClient, method: str
 ) -> None:
@@ -197,7 +201,7 @@ def test_an_offset_beyond_the_mark_waits_then_not_yet_then_data_loss(
     client.append(name, records(0, 3))
     shared.wait_caught_up(client, name)
     for address in shared.servers.split(","):
-        code, error = raw(address, "Read", encode_request("Read", read_call(topic, 0, 5, 5)))
+        code, error = raw(address, "Read", encode_request(READ, read_call(topic, 0, 5, 5)))
         assert (code, type(error)) == (grpc.StatusCode.UNAVAILABLE, NotYet)
         assert (error.topic, error.have, error.need) == (name, 3, 5)
         assert error.retriable
@@ -214,7 +218,7 @@ def test_a_range_that_is_none_is_refused(
 ) -> None:
     topic = client.create_topic(name, DDL)
     client.append(name, records(0, 3))
-    data = encode_request("Read", read_call(topic, start, end, mark))
+    data = encode_request(READ, read_call(topic, start, end, mark))
     code, error = raw(shared.servers.split(",")[0], "Read", data)
     assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, MalformedRequest)
     assert f"start {start} <= end {end} <= mark {mark}" in error.cause
@@ -234,7 +238,7 @@ def test_a_split_into_too_many_pieces_is_refused_and_the_client_asks_for_fewer(
         mark=Offset(3),
         pieces_max=READ_PIECES_MAX + 1,
     )
-    code, error = raw(shared.servers.split(",")[0], "ReadSizes", encode_request("ReadSizes", call))
+    code, error = raw(shared.servers.split(",")[0], "ReadSizes", encode_request(READ_SIZES, call))
     assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, TooMany)
     assert "10000" in error.cause
     assert client.read_sizes(topic, 0, 3, mark=3, pieces_max=1 << 40).offsets[-1] == 3
@@ -250,7 +254,7 @@ def test_another_node_than_the_leader_answers_with_its_address(
     addresses = shared.servers.split(",")
     asked = addresses[leader % 3]
     data = encode_request(
-        "ReadHighWaterMark", ReadHighWaterMark(group=topic.group, incarnation=topic.incarnation)
+        READ_HIGH_WATER_MARK, ReadHighWaterMark(group=topic.group, incarnation=topic.incarnation)
     )
     code, error = raw(asked, "ReadHighWaterMark", data)
     assert (code, type(error)) == (grpc.StatusCode.UNAVAILABLE, NotLeader)
@@ -325,7 +329,7 @@ def test_a_bit_turned_over_on_the_way_to_the_log_never_reaches_it(
             batch=batch.header,
             crc=batch.crc,
         )
-        code, error = raw(leader, "Append", encode_request("Append", call, bytes(body)))
+        code, error = raw(leader, "Append", encode_request(APPEND, call, bytes(body)))
         assert (code, type(error)) == (grpc.StatusCode.INVALID_ARGUMENT, MalformedRequest)
         assert "CRC-32C does not fit" in error.cause
     assert client.read_high_water_mark(topic).high_water_mark == 0

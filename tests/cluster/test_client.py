@@ -34,7 +34,7 @@ from raftlog.errors import (
 from raftlog.machines.commands import EpochKey, TopicInfo
 from raftlog.records.batch_codec import encode_batch
 from raftlog.records.conform import conform
-from raftlog.wire.calls import METHODS, SERVICE, AppendCall
+from raftlog.wire.calls import APPEND, CALLS, SERVICE, AppendCall
 from raftlog.wire.codec import encode_request
 
 DDL = "id bigint, text string"
@@ -245,7 +245,7 @@ def test_bytes_that_are_no_request_are_refused_and_the_node_lives(
 ) -> None:
     address = shared.servers.split(",")[0]
     with grpc.insecure_channel(address) as channel:
-        for method in METHODS:
+        for method in CALLS:
             for data in (b"", b"\x00", b"\xff" * 100, b"\x01" + b"\x7f\xff\xff\xff" * 3):
                 # A stream of answers fits both kinds of call.
                 answers = channel.unary_stream(f"/{SERVICE}/{method}")(data, timeout=10)
@@ -334,7 +334,7 @@ def test_a_batch_whose_bytes_are_not_as_described_never_reaches_the_log(
                 crc=crc,
             )
             answer = channel.unary_stream(f"/{SERVICE}/Append")(
-                encode_request("Append", call, sent), timeout=10
+                encode_request(APPEND, call, sent), timeout=10
             )
             with pytest.raises(grpc.RpcError) as caught:
                 list(answer)

@@ -19,7 +19,7 @@ from raftlog.client.log_client import LogClient
 from raftlog.errors import Internal, NodeUnreachable
 from raftlog.machines.commands import TopicInfo
 from raftlog.wire import raftlog_pb2 as pb
-from raftlog.wire.calls import METHODS, SERVICE
+from raftlog.wire.calls import CALLS, SERVICE
 from raftlog.wire.codec import decode_reply
 from tests.fuzz.inputs import Input, numbered
 from tests.fuzz.mutations import broken, changed
@@ -96,7 +96,7 @@ def under_fire(
             while waiting:
                 settle(*waiting.popleft(), answers)
             clean(client, kept)
-        method = one.random.choice(list(METHODS))
+        method = one.random.choice(list(CALLS))
         data = spoiled(good, method, one.random)
         call = channel.unary_stream(f"/{SERVICE}/{method}")(data, timeout=CALL_TIMEOUT_S)
         waiting.append((one, method, data, call))
@@ -110,7 +110,7 @@ def under_fire(
 def spoiled(good: dict[str, bytes], method: str, chance: random.Random) -> bytes:
     frame = good[method]
     if chance.random() < 0.5:
-        return changed(frame, getattr(pb, METHODS[method][0].__name__), chance)
+        return changed(frame, getattr(pb, CALLS[method].request.__name__), chance)
     if chance.random() < 0.05:
         frame = good[chance.choice(list(good))]
     return broken(frame, chance)
@@ -133,7 +133,7 @@ def answer_of(method: str, call: grpc.Call) -> str:
     """`ok` for replies that decode, else the error's code; with its words where it has none."""
     try:
         for reply in call:
-            decode_reply(method, reply)
+            decode_reply(CALLS[method], reply)
     except grpc.RpcError as error:
         refusal = typed_error("the node", error)
         if isinstance(refusal, Internal | NodeUnreachable):

@@ -25,7 +25,7 @@ from raftlog.errors import (
     SchemaMismatch,
     UnknownProducer,
 )
-from raftlog.wire.calls import AppendCall
+from raftlog.wire.calls import APPEND, AppendCall
 
 DDL = "id bigint not null"
 TIMEOUT_S = 2.0
@@ -219,7 +219,7 @@ def forget_all(cluster: ProcessCluster, topic: str) -> None:
 
         def is_known() -> bool:
             try:
-                reply = client._connection.call_leader(told.topic.group, "Append", call, body)
+                reply = client._connection.call_leader(told.topic.group, APPEND, call, body)
             except UnknownProducer:
                 return False
             return bool(reply.repeated)

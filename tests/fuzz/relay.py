@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import grpc
 
-from raftlog.wire.calls import METHODS, SERVICE, ClusterDescription, NodeAddress
+from raftlog.wire.calls import CALLS, DESCRIBE_CLUSTER, SERVICE, NodeAddress
 from raftlog.wire.codec import decode_reply, encode_reply
 
 CALL_TIMEOUT_S = 20.0
@@ -24,7 +24,7 @@ class Relay:
         self.flips: random.Random | None = None
         self.flipped = 0
         self._server = grpc.server(futures.ThreadPoolExecutor(4))
-        handlers = {name: grpc.unary_stream_rpc_method_handler(self._to(name)) for name in METHODS}
+        handlers = {name: grpc.unary_stream_rpc_method_handler(self._to(name)) for name in CALLS}
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, handlers),)
         )
@@ -51,12 +51,11 @@ class Relay:
         return forward
 
     def _changed(self, method: str, reply: bytes) -> bytes:
-        if method == "DescribeCluster":
-            told, _ = decode_reply(method, reply)
-            assert isinstance(told, ClusterDescription)
+        if method == DESCRIBE_CLUSTER.name:
+            told, _ = decode_reply(DESCRIBE_CLUSTER, reply)
             alone = (NodeAddress(told.node, self.address),)
-            return encode_reply(method, replace(told, nodes=alone))
-        _, body = decode_reply(method, reply)
+            return encode_reply(DESCRIBE_CLUSTER, replace(told, nodes=alone))
+        _, body = decode_reply(CALLS[method], reply)
         if not body or self.flips is None:
             return reply
         changed = bytearray(reply)

@@ -11,9 +11,10 @@ from raftlog.machines.rules import RULES_LATEST
 from raftlog.records.batch_codec import encode_batch
 from raftlog.records.conform import conform
 from raftlog.wire.calls import (
-    METHODS,
+    CALLS,
     AbortEpochCall,
     AppendCall,
+    BodyCall,
     CommitEpochCall,
     CreateTopicCall,
     DeleteTopicCall,
@@ -26,7 +27,6 @@ from raftlog.wire.calls import (
     ReadSizes,
     RegisterNodeCall,
     RemoveWriterCall,
-    Request,
     StageCall,
     WatchGroups,
 )
@@ -40,7 +40,7 @@ _RUN = uuid.uuid4().hex
 
 
 def frames(topic: TopicInfo, store_uuid: str, address: str) -> dict[str, bytes]:
-    """By method. `topic` has the columns of `DDL` and some records; the node is number 1."""
+    """By call. `topic` has the columns of `DDL` and some records; the node is number 1."""
     rows = pa.RecordBatch.from_pylist(
         [{"id": each, "text": f"text {each}"} for each in range(20)],
         schema=pa.schema([("id", pa.int64()), ("text", pa.string())]),
@@ -49,7 +49,7 @@ def frames(topic: TopicInfo, store_uuid: str, address: str) -> dict[str, bytes]:
     named = {"group": topic.group, "incarnation": topic.incarnation}
     key = EpochKey(writer="writer", query_id="query", run=_RUN, epoch=0, streaming=True)
     batched = {"batch": batch.header, "crc": batch.crc}
-    requests: dict[str, Request] = {
+    requests: dict[str, object] = {
         "DescribeCluster": DescribeCluster(),
         "RegisterNode": RegisterNodeCall(
             node=1, store_uuid=store_uuid, address=address, rules=RULES_LATEST
@@ -83,9 +83,8 @@ def frames(topic: TopicInfo, store_uuid: str, address: str) -> dict[str, bytes]:
         "ReadSizes": ReadSizes(**named, start=0, end=1, mark=1, pieces_max=4),
         "WatchGroups": WatchGroups(groups=(topic.group,)),
     }
-    assert requests.keys() == METHODS.keys(), "every call has its sample"
-    with_body = ("Append", "Stage")
+    assert requests.keys() == CALLS.keys(), "every call has its sample"
     return {
-        method: encode_request(method, request, batch.body if method in with_body else b"")
-        for method, request in requests.items()
+        name: encode_request(call, requests[name], batch.body if type(call) is BodyCall else b"")
+        for name, call in CALLS.items()
     }

@@ -15,12 +15,12 @@ from raftlog.core.types import GroupId
 from raftlog.errors import NotLeader
 from raftlog.server.rpc import CallGate, _unary
 from raftlog.wire.batch import BatchHeader
-from raftlog.wire.calls import SERVICE, AppendCall
+from raftlog.wire.calls import APPEND, SERVICE, AppendCall
 from raftlog.wire.codec import encode_request
 
 BODY_BYTES = 100_000
 REQUEST = encode_request(
-    "Append",
+    APPEND,
     AppendCall(
         group=GroupId(1),
         incarnation="i",
@@ -57,7 +57,7 @@ def test_a_refused_write_does_not_keep_its_bytes_until_a_garbage_collection(
     async def run() -> None:
         server = grpc.aio.server()
         handler = grpc.unary_unary_rpc_method_handler(
-            _unary("Append", append, CallGate(ServerSettings()))
+            _unary(APPEND, append, CallGate(ServerSettings()))
         )
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, {"Append": handler}),)

@@ -10,7 +10,7 @@ from raftlog.core.messages import AppendRequest, Heartbeat, VoteReply
 from raftlog.errors import NotLeader
 from raftlog.machines.commands import Append, CommitEpoch, CreateTopic, Stage
 from raftlog.wire.batch import BatchHeader
-from raftlog.wire.calls import METHODS, PeerHello
+from raftlog.wire.calls import CALLS, PeerHello
 from raftlog.wire.codec import (
     PeerFrames,
     decode_batch_header,
@@ -39,9 +39,9 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "welcome": decode_welcome,
     "error": decode_error,
 }
-for _method in METHODS:
-    DECODERS[f"{_method} request"] = lambda data, method=_method: decode_request(method, data)
-    DECODERS[f"{_method} reply"] = lambda data, method=_method: decode_reply(method, data)
+for _call in CALLS.values():
+    DECODERS[f"{_call.name} request"] = lambda data, call=_call: decode_request(call, data)
+    DECODERS[f"{_call.name} reply"] = lambda data, call=_call: decode_reply(call, data)
 
 
 def samples() -> dict[str, st.SearchStrategy[bytes]]:
@@ -59,12 +59,12 @@ def samples() -> dict[str, st.SearchStrategy[bytes]]:
         "hello": values_of(PeerHello).map(encode_hello),
         "error": st.just(encode_error(NotLeader(group=1, leader=2, address="a:1"))),
     }
-    for method, (request, reply) in METHODS.items():
-        found[f"{method} request"] = values_of(request).map(
-            lambda value, method=method: encode_request(method, value)
+    for name, call in CALLS.items():
+        found[f"{name} request"] = values_of(call.request).map(
+            lambda value, call=call: encode_request(call, value)
         )
-        found[f"{method} reply"] = values_of(reply).map(
-            lambda value, method=method: encode_reply(method, value)
+        found[f"{name} reply"] = values_of(call.reply).map(
+            lambda value, call=call: encode_reply(call, value)
         )
     found["batch header"] = found["command"]
     return found

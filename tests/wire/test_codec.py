@@ -24,7 +24,18 @@ from raftlog.core.messages import (
 from raftlog.core.types import Entry, EntryKind, Payload
 from raftlog.machines.commands import Append, BatchSummary, Command, Stage
 from raftlog.wire.batch import BatchHeader, ColumnChunk
-from raftlog.wire.calls import METHODS, ExtentReply, PeerHello, PeerWelcome
+from raftlog.wire.calls import (
+    APPEND,
+    CALLS,
+    LIST_TOPICS,
+    READ,
+    BodyCall,
+    Call,
+    ExtentReply,
+    ListTopics,
+    PeerHello,
+    PeerWelcome,
+)
 from raftlog.wire.codec import (
     ERROR_BYTES_MAX,
     decode_batch_header,
@@ -130,14 +141,14 @@ def _append() -> Append:
 # ---------------------------------------------------------------- calls
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_request_survives_the_wire(method: str):
-    bodies = st.binary(max_size=20) if method in ("Append", "Stage") else st.just(b"")
+@pytest.mark.parametrize("call", CALLS.values(), ids=lambda call: call.name)
+def test_a_request_survives_the_wire(call: Call):
+    bodies = st.binary(max_size=20) if isinstance(call, BodyCall) else st.just(b"")
 
     @settings(max_examples=25)
-    @given(values_of(METHODS[method][0]), bodies)
+    @given(values_of(call.request), bodies)
     def check(request, body: bytes):
-        found, found_body = decode_request(method, encode_request(method, request, body))
+        found, found_body = decode_request(call, encode_request(call, request, body))
         assert found == request
         assert found_body == body
         assert type(found_body) is bytes
@@ -145,14 +156,14 @@ def test_a_request_survives_the_wire(method: str):
     check()
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_reply_survives_the_wire(method: str):
-    bodies = st.lists(st.binary(max_size=20), max_size=3) if method == "Read" else st.just(b"")
+@pytest.mark.parametrize("call", CALLS.values(), ids=lambda call: call.name)
+def test_a_reply_survives_the_wire(call: Call):
+    bodies = st.lists(st.binary(max_size=20), max_size=3) if call is READ else st.just(b"")
 
     @settings(max_examples=25)
-    @given(values_of(METHODS[method][1]), bodies)
+    @given(values_of(call.reply), bodies)
     def check(reply, body):
-        found, found_body = decode_reply(method, encode_reply(method, reply, body))
+        found, found_body = decode_reply(call, encode_reply(call, reply, body))
         assert found == reply
         assert found_body == b"".join(body) if body else not found_body
 
@@ -162,19 +173,19 @@ def test_a_reply_survives_the_wire(method: str):
 def test_a_plain_extent_keeps_its_missing_epoch():
     header = BatchHeader(record_count=1, schema_version=1, columns=())
     reply = ExtentReply(start=0, batch=header, timestamp_us=0, term=1, writer="", epoch=-1)
-    assert decode_reply("Read", encode_reply("Read", reply, b""))[0] == reply
+    assert decode_reply(READ, encode_reply(READ, reply, b""))[0] == reply
 
 
 def test_a_body_where_none_belongs_is_malformed():
-    frame = encode_request("ListTopics", METHODS["ListTopics"][0]())
+    frame = encode_request(LIST_TOPICS, ListTopics())
     with pytest.raises(errors.MalformedRequest, match="ListTopics"):
-        decode_request("ListTopics", frame + b"\0")
+        decode_request(LIST_TOPICS, frame + b"\0")
 
 
 def test_a_request_without_a_part_it_needs_is_malformed():
     empty = struct.pack("<II", 1, 0)
     with pytest.raises(errors.MalformedRequest, match="AppendCall lacks batch"):
-        decode_request("Append", empty)
+        decode_request(APPEND, empty)
 
 
 # ---------------------------------------------------------------- refusals
