@@ -183,6 +183,13 @@ class ServerSettings(Section):
         "Bytes being read from disk for all nodes that catch up: memory, above all.",
         ge=MIB,
     )
+    catch_up_bytes_per_s_max: int = setting(
+        32 * MIB,
+        "Bytes read from disk in a second for all nodes that catch up. Reading, sending and "
+        "syncing them takes CPU and disk from the appends of other topics; raise it where a node "
+        "must be back soon and the others have time to spare.",
+        ge=MIB,
+    )
     peer_reconnect_delay_min_s: float = setting(
         0.05,
         "Pause before a lost peer is dialled again.",

@@ -122,19 +122,19 @@ class Leadership:
     def _hears(self, progress: Progress) -> bool:
         return progress.contact_ticks < self._timing.election_ticks_min
 
-    def quiesce_round(self, *, all_applied: LogIndex | None) -> int:
+    def quiesce_round(self, *, all_committed: LogIndex | None) -> int:
         """The attempt to quiesce that a heartbeat asks followers to agree to; 0: none.
 
-        `all_applied` ends the log if all of it is committed and applied. Every follower must hold
-        it too, but those whose process is silent are not waited for: a node that is down must not
-        keep a thousand groups awake. Whoever drives this leader wakes it when they are back.
+        `all_committed` is the log's last index if all of the log is committed. Every follower must
+        hold it too, except those whose process is silent: a node that is down must not keep a
+        thousand groups awake. The driver wakes this leader when they are back.
         """
         is_idle = (
-            all_applied is not None
+            all_committed is not None
             and self.quiescence.due
             and not self.reads.pending
             and all(
-                each.match_index == all_applied or self._is_excused(node, each)
+                each.match_index == all_committed or self._is_excused(node, each)
                 for node, each in self.followers.items()
             )
         )

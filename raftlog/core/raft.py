@@ -647,14 +647,14 @@ class Raft:
             self._outbox.reads.extend(leadership.reads.confirm(leadership.agreed_round()))
         if reply.quiesce_round:
             leadership.quiescence.agreed(reply.sender, reply.quiesce_round)
-            self._quiesced = leadership.all_agreed() and self._all_applied() is not None
+            self._quiesced = leadership.all_agreed() and self._all_committed() is not None
         else:
             leadership.quiescence.disagrees(reply.sender)
 
-    def _all_applied(self) -> LogIndex | None:
-        """The log's end, if all of it is committed and applied."""
+    def _all_committed(self) -> LogIndex | None:
+        """The last index, if all is committed. Applying needs no messages."""
         last_index = self._log.last_index
-        return last_index if last_index == self._commit_index == self._last_applied else None
+        return last_index if last_index == self._commit_index else None
 
     def _disturb(self, leadership: Leadership) -> None:
         """Something is asked of this leader."""
@@ -680,7 +680,7 @@ class Raft:
         if not leadership.followers:
             self._outbox.reads.extend(leadership.reads.confirm(leadership.agreed_round()))
         if leadership.heartbeat_due:
-            quiesce_round = leadership.quiesce_round(all_applied=self._all_applied())
+            quiesce_round = leadership.quiesce_round(all_committed=self._all_committed())
             messages.extend(
                 letters.heartbeats(
                     leadership.views(),

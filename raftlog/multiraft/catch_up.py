@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from raftlog.core.messages import PeerMessage, Replicate
 from raftlog.core.types import GroupId, LogIndex, NodeId
@@ -52,27 +53,40 @@ class _Line:
         self.reading = None
 
 
+class CatchUpLimits(NamedTuple):
+    """Bytes of entries read from disk. Each limit may be exceeded by one request."""
+
+    peer_bytes_max: int
+    """Being read for one peer, or waiting to be sent to it."""
+    node_bytes_max: int
+    """Being read for all peers: memory."""
+    bytes_per_tick: int
+    """Read in one tick for all peers."""
+
+
 class CatchUp:
     """The lines of one node. The host's own thread."""
 
     def __init__(
         self,
         effects: Effects,
-        *,
-        peer_bytes_max: int,
-        node_bytes_max: int,
+        limits: CatchUpLimits,
         ended: Callable[[GroupReplica], None],
     ) -> None:
-        """To one peer no read begins while `peer_bytes_max` are being read for it or wait to be
-        sent; all reads together take `node_bytes_max` of memory. Both are passed by one request at
-        most. `ended` is told of each read that is over."""
+        """`ended` is told of each read that is over."""
         self._effects = effects
-        self._peer_bytes_max = peer_bytes_max
-        self._node_bytes_max = node_bytes_max
+        self._limits = limits
+        self._allowance = limits.bytes_per_tick
+        """What may still be read in this tick; below 0 the next ticks make up for it."""
         self._ended = ended
         self._lines: dict[NodeId, OrderedDict[GroupId, _Line]] = {}
         self._reading_bytes: Counter[NodeId] = Counter()
         self._stopped = False
+
+    def tick(self) -> None:
+        """One tick of the clock has passed: there is room for more."""
+        self._allowance = min(self._allowance, 0) + self._limits.bytes_per_tick
+        self.go_on()
 
     def stop(self) -> None:
         """Begin no read from now on, and send nothing."""
@@ -117,7 +131,11 @@ class CatchUp:
 
     def _has_room(self, peer: NodeId) -> bool:
         waiting = self._reading_bytes[peer] + self._effects.queued_bytes(peer)
-        return waiting < self._peer_bytes_max and self._reading_bytes.total() < self._node_bytes_max
+        return (
+            self._allowance > 0
+            and waiting < self._limits.peer_bytes_max
+            and self._reading_bytes.total() < self._limits.node_bytes_max
+        )
 
     def _go_on(self, peer: NodeId, line: _Line) -> None:
         replica = line.hosted.replica
@@ -138,6 +156,7 @@ class CatchUp:
         line.reading = wish
         line.hosted.reads_out += 1
         self._reading_bytes[peer] += read.byte_count
+        self._allowance -= read.byte_count
 
         def ran() -> None:
             line.hosted.reads_out -= 1

@@ -51,7 +51,7 @@ from raftlog.errors import (
 from raftlog.machines.commands import RegisterNode, TopicInfo
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.outcomes import Outcome
-from raftlog.multiraft.catch_up import CatchUp
+from raftlog.multiraft.catch_up import CatchUp, CatchUpLimits
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import (
     DiskChanged,
@@ -106,8 +106,7 @@ class MultiRaft:
         slow_disk_ticks: int,
         full_disk_ticks: int,
         turn_work_us: int,
-        catch_up_peer_bytes_max: int,
-        catch_up_bytes_max: int,
+        catch_up: CatchUpLimits,
     ) -> None:
         """`boot_id` is another one in every run of the process. A log not written for
         `idle_ticks_max` ticks gets its synced marker, which bears witness to the end of it.
@@ -116,7 +115,7 @@ class MultiRaft:
         itself: a bound on what nobody foresaw. `request_bytes_max` bounds what all
         unanswered proposals carry. A write that takes `slow_disk_ticks` makes the node let
         others lead; one that finds no room does so too, and is tried again every
-        `full_disk_ticks`. A turn ends after `turn_work_us`. See `CatchUp` for the rest.
+        `full_disk_ticks`. A turn ends after `turn_work_us`.
         """
         self.node = node
         self._nodes = tuple(nodes)
@@ -139,12 +138,7 @@ class MultiRaft:
         self._groups: dict[GroupId, GroupReplica] = {}
         self._opening: set[GroupId] = set()
         self._disk = NodeDisk(effects, slow_ticks=slow_disk_ticks, full_ticks=full_disk_ticks)
-        self._catch_up = CatchUp(
-            effects,
-            peer_bytes_max=catch_up_peer_bytes_max,
-            node_bytes_max=catch_up_bytes_max,
-            ended=self._read_ended,
-        )
+        self._catch_up = CatchUp(effects, catch_up, self._read_ended)
         self._dirty: OrderedDict[GroupId, None] = OrderedDict()
         self._applying: OrderedDict[GroupId, None] = OrderedDict()
         """Groups with committed entries to apply, the one that waits longest first."""
@@ -338,7 +332,7 @@ class MultiRaft:
             for hosted in self._groups.values():
                 hosted.replica.note_disk(keeps_up=self._disk.keeps_up)
         self._ticks += 1
-        self._catch_up.go_on()  # what waited for room at a peer's link
+        self._catch_up.tick()
         fallen_silent = self._liveness.tick()
         for hosted in list(self._awake.values()):
             self._tick_group(hosted)
@@ -506,10 +500,8 @@ class MultiRaft:
             hosted.replica.voters_reachable()
 
     def peer_closed(self, peer: NodeId) -> None:
-        """The peer's process died or its connection was reset: its groups may elect at once.
-
-        Call it after `receive` of what the peer sent before.
-        """
+        """The peer died or its connection was reset, after `receive` of what it sent: its groups
+        may elect at once."""
         if self._stopped:
             return
         for group, hosted in self._groups.items():

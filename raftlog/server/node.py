@@ -27,6 +27,7 @@ from raftlog.core.types import GroupId, NodeId, Offset, Payload
 from raftlog.errors import DiskFull, IdentityRefused, NotLeader, RaftlogError
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.outcomes import Outcome
+from raftlog.multiraft.catch_up import CatchUpLimits
 from raftlog.multiraft.effects import (
     DiskChanged,
     GroupDeletedElsewhere,
@@ -115,8 +116,13 @@ class Node:
             request_bytes_max=settings.server.request_bytes_max,
             slow_disk_ticks=settings.raft.slow_disk_ticks(),
             full_disk_ticks=max(1, round(settings.storage.full_disk_retry_s / self._tick_s)),
-            catch_up_peer_bytes_max=settings.server.catch_up_peer_bytes_max,
-            catch_up_bytes_max=settings.server.catch_up_bytes_max,
+            catch_up=CatchUpLimits(
+                peer_bytes_max=settings.server.catch_up_peer_bytes_max,
+                node_bytes_max=settings.server.catch_up_bytes_max,
+                bytes_per_tick=max(
+                    1, round(settings.server.catch_up_bytes_per_s_max * self._tick_s)
+                ),
+            ),
             turn_work_us=max(1, round(settings.server.turn_work_max_s * 1_000_000)),
         )
         routes = parse_routes(settings.server.peer_routes)

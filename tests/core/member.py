@@ -85,12 +85,14 @@ class Member:
         timing: RaftTiming = TIMING,
         random: object | None = None,
         sync: bool = True,
+        applies: bool = True,
     ) -> None:
         self.node = NodeId(node)
         self.membership = Membership(tuple(NodeId(each) for each in range(1, voters + 1)))
         self.timing = timing
         self.random = random if random is not None else Shortest()
         self.sync = sync
+        self.applies = applies
         self.disk_log = entries_of(terms)
         present = term if term is not None else max([0, *terms])
         self.disk_hard_state = HardState(Term(present), NodeId(vote))
@@ -192,7 +194,8 @@ class Member:
             first, last = ready.committed
             assert first == len(self.applied) + 1, "applied in order, each once"
             self.applied.extend(self.log[first - 1 : last])
-            self.raft.applied(last)
+            if self.applies:
+                self.raft.applied(last)
         self.reads.extend(ready.reads)
         self.reads_dropped.extend(ready.reads_dropped)
         self._check()

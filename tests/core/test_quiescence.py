@@ -71,6 +71,19 @@ def test_a_leader_is_quiesced_once_all_followers_agreed() -> None:
     assert member.raft.role is Role.LEADER
 
 
+def test_a_leader_that_still_replays_its_log_quiesces() -> None:
+    """After a restart of all nodes a thousand groups replay at once: heartbeats of all of them
+    would take the time that applying needs, and then come too late themselves."""
+    member = Member(1, terms=[1], timing=QUIET, applies=False).lead()
+    member.step(acceptance(member, 2, 2), acceptance(member, 3, 2))
+    member.take()
+    attempt = asked(member)
+    for other in (2, 3):
+        member.step(heartbeat_reply(member, other, last_index=2, quiesce_round=attempt))
+    assert member.raft.quiesced
+    assert member.raft.last_applied < member.raft.commit_index
+
+
 def test_a_group_of_one_quiesces_by_itself() -> None:
     member = Member(1, voters=1, timing=QUIET)
     member.tick(2)

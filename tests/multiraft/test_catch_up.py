@@ -25,6 +25,7 @@ from raftlog.core.types import (
     RaftTiming,
     Term,
 )
+from raftlog.multiraft.catch_up import CatchUpLimits
 from raftlog.multiraft.effects import MultiRaftEvent
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.multiraft import MultiRaft
@@ -78,7 +79,7 @@ class Driver:
 class Scene:
     """A node that leads term 2 with `entries` entries of term 1, none of them in memory."""
 
-    def __init__(self, entries: int = 40) -> None:
+    def __init__(self, entries: int = 40, bytes_per_tick: int = 1 << 20) -> None:
         folder = DataFolder.open(
             MemoryFileSystem(Random(1)), cluster_id="c", node=NODE, new_store_uuid="s"
         )
@@ -108,8 +109,7 @@ class Scene:
             slow_disk_ticks=40,
             full_disk_ticks=20,
             turn_work_us=1_000,
-            catch_up_peer_bytes_max=PEER_BYTES_MAX,
-            catch_up_bytes_max=2 * PEER_BYTES_MAX,
+            catch_up=CatchUpLimits(PEER_BYTES_MAX, 2 * PEER_BYTES_MAX, bytes_per_tick),
         )
         self.host.start(store.open_all())
         self.replica = self.host.hosted(CONTROLLER_GROUP).replica
@@ -247,6 +247,27 @@ def test_a_peer_gets_no_more_than_its_share_at_once() -> None:
     scene.driver.queued = PEER_BYTES_MAX - 1
     scene.host.tick()
     assert len(scene.driver.reads) == 1, "the link has room again"
+
+
+def test_reads_of_a_tick_take_their_share_and_no_more() -> None:
+    """A follower with much to catch up must leave disk and CPU to the appends of other topics."""
+    scene = Scene(bytes_per_tick=3 * BODY_BYTES)
+    scene.fall_behind()
+    read_in_tick = []
+    while scene.driver.reads:
+        count = 0
+        while scene.driver.reads:
+            scene.run_read()  # of two entries
+            count += 2
+            last = scene.replicated()[-1].entries[-1].index
+            scene.answer(accepted=True, prev_index=last, match_index=last)
+        read_in_tick.append(count)
+        scene.host.tick()
+        scene.settle()
+    assert sum(read_in_tick) == 40
+    assert max(read_in_tick) <= 4, "a share may be passed by one request"
+    for ticks in range(1, len(read_in_tick)):
+        assert sum(read_in_tick[:ticks]) <= 3 * ticks + 2, "the next ticks make up for it"
 
 
 def test_a_node_that_stops_sends_nothing_more() -> None:

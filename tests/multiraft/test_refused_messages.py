@@ -8,6 +8,7 @@ from typing import Any
 
 from raftlog.core.messages import GroupDeleted, Heartbeat, HeartbeatReply, PeerMessage
 from raftlog.core.types import CONTROLLER_GROUP, LogIndex, NodeId, RaftTiming, Term
+from raftlog.multiraft.catch_up import CatchUpLimits
 from raftlog.multiraft.effects import MultiRaftEvent, PeerMessagesRefused
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.multiraft import MultiRaft
@@ -88,8 +89,7 @@ def follower() -> tuple[MultiRaft, Driver]:
         slow_disk_ticks=100,
         full_disk_ticks=10,
         turn_work_us=1_000_000,
-        catch_up_peer_bytes_max=1 << 20,
-        catch_up_bytes_max=1 << 20,
+        catch_up=CatchUpLimits(1 << 20, 1 << 20, 1 << 20),
     )
     host.start(store.open_all())
     host.receive(NodeId(2), [heartbeat(2)])

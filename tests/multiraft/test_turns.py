@@ -20,6 +20,7 @@ from raftlog.core.types import (
 )
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.schema import Field, Schema
+from raftlog.multiraft.catch_up import CatchUpLimits
 from raftlog.multiraft.effects import MultiRaftEvent
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.multiraft import APPLY_ENTRIES_MAX, TURN_ENTRIES_MAX, MultiRaft
@@ -108,8 +109,7 @@ class Scene:
             slow_disk_ticks=40,
             full_disk_ticks=20,
             turn_work_us=TURN_US,
-            catch_up_peer_bytes_max=1 << 20,
-            catch_up_bytes_max=1 << 20,
+            catch_up=CatchUpLimits(1 << 20, 1 << 20, 1 << 20),
         )
         self.host.start(store.open_all())
 

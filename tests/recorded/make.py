@@ -28,6 +28,7 @@ from raftlog.core.ready import Role
 from raftlog.core.types import CONTROLLER_GROUP, NodeId, Payload, RaftTiming
 from raftlog.machines import commands as c
 from raftlog.machines.schema import Field, Schema
+from raftlog.multiraft.catch_up import CatchUpLimits
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.replica import Replica
@@ -80,8 +81,7 @@ class OneNode:
             slow_disk_ticks=1_000,
             full_disk_ticks=10,
             turn_work_us=1_000,
-            catch_up_peer_bytes_max=1 << 20,
-            catch_up_bytes_max=1 << 20,
+            catch_up=CatchUpLimits(1 << 20, 1 << 20, 1 << 20),
         )
         self.host.start(store.open_all())
         self.settle()

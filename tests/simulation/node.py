@@ -261,8 +261,7 @@ class SimulatedNode:
             slow_disk_ticks=self._settings.slow_disk_ticks,
             full_disk_ticks=self._settings.full_disk_ticks,
             turn_work_us=TURN_WORK_US,
-            catch_up_peer_bytes_max=self._settings.catch_up_peer_bytes_max,
-            catch_up_bytes_max=self._settings.catch_up_bytes_max,
+            catch_up=self._settings.catch_up,
         )
         host.start(store.open_all())
         return host

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 from random import Random
 
 from raftlog.core.types import RaftTiming
+from raftlog.multiraft.catch_up import CatchUpLimits
 from raftlog.storage.limits import LogLimits
 
 MILLISECOND = 1_000
@@ -44,8 +45,7 @@ class Settings:
     write_us: int
     read_notice_us: int
     """How long after it ran a read for a follower is noticed, at most."""
-    catch_up_peer_bytes_max: int
-    catch_up_bytes_max: int
+    catch_up: CatchUpLimits
     log_limits: LogLimits
     idle_ticks: int
     slow_disk_ticks: int
@@ -144,8 +144,11 @@ def draw(random: Random) -> Settings:
         reordering=pick((0.0, 0.0, 0.05, 0.3)),
         write_us=pick((200, 2_000, 10_000, 50_000)),
         read_notice_us=pick((1, 2_000, 20 * tick_us)),
-        catch_up_peer_bytes_max=pick((100, 2_000, 1_000_000)),
-        catch_up_bytes_max=pick((1_000, 1_000_000)),
+        catch_up=CatchUpLimits(
+            peer_bytes_max=pick((100, 2_000, 1_000_000)),
+            node_bytes_max=pick((1_000, 1_000_000)),
+            bytes_per_tick=pick((500, 1_000_000)),
+        ),
         log_limits=LogLimits(
             segment_bytes_max=pick((2_000, 10_000, 1_000_000)),
             preallocate_bytes=pick((0, 4_096, 65_536)),
