@@ -19,11 +19,22 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports what is asked for
     from raftlog.client.attempt import Attempt
     from raftlog.client.log_client import LogClient, connect
     from raftlog.client.producer import Producer
-    from raftlog.client.watermark import Watermark
+    from raftlog.client.watermark import NodeAnswer, ReplicaWatermark, Watermark
+    from raftlog.config import ClientSettings
     from raftlog.errors import RaftlogError
     from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
-    from raftlog.machines.schema import Schema
-    from raftlog.wire.calls import WriterView
+    from raftlog.machines.outcomes import Appended, EpochCommitted
+    from raftlog.machines.schema import Field, Schema
+    from raftlog.wire.calls import (
+        ClusterDescription,
+        FollowerView,
+        GroupView,
+        NodeAddress,
+        NodeView,
+        RangeSizes,
+        ReadableRange,
+        WriterView,
+    )
 
 __version__ = "0.1.0"
 
@@ -38,6 +49,19 @@ _HOMES = {
     "AttemptReference": "raftlog.machines.commands",
     "Schema": "raftlog.machines.schema",
     "WriterView": "raftlog.wire.calls",
+    "Appended": "raftlog.machines.outcomes",
+    "EpochCommitted": "raftlog.machines.outcomes",
+    "ReadableRange": "raftlog.wire.calls",
+    "RangeSizes": "raftlog.wire.calls",
+    "ClusterDescription": "raftlog.wire.calls",
+    "NodeAddress": "raftlog.wire.calls",
+    "NodeAnswer": "raftlog.client.watermark",
+    "NodeView": "raftlog.wire.calls",
+    "GroupView": "raftlog.wire.calls",
+    "FollowerView": "raftlog.wire.calls",
+    "ReplicaWatermark": "raftlog.client.watermark",
+    "Field": "raftlog.machines.schema",
+    "ClientSettings": "raftlog.config",
     "RaftlogError": "raftlog.errors",
 }
 
@@ -53,6 +77,19 @@ __all__ = [
     "AttemptReference",
     "Schema",
     "WriterView",
+    "Appended",
+    "EpochCommitted",
+    "ReadableRange",
+    "RangeSizes",
+    "ClusterDescription",
+    "NodeAddress",
+    "NodeAnswer",
+    "NodeView",
+    "GroupView",
+    "FollowerView",
+    "ReplicaWatermark",
+    "Field",
+    "ClientSettings",
     "RaftlogError",
 ]
 

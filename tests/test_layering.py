@@ -39,7 +39,7 @@ class Room:
     inside_functions: tuple[str, ...] = ()
 
 
-VALUES = ("raftlog.machines.commands", "raftlog.machines.schema")
+VALUES = ("raftlog.machines.commands", "raftlog.machines.outcomes", "raftlog.machines.schema")
 """What a client's calls take and give."""
 
 ROOMS = {

@@ -8,7 +8,9 @@ command line, the keys of the configuration, the calls of a node. To record it a
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +23,7 @@ import raftlog
 from connector.options import OPTIONS
 from raftlog import config, errors
 from raftlog.cli.main import app
+from raftlog.core import types as core_types
 from raftlog.wire.calls import CALLS
 
 RECORD = Path(__file__).with_name("public_api.txt")
@@ -123,6 +126,26 @@ def test_every_public_python_name_has_a_docstring() -> None:
                 if inspect.isfunction(of) and not member.startswith("_") and not of.__doc__
             ]
     assert silent == []
+
+
+def test_every_type_that_a_public_method_gives_can_be_imported_from_raftlog() -> None:
+    """Whether it is the answer itself, a part of it, or the value of a property."""
+    given: set[str] = set()
+    for name in raftlog.__all__:
+        value = getattr(raftlog, name)
+        members = vars(value).values() if inspect.isclass(value) else [value]
+        for of in (each.fget if isinstance(each, property) else each for each in members):
+            if inspect.isfunction(of) and not of.__name__.startswith("_"):
+                given |= _type_names(inspect.signature(of).return_annotation)
+        if dataclasses.is_dataclass(value):
+            given = given.union(*(_type_names(field.type) for field in dataclasses.fields(value)))
+    assert given - set(raftlog.__all__) == set()
+
+
+def _type_names(annotation: Any) -> set[str]:
+    """The classes of ours that an annotation names; positions and ids are ints by other names."""
+    words = set(re.findall(r"(?<![.\w])[A-Z]\w+", str(annotation)))
+    return words - {"Iterator", "None", "Any", *vars(core_types)}
 
 
 def test_importing_raftlog_alone_loads_neither_grpc_nor_pyarrow_nor_spark() -> None:

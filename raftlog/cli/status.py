@@ -13,7 +13,7 @@ from raftlog.errors import DiskFull, ExitCode, RaftlogError
 
 if TYPE_CHECKING:
     from raftlog.client.log_client import ClusterDescription
-    from raftlog.client.watermark import Answer
+    from raftlog.client.watermark import NodeAnswer
 
 NAMES_SHOWN_MAX = 10
 
@@ -59,7 +59,7 @@ def status(
         raise typer.Exit(int(ExitCode.UNAVAILABLE))
 
 
-def topics_without_leader(answers: Sequence[Answer]) -> list[str]:
+def topics_without_leader(answers: Sequence[NodeAnswer]) -> list[str]:
     """The topics of which no node that answers knows a leader, by name."""
     views = [
         view

@@ -14,7 +14,7 @@ from raftlog.cli.session import ServersOption, session_of
 from raftlog.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from raftlog.client.log_client import HighWaterMarkReply
+    from raftlog.client.log_client import ReadableRange
 
 
 def tail(
@@ -74,7 +74,7 @@ def tail(
                 lines.show(batch.schema.names, rows)
 
 
-def _begin(start: str | None, last: int, mark: HighWaterMarkReply) -> int:
+def _begin(start: str | None, last: int, mark: ReadableRange) -> int:
     """The offset to begin at, within [log_start_offset, high_water_mark] for -n."""
     if start is None:
         return max(mark.log_start_offset, mark.high_water_mark - last)

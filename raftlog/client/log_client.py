@@ -13,9 +13,9 @@ from raftlog.client.connection import Connection, Deadline
 from raftlog.client.forks import in_each_child, leave_alone
 from raftlog.client.producer import Producer, Rows
 from raftlog.client.reader import ReadPreference, TopicReader, check_offset
-from raftlog.client.watermark import Answer, Watermark, watermark_of
+from raftlog.client.watermark import NodeAnswer, Watermark, watermark_of
 from raftlog.config import ClientSettings, load
-from raftlog.core.types import CONTROLLER_GROUP, NodeId, Offset
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Offset
 from raftlog.errors import (
     DeadlineExceeded,
     ProducerClosed,
@@ -25,6 +25,7 @@ from raftlog.errors import (
     WriterNotFound,
 )
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
+from raftlog.machines.outcomes import Appended, EpochCommitted
 from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import schema_of
 from raftlog.wire.calls import (
@@ -40,20 +41,18 @@ from raftlog.wire.calls import (
     REMOVE_WRITER,
     WATCH_GROUPS,
     AbortEpochCall,
-    AppendedReply,
     ClusterDescription,
     CommitEpochCall,
     CreateTopicCall,
     DeleteTopicCall,
     DescribeCluster,
     DescribeTopic,
-    EpochCommittedReply,
-    GroupsReply,
-    HighWaterMarkReply,
     ListTopics,
     ListWriters,
+    NodeView,
+    RangeSizes,
+    ReadableRange,
     RemoveWriterCall,
-    SizesReply,
     WatchGroups,
     WritersReply,
     WriterView,
@@ -61,11 +60,11 @@ from raftlog.wire.calls import (
 
 __all__ = [
     "ClusterDescription",
-    "EpochCommittedReply",
-    "GroupsReply",
+    "EpochCommitted",
+    "NodeView",
     "LogClient",
-    "HighWaterMarkReply",
-    "SizesReply",
+    "ReadableRange",
+    "RangeSizes",
     "TopicInfo",
     "connect",
 ]
@@ -177,7 +176,7 @@ class LogClient:
 
     # ------------------------------------------------------------ appending
 
-    def append(self, topic: str, data: Rows) -> AppendedReply:
+    def append(self, topic: str, data: Rows) -> Appended:
         """Append rows and wait until they are durable on a majority and readable.
 
         `data`: a `pa.Table`, a `pa.RecordBatch`, or a list of mappings from column name to value.
@@ -190,7 +189,7 @@ class LogClient:
             # The producer knew the topic's former life; nothing of this append is in the new one.
             return self._append(topic, data, deadline)
 
-    def _append(self, topic: str, data: Rows, deadline: Deadline) -> AppendedReply:
+    def _append(self, topic: str, data: Rows, deadline: Deadline) -> Appended:
         while True:
             producer = self._producer_of(topic, deadline)
             try:
@@ -294,13 +293,13 @@ class LogClient:
             elif not came and idle_timeout_s is not None:
                 return
 
-    def read_high_water_mark(self, topic: TopicInfo) -> HighWaterMarkReply:
+    def read_high_water_mark(self, topic: TopicInfo) -> ReadableRange:
         """Log start, high-water mark and bytes by a linearizable read at the leader."""
         return self._reader(topic, None, "leader").mark()
 
     def read_sizes(
         self, topic: TopicInfo, start: int, end: int, *, mark: int, pieces_max: int
-    ) -> SizesReply:
+    ) -> RangeSizes:
         """How the bytes of [start, end) lie, to split a range into pieces of about equal bytes."""
         return self._reader(topic, None, "nearest").sizes(
             Offset(start), Offset(end), mark=Offset(mark), pieces_max=pieces_max
@@ -346,7 +345,7 @@ class LogClient:
         create_writer: bool = False,
         transient_writer: bool = False,
         plan: str = "",
-    ) -> EpochCommittedReply:
+    ) -> EpochCommitted:
         """Make the attempts visible, in order, all or nothing; a repeat changes nothing.
 
         `plan` is a digest that is the same whenever this epoch is replayed, and another one when
@@ -416,25 +415,25 @@ class LogClient:
     def watermark(self, topic: TopicInfo | str) -> Watermark:
         """The topic's marks and its replicas' lag, as all nodes that answer see them."""
         info = self.describe_topic(topic) if isinstance(topic, str) else topic
-        return watermark_of(info, self.views(WatchGroups(groups=(info.group,))))
+        return watermark_of(info, self.views([info.group]))
 
-    def views(self, call: WatchGroups | None = None) -> list[Answer]:
-        """Every node's view of its replicas, or the error why there is none; one short try."""
+    def views(self, groups: Sequence[GroupId] = ()) -> list[NodeAnswer]:
+        """Every node's view of its replicas in these groups (none named: in all), or the error why
+        there is none; one short try."""
+        call = WatchGroups(groups=tuple(groups))
         described = self.describe_cluster()
         addresses: dict[NodeId, str] = {}
         for _, answer in described:
             if isinstance(answer, ClusterDescription):
                 addresses.update(answer.nodes)
-        answers: list[Answer] = []
+        answers: list[NodeAnswer] = []
         for node, address in sorted(addresses.items()):
-            reply: GroupsReply | RaftlogError
+            reply: NodeView | RaftlogError
             try:
-                reply = self._connection.ask(
-                    address, WATCH_GROUPS, call or WatchGroups(groups=()), self._view_timeout_s
-                )
+                reply = self._connection.ask(address, WATCH_GROUPS, call, self._view_timeout_s)
             except RaftlogError as error:
                 reply = error
-            answers.append((node, address, reply))
+            answers.append(NodeAnswer(node, address, reply))
         return answers
 
     def cluster_id(self) -> str:

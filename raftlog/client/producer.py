@@ -18,10 +18,11 @@ from raftlog.client.window import Window
 from raftlog.core.types import Offset
 from raftlog.errors import InvalidOption, ProducerClosed, RaftlogError
 from raftlog.machines.commands import TopicInfo
+from raftlog.machines.outcomes import Appended
 from raftlog.records.batching import BatchBuffer
 from raftlog.records.conform import batch_from_rows, conform
 from raftlog.wire.batch import EncodedBatch
-from raftlog.wire.calls import APPEND, AppendCall, AppendedReply
+from raftlog.wire.calls import APPEND, AppendCall
 
 Rows = pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]
 """What may be appended: Arrow data, or rows as mappings from column name to value."""
@@ -60,7 +61,7 @@ class Producer:
         self._idle_max_s = connection.settings.producer_idle_max_s
         self._buffer = BatchBuffer(topic.schema, compression=compression, batch_bytes=batch_bytes)
         self._window = Window(connection, topic.group, APPEND, max_in_flight)
-        self._last = AppendedReply(start=Offset(0), end=Offset(0), repeated=False)
+        self._last = Appended(start=Offset(0), end=Offset(0), repeated=False)
         self._counts: deque[int] = deque()
         """Records of each entry that was sent and is not in `acknowledged`, the oldest first."""
         self._acknowledged = 0
@@ -115,7 +116,7 @@ class Producer:
             self._flush(None)
             return self._last.end
 
-    def append_and_flush(self, data: Rows, deadline: Deadline | None = None) -> AppendedReply:
+    def append_and_flush(self, data: Rows, deadline: Deadline | None = None) -> Appended:
         """Append rows and wait; [start, end) spans from the first of them to the last.
 
         Other producers' records may lie in between when the rows need several entries. `deadline`
@@ -129,8 +130,8 @@ class Producer:
                 replies += self._send(self._buffer.add(batch), deadline)
             replies += self._flush(deadline)
             if not replies:
-                return AppendedReply(start=self._last.end, end=self._last.end, repeated=False)
-            return AppendedReply(
+                return Appended(start=self._last.end, end=self._last.end, repeated=False)
+            return Appended(
                 start=replies[0].start,
                 end=replies[-1].end,
                 repeated=any(reply.repeated for reply in replies),
@@ -190,7 +191,7 @@ class Producer:
         topic = self._topic
         return [conform(batch, topic.schema, topic.name) for batch in record_batches(data, topic)]
 
-    def _flush(self, deadline: Deadline | None) -> list[AppendedReply]:
+    def _flush(self, deadline: Deadline | None) -> list[Appended]:
         encoded = [*self._buffer.flush()]
         replies = self._send(iter(encoded[:-1]), deadline)
         if not encoded:
@@ -198,9 +199,7 @@ class Producer:
         last = encoded[-1]
         return replies + self._keep(self._window.push_last(self._call(last), last.body, deadline))
 
-    def _send(
-        self, encoded: Iterator[EncodedBatch], deadline: Deadline | None
-    ) -> list[AppendedReply]:
+    def _send(self, encoded: Iterator[EncodedBatch], deadline: Deadline | None) -> list[Appended]:
         replies = []
         for batch in encoded:
             replies += self._keep(self._window.push(self._call(batch), batch.body, deadline))
@@ -222,7 +221,7 @@ class Producer:
         self._counts.append(batch.header.record_count)
         return call
 
-    def _keep(self, replies: list[AppendedReply]) -> list[AppendedReply]:
+    def _keep(self, replies: list[Appended]) -> list[Appended]:
         if replies:
             self._last = replies[-1]
         return replies

@@ -25,11 +25,11 @@ from raftlog.wire.calls import (
     READ_PIECES_MAX,
     READ_SIZES,
     ExtentReply,
-    HighWaterMarkReply,
+    RangeSizes,
+    ReadableRange,
     ReadCall,
     ReadHighWaterMark,
     ReadSizes,
-    SizesReply,
 )
 
 ReadPreference = Literal["nearest", "leader", "follower"]
@@ -70,7 +70,7 @@ class TopicReader:
         self._data_names = [name for name in self._columns if name in by_name]
         self._field_ids = tuple(by_name[name] for name in self._data_names)
 
-    def mark(self) -> HighWaterMarkReply:
+    def mark(self) -> ReadableRange:
         """The high-water mark by a linearizable read: no acknowledged record lies at or above."""
         return self._connection.call_leader(
             self._topic.group,
@@ -78,8 +78,8 @@ class TopicReader:
             ReadHighWaterMark(group=self._topic.group, incarnation=self._topic.incarnation),
         )
 
-    def sizes(self, start: Offset, end: Offset, *, mark: Offset, pieces_max: int) -> SizesReply:
-        """How the bytes of [start, end) lie; see `raftlog.wire.calls.SizesReply`.
+    def sizes(self, start: Offset, end: Offset, *, mark: Offset, pieces_max: int) -> RangeSizes:
+        """How the bytes of [start, end) lie; see `raftlog.wire.calls.RangeSizes`.
 
         More than `READ_PIECES_MAX` pieces are never found: a split into fewer is as true."""
         call = ReadSizes(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from raftlog.core.types import LogIndex, NodeId, Offset, Term
 from raftlog.errors import RaftlogError
 from raftlog.machines.commands import TopicInfo
-from raftlog.wire.calls import GroupsReply, GroupView
+from raftlog.wire.calls import GroupView, NodeView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,16 +56,20 @@ class Watermark:
     replicas: tuple[ReplicaWatermark, ...]
 
 
-Answer = tuple[NodeId, str, GroupsReply | RaftlogError]
-"""A node, its address, and what it answered or why it did not."""
+class NodeAnswer(NamedTuple):
+    """What a node answered, or why it did not."""
+
+    node: NodeId
+    address: str
+    answer: NodeView | RaftlogError
 
 
-def watermark_of(topic: TopicInfo, answers: Sequence[Answer]) -> Watermark:
+def watermark_of(topic: TopicInfo, answers: Sequence[NodeAnswer]) -> Watermark:
     """Put the nodes' views of the topic together."""
     views = {
         node: view
         for node, _, answer in answers
-        if isinstance(answer, GroupsReply)
+        if isinstance(answer, NodeView)
         for view in answer.groups
         if view.group == topic.group
     }
@@ -96,7 +101,7 @@ def watermark_of(topic: TopicInfo, answers: Sequence[Answer]) -> Watermark:
 def _replica(
     node: NodeId,
     address: str,
-    answer: GroupsReply | RaftlogError,
+    answer: NodeView | RaftlogError,
     view: GroupView | None,
     leader: GroupView | None,
 ) -> ReplicaWatermark:

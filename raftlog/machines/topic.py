@@ -313,7 +313,7 @@ class TopicMachine:
         self, start: Offset, end: Offset, pieces_max: int
     ) -> tuple[tuple[Offset, ...], tuple[int, ...]]:
         """(offsets, body_bytes): [start, end) split at extents into at most `pieces_max` >= 1
-        pieces of about equal bytes; see `raftlog.wire.calls.SizesReply`. An empty range gives one
+        pieces of about equal bytes; see `raftlog.wire.calls.RangeSizes`. An empty range gives one
         offset and no piece.
         """
         return self._extents.split(start, end, pieces_max)

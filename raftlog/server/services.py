@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from importlib.metadata import version
-from typing import Any, NoReturn
+from typing import TypeVar
 
 from raftlog import errors
 from raftlog.checksum import chain, crc32c
@@ -58,6 +58,8 @@ from raftlog.wire import calls
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.codec import decode_batch_header, encode_command
 
+Accepted = TypeVar("Accepted", bound=Outcome)
+
 
 class Services:
     """The calls of one node. Every method may raise any `RaftlogError`."""
@@ -94,7 +96,7 @@ class Services:
             behind_rules=controller.behind_rules(node.addresses, RULES_LATEST),
         )
 
-    async def register_node(self, call: calls.RegisterNodeCall) -> calls.NodeRegisteredReply:
+    async def register_node(self, call: calls.RegisterNodeCall) -> NodeRegistered:
         """Bind a node id of this cluster to its store. Raises `IdentityRefused`."""
         if call.node not in self._node.addresses:
             raise MalformedRequest(
@@ -109,11 +111,9 @@ class Services:
                 rules=call.rules,
             ),
         )
-        if not isinstance(outcome, NodeRegistered):
-            _refuse(outcome)
-        return calls.NodeRegisteredReply(known_before=outcome.known_before)
+        return self._accepted(NodeRegistered, outcome)
 
-    async def create_topic(self, call: calls.CreateTopicCall) -> calls.TopicReply:
+    async def create_topic(self, call: calls.CreateTopicCall) -> TopicCreated:
         """Create a topic; its group exists from that entry on. Raises `TopicExists`.
 
         A sink asks with `if_not_exists` for every batch: what is there costs a read, no entry.
@@ -123,7 +123,7 @@ class Services:
             found = self._node.controller.topic(call.name)
             if not isinstance(found, Refused):
                 existed = found.incarnation != call.incarnation
-                return calls.TopicReply(topic=found, existed=existed)
+                return TopicCreated(topic=found, existed=existed)
         outcome = await self._proposed(
             self._controller,
             CreateTopic(
@@ -135,33 +135,29 @@ class Services:
                 timestamp_us=self._node.now_us(),
             ),
         )
-        if not isinstance(outcome, TopicCreated):
-            _refuse(outcome)
-        return calls.TopicReply(topic=outcome.topic, existed=outcome.existed)
+        return self._accepted(TopicCreated, outcome)
 
-    async def delete_topic(self, call: calls.DeleteTopicCall) -> calls.TopicReply:
+    async def delete_topic(self, call: calls.DeleteTopicCall) -> TopicDeleted:
         """Delete a topic. Raises `TopicNotFound`."""
         outcome = await self._proposed(
             self._controller, DeleteTopic(name=call.name, incarnation=call.incarnation)
         )
-        if not isinstance(outcome, TopicDeleted):
-            _refuse(outcome)
-        return calls.TopicReply(topic=outcome.topic)
+        return self._accepted(TopicDeleted, outcome)
 
     async def describe_topic(self, call: calls.DescribeTopic) -> calls.TopicReply:
         """The topic as of now, linearizable. Raises `TopicNotFound`."""
         await self._node.read_barrier(self._controller)
         found = self._node.controller.topic(call.name)
         if isinstance(found, Refused):
-            _refuse(found)
-        return calls.TopicReply(topic=found, existed=True)
+            raise _error_of(found)
+        return calls.TopicReply(topic=found)
 
     async def list_topics(self, _: calls.ListTopics) -> calls.TopicsReply:
         """All topics as of now, linearizable."""
         await self._node.read_barrier(self._controller)
         return calls.TopicsReply(topics=tuple(self._node.controller.topics()))
 
-    async def watch_groups(self, call: calls.WatchGroups) -> calls.GroupsReply:
+    async def watch_groups(self, call: calls.WatchGroups) -> calls.NodeView:
         """This node's own replicas, as they stand."""
         wanted = set(call.groups)
         shown = [
@@ -169,11 +165,11 @@ class Services:
             for hosted in self._node.groups()
             if not wanted or hosted.group in wanted
         ]
-        return calls.GroupsReply(node=self._node.node, groups=tuple(shown))
+        return calls.NodeView(node=self._node.node, groups=tuple(shown))
 
     # ------------------------------------------------------------ writing
 
-    async def append(self, call: calls.AppendCall, body: bytes) -> calls.AppendedReply:
+    async def append(self, call: calls.AppendCall, body: bytes) -> Appended:
         """Append one batch; answered once it is durable on a majority and applied here."""
         hosted = self._leading(call.group, call.incarnation)
         command = Append(
@@ -186,12 +182,9 @@ class Services:
         await self._order.turn(call.producer, call.sequence)
         done = self._proposed(hosted, command, call.batch, body)
         self._order.proposed(call.producer, call.sequence)
-        outcome = await done
-        if not isinstance(outcome, Appended):
-            _refuse(outcome)
-        return calls.AppendedReply(start=outcome.start, end=outcome.end, repeated=outcome.repeated)
+        return self._accepted(Appended, await done)
 
-    async def stage(self, call: calls.StageCall, body: bytes) -> calls.StagedReply:
+    async def stage(self, call: calls.StageCall, body: bytes) -> Staged:
         """Stage one batch of an open epoch; answered as an append is, and visible to nobody."""
         hosted = self._leading(call.group, call.incarnation)
         command = Stage(
@@ -207,12 +200,9 @@ class Services:
         await self._order.turn(call.attempt, call.number)
         done = self._proposed(hosted, command, call.batch, body)
         self._order.proposed(call.attempt, call.number)
-        outcome = await done
-        if not isinstance(outcome, Staged):
-            self._refuse_epoch(outcome)
-        return calls.StagedReply(number=outcome.number, repeated=outcome.repeated)
+        return self._accepted(Staged, await done)
 
-    async def commit_epoch(self, call: calls.CommitEpochCall) -> calls.EpochCommittedReply:
+    async def commit_epoch(self, call: calls.CommitEpochCall) -> EpochCommitted:
         """Make an epoch's attempts visible. Raises what the exactly-once rules refuse."""
         hosted = self._leading(call.group, call.incarnation)
         command = CommitEpoch(
@@ -226,23 +216,13 @@ class Services:
             plan=call.plan,
         )
         outcome = await self._proposed(hosted, command)
-        if not isinstance(outcome, EpochCommitted):
-            self._refuse_epoch(outcome)
-        return calls.EpochCommittedReply(
-            start=outcome.start,
-            end=outcome.end,
-            record_count=outcome.record_count,
-            replayed=outcome.replayed,
-            kept=outcome.kept,
-        )
+        return self._accepted(EpochCommitted, outcome)
 
-    async def abort_epoch(self, call: calls.AbortEpochCall) -> calls.EpochAbortedReply:
+    async def abort_epoch(self, call: calls.AbortEpochCall) -> EpochAborted:
         """Drop the open attempts of one run's epoch."""
         hosted = self._leading(call.group, call.incarnation)
         outcome = await self._proposed(hosted, AbortEpoch(key=call.key))
-        if not isinstance(outcome, EpochAborted):
-            _refuse(outcome)
-        return calls.EpochAbortedReply(attempts=outcome.attempts)
+        return self._accepted(EpochAborted, outcome)
 
     # ------------------------------------------------------------ writers
 
@@ -261,7 +241,7 @@ class Services:
             writers=tuple(views.writer_view(row) for row in rows[:page]), more=len(rows) > page
         )
 
-    async def remove_writer(self, call: calls.RemoveWriterCall) -> calls.WriterRemovedReply:
+    async def remove_writer(self, call: calls.RemoveWriterCall) -> WriterRemoved:
         """Forget a writer's row. Raises `RulesTooOld` where the topic does not know the command:
         it would stop every replica that is older."""
         hosted = self._leading(call.group, call.incarnation)
@@ -273,24 +253,22 @@ class Services:
             )
         _check_sense("RemoveWriter", problem_of_removal(command, machine.rules))
         outcome = await self._proposed(hosted, command)
-        if not isinstance(outcome, WriterRemoved):
-            _refuse(outcome)
-        return calls.WriterRemovedReply(known=outcome.known, staged_bytes=outcome.staged_bytes)
+        return self._accepted(WriterRemoved, outcome)
 
     # ------------------------------------------------------------ reading
 
-    async def read_high_water_mark(self, call: calls.ReadHighWaterMark) -> calls.HighWaterMarkReply:
+    async def read_high_water_mark(self, call: calls.ReadHighWaterMark) -> calls.ReadableRange:
         """The high-water mark by a read round of this leader (ReadIndex)."""
         hosted = self._leading(call.group, call.incarnation)
         await self._node.read_barrier(hosted)
         machine = hosted.topic_machine
-        return calls.HighWaterMarkReply(
+        return calls.ReadableRange(
             log_start_offset=machine.log_start_offset,
             high_water_mark=machine.high_water_mark,
             record_bytes=machine.record_bytes,
         )
 
-    async def read_sizes(self, call: calls.ReadSizes) -> calls.SizesReply:
+    async def read_sizes(self, call: calls.ReadSizes) -> calls.RangeSizes:
         """How the bytes of a range lie, at extents' boundaries."""
         _check_range("ReadSizes", call.start, call.end, call.mark)
         if call.pieces_max < 1:
@@ -301,7 +279,7 @@ class Services:
             )
         hosted = await self._reached(call.group, call.incarnation, call.mark)
         offsets, sizes = hosted.topic_machine.split(call.start, call.end, call.pieces_max)
-        return calls.SizesReply(offsets=tuple(offsets), body_bytes=tuple(sizes))
+        return calls.RangeSizes(offsets=tuple(offsets), body_bytes=tuple(sizes))
 
     async def read(self, call: calls.ReadCall) -> AsyncIterator[tuple[calls.ExtentReply, bytes]]:
         """The extents that meet [start, end), each with the wanted chunks as its body."""
@@ -348,12 +326,16 @@ class Services:
         assert hosted is not None
         return hosted
 
-    def _refuse_epoch(self, outcome: Outcome) -> NoReturn:
-        """As `_refuse`; an unknown writer may be another cluster's, so its error names this one."""
-        if isinstance(outcome, Refused) and outcome.code == errors.UnknownWriter.__name__:
-            values: dict[str, Any] = dict(outcome.values)
-            raise errors.UnknownWriter(**values, cluster=self._node.identity.cluster_id)
-        _refuse(outcome)
+    def _accepted(self, kind: type[Accepted], outcome: Outcome) -> Accepted:
+        """The outcome of a command that was not refused; else raise the error that it names."""
+        if isinstance(outcome, kind):
+            return outcome
+        assert isinstance(outcome, Refused), f"an outcome of another command: {outcome}"
+        error = _error_of(outcome)
+        if isinstance(error, errors.UnknownWriter):
+            # The writer may be another cluster's, so the error names this one.
+            error.cluster = self._node.identity.cluster_id
+        raise error
 
     def _leading(self, group: GroupId, incarnation: str) -> GroupReplica:
         """The topic's replica here, which leads; else `NotLeader`, `TopicRecreated`."""
@@ -420,12 +402,11 @@ class Services:
         )
 
 
-def _refuse(outcome: Outcome) -> NoReturn:
-    """Raise the error that a refused command names."""
-    assert isinstance(outcome, Refused), f"an outcome of another command: {outcome}"
-    kind = getattr(errors, outcome.code)
+def _error_of(refused: Refused) -> RaftlogError:
+    """The error of the same name, with the same values."""
+    kind: type[RaftlogError] = getattr(errors, refused.code)
     assert issubclass(kind, RaftlogError)
-    raise kind(**dict(outcome.values))
+    return kind(**dict(refused.values))
 
 
 def _check_sense(call: str, problem: str | None) -> None:

@@ -1,5 +1,7 @@
 """The calls of a node, as typed values: what a client asks and what a node answers.
 
+A write is answered with the outcome of its command (`raftlog.machines.outcomes`).
+
 A call is one frame there and one frame back, or for `Read` a stream of frames back. The table at
 the end of this file names each call once, with its types; `CALLS` holds them all, and a node
 serves exactly these. Deadlines are total and travel with grpc. A refusal travels as the error's
@@ -17,6 +19,16 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Term
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
+from raftlog.machines.outcomes import (
+    Appended,
+    EpochAborted,
+    EpochCommitted,
+    NodeRegistered,
+    Staged,
+    TopicCreated,
+    TopicDeleted,
+    WriterRemoved,
+)
 from raftlog.machines.schema import Schema
 from raftlog.wire.batch import BatchHeader
 
@@ -77,11 +89,6 @@ class RegisterNodeCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRegisteredReply:
-    known_before: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateTopicCall:
     """Leader of the controller. The caller mints `incarnation`, so that a resend is recognised."""
 
@@ -108,10 +115,7 @@ class DescribeTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicReply:
-    """`existed`: CreateTopic found it there."""
-
     topic: TopicInfo
-    existed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,13 +144,6 @@ class AppendCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppendedReply:
-    start: Offset
-    end: Offset
-    repeated: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StageCall:
     """Leader of the topic. The frame's body is the batch's."""
 
@@ -158,12 +155,6 @@ class StageCall:
     create_writer: bool
     batch: BatchHeader
     crc: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagedReply:
-    number: int
-    repeated: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,28 +173,12 @@ class CommitEpochCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpochCommittedReply:
-    """See `raftlog.machines.outcomes.EpochCommitted`."""
-
-    start: Offset
-    end: Offset
-    record_count: int
-    replayed: bool
-    kept: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AbortEpochCall:
     """Leader of the topic."""
 
     group: GroupId
     incarnation: str
     key: EpochKey
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpochAbortedReply:
-    attempts: int
 
 
 # ---------------------------------------------------------------- reading and watching
@@ -218,7 +193,9 @@ class ReadHighWaterMark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HighWaterMarkReply:
+class ReadableRange:
+    """The records at [log_start_offset, high_water_mark) may be read."""
+
     log_start_offset: Offset
     high_water_mark: Offset
     record_bytes: int
@@ -274,7 +251,7 @@ class ReadSizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SizesReply:
+class RangeSizes:
     """Boundaries at extents: `offsets` rises from start to end, `body_bytes[i]` lie between
     offsets[i] and offsets[i + 1]; at most `pieces_max` pieces of about equal bytes."""
 
@@ -327,7 +304,9 @@ class GroupView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupsReply:
+class NodeView:
+    """A node's replicas as the node itself sees them."""
+
     node: NodeId
     groups: tuple[GroupView, ...]
 
@@ -384,14 +363,6 @@ class RemoveWriterCall:
     group: GroupId
     incarnation: str
     writer: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriterRemovedReply:
-    """`known`: there was a row. `staged_bytes` is what it had open."""
-
-    known: bool
-    staged_bytes: int
 
 
 # ---------------------------------------------------------------- between nodes
@@ -465,21 +436,21 @@ SERVICE = "raftlog.v1.Log"
 PEER_SERVICE = "raftlog.v1.Peer"
 
 DESCRIBE_CLUSTER = PlainCall("DescribeCluster", DescribeCluster, ClusterDescription)
-REGISTER_NODE = PlainCall("RegisterNode", RegisterNodeCall, NodeRegisteredReply)
-CREATE_TOPIC = PlainCall("CreateTopic", CreateTopicCall, TopicReply)
-DELETE_TOPIC = PlainCall("DeleteTopic", DeleteTopicCall, TopicReply)
+REGISTER_NODE = PlainCall("RegisterNode", RegisterNodeCall, NodeRegistered)
+CREATE_TOPIC = PlainCall("CreateTopic", CreateTopicCall, TopicCreated)
+DELETE_TOPIC = PlainCall("DeleteTopic", DeleteTopicCall, TopicDeleted)
 DESCRIBE_TOPIC = PlainCall("DescribeTopic", DescribeTopic, TopicReply)
 LIST_TOPICS = PlainCall("ListTopics", ListTopics, TopicsReply)
-APPEND = BodyCall("Append", AppendCall, AppendedReply)
-STAGE = BodyCall("Stage", StageCall, StagedReply)
-COMMIT_EPOCH = PlainCall("CommitEpoch", CommitEpochCall, EpochCommittedReply)
-ABORT_EPOCH = PlainCall("AbortEpoch", AbortEpochCall, EpochAbortedReply)
-READ_HIGH_WATER_MARK = PlainCall("ReadHighWaterMark", ReadHighWaterMark, HighWaterMarkReply)
+APPEND = BodyCall("Append", AppendCall, Appended)
+STAGE = BodyCall("Stage", StageCall, Staged)
+COMMIT_EPOCH = PlainCall("CommitEpoch", CommitEpochCall, EpochCommitted)
+ABORT_EPOCH = PlainCall("AbortEpoch", AbortEpochCall, EpochAborted)
+READ_HIGH_WATER_MARK = PlainCall("ReadHighWaterMark", ReadHighWaterMark, ReadableRange)
 READ = StreamedCall("Read", ReadCall, ExtentReply)
-READ_SIZES = PlainCall("ReadSizes", ReadSizes, SizesReply)
-WATCH_GROUPS = PlainCall("WatchGroups", WatchGroups, GroupsReply)
+READ_SIZES = PlainCall("ReadSizes", ReadSizes, RangeSizes)
+WATCH_GROUPS = PlainCall("WatchGroups", WatchGroups, NodeView)
 LIST_WRITERS = PlainCall("ListWriters", ListWriters, WritersReply)
-REMOVE_WRITER = PlainCall("RemoveWriter", RemoveWriterCall, WriterRemovedReply)
+REMOVE_WRITER = PlainCall("RemoveWriter", RemoveWriterCall, WriterRemoved)
 
 CALLS: dict[str, Call[Any, Any]] = {
     call.name: call for call in tuple(globals().values()) if isinstance(call, Call)

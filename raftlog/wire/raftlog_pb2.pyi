@@ -360,7 +360,7 @@ class RegisterNodeCall(_message.Message):
     rules: int
     def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ..., rules: _Optional[int] = ...) -> None: ...
 
-class NodeRegisteredReply(_message.Message):
+class NodeRegistered(_message.Message):
     __slots__ = ("known_before",)
     KNOWN_BEFORE_FIELD_NUMBER: _ClassVar[int]
     known_before: bool
@@ -393,12 +393,24 @@ class DescribeTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ...) -> None: ...
 
 class TopicReply(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicInfo
+    def __init__(self, topic: _Optional[_Union[TopicInfo, _Mapping]] = ...) -> None: ...
+
+class TopicCreated(_message.Message):
     __slots__ = ("topic", "existed")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     EXISTED_FIELD_NUMBER: _ClassVar[int]
     topic: TopicInfo
     existed: bool
     def __init__(self, topic: _Optional[_Union[TopicInfo, _Mapping]] = ..., existed: _Optional[bool] = ...) -> None: ...
+
+class TopicDeleted(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicInfo
+    def __init__(self, topic: _Optional[_Union[TopicInfo, _Mapping]] = ...) -> None: ...
 
 class ListTopics(_message.Message):
     __slots__ = ()
@@ -426,7 +438,7 @@ class AppendCall(_message.Message):
     crc: int
     def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., producer: _Optional[str] = ..., sequence: _Optional[int] = ..., batch: _Optional[_Union[BatchHeader, _Mapping]] = ..., crc: _Optional[int] = ...) -> None: ...
 
-class AppendedReply(_message.Message):
+class Appended(_message.Message):
     __slots__ = ("start", "end", "repeated")
     START_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
@@ -456,7 +468,7 @@ class StageCall(_message.Message):
     crc: int
     def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempt: _Optional[str] = ..., number: _Optional[int] = ..., create_writer: _Optional[bool] = ..., batch: _Optional[_Union[BatchHeader, _Mapping]] = ..., crc: _Optional[int] = ...) -> None: ...
 
-class StagedReply(_message.Message):
+class Staged(_message.Message):
     __slots__ = ("number", "repeated")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     REPEATED_FIELD_NUMBER: _ClassVar[int]
@@ -486,7 +498,7 @@ class CommitEpochCall(_message.Message):
     plan: str
     def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempts: _Optional[_Iterable[_Union[AttemptReference, _Mapping]]] = ..., schema_version: _Optional[int] = ..., keep_on_mismatch: _Optional[bool] = ..., create_writer: _Optional[bool] = ..., transient_writer: _Optional[bool] = ..., plan: _Optional[str] = ...) -> None: ...
 
-class EpochCommittedReply(_message.Message):
+class EpochCommitted(_message.Message):
     __slots__ = ("start", "end", "record_count", "replayed", "kept")
     START_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
@@ -510,7 +522,7 @@ class AbortEpochCall(_message.Message):
     key: EpochKey
     def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., key: _Optional[_Union[EpochKey, _Mapping]] = ...) -> None: ...
 
-class EpochAbortedReply(_message.Message):
+class EpochAborted(_message.Message):
     __slots__ = ("attempts",)
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     attempts: int
@@ -524,7 +536,7 @@ class ReadHighWaterMark(_message.Message):
     incarnation: str
     def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
-class HighWaterMarkReply(_message.Message):
+class ReadableRange(_message.Message):
     __slots__ = ("log_start_offset", "high_water_mark", "record_bytes")
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATER_MARK_FIELD_NUMBER: _ClassVar[int]
@@ -584,7 +596,7 @@ class ReadSizes(_message.Message):
     pieces_max: int
     def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., mark: _Optional[int] = ..., pieces_max: _Optional[int] = ...) -> None: ...
 
-class SizesReply(_message.Message):
+class RangeSizes(_message.Message):
     __slots__ = ("offsets", "body_bytes")
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     BODY_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -646,7 +658,7 @@ class GroupView(_message.Message):
     dead_bytes: int
     def __init__(self, group: _Optional[int] = ..., topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., node: _Optional[int] = ..., role: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_water_mark: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., state_hash: _Optional[str] = ..., followers: _Optional[_Iterable[_Union[FollowerView, _Mapping]]] = ..., dead_bytes: _Optional[int] = ...) -> None: ...
 
-class GroupsReply(_message.Message):
+class NodeView(_message.Message):
     __slots__ = ("node", "groups")
     NODE_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
@@ -706,7 +718,7 @@ class RemoveWriterCall(_message.Message):
     writer: str
     def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., writer: _Optional[str] = ...) -> None: ...
 
-class WriterRemovedReply(_message.Message):
+class WriterRemoved(_message.Message):
     __slots__ = ("known", "staged_bytes")
     KNOWN_FIELD_NUMBER: _ClassVar[int]
     STAGED_BYTES_FIELD_NUMBER: _ClassVar[int]

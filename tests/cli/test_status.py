@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from raftlog.cli.status import topics_without_leader
+from raftlog.client.watermark import NodeAnswer
 from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Term
 from raftlog.errors import NodeUnreachable
-from raftlog.wire.calls import GroupsReply, GroupView
+from raftlog.wire.calls import GroupView, NodeView
 
 
 def view(node: int, group: int, topic: str, leader: int) -> GroupView:
@@ -46,8 +47,8 @@ def test_a_topic_waits_for_a_leader_while_no_node_that_answers_knows_one() -> No
         view(2, 7, "created again", 0),
     ]
     answers = [
-        (NodeId(1), "a:1", GroupsReply(node=NodeId(1), groups=tuple(node_1))),
-        (NodeId(2), "a:2", GroupsReply(node=NodeId(2), groups=tuple(node_2))),
-        (NodeId(3), "a:3", NodeUnreachable(address="a:3", problem="refused")),
+        NodeAnswer(NodeId(1), "a:1", NodeView(node=NodeId(1), groups=tuple(node_1))),
+        NodeAnswer(NodeId(2), "a:2", NodeView(node=NodeId(2), groups=tuple(node_2))),
+        NodeAnswer(NodeId(3), "a:3", NodeUnreachable(address="a:3", problem="refused")),
     ]
     assert topics_without_leader(answers) == ["created again", "waits"]

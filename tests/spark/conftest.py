@@ -19,7 +19,7 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 import raftlog
 from raftlog.chaos.cluster import ProcessCluster
-from raftlog.wire.calls import GroupsReply
+from raftlog.wire.calls import NodeView
 from tests.spark.faults import Faults, FaultySource
 
 DEADLINE_S = 180.0
@@ -127,7 +127,7 @@ class Lab:
     def _is_held(self, group: int) -> bool:
         replies = [reply for _, _, reply in self.client.views()]
         return not all(
-            isinstance(reply, GroupsReply) and group not in [view.group for view in reply.groups]
+            isinstance(reply, NodeView) and group not in [view.group for view in reply.groups]
             for reply in replies
         )
 
