@@ -1,16 +1,17 @@
-"""What storage asks of an operating system, so that a simulated disk can stand in for it.
+"""What storage requires of an operating system, so that a simulated disk can replace the real one.
 
 Two implementations pass the same contract tests: `storage.posix` (the real one) and
-`storage.memory` (which loses on `crash` what was not synced, and tears what was being written).
+`storage.memory` (whose `crash` loses what was not synced, and tears what was being written).
 
-Durability: bytes written are durable once `File.sync` returned after the write; a file's name
-once `FileSystem.sync_folder` of its folder returned after the creation, rename or removal. Every
-failure to write or sync raises `raftlog.errors.DiskFailed` and must end the process: it is never
-tried again, because the kernel may have dropped the pages.
+Durability: written bytes are durable once a later `File.sync` has returned. A file's name is
+durable once `FileSystem.sync_folder` of its folder has returned after the creation, rename or
+removal. Every failure to write or sync raises `raftlog.errors.DiskFailed` and must end the process.
+The operation is never tried again, because the kernel may have dropped the pages.
 
-But one: a write or a new name that finds no room raises `DiskFull`. Some of its bytes may be there;
-nothing that was there before is lost, and the same may be tried again later. A *sync* that finds
-no room has failed as any other: what it was to write had been taken already.
+There is one exception: a write or a new name that finds no room raises `DiskFull`. Some of its
+bytes may be there, nothing that was there before is lost, and the caller may try the same again
+later. A *sync* that finds no room has failed like any other: the kernel had already accepted the
+bytes that it was to write.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ ROOT = ""
 
 
 class File(Protocol):
-    """An open file. Positions and lengths in bytes. Not for two threads at once, save `read_at`."""
+    """An open file. Positions and lengths are in bytes. Only `read_at` is safe from two threads."""
 
     @property
     def path(self) -> str: ...
@@ -31,25 +32,25 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def read_at(self, position: int, length: int) -> bytes:
-        """The bytes at [position, position + length), fewer only where the file ends."""
+        """The bytes at [position, position + length); fewer only where the file ends."""
         ...
 
     def write_at(self, position: int, buffers: Sequence[bytes]) -> None:
-        """Write the buffers one after another; all of them, or raise `DiskFailed`, `DiskFull`."""
+        """Write all the buffers, one after another. Raises `DiskFailed` or `DiskFull`."""
         ...
 
     def sync(self) -> None:
-        """Make all bytes written before this call durable, and the size (fdatasync)."""
+        """Make all bytes written before this call durable, and the file's size (fdatasync)."""
         ...
 
     def truncate(self, size: int) -> None:
-        """Truncation the file, or extend it with zeros."""
+        """Truncate the file to `size` bytes, or extend it with zeros."""
         ...
 
     def reserve(self, size: int) -> None:
-        """Allocate space so that the file is at least `size` bytes long, new bytes zero.
+        """Allocate space so that the file is at least `size` bytes long. New bytes are zero.
 
-        On a full disk nothing happens: a write may still find room.
+        On a full disk this does nothing: a write may still find room.
         """
         ...
 
@@ -57,30 +58,31 @@ class File(Protocol):
 
 
 class Lock(Protocol):
-    """A lock that is held until `release`, or until its process ends however it ends."""
+    """A lock that is held until `release`, or until its process ends for any reason."""
 
     def release(self) -> None: ...
 
 
 class FileSystem(Protocol):
-    """Folders and files by relative path with `/` between parts, below one root."""
+    """Folders and files below one root, by relative path with `/` between parts."""
 
     def location(self, path: str) -> str:
-        """How an error names the path: absolute where there is a disk."""
+        """How an error names the path: absolute if there is a real disk."""
         ...
 
     def new_id(self) -> int:
-        """64 random bits that no file here had before, to tell one file's bytes from another's."""
+        """64 random bits that no file here had before, to tell files' bytes apart."""
         ...
 
     def lock(self, path: str) -> Lock:
-        """Lock the whole file system by this file, or raise `DataFolderLocked` with the holder."""
+        """Lock the whole file system by this file. Raises `DataFolderLocked`, with the holder."""
         ...
 
     def open(self, path: str, *, create: bool) -> File:
-        """Open for reading and writing; `create` makes a new one and fails if it is there.
+        """Open for reading and writing. `create` makes a new file and fails if it exists.
 
-        Raises FileNotFoundError or FileExistsError (those are facts, not failures), `DiskFull`.
+        Raises FileNotFoundError or FileExistsError (facts about the path, not disk failures), and
+        `DiskFull`.
         """
         ...
 
@@ -91,7 +93,7 @@ class FileSystem(Protocol):
         ...
 
     def make_folder(self, path: str) -> None:
-        """Make the folder unless it is there; its parent must exist, save for the root's.
+        """Make the folder unless it exists. Its parent must exist, except for the root's.
 
         Raises `DiskFull`.
         """
@@ -100,12 +102,12 @@ class FileSystem(Protocol):
     def rename(self, source: str, target: str) -> None:
         """Atomically replace `target` by `source`, a file or folder of the same folder.
 
-        Raises `DiskFull`: then nothing is changed.
+        Raises `DiskFull`; nothing is changed then.
         """
         ...
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all in it."""
+        """Remove a file, or a folder with everything in it."""
         ...
 
     def sync_folder(self, path: str) -> None: ...

@@ -1,16 +1,16 @@
-"""A node's data folder: whose it is, which groups it holds, and that one process has it.
+"""A node's data folder: who owns it, which groups it holds, and the lock of its one process.
 
-    lock                  taken first, held until the process ends; holds the holder's pid
+    lock                  taken first, held until the process ends; contains the holder's pid
     identity              cluster id, node id, store_uuid, format version
     hard-state.journal    see `hard_state`
-    groups/<id>/manifest  what the group is, as text that only the caller reads
-    groups/<id>/*.log     the group's log, made after its manifest
-    deletions             up to where of the controller's log groups were removed for it
+    groups/<id>/manifest  what the group is; a text that only the caller interprets
+    groups/<id>/*.log     the group's log, created after its manifest
+    deletions             the index of the controller's log up to which groups were removed here
 
-Identity and manifests are checked texts, written under another name, synced and renamed. The
-identity comes last when a folder is made: whoever finds one finds the rest. Nothing here is
-removed because it cannot be read; what is foreign, of another format or damaged is an error, and
-nothing is changed.
+Identity and manifests are texts with a checksum. They are written under another name, synced and
+renamed. A new folder gets its identity last, so a folder with an identity is complete. Nothing is
+removed because it cannot be read: a file that is foreign, of another format or damaged is an error,
+and nothing is changed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TEXT_BYTES_MAX = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Whose a data folder is. `store_uuid` is minted with the folder and dies with it."""
+    """The owner of a data folder. `store_uuid` is made with the folder and never reused."""
 
     cluster_id: str
     node: NodeId
@@ -48,13 +48,13 @@ class Identity:
 
 
 def read_identity(fs: FileSystem) -> Identity | None:
-    """The folder's identity without locking it; None where no data folder was made.
+    """The folder's identity, read without locking it; None if no data folder was made here.
 
     Raises `FormatUnsupported`, `CorruptFile`.
     """
     if not fs.exists(IDENTITY_NAME):
         return None
-    place = fs.location(IDENTITY_NAME)
+    location = fs.location(IDENTITY_NAME)
     try:
         values = json.loads(_read_text(fs, IDENTITY_NAME))
         return Identity(
@@ -63,12 +63,12 @@ def read_identity(fs: FileSystem) -> Identity | None:
             store_uuid=str(values["store_uuid"]),
         )
     except (ValueError, KeyError, TypeError) as error:
-        problem = f"it is no identity: {error!r}"
-        raise CorruptFile(file=place, position=0, problem=problem) from error
+        problem = f"it is not an identity: {error!r}"
+        raise CorruptFile(file=location, position=0, problem=problem) from error
 
 
 class DataFolder:
-    """An open, locked data folder. One per process; one owner thread."""
+    """An open, locked data folder. One per process, owned by one thread."""
 
     def __init__(self, fs: FileSystem, lock: Lock, identity: Identity) -> None:
         self._lock = lock
@@ -79,10 +79,11 @@ class DataFolder:
     def open(
         cls, fs: FileSystem, *, cluster_id: str, node: NodeId, new_store_uuid: str
     ) -> DataFolder:
-        """Lock the folder and check whose it is; make it, with `new_store_uuid`, if it is empty.
+        """Lock the folder and check its owner. An empty one is initialised with `new_store_uuid`.
 
-        Raises `DataFolderLocked`, `DataFolderForeign` (another cluster's or node's, or files that
-        are not ours and no identity), `FormatUnsupported`, `CorruptFile`, `DiskFailed`.
+        Raises `DataFolderLocked`, `DataFolderForeign` (it belongs to another cluster or node, or
+        has no identity but files that are not ours), `FormatUnsupported`, `CorruptFile`,
+        `DiskFailed`.
         """
         fs.make_folder(ROOT)
         lock = fs.lock(LOCK_NAME)
@@ -93,8 +94,8 @@ class DataFolder:
                 _make(fs, identity)
             _check_owner(fs, identity, cluster_id, node)
             if not fs.exists(GROUPS_FOLDER):
-                place = fs.location(GROUPS_FOLDER)
-                raise CorruptFile(file=place, position=0, problem="it is missing")
+                location = fs.location(GROUPS_FOLDER)
+                raise CorruptFile(file=location, position=0, problem="it is missing")
             _finish_removals(fs)
         except RaftlogError:
             lock.release()
@@ -102,7 +103,7 @@ class DataFolder:
         return cls(fs, lock, identity)
 
     def open_journal(self) -> HardStateJournal:
-        """The node's hard states. It was made with the folder: a missing one is `CorruptFile`."""
+        """Open the node's hard states. They came with the folder: `CorruptFile` if missing."""
         return HardStateJournal.open(self.fs, ROOT, must_exist=True)
 
     def groups(self) -> list[GroupId]:
@@ -112,14 +113,14 @@ class DataFolder:
         return [group for group in groups if self.fs.exists(_manifest_path(group))]
 
     def group_folder(self, group: GroupId) -> str:
-        """Where the group's log belongs."""
+        """The folder of the group's log."""
         return f"{GROUPS_FOLDER}/{group}"
 
     def create_group(self, group: GroupId, manifest: str) -> str:
-        """Make the group's folder with its manifest, durable when it returns the folder's path.
+        """Create the group's folder with its manifest. Returns its path; both are durable then.
 
-        A group that has a manifest keeps folder and log and gets the new manifest. Its log is
-        the caller's to make (`GroupLog.create`), also where a crash came between the two.
+        A group that has a manifest keeps its folder and log and gets the new manifest. The caller
+        creates the log (`GroupLog.create`), also if a crash came between the two steps.
         """
         folder = self.group_folder(group)
         self.fs.make_folder(folder)
@@ -128,7 +129,7 @@ class DataFolder:
         return folder
 
     def manifest(self, group: GroupId) -> str:
-        """The text that `create_group` was given. Raises `CorruptFile`, `FormatUnsupported`."""
+        """The text given to `create_group`. Raises `CorruptFile`, `FormatUnsupported`."""
         return _read_text(self.fs, _manifest_path(group))
 
     def deletions_index(self) -> LogIndex:
@@ -137,40 +138,40 @@ class DataFolder:
             return LogIndex(0)
         text = _read_text(self.fs, DELETIONS_NAME)
         if not text.isdecimal():
-            place = self.fs.location(DELETIONS_NAME)
-            raise CorruptFile(file=place, position=0, problem=f"it holds {text!r}, no index")
+            location = self.fs.location(DELETIONS_NAME)
+            raise CorruptFile(file=location, position=0, problem=f"it holds {text!r}, not an index")
         return LogIndex(int(text))
 
     def note_deletions(self, index: LogIndex) -> None:
-        """Note, durably, that groups go which the controller's log deletes up to `index`.
+        """Record durably that the groups deleted by the controller's log up to `index` are removed.
 
-        A node that starts replays that log from its beginning. Before it is at this index again
-        it must make no group: it could make one again that was removed here, votes forgotten.
+        A node that starts replays that log from its beginning. It must create no group before it
+        reaches this index: it could create one again that was removed here, without its votes.
         """
         if index > self.deletions_index():
             _write_text(self.fs, ROOT, DELETIONS_NAME, str(index))
 
     def remove_group(self, group: GroupId) -> None:
-        """Remove a group that was deleted, log and all; durable when it returns.
+        """Remove a deleted group with its log; durable when this returns.
 
-        It loses its name first, so that a crash never leaves a part of it. The group's files
-        must be closed. Any thread may call it, for different groups also at once.
+        The folder is renamed first, so that a crash never leaves half a group. The group's files
+        must be closed. Any thread may call this, also for different groups at once.
         """
         folder = self.group_folder(group)
         nameless = folder + _REMOVED_ENDING
         self.fs.rename(folder, nameless)
         self.fs.sync_folder(GROUPS_FOLDER)
-        # This one alone: another thread may be in the middle of another.
+        # Only this one: another thread may be removing another.
         self.fs.remove(nameless)
         self.fs.sync_folder(GROUPS_FOLDER)
 
     def close(self) -> None:
-        """Give the folder back; its logs and journal are closed before."""
+        """Release the folder. Its logs and journal must be closed."""
         self._lock.release()
 
 
 def _make(fs: FileSystem, identity: Identity) -> None:
-    """Fill an empty folder, or one whose making a crash interrupted; the identity comes last."""
+    """Fill a folder that is empty or that a crash left half made. The identity is written last."""
     ours = {LOCK_NAME, GROUPS_FOLDER, IDENTITY_NAME + NEW_FILE_ENDING, "lost+found"}
     ours |= {name for name in fs.list(ROOT) if name.startswith(JOURNAL_NAME)}
     strange = [name for name in fs.list(ROOT) if name not in ours]
@@ -184,7 +185,7 @@ def _make(fs: FileSystem, identity: Identity) -> None:
         )
     if fs.exists(JOURNAL_NAME) and read_states(fs, ROOT)[0]:
         raise CorruptFile(
-            file=fs.location(IDENTITY_NAME), position=0, problem="it is missing, but votes are here"
+            file=fs.location(IDENTITY_NAME), position=0, problem="it is missing, but votes exist"
         )
     fs.make_folder(GROUPS_FOLDER)
     HardStateJournal.open(fs, ROOT).close()
@@ -217,7 +218,7 @@ def _manifest_path(group: GroupId) -> str:
 
 
 def _write_text(fs: FileSystem, folder: str, name: str, text: str) -> None:
-    """Write a text under its name, atomically; durable when it returns."""
+    """Write a text under its name atomically; durable when this returns."""
     path = f"{folder}/{name}" if folder else name
     data = text.encode()
     assert len(data) <= _TEXT_BYTES_MAX, f"{path} would have {len(data)} bytes"
@@ -229,14 +230,14 @@ def _write_text(fs: FileSystem, folder: str, name: str, text: str) -> None:
         file.write_at(0, [headline.encode(), data])
         file.sync()
     finally:
-        # On a full disk this is tried for hours; an open file would keep its space when removed.
+        # On a full disk this is repeated for hours; a removed file that is open keeps its space.
         file.close()
     fs.rename(path + NEW_FILE_ENDING, path)
     fs.sync_folder(folder)
 
 
 def _read_text(fs: FileSystem, path: str) -> str:
-    """The text that `_write_text` wrote, checked."""
+    """Read and check the text that `_write_text` wrote."""
     try:
         file = fs.open(path, create=False)
     except FileNotFoundError as error:

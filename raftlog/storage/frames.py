@@ -1,23 +1,23 @@
 """The bytes of a segment: its header, and the headers of the frames that follow it.
 
-A segment is a 64-byte header and then frames without gaps; after the last frame stand zeros
-(space reserved ahead) or what a crash left there. A frame is a 56-byte header, its command and
-its body. All integers are little-endian.
+A segment is a 64-byte header followed by frames without gaps. After the last frame come zeros
+(space reserved ahead) or what a crash left. A frame is a 56-byte header, its command and its body.
+All integers are little-endian.
 
 What makes a frame valid:
 
-- its own CRC over its fields, seeded by the random id of the segment, so that a header can be
-  told from payload bytes and from any other segment's header without its predecessor;
-- its chain, the CRC over the fields of all frames before it and itself, starting from the
-  segment's header, so that it stands where it was written and nothing before it is missing;
-- CRCs of command and body in the header, apart, so that commands are read and checked without
-  their bodies, and the chain holds payloads too without reading any.
+- Its own CRC over its fields, seeded by the random id of the segment. So a header can be told from
+  payload bytes and from any other segment's header without its predecessor.
+- Its chain, the CRC over the fields of all frames up to and including it, starting from the
+  segment's header. So it is where it was written, and nothing before it is missing.
+- CRCs of command and body in the header, one each. So commands are read and checked without their
+  bodies, and the chain covers payloads without reading any.
 
-The own CRC stays out of the chain: the CRC of bytes followed by their own CRC is a constant.
+The own CRC is not part of the chain: the CRC of bytes followed by their own CRC is a constant.
 
 `synced_to` is the position in the same segment below which everything was durable before the
 frame was written. It needs no segment number: a segment's file gets its name only when its
-predecessor and its own header are durable, so everything in earlier segments always was.
+predecessor and its own header are durable, so everything in earlier segments is durable by then.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ FORMAT_VERSION = 1
 SEGMENT_MAGIC = b"RAFTLOG\n"
 FRAME_MAGIC = b"\xd7RL\x1e"
 MARKER = 0x80
-"""The kind of a frame that only carries `synced_to`; it takes no index and has no payload."""
+"""The kind of a marker: a frame that only carries `synced_to`, without an index or a payload."""
 HARD_STATES = 0x81
-"""The kind of a journal's frame; entries of a log have the numbers of `EntryKind`."""
+"""The kind of a journal's frame. Entries of a log have the numbers of `EntryKind`."""
 
 _SEGMENT = struct.Struct("<8sIIQQQQI8x")
 _CRC = struct.Struct("<I")
@@ -51,7 +51,7 @@ assert FRAME_HEADER_BYTES == 56
 
 
 class Purpose(IntEnum):
-    """What a segment's frames are. On disk: never reuse a number."""
+    """What a segment's frames are. The numbers are on disk: never reuse one."""
 
     LOG = 1
     HARD_STATES = 2
@@ -59,9 +59,8 @@ class Purpose(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentHeader:
-    """Who a segment is. `previous_end` and `previous_chain` say where its predecessor stops.
-
-    A segment without a predecessor has 0 in both.
+    """The identity of a segment. `previous_end` and `previous_chain` say where its predecessor
+    ends; both are 0 if it has none.
     """
 
     purpose: Purpose
@@ -73,12 +72,12 @@ class SegmentHeader:
 
     @property
     def seed(self) -> int:
-        """What the own CRCs of its frames start from."""
+        """The initial value of its frames' own CRCs."""
         return crc32c(self.segment_id.to_bytes(8, "little"))
 
     @property
     def chain(self) -> int:
-        """What the chain of its frames starts from."""
+        """The initial value of its frames' chain."""
         return crc32c(self._fields())
 
     def encode(self) -> bytes:
@@ -100,19 +99,19 @@ class SegmentHeader:
 
 
 class UnreadableHeader(NamedTuple):
-    """Why bytes are no segment header; `version` is set when only the format is unknown."""
+    """Why bytes are not a segment header. `version` is set if only the format is unknown."""
 
     problem: str
     version: int | None = None
 
 
 def decode_segment_header(data: bytes) -> SegmentHeader | UnreadableHeader:
-    """Read the first 64 bytes of a file. Every format keeps magic, version and CRC in place."""
+    """Decode a file's first 64 bytes. Magic, version and CRC have one position in all formats."""
     if len(data) < SEGMENT_HEADER_BYTES:
         return UnreadableHeader(f"its header has {len(data)} of {SEGMENT_HEADER_BYTES} bytes")
     magic, version, purpose, segment_id, group, first_index, end, chain = _SEGMENT.unpack_from(data)
     if magic != SEGMENT_MAGIC:
-        return UnreadableHeader("it does not begin as a segment")
+        return UnreadableHeader("it does not begin like a segment")
     (crc,) = _CRC.unpack_from(data, _SEGMENT.size)
     if crc != crc32c(data[: _SEGMENT.size]):
         return UnreadableHeader("the checksum of its header differs")
@@ -128,7 +127,7 @@ def decode_segment_header(data: bytes) -> SegmentHeader | UnreadableHeader:
         previous_end=end,
         previous_chain=chain,
     )
-    # Reserved bytes are zero, so that what was read is exactly what `encode` would write.
+    # Reserved bytes must be zero: then what was read is exactly what `encode` would write.
     if header.encode() != data[:SEGMENT_HEADER_BYTES]:
         return UnreadableHeader("its reserved bytes are not zero")
     return header
@@ -149,7 +148,7 @@ class FrameHeader:
     chain: int
     """The chain including this frame."""
     fields_chained: bytes
-    """The bytes that the chain covers, for `chains_from`."""
+    """The bytes that `chains_from` extends the chain by."""
 
     @property
     def payload_bytes(self) -> int:
@@ -160,7 +159,7 @@ class FrameHeader:
         return FRAME_HEADER_BYTES + self.command_length + self.body_length
 
     def chains_from(self, chain: int) -> bool:
-        """Whether the frame stands directly after a frame with this chain."""
+        """Whether the frame comes directly after a frame with this chain."""
         return self.chain == crc32c(self.fields_chained, chain)
 
 
@@ -196,7 +195,7 @@ def encode_frame_header(
 def decode_frame_header(data: bytes, at: int, seed: int) -> FrameHeader | None:
     """The header at data[at:] if it is valid by itself in the segment with `seed`, else None.
 
-    Its chain is not looked at: see `FrameHeader.chains_from`.
+    Its chain is not checked: see `FrameHeader.chains_from`.
     """
     if len(data) - at < FRAME_HEADER_BYTES:
         return None

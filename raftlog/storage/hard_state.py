@@ -1,13 +1,14 @@
-"""The node-wide journal of hard states: each group's term and vote, synced before they are told.
+"""The node-wide journal of hard states: the term and vote of each group, synced before they are
+sent.
 
-One file for all groups, so that one sync serves many. Frames and the rule for torn or damaged
-bytes are those of the log (`frames`, `recovery`); a frame's command holds the states that changed
-since the last one. The file is rewritten, whole, when it is opened and when it has grown: under
-another name, synced, renamed over the old one, the folder synced. So it stays bounded by a few
-times what it holds, and at every moment one complete journal has the name.
+There is one file for all groups, so that one sync serves many. Frames, and the rule for torn or
+damaged bytes, are those of the log (`frames`, `recovery`). A frame's command holds the states that
+changed since the frame before it. The journal is rewritten whole when it is opened and when it has
+grown: written under another name, synced, renamed over the old one, and the folder synced. So it
+never exceeds a few times what it holds, and a complete journal has the name at every moment.
 
 CHECKLIST rows 31 and 77: one durable vote per term, repeatable; term and vote always durable. They
-are written in one record, never apart.
+are always written in one record.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from raftlog.storage.write import LogWrite, Piece, Segment, remove_unfinished
 JOURNAL_NAME = "hard-state.journal"
 _ENDING = ".journal"
 _ALL_GROUPS = (1 << 64) - 1
-"""Stands where a log's segment names its group."""
+"""The group number in the journal's header, where a log's segment has its group."""
 
 _RECORD = struct.Struct("<BQQQ")
 _PUT = 1
@@ -48,7 +49,7 @@ _COMPACT_FACTOR = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalReport:
-    """What opening found. `torn_bytes` above 0: a write that a crash interrupted was truncated."""
+    """What opening found. `torn_bytes` above 0: a write interrupted by a crash was truncated."""
 
     groups: int
     torn_position: int = 0
@@ -56,7 +57,7 @@ class JournalReport:
 
 
 class HardStateJournal:
-    """Terms and votes of all groups of a node. One owner thread, writes as in `GroupLog`."""
+    """Terms and votes of all groups of a node. Owned by one thread; writes are as in `GroupLog`."""
 
     def __init__(
         self,
@@ -73,8 +74,8 @@ class HardStateJournal:
         self._outstanding: LogWrite | None = None
         self._marker_wanted = False
         self.ticket = 0
-        """Counts the changes; what was put up to a ticket is durable once `durable_ticket` is
-        as high. For the owner alone to read."""
+        """Counts the changes. What was put up to a ticket is durable once `durable_ticket` has
+        reached it. Only the owner may read it."""
         self.durable_ticket = 0
         self._written_ticket = 0
         self._frames = 0
@@ -84,10 +85,10 @@ class HardStateJournal:
 
     @classmethod
     def open(cls, fs: FileSystem, folder: str, *, must_exist: bool = False) -> HardStateJournal:
-        """Open the folder's journal, or begin one unless it `must_exist` (see `DataFolder`).
+        """Open the folder's journal, or create one unless it `must_exist` (see `DataFolder`).
 
-        All states found are durable when it returns. Raises `CorruptFile` (nothing is changed
-        then; a lost vote is never taken for none), `FormatUnsupported`, `DiskFailed`.
+        All states found are durable when this returns. Raises `CorruptFile` (nothing is changed
+        then: a lost vote is never taken for no vote), `FormatUnsupported`, `DiskFailed`.
         """
         path = _path(folder)
         if fs.exists(path):
@@ -102,11 +103,11 @@ class HardStateJournal:
         return journal
 
     def get(self, group: GroupId) -> HardState | None:
-        """The last state that was put, durable or not; None for a group not known."""
+        """The last state that was put, durable or not; None if the group has none."""
         return self._states.get(group)
 
     def put(self, group: GroupId, state: HardState) -> None:
-        """Set a group's state: its term never falls, a vote of a term never changes."""
+        """Set a group's state. Its term must not fall, nor its vote change within a term."""
         known = self._states.get(group)
         if known == state:
             return
@@ -120,20 +121,20 @@ class HardStateJournal:
         self.ticket += 1
 
     def forget(self, group: GroupId) -> None:
-        """Drop a group that was removed; its id is never used again. Unknown is no error."""
+        """Drop a removed group, whose id is never used again. An unknown group is not an error."""
         if self._states.pop(group, None) is not None:
             self._changed.add(group)
             self.ticket += 1
 
     def idle_marker(self) -> bool:
-        """As `GroupLog.idle_marker`: whether a marker is now to be written."""
+        """Like `GroupLog.idle_marker`: whether there is a marker to write now."""
         segment = self._active
         is_idle = self._outstanding is None and not self._changed
-        self._marker_wanted = is_idle and segment.witnessed < segment.data_end
+        self._marker_wanted = is_idle and segment.proven_to < segment.data_end
         return self._marker_wanted
 
     def take_write(self) -> LogWrite | None:
-        """All changes since the last write as one, or None. The one before must be `written`."""
+        """All changes since the last write as one, or None. Needs `written` for the last one."""
         assert self._outstanding is None, "one write at a time"
         if self._changed:
             records = self._encode(sorted(self._changed))
@@ -150,9 +151,9 @@ class HardStateJournal:
         return self._outstanding
 
     def written(self, write: LogWrite) -> None:
-        """Take note that `write.run()` returned: what it wrote is durable."""
-        assert write is self._outstanding, "it is not the write that is out"
-        assert write.done, "it has not been run"
+        """Record that `write.run()` has returned: what it wrote is durable."""
+        assert write is self._outstanding, "this is not the write in flight"
+        assert write.done, "the write has not been run"
         self._outstanding = None
         self.durable_ticket = self._written_ticket
         self._active.synced = self._active.end
@@ -163,7 +164,7 @@ class HardStateJournal:
     def close(self) -> None:
         """Write what is pending and a marker, then close the file. No write may be in flight.
 
-        On a full disk the rest stays unwritten: no message that depends on it has left.
+        On a full disk the rest is not written. No message that depends on it has been sent.
         """
         if self._outstanding is None:
             self.idle_marker()
@@ -186,12 +187,12 @@ class HardStateJournal:
         self.written(self._outstanding)
 
     def _compact_bytes(self) -> int:
-        """The size at which the file is rewritten: a few times what it then holds."""
+        """The size at which the file is rewritten: a few times what it holds after a rewrite."""
         live = len(self._states) * _RECORD.size
         return max(_COMPACT_BYTES_MIN, _COMPACT_FACTOR * live)
 
     def _plan_rewrite(self) -> LogWrite:
-        """A new file with every state, which takes the old one's name once it is durable."""
+        """A new file with every state. It takes the old one's name once it is durable."""
         header = SegmentHeader(
             purpose=Purpose.HARD_STATES,
             segment_id=self._fs.new_id(),
@@ -205,7 +206,7 @@ class HardStateJournal:
         self._frames = 0
         piece = Piece(self._segment, file=None)
         self._add_frame(piece, self._encode(sorted(self._states)))
-        # The file has its name only when all of this is durable: the marker's word is true.
+        # The file gets its name only when all of this is durable, so the marker is true by then.
         self._segment.synced = self._segment.end
         self._add_marker(piece)
         return self._planned(piece)
@@ -252,7 +253,7 @@ def _path(folder: str) -> str:
 
 
 def read_states(fs: FileSystem, folder: str) -> tuple[dict[GroupId, HardState], JournalReport]:
-    """The states in the journal that a process left, by the rule in `recovery`; changes nothing."""
+    """The states in a journal that a process left, by the rule in `recovery`. Changes nothing."""
     file = fs.open(_path(folder), create=False)
     try:
         header = read_segment_header(file, purpose=Purpose.HARD_STATES, group=_ALL_GROUPS)

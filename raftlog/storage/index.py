@@ -1,7 +1,7 @@
-"""Where a log's entries are and how large, kept in arrays: 17 bytes an entry and no objects.
+"""The positions and sizes of a log's entries, in arrays: 17 bytes per entry and no objects.
 
-Entries are counted from index 1. The first `placed` of them have a place on disk, written or
-planned; the others are only in memory so far and know kind, term and lengths.
+Entries count from index 1. The first `placed` of them have a position on disk, written or planned.
+The others are so far only in memory; of them kind, term and lengths are known.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from raftlog.storage.frames import FRAME_HEADER_BYTES
 
 
 class EntryTable:
-    """Grows at its end and is truncated at its end. Positions are those within the entry's
-    segment."""
+    """Grows and is truncated at its end. Positions are those within the entry's segment."""
 
     __slots__ = (
         "_body_lengths", "_chains", "_command_lengths", "_kinds", "_positions", "_term_starts",
@@ -37,7 +36,7 @@ class EntryTable:
 
     @property
     def placed(self) -> LogIndex:
-        """The last index that has a place on disk, 0 when none has."""
+        """The last index that has a position on disk; 0 if none has."""
         return LogIndex(len(self._positions))
 
     @property
@@ -45,7 +44,7 @@ class EntryTable:
         return Term(self._term_values[-1] if self._term_values else 0)
 
     def add(self, index: int, term: int, kind: int, command_length: int, body_length: int) -> None:
-        """Note the next entry: `index` follows the last, `term` does not fall (Raft, figure 2)."""
+        """Add the next entry: `index` follows the last, `term` does not fall (Raft, figure 2)."""
         assert index == self.last_index + 1, f"entry {index} after {self.last_index}: a gap"
         assert term >= self.last_term, f"term {term} after {self.last_term}: it never falls"
         if not self._term_values or term > self._term_values[-1]:
@@ -56,12 +55,12 @@ class EntryTable:
         self._body_lengths.append(body_length)
 
     def add_entry(self, entry: Entry) -> None:
-        """Note the next entry, as `add` does."""
+        """Add the next entry, like `add`."""
         payload = entry.payload
         self.add(entry.index, entry.term, entry.kind, len(payload.command), len(payload.body))
 
     def place(self, position: int, chain: int) -> None:
-        """Give the first entry without a place its position and the chain that includes it."""
+        """Give the first entry without a position its position and the chain that includes it."""
         assert self.placed < self.last_index
         self._positions.append(position)
         self._chains.append(chain)
@@ -110,9 +109,9 @@ class EntryTable:
         return self._positions[index - 1]
 
     def chain_at(self, index: int) -> int:
-        """The chain of the entry's segment that includes the entry."""
+        """The chain of the entry's segment up to and including the entry."""
         return self._chains[index - 1]
 
     def end_at(self, index: int) -> int:
-        """The position behind the entry's frame."""
+        """The position after the entry's frame."""
         return self._positions[index - 1] + FRAME_HEADER_BYTES + self.size_at(index)

@@ -5,25 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _POSITION_LIMIT = 1 << 32
-"""Positions of frames in a segment are kept in 32 bits."""
+"""Positions of frames in a segment are 32-bit numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLimits:
-    """What bounds one group's log on disk and in memory."""
+    """The bounds of one group's log on disk and in memory."""
 
     segment_bytes_max: int = 64 * 1024 * 1024
-    """A segment that would grow beyond this is sealed, a new one begun; one entry always fits."""
+    """A segment that would grow beyond this is sealed and a new one begun. One entry always fits.
+    """
     preallocate_bytes: int = 1024 * 1024
-    """Disk space reserved ahead, at most: a quarter of what the segment holds, 64 KiB at least.
+    """Disk space reserved ahead, at most: a quarter of what the segment holds, at least 64 KiB.
 
-    Then few syncs have a new file size to write: measured on ext4, an append and its sync take
+    Then few syncs must write a new file size. Measured on ext4, an append and its sync take
     85 instead of 130 us for 100 B, 680 instead of 755 us for 1 MiB (p50). 0 reserves nothing.
     """
     payload_cache_bytes_max: int = 64 * 1024 * 1024
     """Bytes of the payload cache that all logs of these limits share (`PayloadCache`)."""
     sealed_files_max: int = 4
-    """Sealed segments that stay open for readers; another one costs a reader its opening."""
+    """Sealed segments that stay open for readers. Reading another one costs opening it."""
 
     def __post_init__(self) -> None:
         assert 0 < self.segment_bytes_max < _POSITION_LIMIT, (

@@ -1,9 +1,9 @@
-"""One group's replicated log on disk: entries in order, in segments, durable when said so.
+"""One group's replicated log on disk: entries in order, in segments, durable when reported so.
 
-`GroupLog` belongs to one thread. Work is planned there (`append`, `truncate_from`), handed out as
-a `LogWrite` (`take_write`), done on any thread (`LogWrite.run`), and taken note of on the owning
-thread again (`written`): only then are the entries durable. At most one write is out at a time;
-what arrives meanwhile goes into the next, so one sync covers it all (group commit).
+`GroupLog` belongs to one thread, which plans the work (`append`, `truncate_from`) and hands it out
+as a `LogWrite` (`take_write`). Any thread may do it (`LogWrite.run`). Then the owning thread calls
+`written`, and only from then on the entries count as durable. At most one write is in flight at a
+time. What arrives meanwhile goes into the next one, so that one sync covers it all (group commit).
 
 CHECKLIST rows: 1 (contiguous indexes, terms that never fall, before and after reopening), 21
 (recovery from a crash: `recovery`), 22 (`truncate_from`), 31 and 77 (`hard_state`).
@@ -28,8 +28,8 @@ from raftlog.storage.frames import (
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.payload_cache import PayloadCache
 from raftlog.storage.read import (
+    EntryFrame,
     LogRead,
-    Place,
     Wanted,
     read_command,
     read_in_frame,
@@ -46,17 +46,17 @@ from raftlog.storage.reopen import (
 from raftlog.storage.write import LogWrite, Piece, Segment, Truncation, remove_unfinished
 
 
-class _PlannedCut(NamedTuple):
-    """Of the plan already; a write has not taken it yet."""
+class _PlannedTruncation(NamedTuple):
+    """Part of the plan, but not taken by a write yet."""
 
     removed: tuple[Segment, ...]
-    """The last one first."""
+    """In the order of removal: the last segment first."""
     segment: Segment
     size: int
 
 
 class GroupLog:
-    """The log of one group. Indexes count from 1; ranges here are inclusive, as Raft's are."""
+    """The log of one group. Indexes count from 1. Ranges here include both ends, as in Raft."""
 
     def __init__(
         self,
@@ -75,21 +75,22 @@ class GroupLog:
         self._segments = found.segments
         self._table = found.table
         self._pending: dict[int, Payload] = {}
-        """Payloads of all entries that are not durable yet: nowhere else, so never evicted."""
+        """Payloads of all entries that are not durable yet. No other copy exists: never evicted."""
         if cache is None:
             cache = PayloadCache(limits.payload_cache_bytes_max)
         self._cached = cache.share()
-        """Payloads of some that are."""
+        """Payloads of some entries that are durable."""
         self._sealed_open: OrderedDict[Segment, None] = OrderedDict()
-        """Segments that may be open though they are sealed, the one used last at the end."""
+        """Sealed segments that may be open, the one used last at the end."""
         self._durable = found.table.last_index
-        self._truncation: _PlannedCut | None = None
+        self._truncation: _PlannedTruncation | None = None
         self._outstanding: LogWrite | None = None
         self._marker_wanted = False
         self.incarnation = 0
-        """How often the log was truncated: what was planned before may name other entries now."""
+        """How often the log was truncated. A read planned before may name entries since replaced.
+        """
         self.report: RecoveryReport = found.report
-        """What opening found; a created log reports one empty segment."""
+        """What opening found. A created log reports one empty segment."""
 
     # ------------------------------------------------------------ making and opening
 
@@ -102,9 +103,9 @@ class GroupLog:
         limits: LogLimits,
         cache: PayloadCache | None = None,
     ) -> GroupLog:
-        """Make an empty log in a folder that is there and has none; durable when it returns.
+        """Create an empty log in an existing folder that has none; durable when this returns.
 
-        `cache` is the one of the node's logs; None: one of its own.
+        `cache` is shared by the node's logs; with None the log gets one of its own.
         """
         assert not cls.exists(fs, folder), f"{folder} holds a log"
         header = SegmentHeader(
@@ -131,22 +132,22 @@ class GroupLog:
         limits: LogLimits,
         cache: PayloadCache | None = None,
     ) -> GroupLog:
-        """Open what a process left, however it ended; see `recovery` for the rule.
+        """Open what a process left, however it ended; `recovery` has the rule.
 
-        All entries found are durable when it returns; `cache` as for `create`. Raises
+        All entries found are durable when this returns. `cache` is as for `create`. Raises
         `CorruptFile` (nothing is changed then), `FormatUnsupported`, `DiskFailed`.
         """
         return cls(fs, folder, group, limits, reopen(fs, folder, group), cache)
 
     @staticmethod
     def exists(fs: FileSystem, folder: str) -> bool:
-        """Whether a log was made in the folder."""
+        """Whether the folder contains a log."""
         return bool(segment_names(fs, folder))
 
     def close(self) -> None:
         """Write what is pending and a marker, then close the files. No write may be in flight.
 
-        On a full disk the rest stays unwritten: nobody was told that it is durable.
+        On a full disk the rest is not written. Nobody was told that it is durable.
         """
         if self._outstanding is None:
             self.idle_marker()
@@ -159,10 +160,10 @@ class GroupLog:
         self._end()
 
     def discard(self) -> None:
-        """Close the log of a group that is about to be removed; what is pending is dropped.
+        """Close the log of a group that is about to be removed, and drop what is pending.
 
-        Space reserved ahead, and what a write took that found no more, is given back at once: on a
-        full disk the removal itself needs some. No write may be in flight.
+        Gives back at once the space reserved ahead and the space of a write that found no more
+        room: on a full disk the removal itself needs some. No write may be in flight.
         """
         remove_unfinished(self._fs, self._folder, SEGMENT_ENDING)
         for segment in reversed(self._segments):
@@ -172,7 +173,7 @@ class GroupLog:
         self._end()
 
     def _end(self) -> None:
-        """Give files and memory back."""
+        """Close the files and release the memory."""
         removed = self._truncation.removed if self._truncation is not None else ()
         for segment in (*self._segments, *removed):
             segment.close()
@@ -183,7 +184,7 @@ class GroupLog:
 
     @property
     def last_index(self) -> LogIndex:
-        """Of the last entry, durable or not; 0 when there is none."""
+        """The index of the last entry, durable or not; 0 if there is none."""
         return self._table.last_index
 
     @property
@@ -192,7 +193,7 @@ class GroupLog:
 
     @property
     def durable_index(self) -> LogIndex:
-        """All entries up to here are on disk, synced."""
+        """All entries up to this index are synced to disk."""
         return self._durable
 
     def term_at(self, index: int) -> Term:
@@ -210,9 +211,9 @@ class GroupLog:
     # ------------------------------------------------------------ changing it
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Add entries at the end: the first follows `last_index`, terms never fall.
+        """Add entries at the end. The first must follow `last_index`; terms must not fall.
 
-        They are readable at once and durable after `take_write`, `run` and `written`.
+        They are readable at once, and durable after `take_write`, `run` and `written`.
         """
         for entry in entries:
             self._table.add_entry(entry)
@@ -221,9 +222,9 @@ class GroupLog:
     def truncate_from(self, index: int) -> None:
         """Drop the entries at and after `index`, because a leader's entries conflict with them.
 
-        They are no longer readable; that they are gone is durable with the next write, which
-        syncs the truncation before it writes anything else (CHECKLIST row 22). `index` must be in
-        [1, last_index]. Until then a crash may bring them back.
+        They are no longer readable. The truncation becomes durable with the next write, which
+        syncs it before it writes anything else (CHECKLIST row 22); until then a crash may bring
+        the entries back. `index` must be in [1, last_index].
         """
         assert 1 <= index <= self.last_index, f"entry {index} is not in [1, {self.last_index}]"
         self.incarnation += 1
@@ -236,41 +237,41 @@ class GroupLog:
         self._durable = min(self._durable, LogIndex(index - 1))
 
     def idle_marker(self) -> bool:
-        """Plan a marker that bears witness to the last entries, if none does yet.
+        """Plan a marker that proves the last entries durable, unless one does already.
 
-        For a log that falls idle: then damage to its last entries is not mistaken for a torn
-        write. Returns whether `take_write` now has one. Nothing while anything is pending or
-        out: such a log is not idle, and what is not durable cannot be witnessed.
+        For a log that falls idle: afterwards damage to its last entries is not mistaken for a torn
+        write. Returns whether `take_write` has a marker now. Does nothing while anything is pending
+        or in flight: such a log is not idle, and a marker must not vouch for what is not durable.
         """
         active = self._segments[-1]
         is_idle = self._outstanding is None and self._truncation is None
         is_idle = is_idle and self._durable == self.last_index
-        self._marker_wanted = is_idle and active.witnessed < active.data_end
+        self._marker_wanted = is_idle and active.proven_to < active.data_end
         return self._marker_wanted
 
     def take_write(self) -> LogWrite | None:
-        """All that is pending as one write, or None. The one before must be `written`."""
+        """Everything pending as one write, or None. Call `written` for the last one first."""
         assert self._outstanding is None, "one write at a time"
         if (
             self._table.placed == self.last_index
             and self._truncation is None
             and not self._marker_wanted
         ):
-            return None  # what most turns of a group find
+            return None  # the usual case: most turns of a group have nothing to write
         pieces = self._lay_out()
         if not pieces and self._truncation is None:
             return None
-        self._outstanding = LogWrite(self._fs, self._folder, pieces, self._take_cut())
+        self._outstanding = LogWrite(self._fs, self._folder, pieces, self._take_truncation())
         return self._outstanding
 
     def written(self, write: LogWrite) -> None:
-        """Take note that `write.run()` returned: what it wrote, and is not truncated since, is
+        """Record that `write.run()` has returned: what it wrote, and was not truncated since, is
         durable.
 
         A write that raised is never reported here: the process ends.
         """
-        assert write is self._outstanding, "it is not the write that is out"
-        assert write.done, "it has not been run"
+        assert write is self._outstanding, "this is not the write in flight"
+        assert write.done, "the write has not been run"
         self._outstanding = None
         for segment in write.segments:
             segment.synced = segment.end
@@ -284,10 +285,10 @@ class GroupLog:
     # ------------------------------------------------------------ reading
 
     def entries(self, first: int, last: int, bytes_max: int) -> list[Entry]:
-        """Entries from `first` to at most `last`, of at most `bytes_max` payload bytes together.
+        """Entries from `first` to at most `last`, together at most `bytes_max` payload bytes.
 
-        At least one, however large. CRCs of command and body are checked wherever they come from
-        the disk; bytes that differ raise `CorruptFile` and are never returned.
+        Returns at least one, however large. CRCs of command and body are checked for every entry
+        read from disk. Bytes that differ raise `CorruptFile` and are never returned.
         """
         assert 1 <= first <= last <= self.last_index, f"[{first}, {last}] of {self.last_index}"
         found: list[Entry] = []
@@ -297,16 +298,16 @@ class GroupLog:
                 break
             payload = self._in_memory(index)
             if payload is None:
-                payload = read_payload(self._opened_for(index), self._place_of(index))
+                payload = read_payload(self._opened_for(index), self._frame_of(index))
             term, kind = self._table.term_at(index), self._table.kind_at(index)
             found.append(Entry(LogIndex(index), term, kind, payload))
         return found
 
     def plan_read(self, first: int, last: int) -> LogRead:
-        """The entries from `first` to `last`, to be read from disk on any thread if need be.
+        """Plan to read the entries from `first` to `last`, which any thread may then do.
 
-        Nothing blocks here. When it ran, compare its `incarnation` with the log's before it is
-        used; do not close the log before.
+        This does not block. After the read ran, compare its `incarnation` with the log's before
+        using it. Do not close the log before that.
         """
         assert 1 <= first <= last <= self.last_index, f"[{first}, {last}] of {self.last_index}"
         wanted = []
@@ -320,41 +321,41 @@ class GroupLog:
                 wanted.append(Wanted(entry, "", None))
             else:
                 path = self._segments[self._segment_of(index)].path
-                wanted.append(Wanted(entry, path, self._place_of(index)))
+                wanted.append(Wanted(entry, path, self._frame_of(index)))
         return LogRead(self._fs, wanted, byte_count=byte_count, incarnation=self.incarnation)
 
     def plan_no_read(self) -> LogRead:
-        """No entries at all."""
+        """A read of no entries."""
         return LogRead(self._fs, (), byte_count=0, incarnation=self.incarnation)
 
     def command(self, index: int) -> tuple[Term, EntryKind, bytes]:
-        """The entry without its body, which is not read. The command's CRC is checked."""
+        """The entry without its body, which is not read. The CRC of the command is checked."""
         assert 1 <= index <= self.last_index, f"entry {index} is not in [1, {self.last_index}]"
         payload = self._in_memory(index)
         if payload is not None:
             command = payload.command
         else:
-            command = read_command(self._opened_for(index), self._place_of(index))
+            command = read_command(self._opened_for(index), self._frame_of(index))
         return self._table.term_at(index), self._table.kind_at(index), command
 
     def body_slices(self, index: int, slices: Sequence[tuple[int, int]]) -> list[bytes]:
         """Raw bytes [position, position + length) of the entry's body, for each slice.
 
-        They are not checked here: the chunks of a body carry their own CRCs in the command, and
-        the reader checks them end to end.
+        They are not checked: the chunks of a body have their CRCs in the command, and the reader
+        checks them end to end.
         """
         assert 1 <= index <= self.last_index, f"entry {index} is not in [1, {self.last_index}]"
         command_length, body_length = self._table.lengths_at(index)
         payload = self._in_memory(index)
         found = []
         for position, length in slices:
-            assert 0 <= position <= position + length <= body_length, "a slice leaves the body"
+            assert 0 <= position <= position + length <= body_length, "a slice exceeds the body"
             if payload is not None:
                 found.append(payload.body[position : position + length])
             else:
                 start = FRAME_HEADER_BYTES + command_length + position
-                file, place = self._opened_for(index), self._place_of(index)
-                found.append(read_in_frame(file, place, start, length))
+                file, frame = self._opened_for(index), self._frame_of(index)
+                found.append(read_in_frame(file, frame, start, length))
         return found
 
     def _in_memory(self, index: int) -> Payload | None:
@@ -365,7 +366,7 @@ class GroupLog:
     # ------------------------------------------------------------ planning
 
     def _lay_out(self) -> list[Piece]:
-        """Frames for every entry without a place, or else for a wanted marker."""
+        """Plan frames for every entry without a position; if there is none, for a wanted marker."""
         pieces: list[Piece] = []
         first, last = self._table.placed + 1, self.last_index
         if first <= last:
@@ -394,13 +395,13 @@ class GroupLog:
         return pieces[-1]
 
     def _is_full(self, segment: Segment, frame_bytes: int) -> bool:
-        """Whether the frame must go to a new segment; an empty one takes any."""
+        """Whether the frame must go to a new segment. An empty segment takes any frame."""
         if segment.end == SEGMENT_HEADER_BYTES:
             return False
         return segment.end + frame_bytes > self._limits.segment_bytes_max
 
     def _begin_segment(self, pieces: list[Piece], first_index: int) -> Piece:
-        """Seal the active segment, which is synced whole before its successor has a name."""
+        """Seal the active segment. It is synced whole before its successor gets its name."""
         sealed = pieces[-1].segment
         pieces[-1].seal_at = sealed.end
         header = SegmentHeader(
@@ -429,25 +430,25 @@ class GroupLog:
         self._table.place(position, piece.segment.chain)
 
     def _plan_truncation(self, index: int) -> None:
-        """Truncation the plan at a placed entry; the files follow with the next write."""
+        """Truncate the plan at an entry with a position. The next write truncates the files."""
         at = self._segment_of(index)
         if at > 0 and self._segments[at].first_index == index:
             at -= 1
         removed = self._segments[at + 1 :]
         del self._segments[at + 1 :]
         segment = self._segments[at]
-        for other in (*removed, segment):  # the write's to close, or active again
+        for other in (*removed, segment):  # the write closes these; `segment` is active again
             self._sealed_open.pop(other, None)
         if segment.first_index < index:
             segment.truncate(self._table.end_at(index - 1), self._table.chain_at(index - 1))
         else:
             segment.truncate(SEGMENT_HEADER_BYTES, segment.header.chain)
         earlier = self._truncation.removed if self._truncation is not None else ()
-        self._truncation = _PlannedCut((*earlier, *reversed(removed)), segment, segment.end)
+        self._truncation = _PlannedTruncation((*earlier, *reversed(removed)), segment, segment.end)
 
-    def _take_cut(self) -> Truncation | None:
-        """The cut that is planned, if any, for a write. No write is out that could be at work on
-        what is removed: its files are closed here."""
+    def _take_truncation(self) -> Truncation | None:
+        """The planned truncation for a write, if any. Closes the files of removed segments: no
+        write is in flight that could be using them."""
         planned, self._truncation = self._truncation, None
         if planned is None:
             return None
@@ -466,7 +467,7 @@ class GroupLog:
         return bisect_right(self._segments, index, key=lambda segment: segment.first_index) - 1
 
     def _opened_for(self, index: int) -> File:
-        """The file that holds the entry. Of the others that are sealed a few stay open."""
+        """The file that holds the entry. A few other sealed segments stay open."""
         segment = self._segments[self._segment_of(index)]
         file = segment.opened(self._fs)
         self._sealed_open[segment] = None
@@ -475,7 +476,8 @@ class GroupLog:
         return file
 
     def _close_sealed(self) -> None:
-        """Never while a write is out: it may be at work on a segment that is sealed by it."""
+        """Close sealed segments beyond the bound. Not while a write is in flight: it may be writing
+        to a segment that it seals."""
         active = self._segments[-1]
         self._sealed_open.pop(active, None)
         while (
@@ -486,11 +488,11 @@ class GroupLog:
             segment, _ = self._sealed_open.popitem(last=False)
             segment.close()
 
-    def _place_of(self, index: int) -> Place:
-        """Where an entry is that is on disk."""
-        assert index <= self._durable, "what is not written is in memory"
+    def _frame_of(self, index: int) -> EntryFrame:
+        """The frame of an entry that is on disk."""
+        assert index <= self._durable, "an entry that is not durable is in memory"
         command_length, body_length = self._table.lengths_at(index)
-        return Place(
+        return EntryFrame(
             entry_index=index,
             position=self._table.position_at(index),
             seed=self._segments[self._segment_of(index)].seed,

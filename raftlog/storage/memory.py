@@ -1,14 +1,14 @@
-"""A file system in memory that loses on `crash` what was not synced, as a disk may.
+"""A file system in memory whose `crash` loses what was not synced, as a disk may.
 
-For simulation and tests. Every file keeps two images: what a reader sees, and what is durable;
-between them lie the changes since the last sync, in order. `crash` lets each unsynced change come
-through wholly, torn at a byte, as zeros where it had grown the file, or not at all; and of the
-unsynced names of each folder a prefix, because file systems keep those in order. All of it is
+For simulation and tests. Every file has two images, the one that a reader sees and the durable one,
+and an ordered list of the changes since the last sync. `crash` lets each unsynced change survive
+wholly, torn at a byte, as zeros where it had grown the file, or not at all. Of the unsynced name
+changes of each folder a prefix survives, because file systems keep those in order. All of this is
 drawn from the generator passed in, so one seed gives one disk.
 
-A process that merely dies loses nothing: drop the open files and open again without `crash`. A
+A process that only dies loses nothing: drop the open files and open again without `crash`. A
 sync that failed leaves its changes readable but never makes them durable, whatever is synced
-later: that is what kernels do, and why a failed sync is never tried again.
+later. Kernels do the same, which is why a failed sync is never tried again.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import NamedTuple
 from raftlog.errors import DataFolderLocked, DiskFailed
 
 Interrupt = Callable[[str, str], None]
-"""Called with the operation's name and path before each change; it may raise `DiskFailed`,
-which then fails the operation, or anything else, which stands for the death of the process."""
+"""Called with the operation's name and path before each change. It may raise `DiskFailed`, which
+fails the operation, or anything else, which simulates the death of the process."""
 
 
 class _Write(NamedTuple):
@@ -78,7 +78,7 @@ def _apply(image: bytearray, change: _Write | _Resize) -> None:
 
 
 def _surviving(change: _Write | _Resize, size: int, random: Random) -> list[_Write | _Resize]:
-    """What of one unsynced change a disk of `size` bytes may show after the power came back."""
+    """What a disk of `size` bytes may keep of one unsynced change after a power loss."""
     fate = random.randrange(4)
     if fate == 0:
         return []
@@ -101,7 +101,7 @@ class _Folder:
         self.changes: list[dict[str, _Inode | _Folder]] = []
 
     def changed(self) -> None:
-        """Note the folder as it is now, after one change."""
+        """Record the state of the folder after one change."""
         self.changes.append(dict(self.names))
 
     def sync(self) -> None:
@@ -124,7 +124,7 @@ class _Folder:
 
 
 class MemoryFile:
-    """See `contract.File`. Unusable after its file system crashed."""
+    """See `contract.File`. Unusable after its file system has crashed."""
 
     __slots__ = ("_failed", "_fs", "_generation", "_inode", "_path")
 
@@ -207,25 +207,26 @@ class MemoryFileSystem:
         self.interrupt = interrupt
 
     def crash(self) -> None:
-        """Truncation the power: keep what was synced and, by chance, parts of what was not.
+        """Lose the power: keep what was synced and, by chance, parts of what was not.
 
-        Open files and locks are gone; the interrupt, if any, stays.
+        Open files and locks are gone. The interrupt, if any, stays.
         """
         self.generation += 1
         self._locked = False
         self._root.crash(self._random)
 
     def durable_copy(self, random: Random) -> MemoryFileSystem:
-        """A file system of its own with what is durable in this one now, and nothing else.
+        """A separate file system that contains only what is durable in this one now.
 
-        It is the least that a power failure leaves. This one is not changed, nor its chance used.
+        That is the least that a power loss leaves. This one is not changed, and neither is the
+        state of its generator.
         """
         other = MemoryFileSystem(random)
         other._root = self._root.durable_copy()
         return other
 
     def interrupted(self, operation: str, path: str) -> None:
-        """Tell the interrupt, if there is one, what is about to be done."""
+        """Tell the interrupt, if there is one, which operation is about to happen."""
         if self.interrupt is not None:
             self.interrupt(operation, path)
 
@@ -265,7 +266,7 @@ class MemoryFileSystem:
         return node is not None
 
     def is_folder(self, path: str) -> bool:
-        """Of a path that exists."""
+        """Whether a path that exists is a folder."""
         folder, name = self._parent(path)
         return isinstance(folder.names[name], _Folder)
 
@@ -283,7 +284,7 @@ class MemoryFileSystem:
     def rename(self, source: str, target: str) -> None:
         folder, name = self._parent(source)
         beside, new_name = self._parent(target)
-        assert folder is beside, "one folder's sync covers both"
+        assert folder is beside, "a rename stays in one folder, so that one sync covers it"
         self.interrupted("rename", target)
         folder.names[new_name] = folder.names.pop(name)
         folder.changed()

@@ -1,8 +1,8 @@
-"""The payloads that a node keeps in memory: one budget for all its logs, the least recently used
-go first.
+"""The payloads that a node keeps in memory: one budget for all its logs, least recently used first
+out.
 
-Only what is durable comes here, so that everything here may go at any time: what is not durable
-yet stays with its log (`GroupLog.append`). A log takes a share, which is its own view.
+Only durable payloads are here, so any of them may be evicted at any time. What is not durable yet
+stays with its log (`GroupLog.append`). Each log has a share: its own view of the cache.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from threading import Lock
 from raftlog.core.types import Payload
 
 PAYLOAD_OVERHEAD_BYTES = 400
-"""What a payload takes beside its bytes, charged to the budget as well: Python's objects and the
-cache's own tables. Measured at 300 to 460 bytes; without it small records would take many times
+"""What a payload takes besides its bytes: Python's objects and the cache's own tables. It counts
+against the budget too. Measured at 300 to 460 bytes; without it small records would take many times
 the budget."""
 
 
 class PayloadCache:
-    """The budget. Any thread may use it and its shares: a log may be removed on another one."""
+    """The budget. Any thread may use it and its shares: another thread may remove a log."""
 
     def __init__(self, bytes_max: int) -> None:
         assert bytes_max >= 0, "bytes_max is a size"
@@ -30,11 +30,11 @@ class PayloadCache:
 
     @property
     def used_bytes(self) -> int:
-        """What all payloads here are charged for together; never above the budget."""
+        """What all payloads count together; never above the budget."""
         return self._bytes
 
     def share(self) -> CacheShare:
-        """A share for one more log, empty."""
+        """A new, empty share for one log."""
         return CacheShare(self)
 
 
@@ -48,7 +48,7 @@ class CacheShare:
         self._payloads: dict[int, Payload] = {}
 
     def get(self, index: int) -> Payload | None:
-        """The payload, if it is here. Now it is the one used last."""
+        """The payload, or None if it is not cached. Makes it the one used last."""
         cache = self._cache
         with cache._lock:
             payload = self._payloads.get(index)
@@ -57,11 +57,11 @@ class CacheShare:
             return payload
 
     def put(self, index: int, payload: Payload) -> None:
-        """Keep a payload that is durable; those used longest ago make room, of whichever log."""
+        """Keep a durable payload. Evicts those used longest ago, of any log, to make room."""
         cache = self._cache
         cost = _cost(payload)
         with cache._lock:
-            assert index not in self._payloads, f"entry {index} is here"
+            assert index not in self._payloads, f"entry {index} is cached already"
             if cost > cache._bytes_max:
                 return
             while cache._bytes + cost > cache._bytes_max:
@@ -78,7 +78,7 @@ class CacheShare:
                 self._drop(gone)
 
     def release(self) -> None:
-        """Forget all: the log is closed."""
+        """Forget everything: the log is closed."""
         self.drop_from(0)
 
     def _drop(self, index: int) -> None:

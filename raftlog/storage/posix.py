@@ -1,12 +1,11 @@
 """The real file system, below one root folder (Linux: pwritev, fdatasync, fallocate, flock).
 
-Any failure to write, sync, truncate or reserve raises `DiskFailed` and closes the file's way to
-the disk for good: a later write or sync of the same file raises again without being tried,
-because after one failed sync the kernel may report the next as a success without having written
-the pages. Files are made 0600 and folders 0700.
+After a failure to write, sync, truncate or reserve, the file raises `DiskFailed` for good: a later
+write or sync raises again without being tried. After one failed sync the kernel may report the next
+one as a success without having written the pages. Files are created with mode 0600, folders 0700.
 
 A write or a new name for which there is no room raises `DiskFull` and may be tried again: the
-kernel refused it before it took it, so no page can have been dropped.
+kernel refused it before it accepted any page, so it cannot have dropped one.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _FOLDER_MODE = 0o700
 
 
 class PosixFile:
-    """See `contract.File`. `read_at` may be called from any thread at any time."""
+    """See `contract.File`. Any thread may call `read_at` at any time."""
 
     __slots__ = ("_failed", "_fd", "_path")
 
@@ -43,7 +42,7 @@ class PosixFile:
         return os.fstat(self._fd).st_size
 
     def read_at(self, position: int, length: int) -> bytes:
-        """See the contract. Bytes that the disk cannot give back raise `CorruptFile`."""
+        """See the contract. Bytes that the disk cannot read back raise `CorruptFile`."""
         assert position >= 0
         assert length >= 0
         try:
@@ -92,7 +91,7 @@ class PosixFile:
         try:
             os.posix_fallocate(self._fd, present, size - present)
         except OSError as error:
-            # Space ahead is a matter of speed: on a full disk the next write may still fit.
+            # Reserving only saves time: on a full disk the next write may still fit.
             if error.errno not in _NO_ROOM:
                 raise self._failure(error) from error
 
@@ -109,7 +108,7 @@ class PosixFile:
 
 
 def _after(buffers: list[bytes | memoryview], written: int) -> list[bytes | memoryview]:
-    """What is left of the buffers once their first `written` bytes are out."""
+    """The rest of the buffers after their first `written` bytes."""
     for at, buffer in enumerate(buffers):
         if written < len(buffer):
             rest = buffers[at:]
@@ -121,7 +120,7 @@ def _after(buffers: list[bytes | memoryview], written: int) -> list[bytes | memo
 
 
 class PosixLock:
-    """See `contract.Lock`: an flock, which the kernel drops when the process ends."""
+    """See `contract.Lock`: an flock, which the kernel releases when the process ends."""
 
     __slots__ = ("_fd",)
 
@@ -133,7 +132,7 @@ class PosixLock:
 
 
 class PosixFileSystem:
-    """See `contract.FileSystem`. Making the object touches no disk."""
+    """See `contract.FileSystem`. Creating the object does not touch the disk."""
 
     __slots__ = ("_root",)
 
@@ -142,42 +141,42 @@ class PosixFileSystem:
 
     def location(self, path: str) -> str:
         parts = path.split("/") if path else []
-        assert all(part not in ("", ".", "..") for part in parts), f"{path!r} is no plain path"
+        assert all(part not in ("", ".", "..") for part in parts), f"{path!r} is not a plain path"
         return os.path.join(self._root, *parts)
 
     def new_id(self) -> int:
         return int.from_bytes(os.urandom(8), "little")
 
     def lock(self, path: str) -> PosixLock:
-        """See the contract. The file holds the holder's process id, for the error's sake."""
-        place = self.location(path)
+        """See the contract. The file contains the holder's process id, for the error."""
+        location = self.location(path)
         try:
-            fd = os.open(place, os.O_RDWR | os.O_CREAT, _FILE_MODE)
+            fd = os.open(location, os.O_RDWR | os.O_CREAT, _FILE_MODE)
         except OSError as error:
-            raise DiskFailed(file=place, problem=str(error)) from error
+            raise DiskFailed(file=location, problem=str(error)) from error
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
             os.close(fd)
-            raise DataFolderLocked(folder=os.path.dirname(place), holder=holder) from None
+            raise DataFolderLocked(folder=os.path.dirname(location), holder=holder) from None
         try:
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         except OSError as error:
             os.close(fd)
-            raise DiskFailed(file=place, problem=str(error)) from error
+            raise DiskFailed(file=location, problem=str(error)) from error
         return PosixLock(fd)
 
     def open(self, path: str, *, create: bool) -> PosixFile:
-        place = self.location(path)
+        location = self.location(path)
         flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0)
         try:
-            return PosixFile(place, os.open(place, flags, _FILE_MODE))
+            return PosixFile(location, os.open(location, flags, _FILE_MODE))
         except (FileNotFoundError, FileExistsError):
             raise
         except OSError as error:
-            raise _name_failure(place, error) from error
+            raise _name_failure(location, error) from error
 
     def exists(self, path: str) -> bool:
         return os.path.exists(self.location(path))
@@ -186,65 +185,65 @@ class PosixFileSystem:
         return sorted(os.listdir(self.location(folder)))
 
     def make_folder(self, path: str) -> None:
-        place = self.location(path)
+        location = self.location(path)
         try:
             if path:
-                os.mkdir(place, _FOLDER_MODE)
+                os.mkdir(location, _FOLDER_MODE)
             else:
-                _make_root(place)
+                _make_root(location)
         except FileExistsError:
-            if not os.path.isdir(place):
-                raise DiskFailed(file=place, problem="it is a file, not a folder") from None
+            if not os.path.isdir(location):
+                raise DiskFailed(file=location, problem="it is a file, not a folder") from None
         except OSError as error:
-            raise _name_failure(place, error) from error
+            raise _name_failure(location, error) from error
 
     def rename(self, source: str, target: str) -> None:
         assert os.path.dirname(source) == os.path.dirname(target), "one folder's sync covers both"
-        place = self.location(target)
+        location = self.location(target)
         try:
-            os.rename(self.location(source), place)
+            os.rename(self.location(source), location)
         except OSError as error:
-            raise _name_failure(place, error) from error
+            raise _name_failure(location, error) from error
 
     def remove(self, path: str) -> None:
-        assert path, "the root is not ours to remove"
-        place = self.location(path)
+        assert path, "the root must not be removed"
+        location = self.location(path)
         try:
-            if os.path.isdir(place):
-                shutil.rmtree(place)
+            if os.path.isdir(location):
+                shutil.rmtree(location)
             else:
-                os.remove(place)
+                os.remove(location)
         except OSError as error:
-            raise DiskFailed(file=place, problem=str(error)) from error
+            raise DiskFailed(file=location, problem=str(error)) from error
 
     def sync_folder(self, path: str) -> None:
         _sync_folder(self.location(path))
 
 
-def _make_root(place: str) -> None:
-    """Make the root and the parents it lacks, each name durable in its own parent."""
+def _make_root(location: str) -> None:
+    """Create the root and its missing parents, each name durable in its own parent."""
     missing = []
-    while not os.path.isdir(place):
-        missing.append(place)
-        place = os.path.dirname(place)
+    while not os.path.isdir(location):
+        missing.append(location)
+        location = os.path.dirname(location)
     for folder in reversed(missing):
         os.mkdir(folder, _FOLDER_MODE)
         _sync_folder(os.path.dirname(folder))
 
 
-def _name_failure(place: str, error: OSError) -> DiskFailed | DiskFull:
-    """Why a name could not be made: for want of room, or because the disk fails."""
+def _name_failure(location: str, error: OSError) -> DiskFailed | DiskFull:
+    """The error for a name that could not be created: no room, or a failing disk."""
     if error.errno in _NO_ROOM:
-        return DiskFull(file=place)
-    return DiskFailed(file=place, problem=str(error))
+        return DiskFull(file=location)
+    return DiskFailed(file=location, problem=str(error))
 
 
-def _sync_folder(place: str) -> None:
+def _sync_folder(location: str) -> None:
     try:
-        fd = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+        fd = os.open(location, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(fd)
         finally:
             os.close(fd)
     except OSError as error:
-        raise DiskFailed(file=place, problem=str(error)) from error
+        raise DiskFailed(file=location, problem=str(error)) from error

@@ -1,20 +1,20 @@
 """Reading a segment after a restart: its valid frames, and what the bytes after them mean.
 
-The rule (docs/FORMAT.md, "Torn or damaged"): frames are followed from the segment's header as
-long as each is valid by itself, chains from its predecessor and lies within the file. Every frame
-says up to where everything was durable before it was written (`synced_to`); so do valid headers
+The rule (docs/FORMAT.md, "Torn or damaged"): frames are followed from the segment's header as long
+as each is valid by itself, chains from its predecessor and lies within the file. Every frame says
+up to which position everything was durable before it was written (`synced_to`). So do valid headers
 found by searching the bytes after the first bad one. Bad bytes at or above the highest such
 position are the tail of a write that a crash interrupted and that nobody was told of: they are
 truncated and reported. Bad bytes below it were durable once: that is damage, `CorruptFile`, and
 nothing is changed.
 
-Frames at or above that position may have a good header and a torn payload, so there payloads are
-checked too. Below it they are not read here: commands are checked when they are replayed, bodies
-when they are read (`GroupLog.command`, `.entries`).
+Frames at or above that position may have a good header and a torn payload, so their payloads are
+checked too. Below it payloads are not read here: commands are checked when they are replayed,
+bodies when they are read (`GroupLog.command`, `.entries`).
 
-What no log can tell from its own bytes: a file cut short, or zeroed, from a point on to its end
-looks like one that was never longer. A marker written when a log falls idle (`idle_marker`) makes
-the last frames witnessed too; the marker itself holds nothing that could be lost.
+One thing no log can tell from its own bytes: a file that is truncated, or zeroed from some point
+to its end, looks like one that was never longer. A marker, written when a log falls idle
+(`idle_marker`), proves the last frames durable too; the marker itself holds nothing to lose.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _ZEROS = bytes(_SEARCH_BYTES)
 
 
 class PlacedFrame(NamedTuple):
-    """A valid frame and where it stands."""
+    """A valid frame and its position."""
 
     position: int
     header: FrameHeader
     chain_before: int
-    witness_before: int
+    proven_before: int
     """The highest `synced_to` of the frames before it."""
 
     @property
@@ -63,8 +63,8 @@ class PlacedFrame(NamedTuple):
 def read_segment_header(file: File, *, purpose: Purpose, group: int) -> SegmentHeader:
     """The header of a file that must be a segment of this purpose and group.
 
-    Raises `CorruptFile`, or `FormatUnsupported` when only the format is unknown. A file has its
-    name only once its header was durable, so an unreadable header is never a crash's leftover.
+    Raises `CorruptFile`, or `FormatUnsupported` if only the format is unknown. A file gets its
+    name only after its header is durable, so no crash leaves an unreadable header.
     """
     header = decode_segment_header(file.read_at(0, SEGMENT_HEADER_BYTES))
     if isinstance(header, UnreadableHeader):
@@ -88,10 +88,11 @@ def read_segment_header(file: File, *, purpose: Purpose, group: int) -> SegmentH
 
 
 class FrameWalk:
-    """Iterates over a segment's valid frames by their headers, skipping payloads.
+    """Iterates over a segment's valid frames by their headers and skips payloads.
 
-    It stops at `stop`, or at the first bytes that are no valid frame. Then `end` and `chain` are
-    those of the last valid frame, and `witness` is the highest `synced_to` met.
+    It stops at `stop`, or at the first bytes that are not a valid frame. Then `end` and `chain` are
+    those of the last valid frame, and `proven_to` is the highest `synced_to` so far: everything
+    below it was durable.
     """
 
     def __init__(self, file: File, header: SegmentHeader, *, stop: int | None = None) -> None:
@@ -103,14 +104,14 @@ class FrameWalk:
         self._window_bytes = _WINDOW_BYTES_MIN
         self.end = SEGMENT_HEADER_BYTES
         self.chain = header.chain
-        self.witness = SEGMENT_HEADER_BYTES
+        self.proven_to = SEGMENT_HEADER_BYTES
 
     def __iter__(self) -> Iterator[PlacedFrame]:
         while (header := self._next_header()) is not None:
-            frame = PlacedFrame(self.end, header, self.chain, self.witness)
+            frame = PlacedFrame(self.end, header, self.chain, self.proven_to)
             self.end = frame.end
             self.chain = header.chain
-            self.witness = max(self.witness, header.synced_to)
+            self.proven_to = max(self.proven_to, header.synced_to)
             yield frame
 
     def _next_header(self) -> FrameHeader | None:
@@ -126,7 +127,7 @@ class FrameWalk:
         return header
 
     def _read_window(self, *, skipped: bool) -> None:
-        """Read on from `end`: little after a skipped payload, more and more while none is."""
+        """Read on from `end`: little after a skipped payload, more each time none was skipped."""
         grown = min(self._window_bytes * 4, _WINDOW_BYTES_MAX)
         self._window_bytes = _WINDOW_BYTES_MIN if skipped else grown
         length = max(0, min(self._window_bytes, self._stop - self.end))
@@ -136,52 +137,52 @@ class FrameWalk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """Where the valid frames of a log's last segment end, and what stood behind them."""
+    """Where the valid frames of a log's last segment end, and what came after them."""
 
     end: int
     chain: int
-    witness: int
+    proven_to: int
     """The highest `synced_to` among the frames that stay."""
     truncated_from: int | None
-    """The first index that was truncated although its header could be read; None: no such."""
+    """The first index that was truncated although its header could be read; None if none was."""
     torn_bytes: int
-    """Bytes that a crash left behind `end`, zeros at the end of the file not counted."""
+    """Bytes that a crash left after `end`, without zeros at the end of the file."""
 
 
 def read_tail(file: File, header: SegmentHeader, accept: Callable[[PlacedFrame], None]) -> Tail:
-    """Follow the frames of a last segment, telling `accept` each, and apply the module's rule.
+    """Follow the frames of a last segment, pass each to `accept`, and apply the module's rule.
 
-    Frames from `truncated_from` on, if it is set, were accepted and are not valid. Nothing is
-    changed on disk. Raises `CorruptFile` on damage.
+    If `truncated_from` is set, frames from there on were passed to `accept` but are not valid.
+    Nothing is changed on disk. Raises `CorruptFile` on damage.
     """
     walk = FrameWalk(file, header)
-    unwitnessed: deque[PlacedFrame] = deque()
+    unproven: deque[PlacedFrame] = deque()
     for frame in walk:
         accept(frame)
-        unwitnessed.append(frame)
-        while unwitnessed[0].end <= walk.witness:
-            unwitnessed.popleft()
+        unproven.append(frame)
+        while unproven[0].end <= walk.proven_to:
+            unproven.popleft()
     behind = _search(file, header.seed, walk.end)
-    if behind.witness > walk.end:
+    if behind.proven_to > walk.end:
         raise CorruptFile(
             file=file.path,
             position=walk.end,
-            problem=f"no valid frame stands there, but all below {behind.witness} was durable",
+            problem=f"it has no valid frame there, but all below {behind.proven_to} was durable",
         )
-    witness = max(walk.witness, behind.witness)
-    for frame in unwitnessed:
-        if frame.end > witness and not payload_is_whole(file, frame):
+    proven_to = max(walk.proven_to, behind.proven_to)
+    for frame in unproven:
+        if frame.end > proven_to and not payload_is_whole(file, frame):
             return Tail(
                 end=frame.position,
                 chain=frame.chain_before,
-                witness=frame.witness_before,
-                truncated_from=_first_index_from(unwitnessed, frame),
+                proven_to=frame.proven_before,
+                truncated_from=_first_index_from(unproven, frame),
                 torn_bytes=max(walk.end, behind.nonzero_end) - frame.position,
             )
     return Tail(
         end=walk.end,
         chain=walk.chain,
-        witness=walk.witness,
+        proven_to=walk.proven_to,
         truncated_from=None,
         torn_bytes=max(0, behind.nonzero_end - walk.end),
     )
@@ -198,11 +199,11 @@ def payload_is_whole(file: File, frame: PlacedFrame) -> bool:
 
 
 def write_again(file: File, start: int, end: int) -> None:
-    """Write [start, end) once more, as it is; the caller syncs.
+    """Write [start, end) once more, unchanged. The caller syncs.
 
-    What a process left in the page cache without a successful sync can be read back, but a sync
-    that failed may have left its pages clean: then a later sync would succeed without writing
-    them. Bytes written again are dirty again.
+    What a process wrote to the page cache without a successful sync can be read back. But a sync
+    that failed may have marked its pages clean, and then a later sync would succeed without
+    writing them. Bytes written again are dirty again.
     """
     while start < end:
         data = file.read_at(start, min(_SEARCH_BYTES, end - start))
@@ -212,27 +213,27 @@ def write_again(file: File, start: int, end: int) -> None:
 
 
 def _first_index_from(frames: deque[PlacedFrame], bad: PlacedFrame) -> int | None:
-    """The first index (markers have none) at or after the bad frame."""
+    """The first index at or after the bad frame. Markers have none."""
     return next(
         (f.header.index for f in frames if f.position >= bad.position and f.header.index), None
     )
 
 
 class _Behind(NamedTuple):
-    witness: int
+    proven_to: int
     nonzero_end: int
-    """The position after the last byte that is not zero; 0 when there is none."""
+    """The position after the last byte that is not zero; 0 if there is none."""
 
 
 def _search(file: File, seed: int, start: int) -> _Behind:
-    """Look from `start` to the file's end for headers that are valid by themselves."""
-    witness = 0
+    """Search from `start` to the file's end for headers that are valid by themselves."""
+    proven_to = 0
     nonzero_end = 0
     kept = b""
     while data := file.read_at(start, _SEARCH_BYTES):
         start += len(data)
         if data == _ZEROS[: len(data)]:
-            # A header's last bytes may be zeros: look at those once more, then drop them.
+            # A header's last bytes may be zeros: search those once more, then drop them.
             data = kept + data[:FRAME_HEADER_BYTES]
             kept = b""
         else:
@@ -243,6 +244,6 @@ def _search(file: File, seed: int, start: int) -> _Behind:
         while at >= 0:
             header = decode_frame_header(data, at, seed)
             if header is not None:
-                witness = max(witness, header.synced_to)
+                proven_to = max(proven_to, header.synced_to)
             at = data.find(FRAME_MAGIC, at + 1)
-    return _Behind(witness, nonzero_end)
+    return _Behind(proven_to, nonzero_end)

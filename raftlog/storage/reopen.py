@@ -1,8 +1,8 @@
 """Opening a log that a process left behind, however it ended.
 
-Sealed segments are followed by their headers to the end that their successor names; the last
-segment by the rule in `recovery`. What is truncated is truncated durably before anything is
-appended, and what stays is durable before anybody is told of it.
+Sealed segments are followed by their headers up to the end that their successor names; the last
+segment by the rule in `recovery`. A truncation is made durable before anything is appended, and
+what stays is made durable before anybody is told of it.
 
 At most two files are open at once, and none on return: a node may have thousands of segments, and
 most of its topics may be idle.
@@ -35,7 +35,7 @@ _KINDS = frozenset(EntryKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryReport:
-    """What opening found. `torn_bytes` above 0: a write that a crash interrupted was truncated."""
+    """What opening found. `torn_bytes` above 0: a write interrupted by a crash was truncated."""
 
     segments: int
     last_index: LogIndex
@@ -46,7 +46,7 @@ class RecoveryReport:
 
 @dataclass(slots=True, kw_only=True)
 class Reopened:
-    """The parts of a log, filled while its files are read."""
+    """The parts of a log, filled in while its files are read."""
 
     segments: list[Segment] = field(default_factory=list)
     table: EntryTable = field(default_factory=EntryTable)
@@ -54,17 +54,17 @@ class Reopened:
 
 
 def segment_path(folder: str, first_index: int) -> str:
-    """The file of the segment that begins with this entry; names sort as the entries do."""
+    """The file of the segment that begins with this entry. Names sort as the entries do."""
     return f"{folder}/{first_index:020d}{SEGMENT_ENDING}"
 
 
 def segment_names(fs: FileSystem, folder: str) -> list[str]:
-    """The segments' file names, by first index. Other files of the folder are not ours."""
+    """The segments' file names, by first index. Ignores the folder's other files."""
     return [name for name in fs.list(folder) if _SEGMENT_NAME.fullmatch(name)]
 
 
 def reopen(fs: FileSystem, folder: str, group: int) -> Reopened:
-    """Read and, where the rule allows, mend a log. Raises `CorruptFile`, `FormatUnsupported`."""
+    """Read a log, and mend it if the rule allows. Raises `CorruptFile`, `FormatUnsupported`."""
     remove_unfinished(fs, folder, SEGMENT_ENDING)
     found = Reopened()
     for name in segment_names(fs, folder):
@@ -72,7 +72,7 @@ def reopen(fs: FileSystem, folder: str, group: int) -> Reopened:
         if found.segments:
             _read_sealed(found.table, found.segments[-1], segment)
         elif segment.first_index != 1:
-            raise _corrupt(segment, 0, "it begins the log, but not with entry 1")
+            raise _corrupt(segment, 0, "it is the log's first segment, but has not entry 1")
         found.segments.append(segment)
     if not found.segments:
         raise CorruptFile(
@@ -104,18 +104,16 @@ def _open_segment(fs: FileSystem, path: str, group: int) -> Segment:
 
 
 def _read_sealed(table: EntryTable, segment: Segment, successor: Segment) -> None:
-    """Follow the frames up to the end that the successor names; anything else is damage."""
+    """Follow the frames up to the end that the successor names. Anything else is damage."""
     assert segment.file is not None
     stop = successor.header.previous_end
     walk = FrameWalk(segment.file, segment.header, stop=stop)
     for frame in walk:
         _accept(table, segment, frame)
     if walk.end != stop:
-        raise _corrupt(segment, walk.end, f"no valid frame stands there, below the end at {stop}")
+        raise _corrupt(segment, walk.end, f"it has no valid frame there, below its end at {stop}")
     if walk.chain != successor.header.previous_chain:
-        raise _corrupt(
-            segment, walk.end, "its frames are not those its successor was written after"
-        )
+        raise _corrupt(segment, walk.end, "its frames are not those before its successor")
     if table.last_index + 1 != successor.first_index:
         raise _corrupt(
             segment,
@@ -123,7 +121,7 @@ def _read_sealed(table: EntryTable, segment: Segment, successor: Segment) -> Non
             f"it ends with entry {table.last_index}, but {successor.first_index} comes next",
         )
     _settle(table, segment, walk.end, walk.chain)
-    segment.close()  # opened again when it is read
+    segment.close()  # the next read opens it again
 
 
 def _read_last(table: EntryTable, segment: Segment) -> Tail:
@@ -134,12 +132,12 @@ def _read_last(table: EntryTable, segment: Segment) -> Tail:
     if tail.truncated_from is not None:
         table.truncate(tail.truncated_from)
     _settle(table, segment, tail.end, tail.chain)
-    segment.witnessed = tail.witness
+    segment.proven_to = tail.proven_to
     return tail
 
 
 def _accept(table: EntryTable, segment: Segment, frame: PlacedFrame) -> None:
-    """Enter a valid frame into the table. One out of order was written so: never a torn tail."""
+    """Add a valid frame to the table. One out of order was written so, so it is no torn tail."""
     header = frame.header
     if header.kind == MARKER:
         return
@@ -166,12 +164,12 @@ def _settle(table: EntryTable, segment: Segment, end: int, chain: int) -> None:
 
 
 def _mend(fs: FileSystem, folder: str, segment: Segment, tail: Tail) -> None:
-    """Truncation a torn tail; make durable what stays. Frames of the tail would vouch for old
-    places."""
+    """Truncate a torn tail and make the rest durable. Later frames must not vouch for positions of
+    the tail."""
     file = segment.opened(fs)
     if tail.torn_bytes:
         file.truncate(tail.end)
-    write_again(file, tail.witness, tail.end)
+    write_again(file, tail.proven_to, tail.end)
     file.sync()
     fs.sync_folder(folder)
     segment.reserved = file.size()

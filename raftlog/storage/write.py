@@ -1,10 +1,10 @@
-"""What a log or journal wants on disk, planned on one thread and done on any.
+"""What a log or journal writes to disk, planned on one thread and done on any.
 
-A `Segment` is the plan's side of one file: where the next frame goes, what its chain is, what of
-it is durable. A `LogWrite` is one batch of work: a truncation, then frames into one or more
-segments, each file synced once. Planning is arithmetic and checksums; `LogWrite.run` is I/O alone.
-It may run much later than it was planned, and planning goes on meanwhile: so it reads frozen values
-only, never a `Segment`.
+A `Segment` is the planning view of one file: where the next frame goes, what its chain is, and how
+much is durable. A `LogWrite` is one batch of work: a truncation, then frames into one or more
+segments, with one sync per file. Planning is only arithmetic and checksums; `LogWrite.run` is only
+I/O. A write may run much later than it was planned, while planning goes on, so it reads only frozen
+values and never a `Segment`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from raftlog.storage.frames import (
 )
 
 NEW_FILE_ENDING = ".new"
-"""A file under construction; one found when opening was never finished and is removed."""
+"""The ending of a file under construction. If opening finds one, it was never finished and is
+removed."""
 
 _RESERVE_BYTES_MIN = 64 * 1024
 
@@ -31,13 +32,13 @@ _RESERVE_BYTES_MIN = 64 * 1024
 class Segment:
     """One file of frames as it will be once everything planned is written.
 
-    `synced` is the position below which all is durable, `witnessed` the highest `synced_to`
-    that a frame carries: above it a crash's leftovers and damage cannot be told apart.
+    Everything below `synced` is durable. `proven_to` is the highest `synced_to` that a frame
+    carries: above it, damage cannot be told from what a crash left.
     """
 
     __slots__ = (
-        "chain", "data_end", "end", "file", "header", "path", "reserved", "seed", "synced",
-        "witnessed",
+        "chain", "data_end", "end", "file", "header", "path", "proven_to", "reserved", "seed",
+        "synced",
     )  # fmt: skip
 
     def __init__(self, path: str, header: SegmentHeader) -> None:
@@ -48,12 +49,12 @@ class Segment:
         self.chain = header.chain
         self.end = SEGMENT_HEADER_BYTES
         self.data_end = SEGMENT_HEADER_BYTES
-        """Where the last frame that is no marker ends."""
+        """The end of the last frame that is not a marker."""
         self.reserved = 0
-        """The size that the file has, or will have, including space reserved ahead."""
-        # True before anything is written: the file gets its name once its header is durable.
+        """The size that the file has or will have, including space reserved ahead."""
+        # Holds before anything is written: the file gets its name after its header is durable.
         self.synced = SEGMENT_HEADER_BYTES
-        self.witnessed = SEGMENT_HEADER_BYTES
+        self.proven_to = SEGMENT_HEADER_BYTES
 
     @property
     def first_index(self) -> int:
@@ -62,7 +63,7 @@ class Segment:
     def add_frame(
         self, buffers: list[bytes], *, kind: int, index: int, term: int, command: bytes, body: bytes
     ) -> int:
-        """Plan a frame at the segment's end; its buffers are appended, its position returned."""
+        """Plan a frame at the segment's end. Appends to `buffers`; returns the frame's position."""
         position = self.end
         assert self.synced <= position, "what is not written cannot be durable"
         header, self.chain = encode_frame_header(
@@ -81,13 +82,13 @@ class Segment:
         if body:
             buffers.append(body)
         self.end += len(header) + len(command) + len(body)
-        self.witnessed = self.synced
+        self.proven_to = self.synced
         if kind != MARKER:
             self.data_end = self.end
         return position
 
     def reserve_ahead(self, ahead_max: int, size_max: int) -> int:
-        """The size to reserve before writing up to `end`; 0 when there is room or none is wanted.
+        """The size to reserve before writing up to `end`; 0 if there is room or none is wanted.
 
         It grows with the file, so that a thousand idle groups do not fill the disk with zeros.
         """
@@ -98,15 +99,16 @@ class Segment:
         return self.reserved if ahead else 0
 
     def truncate(self, end: int, chain: int) -> None:
-        """Plan to truncate everything at and after `end`, a frame's boundary with that chain."""
+        """Plan to truncate everything at and after `end`, a frame boundary with that chain."""
         assert SEGMENT_HEADER_BYTES <= end <= self.end
         self.end = end
         self.chain = chain
         self.data_end = min(self.data_end, end)
         self.synced = min(self.synced, end)
         self.reserved = end
-        # The frame with the highest claim may be among those truncated: take it that none is left.
-        self.witnessed = SEGMENT_HEADER_BYTES
+        # The frame with the highest `synced_to` may be among those truncated: assume that none is
+        # left.
+        self.proven_to = SEGMENT_HEADER_BYTES
 
     def opened(self, fs: FileSystem) -> File:
         """The segment's file, opened at its first use."""
@@ -121,7 +123,7 @@ class Segment:
 
 
 class Piece:
-    """Frames for one segment while they are planned. Without a `file` the write makes one."""
+    """Frames for one segment while they are planned. Without a `file` the write creates it."""
 
     __slots__ = ("buffers", "file", "position", "reserve", "seal_at", "segment")
 
@@ -134,7 +136,7 @@ class Piece:
         self.seal_at: int | None = None
 
     def planned(self) -> FileWrite:
-        """What is to be done, as a value that no later planning changes."""
+        """The work to do, as a value that later planning does not change."""
         return FileWrite(
             path=self.segment.path,
             file=self.file,
@@ -151,19 +153,19 @@ class FileWrite:
 
     path: str
     file: File | None
-    """None: the file is made, and has its name once all of this is durable."""
+    """None: the write creates the file, which gets its name once all of this is durable."""
     position: int
     buffers: tuple[bytes, ...]
     reserve: int
-    """The size to reserve first; 0: none."""
+    """The size to reserve first; 0 for none."""
     seal_at: int | None
-    """Where the file ends for good, as the next segment's header says: space reserved ahead is
-    given back. None: more may follow."""
+    """The final size of a sealed file, as the next segment's header says: space reserved ahead is
+    given back. None: more frames may follow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Truncation:
-    """Remove the files at `removed`, last first, then cut `file` at `size`."""
+    """Remove the files at `removed`, last first, then truncate `file` to `size`."""
 
     removed: tuple[str, ...]
     file: File
@@ -171,10 +173,10 @@ class Truncation:
 
 
 class LogWrite:
-    """One batch of I/O. `run` may be called from any thread; then `written` on the owner.
+    """One batch of I/O. Any thread may call `run`; then the owner calls `written`.
 
     If `run` raises (`DiskFailed`), nothing of the batch may be taken for durable and the process
-    must end: the owner hands out no further write. If it returns and `full` is set, there was no
+    must end: the owner hands out no further write. If it returns with `full` set, there was no
     room: run it again later, until it is `done`.
     """
 
@@ -191,20 +193,20 @@ class LogWrite:
         self._folder = folder
         self._truncation = truncation
         self._files = deque(piece.planned() for piece in pieces)
-        """What is not done yet."""
+        """The files that are not written yet."""
         self._running = False
         self.segments = tuple(piece.segment for piece in pieces)
-        """The segments that get frames, for their owner alone: `run` never looks at them."""
+        """The segments that get frames, only for their owner: `run` never looks at them."""
         self.done = False
         self.full: DiskFull | None = None
 
     def run(self) -> None:
-        """Do it all, in order, with one sync per touched file. Raises `DiskFailed`.
+        """Do all the work in order, with one sync per touched file. Raises `DiskFailed`.
 
-        A batch that found no room goes on with the file for which there was none, and writes the
-        same bytes to the same places. That is no second try of what failed: the kernel refused
-        those bytes before any sync of them was asked for, so it has nothing that it could have
-        dropped, and nobody was told of them.
+        A batch that found no room continues with the file that needed it, and writes the same bytes
+        to the same positions. This does not repeat a failed sync: the kernel refused those bytes
+        before any sync of them was asked for, so it cannot have dropped them, and nobody was told
+        of them.
         """
         assert not self._running, "a write that failed is never tried again"
         assert not self.done, "a write is done once"
@@ -224,26 +226,26 @@ class LogWrite:
         self._running = False
 
     def run_whole(self) -> None:
-        """`run` where nothing can wait: raises `DiskFull` as well."""
+        """Like `run`, but raises `DiskFull` as well, for callers that cannot wait for room."""
         self.run()
         if self.full is not None:
             raise self.full
 
     def _run_truncation(self, truncation: Truncation) -> None:
-        # Each removal is durable before the next: a crash leaves a log without holes.
+        # Each removal is durable before the next: a crash leaves a log without gaps.
         for path in truncation.removed:
             self._fs.remove(path)
             self._fs.sync_folder(self._folder)
         truncation.file.truncate(truncation.size)
-        # Before anything is appended: headers of what was truncated would vouch for their old
-        # places.
+        # Durable before anything is appended: headers of truncated frames would otherwise vouch
+        # for their old positions.
         truncation.file.sync()
 
     def _run_file(self, planned: FileWrite) -> None:
         path, file = planned.path, planned.file
         if file is None:
             if self._fs.exists(path + NEW_FILE_ENDING):
-                self._fs.remove(path + NEW_FILE_ENDING)  # of a run that found no room
+                self._fs.remove(path + NEW_FILE_ENDING)  # an earlier `run` found no room
             file = self._fs.open(path + NEW_FILE_ENDING, create=True)
         try:
             if planned.reserve:
@@ -257,14 +259,14 @@ class LogWrite:
             file.truncate(planned.seal_at)
         file.sync()
         if planned.file is None:
-            # Only now a name: whoever finds the file finds its header, and what came with it.
+            # It gets its name last: a file with the name has its header and its first frames.
             file.close()
             self._fs.rename(path + NEW_FILE_ENDING, path)
             self._fs.sync_folder(self._folder)
 
 
 def remove_unfinished(fs: FileSystem, folder: str, ending: str) -> None:
-    """Remove files of `ending` whose construction a crash interrupted; nothing refers to them."""
+    """Remove files of `ending` that a crash left unfinished. Nothing refers to them."""
     for name in fs.list(folder):
         if name.endswith(ending + NEW_FILE_ENDING):
             fs.remove(f"{folder}/{name}" if folder else name)

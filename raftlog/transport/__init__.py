@@ -1,1 +1,1 @@
-"""Long-lived streams between the nodes of a cluster; one direction each, one per directed pair."""
+"""Long-lived streams between the nodes of a cluster: one for each ordered pair of nodes."""

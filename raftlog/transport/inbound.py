@@ -1,8 +1,8 @@
-"""The incoming half of a node pair: whoever streams here says first who it is.
+"""The incoming half of a node pair. A peer that opens a stream first says who it is.
 
-A peer must belong to this cluster and, once the controller has bound its node id to a store, come
-from that very store: a folder that was wiped has forgotten its votes, so its node may not speak
-under its old id.
+It must belong to this cluster. Once the controller has bound its node id to a store, it must have
+that very store: a node whose folder was wiped has forgotten its votes, so it must not speak under
+its old id.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from raftlog.wire.codec import (
 )
 
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
-"""A call or stream as grpc's server gives it to a handler, frames unread."""
+"""A call or stream as grpc's server passes it to a handler. Its frames are not decoded."""
 
 _HELLO_WAIT_S = 5.0
-"""How long a stream may take to say whose it is."""
+"""How long a stream may take to send its greeting."""
 
 _TEXT_BYTES_MAX = 400
-"""An error's text for people stays below this. As a status grpc sends it percent-encoded, up to
-three times as long, and it shares one bound with the encoded error, which says the same in full."""
+"""An error's text for people stays below this. grpc sends it percent-encoded in the status, up to
+three times as long. It shares one bound with the encoded error, which carries the full text."""
 
 log = structlog.get_logger(__name__)
 
 
 class PeerReceiver(Protocol):
-    """What the streams' receiver needs of its node."""
+    """What the peer streams require of their node."""
 
     def welcome(self) -> PeerWelcome: ...
 
     def cluster_id(self) -> str: ...
 
     def known_store(self, node: NodeId) -> str | None:
-        """The store that the controller bound to the node id, as far as this node knows."""
+        """The store that the controller bound to the node id; None if this node knows of none."""
         ...
 
     def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None: ...
@@ -57,21 +57,21 @@ class PeerReceiver(Protocol):
     def peer_opened(self, hello: PeerHello) -> None: ...
 
     def peer_closed(self, peer: NodeId) -> None:
-        """The peer's last stream ended: its process died, or the wire was cut with a reset."""
+        """The peer's last stream ended: its process died, or the connection was reset."""
         ...
 
 
 class PeerStreams:
-    """The streams that other nodes opened to this one. One event loop's own.
+    """The streams that other nodes opened to this one. For one event loop only.
 
-    `peers` are the other nodes of the cluster: nobody else is listened to.
+    `peers` are the other nodes of the cluster. Streams from any other node are refused.
     """
 
     def __init__(self, receiver: PeerReceiver, peers: Container[NodeId]) -> None:
         self._receiver = receiver
         self._peers = peers
         self._open: Counter[NodeId] = Counter()
-        """Streams by peer. One that reconnects has two until the lost one is noticed."""
+        """Streams per peer. A peer that reconnects has two until the lost one is noticed."""
 
     def handlers(self) -> grpc.GenericRpcHandler:
         """The handler to register with a node's grpc server."""
@@ -139,7 +139,7 @@ async def _first(frames: AsyncIterator[bytes]) -> bytes:
 
 
 async def refuse(context: Context, error: RaftlogError) -> NoReturn:
-    """End the call with the error, typed; never returns."""
+    """End the call with the typed error. Never returns."""
     await context.abort(
         grpc.StatusCode[error.grpc_status],
         _brief(str(error)),
@@ -149,5 +149,5 @@ async def refuse(context: Context, error: RaftlogError) -> NoReturn:
 
 
 def _brief(text: str) -> str:
-    """What a stranger sent must fill neither a status nor the log."""
+    """Shortened, so that a stranger's text fills neither a status nor the log."""
     return text.encode(errors="replace")[:_TEXT_BYTES_MAX].decode(errors="ignore")

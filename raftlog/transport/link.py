@@ -1,9 +1,9 @@
 """The outgoing half of a node pair: one stream that carries all groups' messages to one peer.
 
-Messages gather while a write is in flight and leave together in one frame, so that the heartbeats
-of all groups share it. One frame is with grpc at a time: a stream is a byte pipe, and what it holds
-cannot be overtaken any more. The outbox is bounded in bytes; what does not fit is dropped and
-counted, because Raft retransmits whatever is missing and a stalled peer must not eat the memory.
+Messages collect while a write is in flight and leave together in one frame, so that the heartbeats
+of all groups share it. Only one frame at a time is handed to grpc, because nothing can overtake
+what grpc already holds. The outbox is bounded in bytes. What does not fit is dropped and counted:
+Raft retransmits what is missing, and a stalled peer must not use up the memory.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ ByteStream: TypeAlias = "grpc.aio.StreamStreamCall[bytes, bytes]"
 KEEPALIVE_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.keepalive_time_ms", 2000),
     ("grpc.keepalive_timeout_ms", 2000),
-    # Without this one grpc waits a minute for a ping's answer, whatever the line before says.
+    # Without this option grpc waits a minute for a ping's answer, despite the option before it.
     ("grpc.http2.ping_timeout_ms", 2000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 500),
     ("grpc.http2.max_ping_strikes", 0),
 )
-"""A connection whose packets vanish is given up within seconds. TCP alone would back off for
-minutes, and a healed partition would go on for as long."""
+"""Gives up a connection whose packets vanish within seconds. TCP by itself would back off for
+minutes, and a partition would last that much longer than the network's fault."""
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", -1),
@@ -54,10 +54,10 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.enable_retries", 0),
     *KEEPALIVE_OPTIONS,
 )
-"""A node that comes back is found within half a second; frames are bounded by their makers."""
+"""Finds a node that comes back within half a second. The senders bound the size of frames."""
 
 _REFUSED_WAIT_S = 2.0
-"""A peer that refused will do so again until somebody mends a folder or an address."""
+"""The wait after a refusal. The peer refuses again until somebody mends a folder or an address."""
 
 STREAM_METHOD = f"/{PEER_SERVICE}/Stream"
 
@@ -65,9 +65,9 @@ log = structlog.get_logger(__name__)
 
 
 class PeerLink:
-    """Sends messages to `peer`, reconnecting for as long as it runs. One event loop's own.
+    """Sends messages to `peer` and reconnects for as long as it runs. For one event loop only.
 
-    `on_refused` is told every typed error with which the peer refuses this node.
+    `on_refused` gets every typed error with which the peer refuses this node.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class PeerLink:
         self.address = address
         self.connected = False
         self._dropped_messages = 0
-        """Of this stream, because its outbox was full."""
+        """Messages dropped since this stream opened, because its outbox was full."""
         self._hello = hello
         self._outbox = Outbox(outbox_bytes_max)
         self._outbox_bytes_max = outbox_bytes_max
@@ -100,7 +100,7 @@ class PeerLink:
         self._wake = asyncio.Event()
 
     def send(self, messages: Sequence[PeerMessage]) -> None:
-        """Queue messages; while there is no stream they are dropped, as a cut wire would."""
+        """Queue messages. Without a stream they are dropped, as if the wire were cut."""
         if not self.connected:
             return
         for message in messages:
@@ -147,7 +147,7 @@ class PeerLink:
                 await asyncio.sleep(wait_s)
 
     def _refused(self, error: grpc.aio.AioRpcError) -> None:
-        """The peer will not have us, or is not whom we mean: said once, not at every try."""
+        """Log that the peer refuses us, or is not the node we mean: once, not at every try."""
         if self._refusal != error.details():
             self._refusal = error.details() or ""
             self._log_end(error)
@@ -179,7 +179,7 @@ class PeerLink:
         self._refusal = ""
         log.info("peer stream open", peer=self.peer, address=self.address)
         self._on_open(self.peer)
-        # The peer sends nothing more: a read that returns tells that the stream has ended, also
+        # The peer sends nothing more. So a read that returns shows that the stream has ended, even
         # while there is nothing to write.
         ended = asyncio.ensure_future(call.read())
         ended.add_done_callback(lambda _: self._wake.set())
@@ -192,16 +192,16 @@ class PeerLink:
                     for message in pieces(frame, welcome.message_bytes_max or len(frame)):
                         await call.write(message)
         except asyncio.InvalidStateError:
-            # What grpc raises when the stream ended between two writes; its status says why.
+            # grpc raises this if the stream ended between two writes. The stream's status says why.
             raise await _status_error(call) from None
         finally:
             if ended.done() and not ended.cancelled():
-                ended.exception()  # looked at: the stream's status is reported in its stead
+                ended.exception()  # retrieved, not raised: the stream's status is reported instead
             ended.cancel()
             call.cancel()
 
     def _check(self, welcome: PeerWelcome) -> None:
-        """The address must be the node that is meant, with the store that the controller knows."""
+        """Check that the address is the node we mean, with the store that the controller knows."""
         known = self._known_store(self.peer)
         problem = ""
         if welcome.node != self.peer:

@@ -1,9 +1,9 @@
-"""What waits to be sent to one peer: control messages ahead of bulk, bulk in turns over the groups.
+"""The queue of messages to one peer: control messages before bulk, and the groups' bulk in turns.
 
 A heartbeat, vote or reply must not wait behind megabytes of another group's entries, or a follower
-would campaign against a leader that is merely busy. Append requests, those without entries among
-them, keep their order within their group: a check that overtook the entries before it would be
-rejected, and everything sent again.
+would campaign against a leader that is only busy. Append requests, even those without entries,
+keep their order within their group: a probe that overtook the entries before it would be rejected,
+and everything would be sent again.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from raftlog.core.messages import AppendRequest, PeerMessage
 from raftlog.core.types import GroupId
 
 FRAME_BYTES_MAX = 1024 * 1024
-"""A frame closes once it carries this many bytes: what a heartbeat waits for, beside what grpc
-holds. Not a setting: it goes with `raft.append_bytes_max`, and more bytes at once gained nothing
+"""A frame is closed once it carries this many bytes. A heartbeat waits for one frame, besides what
+grpc holds. Not a setting: it goes with `raft.append_bytes_max`, and larger frames gained nothing
 (docs/DECISIONS.md, "Heartbeats go ahead of bulk")."""
 
 MESSAGE_BYTES = 64
-"""What a message counts for besides its entries."""
+"""What a message counts besides its entries."""
 
 CONTROL_BYTES_MAX = 4 * 1024 * 1024
-"""Control messages have a bound of their own, so that full bulk never costs a heartbeat. It holds
-the heartbeats of 10,000 awake groups six times over, so it is not a user's business."""
+"""Control messages have a separate bound, so that a full bulk queue never drops a heartbeat. It has
+room for the heartbeats of 10,000 awake groups six times over, so users need not set it."""
 
 
 class Outbox:
-    """Bounded queues to one peer. One event loop's own."""
+    """Bounded queues to one peer. For one event loop only."""
 
     def __init__(self, bulk_bytes_max: int) -> None:
         self._bulk_bytes_max = bulk_bytes_max
         self._control: deque[PeerMessage] = deque()
         self._bulk: OrderedDict[GroupId, deque[AppendRequest]] = OrderedDict()
         self.bulk_bytes = 0
-        """Bytes of append requests that wait."""
+        """Bytes of the append requests in the queue."""
 
     def __bool__(self) -> bool:
         return bool(self._control or self._bulk)
 
     def put(self, message: PeerMessage) -> bool:
-        """Queue the message; False: there is no room, and it is dropped."""
+        """Queue the message. Returns False if there is no room: then the message is dropped."""
         if not isinstance(message, AppendRequest):
             if len(self._control) * MESSAGE_BYTES >= CONTROL_BYTES_MAX:
                 return False
@@ -72,14 +72,14 @@ class Outbox:
         return frame
 
     def clear(self) -> None:
-        """Drop everything, as a stream that ended does."""
+        """Drop everything, because the stream ended."""
         self._control.clear()
         self._bulk.clear()
         self.bulk_bytes = 0
 
 
 def message_bytes(message: PeerMessage) -> int:
-    """What a message counts for in a frame and in the queue's bound."""
+    """What a message counts in a frame and against the queue's bound."""
     if isinstance(message, AppendRequest):
         return MESSAGE_BYTES + sum(entry.payload.size for entry in message.entries)
     return MESSAGE_BYTES
