@@ -1,1 +1,1 @@
-"""Measures a running cluster as its clients find it: used by `raftlog bench` and `make bench`."""
+"""Measures a running cluster as its clients see it. Used by `raftlog bench` and `make bench`."""

@@ -1,4 +1,4 @@
-"""What a measurement comes to: exact percentiles of what was timed, rates, the client's own CPU."""
+"""The figures of a measurement: exact percentiles, rates, and the client's own CPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from raftlog.errors import InvalidOption
 QUANTILES = (0.5, 0.9, 0.99, 0.999)
 
 MEGABYTE = 1_000_000
-"""MB are decimal, as in every figure of disks and networks; sizes of batches are MiB."""
+"""MB are decimal, as in all figures of disks and networks. Sizes of batches are MiB."""
 
 _NS_PER_S = 1_000_000_000
 _NS_PER_MS = 1_000_000
@@ -24,7 +24,7 @@ _NS_PER_MS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """How long single operations took, milliseconds. Each figure was observed, none interpolated:
+    """How long single operations took, in milliseconds. Each figure was observed, not interpolated:
     p99 is the smallest time that 99 % of the operations did not exceed."""
 
     p50_ms: float
@@ -35,10 +35,10 @@ class Latency:
 
 
 def latency_of(samples_ns: Sequence[int]) -> Latency:
-    """The percentiles of at least one sample. Nanoseconds in, in any order."""
-    assert len(samples_ns) > 0, "no percentiles of nothing"
+    """The percentiles of one or more samples in nanoseconds, in any order."""
+    assert len(samples_ns) > 0, "percentiles need at least one sample"
     times = pa.array(samples_ns, type=pa.int64())
-    quantiles: Any = list(QUANTILES)  # the stubs know of one at a time
+    quantiles: Any = list(QUANTILES)  # the stubs know only one at a time
     found: list[Any] = pc.quantile(times, q=quantiles, interpolation="higher").to_pylist()
     *quantiles_ms, max_ms = (each / _NS_PER_MS for each in (*found, max(samples_ns)))
     p50_ms, p90_ms, p99_ms, p999_ms = quantiles_ms
@@ -51,15 +51,15 @@ class Measured:
 
     name: str
     what: str
-    """In words, with every size that decides the figure."""
+    """The workload in words, with every size that decides the figures."""
     seconds: float
     operations: int
     """Calls, batches or passes, as `what` says."""
     records: int
     data_bytes: int
-    """Bytes of records as the client gave or got them, without framing."""
+    """Bytes of records as the client passed or got them, without framing."""
     client_cpu_s: float
-    """CPU of the measuring process, all its threads."""
+    """CPU time of the measuring process, of all its threads."""
     latency: Latency | None
 
     @property
@@ -76,10 +76,10 @@ class Measured:
 
 
 class Stopwatch:
-    """Times operations for `seconds` after a warm-up that leaves no trace in the result.
+    """Times operations for `seconds` after a warm-up that does not count.
 
-    `while watch.running(): ...; watch.lap(records=..., data_bytes=...)`: an operation that ends
-    within the warm-up is not counted; the clock starts with the first lap after it.
+    Use it as `while watch.running(): ...; watch.lap(records=..., data_bytes=...)`. An operation
+    that ends within the warm-up is not counted; the clock starts with the first lap after it.
     """
 
     def __init__(self, *, warm_up_s: float, seconds: float) -> None:
@@ -110,7 +110,7 @@ class Stopwatch:
         return self._last_ns - self._begin_ns < self._length_ns or not self._samples_ns
 
     def lap(self, *, records: int, data_bytes: int) -> None:
-        """The operation that `running` allowed is done, with so much acknowledged by it."""
+        """Record that the operation which `running` allowed is done, and how much it moved."""
         now_ns = time.perf_counter_ns()
         if self._begin_ns:
             self._samples_ns.append(now_ns - self._last_ns)
@@ -119,7 +119,7 @@ class Stopwatch:
         self._last_ns = now_ns
 
     def result(self, name: str, what: str, *, with_latency: bool) -> Measured:
-        """What was measured up to now; latencies only where a lap is one operation's own time."""
+        """The result so far. Ask for latencies only if a lap is the time of one operation."""
         assert self._samples_ns, "at least one operation is always measured"
         return Measured(
             name=name,

@@ -1,8 +1,8 @@
 """The four workloads: single appends, small records, large batches, reads.
 
-Each makes a scratch topic with a random name and deletes it in the end, whatever happens. Payloads
-are random bytes, which no compression makes smaller. One thread; what is in flight is the
-producer's window.
+Each creates a scratch topic with a random name and always deletes it in the end. Payloads are
+random bytes, which do not compress. There is one thread; the producer's window decides what is in
+flight.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ SCHEMA = "payload binary not null"
 TOPIC_PREFIX = "bench-"
 
 _LARGE_ROWS = 16
-"""Records of one large batch: what counts there is bytes."""
+"""Records of one large batch. The number matters little there: the bytes do."""
 
 _DISTINCT_BATCHES = 8
-"""As many payloads take turns, so that no cache of the disk sees one block again and again."""
+"""How many payloads are used in turn, so that no cache of the disk sees the same block again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Plan:
 
 @contextmanager
 def scratch_topic(client: LogClient) -> Iterator[TopicInfo]:
-    """A topic of `SCHEMA` that is gone afterwards."""
+    """A topic with `SCHEMA` that is deleted afterwards."""
     topic = client.create_topic(f"{TOPIC_PREFIX}{uuid.uuid4().hex[:12]}", SCHEMA)
     try:
         yield topic
@@ -54,7 +54,7 @@ def scratch_topic(client: LogClient) -> Iterator[TopicInfo]:
 
 
 def append_latency(client: LogClient, plan: Plan) -> Measured:
-    """One record at a time, the next when the one before is durable on a majority and readable."""
+    """Append one record at a time, the next when the last is durable on a majority and readable."""
     batches = [_batch(1, plan.record_bytes) for _ in range(_DISTINCT_BATCHES)]
     with scratch_topic(client) as topic:
         watch = Stopwatch(warm_up_s=plan.warm_up_s, seconds=plan.seconds)
@@ -68,7 +68,7 @@ def append_latency(client: LogClient, plan: Plan) -> Measured:
 
 
 def small_records(client: LogClient, plan: Plan) -> Measured:
-    """Small records through a producer that batches them to entries of its configured size."""
+    """Write small records with a producer that batches them to entries of its configured size."""
     rows, size = plan.rows_per_append, plan.record_bytes
     batches = [_batch(rows, size) for _ in range(_DISTINCT_BATCHES)]
     settings = client.settings
@@ -89,7 +89,7 @@ def small_records(client: LogClient, plan: Plan) -> Measured:
 
 
 def large_batches(client: LogClient, plan: Plan) -> Measured:
-    """Batches that are an entry each, several in flight."""
+    """Write batches of one entry each, several in flight."""
     batches = _large(plan)
     with (
         scratch_topic(client) as topic,
@@ -120,7 +120,7 @@ def _compressed(name: str) -> str:
 
 
 def reads(client: LogClient, plan: Plan) -> Measured:
-    """The same range over and over, from any replica, from the nodes' page caches."""
+    """Read the same range again and again, from any replica, from the nodes' page caches."""
     with readable_topic(client, plan) as (topic, end):
         return read_over_and_over(client, plan, topic, end)
 
@@ -140,7 +140,7 @@ def readable_topic(client: LogClient, plan: Plan) -> Iterator[tuple[TopicInfo, i
 
 
 def read_over_and_over(client: LogClient, plan: Plan, topic: TopicInfo, end: int) -> Measured:
-    """Read [0, end) of what `readable_topic` wrote, whole passes until the time is over."""
+    """Read [0, end) of what `readable_topic` wrote, in whole passes, until the time is over."""
     per_record = plan.batch_bytes // _LARGE_ROWS
     watch = Stopwatch(warm_up_s=plan.warm_up_s, seconds=plan.seconds)
     while watch.running():
@@ -160,7 +160,7 @@ WORKLOADS: dict[str, Callable[[LogClient, Plan], Measured]] = {
     "batches": large_batches,
     "read": reads,
 }
-"""By the names that `raftlog bench --only` takes, in the order in which they run."""
+"""By the names that `raftlog bench --only` takes, in the order of execution."""
 
 
 def _large(plan: Plan) -> list[pa.RecordBatch]:

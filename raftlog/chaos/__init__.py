@@ -1,1 +1,1 @@
-"""Clusters of real processes, and what is done to them: killed, stopped, brought back."""
+"""Clusters of real processes, and the faults done to them: killed, stopped, cut off, restarted."""

@@ -1,7 +1,7 @@
 """A cluster of real node processes on this machine, to be broken on purpose.
 
-It is started as a user starts one: `raftlog up`, and `raftlog serve` for a node that comes back.
-Only processes that this started are ever signalled, by their ids.
+It is started as a user starts one: with `raftlog up`, and with `raftlog serve` for a node that
+comes back. It signals only processes that it started, by their ids.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PORTS_FROM, _PORTS_TO = 20_000, 30_000
 
 @dataclass(slots=True)
 class ProcessCluster:
-    """Running nodes. Use as a context manager: leaving it ends all that it started."""
+    """Running nodes. Use as a context manager: leaving it ends everything that it started."""
 
     data: Path
     port: int
@@ -46,7 +46,7 @@ class ProcessCluster:
     _served: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
     _settings: tuple[str, ...] = ()
     program: str = "raftlog"
-    """The module (`python -m`) that runs a node brought back: takes raftlog's own arguments."""
+    """The module (`python -m`) that a restarted node runs. It must take raftlog's own arguments."""
 
     @classmethod
     def start(
@@ -59,11 +59,11 @@ class ProcessCluster:
         program: str = "raftlog",
         said: Path | None = None,
     ) -> ProcessCluster:
-        """Run `raftlog up` with a new or an old data folder; all nodes answer when it returns.
+        """Run `raftlog up` with a new or an old data folder. All nodes answer when this returns.
 
-        `settings` are texts `section.key=value`; `port` is node 1's, by default a free one; for
-        `program` see there. What `up` says goes to the file `said`, or else to standard error.
-        Raises `DeadlineExceeded`.
+        `settings` are texts `section.key=value`. `port` is node 1's, by default a free one.
+        `program` is described at the field. The output of `up` goes to the file `said`, or to
+        standard error if there is none. Raises `DeadlineExceeded`.
         """
         flags = tuple(f"--set={setting}" for setting in settings)
         recorded = data / "cluster.toml"
@@ -86,7 +86,7 @@ class ProcessCluster:
             )
         assert up.stdout is not None
         with ExitStack() as unless_ready:
-            # Whatever interrupts the wait must not leave `up` and its nodes behind.
+            # An interrupted wait must not leave `up` and its nodes behind.
             unless_ready.callback(_end_at_once, up)
             # `up` prints one document when all nodes are ready, or ends within its own deadline.
             line = up.stdout.readline()
@@ -116,19 +116,19 @@ class ProcessCluster:
         return ",".join(map(self.address, sorted(self.pids)))
 
     def address(self, node: int) -> str:
-        """Where the node itself listens."""
+        """The address at which the node itself listens."""
         return f"127.0.0.1:{self.port + node - 1}"
 
     def runs(self, node: int) -> bool:
-        """Whether the node's process is there: it may have ended by itself."""
+        """Whether the node's process exists. It may have ended by itself."""
         return _runs(self.pids[node])
 
     def exit_code(self, node: int) -> int | None:
-        """Of a node that `serve` brought back; None: it runs."""
+        """The exit code of a node that `serve` started; None while it runs."""
         return self._served[node].poll()
 
     def client(self, request_timeout_s: float = 30.0) -> LogClient:
-        """A client of this cluster alone, whatever the environment says."""
+        """A client of only this cluster, whatever the environment says."""
         settings = load().client.model_copy(
             update={"bootstrap_servers": self.servers, "request_timeout_s": request_timeout_s}
         )
@@ -145,15 +145,15 @@ class ProcessCluster:
         self._end(node, signal.SIGTERM)
 
     def pause(self, node: int) -> None:
-        """Stop a node's process (SIGSTOP): its connections stay, it answers nothing."""
+        """Stop a node's process (SIGSTOP): its connections stay open, but it answers nothing."""
         self._signal(node, signal.SIGSTOP)
 
     def resume(self, node: int) -> None:
-        """Let a paused node go on."""
+        """Continue a paused node (SIGCONT)."""
         self._signal(node, signal.SIGCONT)
 
     def serve(self, node: int) -> None:
-        """Bring a dead node back with its data, as `raftlog serve` does; does not wait for it."""
+        """Restart a dead node with its data, as `raftlog serve` does. Does not wait for it."""
         with self.logs[node].open("ab") as log:
             child = subprocess.Popen(
                 [
@@ -169,7 +169,7 @@ class ProcessCluster:
         self.pids[node] = child.pid
 
     def stop(self) -> None:
-        """End everything that this started, with SIGTERM first."""
+        """End everything that this started, first with SIGTERM."""
         for node in self.pids:
             self.resume(node)
         children: list[subprocess.Popen[bytes] | subprocess.Popen[str]] = [
@@ -198,9 +198,10 @@ class ProcessCluster:
     def wait_caught_up(
         self, client: LogClient, topic: str, *, lag_entries_max: int = 0, timeout_s: float = 30.0
     ) -> Watermark:
-        """Wait until every replica answers and lacks no more entries; the watermark then.
+        """Wait until every replica answers and lags by no more entries. Returns the watermark then.
 
-        Under load there are always some in flight: then 0 may never be seen.
+        Under load some entries are always in flight, so a lag of 0 may never be seen. Raises
+        `DeadlineExceeded`.
         """
         wait_for(
             lambda: _caught_up(_answered(lambda: client.watermark(topic)), lag_entries_max),
@@ -231,16 +232,16 @@ class ProcessCluster:
         try:
             os.kill(self.pids[node], number)
         except ProcessLookupError:
-            pass  # it is gone already, which is what a signal could do at most
+            pass  # it is gone already, which is all that a signal could do
 
 
 def wait_for(condition: Callable[[], bool], what: str, timeout_s: float) -> None:
-    """Look until the condition holds. Raises `DeadlineExceeded` naming what was awaited."""
+    """Poll until the condition holds. Raises `DeadlineExceeded`, which names `what`."""
     end_s = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() >= end_s:
             raise DeadlineExceeded(what=f"Waiting for {what}", seconds=f"{timeout_s:g}")
-        # Another process cannot wake us; nobody ever sets this event.
+        # Nobody ever sets this event: another process cannot notify us, so this only waits.
         threading.Event().wait(_LOOK_INTERVAL_S)
 
 
@@ -259,13 +260,13 @@ def _answered(ask: Callable[[], T]) -> T | None:
 def _caught_up(mark: Watermark | None, lag_entries_max: int) -> bool:
     if mark is None or mark.leader == 0:
         return False
-    # What the leader knows of a node outlives it: a dead one lacks nothing for a while.
+    # The leader's view of a node outlives the node: a dead one shows no lag for a while.
     lags = [None if each.problem else each.lag_entries for each in mark.replicas]
     return all(lag is not None and lag <= lag_entries_max for lag in lags)
 
 
 def _runs(pid: int) -> bool:
-    """Whether the process exists and is not a zombie that only waits to be looked at."""
+    """Whether the process exists and is not a zombie that nobody has waited for."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:

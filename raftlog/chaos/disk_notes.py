@@ -1,12 +1,12 @@
-"""What a power loss could take from a node's disk: its changes that no sync has made durable.
+"""What a power loss could take from a node's disk: the changes that no sync has made durable.
 
 A node on a `FaultyFileSystem` notes every change before it makes it, with what was there before,
-and every sync after it returned. The notes lie beside the data folder and outlive the process, as
-the kernel's page cache does: a node that starts again goes on with them. `power_loss` reads them
-once the process is dead.
+and every sync after it returned. The notes are beside the data folder and outlive the process, as
+the kernel's page cache does: a node that starts again continues them. `power_loss` reads them once
+the process is dead.
 
-One JSON object a line. Changes are numbered; a sync names the number up to which it covers its
-file or folder. The notes are rewritten, without what is durable, when they have grown.
+The format is one JSON object per line. Changes are numbered; a sync has the number up to which it
+covers its file or folder. When the notes have grown they are rewritten without what is durable.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _GROWN_BYTES_MAX = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChange:
-    """Bytes of a file that were written or cut: [position, position + length).
+    """Bytes of a file that were written or truncated: [position, position + length).
 
-    `before` is what stood there, without the zeros at its end; `size_before` the file's size.
+    `before` is what was there, without the zeros at its end; `size_before` is the file's size.
     """
 
     number: int
@@ -43,9 +43,10 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameChange:
-    """A name of a folder that was made, renamed to `target`, or removed.
+    """A name in a folder that was created, renamed to `target`, or removed.
 
-    What a rename replaced, or a removal took, is kept under the number `aside`; 0: nothing was.
+    What a rename replaced or a removal took is kept under the number `aside`; 0 if there was
+    nothing.
     """
 
     number: int
@@ -65,12 +66,12 @@ class Unsynced:
     last_number: int = 0
 
     def add_file(self, change: FileChange) -> None:
-        """A change of a file."""
+        """Add a change of a file."""
         self.files.setdefault(change.inode, []).append(change)
         self.last_number = max(self.last_number, change.number)
 
     def add_name(self, change: NameChange) -> None:
-        """A renamed folder takes the changes of its own names along."""
+        """Add a change of a name. A renamed folder takes the changes of its own names along."""
         self.folders.setdefault(change.folder, []).append(change)
         self.last_number = max(self.last_number, change.number)
         if change.kind == "rename":
@@ -79,14 +80,15 @@ class Unsynced:
                 self.folders[target + folder[len(source) :]] = self.folders.pop(folder)
 
     def file_synced(self, inode: int, upto: int) -> None:
-        """The file's changes up to that number are durable."""
+        """Forget the file's changes up to that number: they are durable."""
         self.last_number = max(self.last_number, upto)
         left = [each for each in self.files.pop(inode, []) if each.number > upto]
         if left:
             self.files[inode] = left
 
     def folder_synced(self, folder: str, upto: int) -> list[int]:
-        """The numbers that were kept aside for changes that can no longer be undone."""
+        """Forget the folder's changes up to that number. Returns the numbers of what was kept
+        aside for them: it is no longer needed."""
         self.last_number = max(self.last_number, upto)
         changes = self.folders.pop(folder, [])
         left = [each for each in changes if each.number > upto]
@@ -96,9 +98,9 @@ class Unsynced:
 
 
 def read_notes(path: Path) -> Unsynced:
-    """What the notes leave open; nothing where there are none."""
+    """The changes that the notes do not show to be durable; none if there are no notes."""
     unsynced = Unsynced(files={}, folders={})
-    # A process that was killed while it wrote a line had not yet made that change.
+    # A process that was killed while it wrote a line had not made that change yet.
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     for line in lines:
         if line.endswith(b"\n"):
@@ -122,10 +124,10 @@ def _take(unsynced: Unsynced, row: dict[str, Any]) -> None:
 
 
 class DiskNotes:
-    """Writes the notes of one running node. Any thread; a line is whole or not there."""
+    """Writes the notes of one running node. Any thread may use it; a line is written whole."""
 
     def __init__(self, path: Path) -> None:
-        """Go on with the notes at `path`, or begin them."""
+        """Continue the notes at `path`, or begin them."""
         self._path = path
         self._lock = threading.Lock()
         self._unsynced = read_notes(path)
@@ -136,7 +138,7 @@ class DiskNotes:
 
     @property
     def number(self) -> int:
-        """Of the last change noted by anybody."""
+        """The number of the last change that any thread noted."""
         return self._number
 
     def file_changes(
@@ -173,13 +175,14 @@ class DiskNotes:
             self._say([_name_row(change)])
 
     def file_synced(self, inode: int, upto: int) -> None:
-        """A sync of the file returned that began after change `upto`."""
+        """Note that a sync of the file, which began after change `upto`, returned."""
         with self._lock:
             self._unsynced.file_synced(inode, upto)
             self._say([{"note": "file_synced", "inode": inode, "upto": upto}])
 
     def folder_synced(self, folder: str, upto: int) -> list[int]:
-        """As `file_synced`; what was kept aside under the numbers returned may go."""
+        """Like `file_synced`, for a folder. What was kept aside under the returned numbers is no
+        longer needed."""
         with self._lock:
             done = self._unsynced.folder_synced(folder, upto)
             self._say([{"note": "folder_synced", "folder": folder, "upto": upto}])
@@ -203,7 +206,7 @@ class DiskNotes:
         self._fd = os.open(draft, flags, 0o600)
         rows = [_file_row(each) for changes in self._unsynced.files.values() for each in changes]
         rows += [_name_row(each) for changes in self._unsynced.folders.values() for each in changes]
-        self._grown_bytes = -(1 << 62)  # what stays does not count
+        self._grown_bytes = -(1 << 62)  # what stays does not count as growth
         self._say(sorted(rows, key=lambda row: row["number"]))
         self._grown_bytes = 0
         draft.rename(self._path)

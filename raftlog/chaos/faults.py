@@ -1,4 +1,4 @@
-"""The faults, made on a running cluster: each is begun and ended; between the two it lasts."""
+"""The faults, made on a running cluster. Each one is begun, lasts for a while, and is ended."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ _DELAY_MAX_S = 0.4
 _THROTTLED_BYTES_PER_S = 100_000.0
 _SYNC_DELAY_MAX_S = 1.0
 _EFFECT_TIMEOUT_S = 20.0
-"""How long a fault that a node meets at its next write may take until it does."""
+"""How long it may take until a node meets a fault that takes effect at its next write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """A fault that was begun: whom it hit, said in words, and how to end it."""
+    """A fault that was begun: the node it hit, a description in words, and how to end it."""
 
     fault: Fault
     node: int
     text: str
     undo: Callable[[], None]
     may_end_node: bool = False
-    """The node may have ended, or must have; who undoes the fault starts it again."""
+    """The node may have ended, or must have. Ending the fault starts it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breaker:
-    """Everything that can be broken. One thread's own."""
+    """Everything that can be broken. For one thread only."""
 
     cluster: ProcessCluster
     links: PeerLinks
@@ -49,7 +49,7 @@ class Breaker:
     """Returns when all nodes answer and have caught up."""
 
     def begin(self, fault: Fault, spared: frozenset[int]) -> Broken:
-        """Make the fault, at none of the nodes `spared`."""
+        """Begin the fault, at none of the nodes in `spared`."""
         node = self._choose(fault, spared)
         match fault.kind:
             case Kind.KILL:
@@ -91,16 +91,16 @@ class Breaker:
                 assert_never(fault.kind)
 
     def end(self, broken: Broken) -> None:
-        """Undo the fault, and start the node again if that belongs to it."""
+        """Undo the fault, and start the node again if the fault ended it."""
         broken.undo()
         if broken.may_end_node and not self.cluster.runs(broken.node):
             self.cluster.serve(broken.node)
 
-    # ------------------------------------------------------------ whom
+    # ------------------------------------------------------------ which node
 
     def _choose(self, fault: Fault, spared: frozenset[int]) -> int:
         if fault.kind is Kind.FULL_DISK:
-            assert self.small_disk is not None, "the fault is drawn only where it can be made"
+            assert self.small_disk is not None, "the fault is drawn only if it can be made"
             return self.small_disk.node
         nodes = [node for node in sorted(self.cluster.pids) if node not in spared]
         leader = self._leader(self.topics[int(fault.draw * len(self.topics))])
@@ -119,7 +119,7 @@ class Breaker:
         try:
             return self.client.watermark(topic).leader
         except RaftlogError:
-            return 0  # another fault is in flight: then anyone is hit
+            return 0  # another fault is in progress: then any node is hit
 
     def _others(self, node: int) -> list[int]:
         return [other for other in sorted(self.cluster.pids) if other != node]
@@ -128,7 +128,7 @@ class Breaker:
         """Both directions between a node and each other one."""
         return [pair for other in self._others(node) for pair in ((node, other), (other, node))]
 
-    # ------------------------------------------------------------ how
+    # ------------------------------------------------------------ how it is made and undone
 
     def _broken(
         self,
@@ -167,7 +167,7 @@ class Breaker:
             self.links.reset(node, other)
 
     def _mend_disk(self, node: int) -> None:
-        """A node whose sync failed must have ended: it may not try again."""
+        """Check that a node whose sync failed has ended: it must not sync again."""
         try:
             wait_for(
                 lambda: not self.cluster.runs(node),
@@ -200,7 +200,7 @@ class Breaker:
 
 
 def _cut_pairs(draw: float, node: int, others: list[int]) -> tuple[list[tuple[int, int]], str]:
-    """The directions to cut: all that the node says, all that it hears, or one."""
+    """The directions to cut: everything that the node sends, everything it receives, or one."""
     if draw < 0.25:
         return [(node, other) for other in others], "to all"
     if draw < 0.5:
@@ -222,7 +222,7 @@ def _in_words(wire: Wire) -> str:
 
 
 def dead_nodes(cluster: ProcessCluster) -> Iterator[int]:
-    """The nodes whose processes are gone."""
+    """The nodes whose processes have ended."""
     for node in sorted(cluster.pids):
         if not cluster.runs(node):
             yield node

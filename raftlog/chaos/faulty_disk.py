@@ -1,7 +1,7 @@
-"""A disk that is slow, full, failing or lying on command, below a node that knows nothing of it.
+"""A disk that is slow, full, failing or lying on command, under a node that does not know it.
 
-`FaultyFileSystem` stands around the real one (`storage.contract` is the interface of both). It
-looks into a small file that the harness replaces (`command`), and notes beside the data folder
+`FaultyFileSystem` wraps the real one (`storage.contract` is the interface of both). It reads its
+faults from a small file that the harness replaces (`command`), and notes beside the data folder
 what a power loss could take (`disk_notes`).
 """
 
@@ -24,43 +24,43 @@ from raftlog.storage.contract import File, FileSystem, Lock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskFaults:
-    """What a disk does wrong. A number of operations is counted from when the command was seen."""
+    """What a disk does wrong. Operations are counted from when the disk reads the command."""
 
     sync_delay_s: float = 0.0
-    """Every sync takes so much longer."""
+    """How much longer every sync takes."""
     sync_fails_after: int | None = None
-    """After so many syncs one fails with EIO, and those after it succeed; None: none fails."""
+    """After this many syncs, one fails with EIO and later ones succeed. None: none fails."""
     write_fails_after: int | None = None
-    """After so many writes one fails with EIO, half done."""
+    """After this many writes, one fails with EIO when half of it is written. None: none fails."""
     syncs_lie: bool = False
-    """Syncs claim success and do nothing."""
+    """Whether syncs report success and do nothing."""
     only: str = ""
-    """Files whose path holds this text alone."""
+    """Only files whose path contains this text have the faults; "" for all."""
 
 
 NO_FAULTS = DiskFaults()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiskPlaces:
-    """Where the harness and a node meet: files of one node in `folder`, beside its data folder."""
+class DiskFiles:
+    """The files, in `folder`, by which the harness commands one node's disk and reads its notes."""
 
     folder: Path
     node: int
 
     @classmethod
-    def of(cls, cluster: Path, node: int) -> DiskPlaces:
-        """The places for a node of the cluster in this folder."""
+    def of(cls, cluster: Path, node: int) -> DiskFiles:
+        """The files for a node of the cluster in this folder."""
         return cls(folder=cluster / "disks", node=node)
 
     @property
     def command(self) -> Path:
-        """What the disk does wrong from now on."""
+        """The disk's faults from now on."""
         return self.folder / f"node-{self.node}.faults"
 
     @property
     def notes(self) -> Path:
-        """What a power loss could take."""
+        """The notes of what a power loss could take."""
         return self.folder / f"node-{self.node}.notes"
 
     @property
@@ -69,16 +69,16 @@ class DiskPlaces:
         return self.folder / f"node-{self.node}.aside"
 
 
-def command(places: DiskPlaces, faults: DiskFaults) -> None:
-    """Let the node's disk do this from its next operation on."""
-    places.folder.mkdir(parents=True, exist_ok=True)
-    draft = places.command.with_suffix(".draft")
+def command(files: DiskFiles, faults: DiskFaults) -> None:
+    """Give the node's disk these faults from its next operation on."""
+    files.folder.mkdir(parents=True, exist_ok=True)
+    draft = files.command.with_suffix(".draft")
     draft.write_text(json.dumps(asdict(faults)))
-    draft.rename(places.command)
+    draft.rename(files.command)
 
 
 class _Command:
-    """The command as it stands, looked at before each operation: one stat, unless it changed."""
+    """The present command, checked before each operation: one stat, unless it has changed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -88,7 +88,7 @@ class _Command:
         self._counted = {"sync": 0, "write": 0}
 
     def due(self, operation: Literal["sync", "write"], path: str) -> DiskFaults:
-        """What this operation suffers: `..._fails_after` is 0 where it fails now, else None."""
+        """The faults of this operation: `..._fails_after` is 0 if it must fail now, else None."""
         with self._lock:
             self._look()
             faults = self._faults
@@ -113,7 +113,7 @@ class _Command:
 
 
 class FaultyFile:
-    """See `contract.File`: the real file, with the disk's faults."""
+    """See `contract.File`: the real file with the disk's faults."""
 
     def __init__(self, inner: File, inode: int, fs: FaultyFileSystem) -> None:
         self._inner = inner
@@ -183,15 +183,15 @@ class FaultyFile:
 
 
 class FaultyFileSystem:
-    """See `contract.FileSystem`. Changes of names are made one at a time."""
+    """See `contract.FileSystem`. Only one name is changed at a time."""
 
-    def __init__(self, inner: FileSystem, places: DiskPlaces) -> None:
+    def __init__(self, inner: FileSystem, files: DiskFiles) -> None:
         self._inner = inner
-        self._aside = places.aside
+        self._aside = files.aside
         self._aside.mkdir(parents=True, exist_ok=True)
         self._names = threading.Lock()
-        self.command = _Command(places.command)
-        self.notes = DiskNotes(places.notes)
+        self.command = _Command(files.command)
+        self.notes = DiskNotes(files.notes)
 
     def location(self, path: str) -> str:
         return self._inner.location(path)
@@ -209,7 +209,7 @@ class FaultyFileSystem:
             if not self._inner.exists(path):
                 self.notes.name_changes(*_split(path), kind="create")
             file = self._opened(path, self._inner.open(path, create=True))
-            # The number of a file that is gone may have been given to this one.
+            # The inode number of a removed file may have been given to this one.
             self.notes.file_synced(file.inode, self.notes.number)
             return file
 
@@ -257,7 +257,7 @@ class FaultyFileSystem:
         return FaultyFile(inner, os.stat(self.location(path)).st_ino, self)
 
     def _keep(self, path: str) -> int:
-        """Keep what the name holds by links of our own; their number."""
+        """Keep what the name refers to by a hard link of our own. Returns the link's number."""
         number = self.notes.number + 1
         _link(Path(self.location(path)), self._aside / str(number))
         return number
@@ -273,8 +273,8 @@ def _failure(path: str) -> DiskFailed:
 
 
 def _link(source: Path, target: Path) -> None:
-    """A second name for a file, or for every file of a folder."""
-    drop(target)  # of a process that was killed between its link and its note
+    """Give a file, or every file of a folder, a second name."""
+    drop(target)  # left by a process that was killed between its link and its note
     if source.is_dir():
         shutil.copytree(source, target, copy_function=os.link)
     else:
@@ -282,7 +282,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 def drop(path: Path) -> None:
-    """Remove a file, or a folder with all in it, if it is there."""
+    """Remove a file, or a folder with everything in it, if it exists."""
     if path.is_dir():
         shutil.rmtree(path)
     else:

@@ -1,8 +1,8 @@
 """`python -m raftlog.chaos.faulty_node`: `raftlog serve` over a disk that the harness commands.
 
 It takes the arguments `[--set SECTION.KEY=VALUE ...] serve --node N --data CLUSTER` and serves as
-that verb does. Nothing imports this module: it alone of the harness reaches the server, and the
-server knows no switch for it.
+that verb does. No module imports this one. It is the only part of the harness that uses the server,
+and the server has no switch for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from raftlog.chaos.faulty_disk import DiskPlaces, FaultyFileSystem
+from raftlog.chaos.faulty_disk import DiskFiles, FaultyFileSystem
 from raftlog.config import load
 from raftlog.errors import RaftlogError
 from raftlog.server.main import run_node
@@ -20,7 +20,7 @@ from raftlog.storage.posix import PosixFileSystem
 
 
 def main(arguments: list[str]) -> int:
-    """Serve until told to stop; the exit code."""
+    """Serve until told to stop. Returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m raftlog.chaos.faulty_node")
     parser.add_argument("--set", action="append", default=[], dest="settings")
     verbs = parser.add_subparsers(required=True)
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
             node=asked.node,
             addresses={int(node): address for node, address in recorded["nodes"].items()},
             data=data,
-            fs=FaultyFileSystem(PosixFileSystem(data), DiskPlaces.of(asked.data, asked.node)),
+            fs=FaultyFileSystem(PosixFileSystem(data), DiskFiles.of(asked.data, asked.node)),
         )
     except RaftlogError as error:
         sys.stderr.write(f"error: {error}\n")

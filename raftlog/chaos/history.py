@@ -1,8 +1,8 @@
-"""What was done to a cluster and what came back: the record that a verdict is based on.
+"""What was done to a cluster and what it answered: the record on which a verdict is based.
 
-A record carries one number that tells where it came from: its source and its place in it. Every
-producer, every epoch's losing attempt is a source of its own. Times are of this process's monotonic
-clock, in seconds: everything that is compared was seen by this one process.
+A record carries one number that says where it came from: its source, and its ordinal within the
+source. Every producer and every losing attempt of an epoch is a source. Times are in seconds of
+this process's monotonic clock: this one process saw everything that is compared.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from pathlib import Path
 from typing import Any
 
 SOURCE_BITS = 32
-"""How many low bits of a record's number count within its source."""
+"""How many low bits of a record's number hold its ordinal within its source."""
 
 
-def record_number(source: int, place: int) -> int:
-    """The number of the record at `place`, from 0, of `source`."""
-    return source << SOURCE_BITS | place
+def record_number(source: int, ordinal: int) -> int:
+    """The number of record `ordinal` of `source`. Ordinals count from 0."""
+    return source << SOURCE_BITS | ordinal
 
 
-def source_and_place(number: int) -> tuple[int, int]:
+def source_and_ordinal(number: int) -> tuple[int, int]:
     """The inverse of `record_number`."""
     return number >> SOURCE_BITS, number & ((1 << SOURCE_BITS) - 1)
 
 
 class Fate(StrEnum):
-    """What a writer was told of its write."""
+    """What a writer was told about its write."""
 
     ACKNOWLEDGED = "acknowledged"
     UNKNOWN = "unknown"
     """No answer in time: it may be in the log or not."""
     NEVER = "never"
-    """Staged and given up: no reader may ever see it."""
+    """Staged and abandoned: no reader may ever see it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
     """Records [first, first + count) of a source, in one append or one epoch.
 
-    If acknowledged they lie, in order, within the offsets [start, end). With `whole` they are
-    visible all or none, side by side.
+    If acknowledged, they are in order within the offsets [start, end). With `whole`, either all of
+    them are visible, at consecutive offsets, or none.
     """
 
     topic: str
@@ -59,12 +59,12 @@ class Write:
     end: int = 0
     whole: bool = False
     patient: bool = False
-    """Its writer waited longer than any fault lasts: it must have been acknowledged."""
+    """Whether its writer waited longer than any fault lasts: then it must be acknowledged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkRead:
-    """A linearizable read of a topic's high-water mark that was answered, by whom: `asked`."""
+    """A linearizable read of a topic's high-water mark that was answered. `asked` says by whom."""
 
     topic: str
     asked: str
@@ -75,19 +75,19 @@ class MarkRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Records from `start` on as one replica gave them below `mark`."""
+    """Records from offset `start` on, as one replica gave them below `mark`."""
 
     topic: str
     node: int
     mark: int
     start: int
     numbers: array[int]
-    """Of 8 bytes each: `array("q")`."""
+    """The records' numbers, 8 bytes each: `array("q")`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """One replica's state when all faults were over."""
+    """One replica's state after all faults had ended."""
 
     node: int
     applied_index: int
@@ -96,10 +96,10 @@ class Replica:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """One fault, or several at once, from its begin to when all nodes had caught up again.
+    """One or several faults, from their begin until all nodes had caught up again.
 
-    `kinds` names its faults; `text` says what was hit. `elections` is the most terms in which one
-    group got a leader meanwhile.
+    `kinds` names the faults; `text` says what they hit. `elections` is the most terms in which any
+    one group got a leader meanwhile.
     """
 
     number: int
@@ -113,7 +113,7 @@ class Episode:
 
 @dataclass(slots=True, kw_only=True)
 class History:
-    """Everything of one run. Adding is thread-safe; looking is for afterwards."""
+    """Everything of one chaos test. Any thread may add to it; read it only afterwards."""
 
     began_s: float
     ended_s: float = 0.0
@@ -126,24 +126,24 @@ class History:
     replicas: dict[str, list[Replica]] = field(default_factory=dict)
     """By topic, at the end."""
     troubles: list[str] = field(default_factory=list)
-    """What the harness met that no fault explains: a node that ended, one that did not heal."""
+    """What no fault explains, such as a node that ended or did not heal."""
     _sources: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def new_source(self) -> int:
-        """A source's number, never given before."""
+        """The number of a new source."""
         with self._lock:
             self._sources += 1
             return self._sources
 
     def save(self, file: Path) -> None:
-        """One JSON object a line; the order within each kind is that in which it came."""
+        """Write one JSON object per line, each kind in the order in which it was added."""
         with file.open("w") as out:
             for row in self._rows():
                 out.write(json.dumps(row, default=list) + "\n")
 
     def _rows(self) -> Iterator[dict[str, Any]]:
-        yield {"kind": "run", "began_s": self.began_s, "ended_s": self.ended_s}
+        yield {"kind": "test", "began_s": self.began_s, "ended_s": self.ended_s}
         for kind, values in (
             ("episode", self.episodes),
             ("write", self.writes),

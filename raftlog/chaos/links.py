@@ -1,4 +1,4 @@
-"""The wires between the nodes of a cluster: a handle on the process that carries what they send."""
+"""The wires between the nodes of a cluster, through a process that proxies what they send."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PeerLinks:
     """Proxies between all pairs of nodes. Use as a context manager; thread-safe within it."""
 
     def __init__(self, addresses: Mapping[int, str]) -> None:
-        """`addresses`: where each node itself listens, `host:port`."""
+        """`addresses` are those at which the nodes themselves listen, `host:port`."""
         self._addresses = dict(addresses)
         self._ports: list[tuple[int, int, int]] = []
         self._lock = threading.Lock()
@@ -39,20 +39,20 @@ class PeerLinks:
 
     @property
     def routes(self) -> str:
-        """The value of `server.peer_routes` that leads every node through its proxies."""
+        """The value of `server.peer_routes` that routes every node through its proxies."""
         return ",".join(f"{a}>{b}={HOST}:{port}" for a, b, port in self._ports)
 
     def set(self, sender: int, receiver: int, wire: Wire) -> None:
-        """From now on bytes from `sender` to `receiver` fare so, those on their way as well."""
+        """Treat bytes from `sender` to `receiver` like this from now on, also those in flight."""
         self._ask(Command(sender=sender, receiver=receiver, wire=wire).encode())
 
     def reset(self, one: int, other: int) -> int:
-        """Reset all connections between two nodes, at both ends; how many there were."""
+        """Reset all connections between two nodes, at both ends. Returns how many there were."""
         count: int = self._ask(Command(sender=one, receiver=other, wire=None).encode())
         return count
 
     def heal(self) -> None:
-        """All wires pass."""
+        """Let all wires pass again."""
         for sender, receiver, _ in self._ports:
             self.set(sender, receiver, PASSING)
 

@@ -1,4 +1,4 @@
-"""What the nodes' own logs tell of a run: who came to lead which group, in which term, and when."""
+"""What the nodes' own logs say: which node began to lead which group, in which term, and when."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leadership:
-    """A node came to lead a group."""
+    """A node began to lead a group."""
 
     group: int
     term: int
     wall_s: float
-    """By the node's wall clock, seconds since 1970."""
+    """By the node's wall clock, in seconds since 1970 UTC."""
 
 
 def leaderships(files: Iterable[Path]) -> list[Leadership]:
-    """All that the nodes' logs tell of, oldest first."""
+    """All leaderships that the nodes' logs show, oldest first."""
     found = [each for file in files for each in _told(file.read_text("utf-8", "replace"))]
     return sorted(found, key=lambda each: each.wall_s)
 
@@ -29,7 +29,7 @@ def leaderships(files: Iterable[Path]) -> list[Leadership]:
 def _told(text: str) -> Iterator[Leadership]:
     for line in text.splitlines():
         if '"leadership"' not in line or not line.startswith("{") or not line.endswith("}"):
-            continue  # of another event, or cut short by a kill
+            continue  # another event, or a line truncated by a kill
         row = json.loads(line)
         if row["event"] == "leadership" and row["role"] == "leader":
             yield Leadership(

@@ -1,8 +1,8 @@
-"""Make a dead node's data folder what a power loss may have left of it.
+"""Turn a dead node's data folder into what a power loss may have left of it.
 
-What no sync made durable may be there or not: the bytes of each file, block by block, as they were
-before, as zeros, as garbage or as they were written; its size; of each folder's unsynced names any
-number of the oldest (file systems keep those in order). All of it is drawn from the generator.
+What no sync made durable may be there or not. Each block of a file's unsynced bytes is as before,
+zeros, garbage or as written. The file's size varies too. Of each folder's unsynced names any number
+of the oldest survives (file systems keep those in order). The generator decides all of it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from random import Random
 from typing import assert_never
 
 from raftlog.chaos.disk_notes import FileChange, NameChange, Unsynced, read_notes
-from raftlog.chaos.faulty_disk import DiskPlaces, drop
+from raftlog.chaos.faulty_disk import DiskFiles, drop
 
 _BLOCK_BYTES = (512, 4096)
 
 
 @dataclass(slots=True, kw_only=True)
 class PowerLoss:
-    """What became of the unsynced changes: blocks of files by fate, names kept and undone."""
+    """What happened to the unsynced changes: blocks of files by fate, names kept and undone."""
 
     blocks: dict[str, int] = field(default_factory=dict)
     names_kept: int = 0
@@ -29,23 +29,23 @@ class PowerLoss:
 
     @property
     def took_anything(self) -> bool:
-        """Whether anything is not as it was written."""
+        """Whether anything differs from what was written."""
         return self.names_undone > 0 or any(
             count for fate, count in self.blocks.items() if fate != "kept"
         )
 
 
-def lose_power(data: Path, places: DiskPlaces, random: Random) -> PowerLoss:
-    """Do it to the data folder of a node whose process is dead. What is there then is durable."""
-    unsynced = read_notes(places.notes)
+def lose_power(data: Path, files: DiskFiles, random: Random) -> PowerLoss:
+    """Apply a power loss to the data folder of a dead node. What it leaves is durable."""
+    unsynced = read_notes(files.notes)
     report = PowerLoss()
-    # The deepest first: a folder's own names before the folder's name.
+    # The deepest folders first: a folder's own names before the folder's name.
     for folder in sorted(unsynced.folders, key=lambda name: (-name.count("/"), not name, name)):
-        _lose_names(data, folder, unsynced.folders[folder], places.aside, random, report)
+        _lose_names(data, folder, unsynced.folders[folder], files.aside, random, report)
     _lose_bytes(data, unsynced, random, report)
-    places.notes.unlink(missing_ok=True)
-    if places.aside.exists():
-        drop(places.aside)
+    files.notes.unlink(missing_ok=True)
+    if files.aside.exists():
+        drop(files.aside)
     return report
 
 
@@ -63,16 +63,16 @@ def _lose_names(
     kept = random.choice([0, len(changes), random.randint(0, len(changes))])
     report.names_kept += kept
     report.names_undone += len(changes) - kept
-    place = data / folder
-    if not place.exists():
+    path = data / folder
+    if not path.exists():
         return  # removed since, with all its names
     for change in reversed(changes[kept:]):
-        _undo_name(place, change, aside)
+        _undo_name(path, change, aside)
 
 
-def _undo_name(place: Path, change: NameChange, aside: Path) -> None:
-    """One that the process was killed before it made is not there to be undone."""
-    name, target, former = place / change.name, place / change.target, aside / str(change.aside)
+def _undo_name(path: Path, change: NameChange, aside: Path) -> None:
+    """Undo one change, unless the process was killed before it made it."""
+    name, target, former = path / change.name, path / change.target, aside / str(change.aside)
     match change.kind:
         case "create":
             drop(name)
@@ -101,7 +101,7 @@ def _lose_bytes(data: Path, unsynced: Unsynced, random: Random, report: PowerLos
 def _survivor(
     written: bytes, changes: list[FileChange], random: Random, report: PowerLoss
 ) -> bytes:
-    """What may be left of a file of these bytes, the changes being those that are not durable."""
+    """What may be left of a file with these bytes, of which `changes` are not durable."""
     durable = _undone(written, changes)
     size = random.choice([len(durable), len(written), _between(len(durable), len(written), random)])
     longest = max(len(durable), len(written))
@@ -140,7 +140,7 @@ def _between(one: int, other: int, random: Random) -> int:
 
 
 def _fates(random: Random) -> Callable[[], str]:
-    """How the blocks of one file fare: all alike, each its own way, or whole up to some block."""
+    """Draws the fates of a file's blocks: all the same, each its own, or whole up to one."""
     one = random.choice(("gone", "zeros", "garbled", "kept", "each", "torn"))
     rest = random.choice(("gone", "zeros", "garbled"))
     whole = random.randrange(4)
@@ -158,7 +158,7 @@ def _fates(random: Random) -> Callable[[], str]:
 
 
 def _blocks(changes: list[FileChange], block: int, size: int) -> Iterator[tuple[int, int]]:
-    """The changed ranges, merged and cut at the blocks' boundaries: no durable byte is in one."""
+    """The changed ranges, merged and split at block boundaries. They contain no durable byte."""
     ranges = sorted((each.position, each.position + each.length) for each in changes if each.length)
     at = 0
     for start, end in ranges:

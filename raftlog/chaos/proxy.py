@@ -1,12 +1,13 @@
-"""`python -m raftlog.chaos.proxy`: a TCP proxy for each node that dials another, to be commanded.
+"""`python -m raftlog.chaos.proxy`: TCP proxies between nodes, which take commands.
 
-Bytes from A to B travel on two connections, the one that A dialled and the one that B dialled, and
-both are treated alike: a cut from A to B holds those bytes, and the news of a close, while what B
-sends goes on. Held bytes are not lost but late, as a TCP connection over a cut wire has them.
+Bytes from A to B travel on two connections, the one that A dialled and the one that B dialled. Both
+are treated alike: a cut from A to B holds those bytes and the notice of a close, while what B sends
+still arrives. Held bytes are late, not lost, as they are on a TCP connection over a cut wire.
 
-A process of its own, so that nodes never wait for the harness. `raftlog.chaos.links` starts it and
-speaks with it, one JSON object a line: first where every node listens, by number; the answer is the
-proxies' ports; then a `Command` after another, each answered with a number. It ends with its input.
+It is a process of its own, so that nodes never wait for the harness. `raftlog.chaos.links` starts
+it. They exchange one JSON object per line: first the addresses of all nodes, by number, which are
+answered with the proxies' ports; then one `Command` after another, each answered with a number. The
+process ends when its input ends.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ from dataclasses import asdict, dataclass, field
 HOST = "127.0.0.1"
 _CHUNK_BYTES = 64 * 1024
 _CHUNKS_MAX = 64
-"""Chunks in flight on one direction of one connection; then its sender has to wait."""
+"""Chunks in flight on one direction of one connection. Beyond that its sender has to wait."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 """SO_LINGER: on, for 0 seconds, so that a close is a reset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wire:
-    """What becomes of bytes from one node to another."""
+    """How bytes from one node to another are treated."""
 
     cut: bool = False
     delay_s: float = 0.0
     bytes_per_s: float | None = None
-    """None: as fast as they come."""
+    """None: without a bound."""
 
 
 PASSING = Wire()
@@ -43,7 +44,7 @@ PASSING = Wire()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """From now on bytes from `sender` to `receiver` fare as `wire` says; with no wire, reset all
+    """Treat bytes from `sender` to `receiver` as `wire` says from now on. Without a wire, reset all
     connections between the two, at both ends."""
 
     sender: int
@@ -56,7 +57,7 @@ class Command:
 
     @classmethod
     def decode(cls, line: bytes) -> Command:
-        """What `encode` made."""
+        """The inverse of `encode`."""
         table = json.loads(line)
         wire = table.pop("wire")
         return cls(**table, wire=Wire(**wire) if wire is not None else None)
@@ -64,14 +65,14 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """A connection's last word in one direction."""
+    """The end of a connection in one direction."""
 
     reset: bool
 
 
 @dataclass(slots=True)
 class _Way:
-    """From one node to another: its wire, and an event that is set while it is not cut."""
+    """The direction from one node to another: its wire, and an event that is set unless cut."""
 
     wire: Wire = PASSING
     passing: asyncio.Event = field(default_factory=asyncio.Event)
@@ -85,10 +86,10 @@ class _Way:
 
 
 class Proxies:
-    """Proxies between all pairs of nodes. One event loop's own."""
+    """Proxies between all pairs of nodes. For one event loop only."""
 
     def __init__(self, addresses: Mapping[int, str]) -> None:
-        """`addresses`: where each node itself listens, `host:port`."""
+        """`addresses` are those at which the nodes themselves listen, `host:port`."""
         self._addresses = dict(addresses)
         pairs = [(a, b) for a in addresses for b in addresses if a != b]
         self._ways: dict[tuple[int, int], _Way] = {pair: _Way() for pair in pairs}
@@ -97,12 +98,12 @@ class Proxies:
         self._open: dict[tuple[int, int], set[asyncio.StreamWriter]] = {
             pair: set() for pair in pairs
         }
-        """Both sockets of every connection, by who dialled whom."""
+        """Both sockets of every connection, by which node dialled which."""
         self._connections: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
 
     async def listen(self) -> list[tuple[int, int, int]]:
-        """From now on; who is to dial whom at which port."""
+        """Start to listen. Returns (dialling node, dialled node, port) for each pair."""
         ports = []
         for pair in self._ways:
             server = await asyncio.start_server(self._acceptor(pair), HOST, 0)
@@ -111,7 +112,7 @@ class Proxies:
         return ports
 
     def obey(self, command: Command) -> int:
-        """Do it; how many connections were reset."""
+        """Carry out the command. Returns how many connections were reset."""
         one, other = command.sender, command.receiver
         if command.wire is not None:
             self._ways[one, other].become(command.wire)
@@ -137,7 +138,7 @@ class Proxies:
         near_reader: asyncio.StreamReader,
         near_writer: asyncio.StreamWriter,
     ) -> None:
-        """One connection that `pair`'s first node dialled, from its start to its end."""
+        """Serve one connection that the first node of `pair` dialled, until it ends."""
         there, back = self._ways[pair], self._ways[pair[1], pair[0]]
         await there.passing.wait()
         host, _, port = self._addresses[pair[1]].rpartition(":")
@@ -159,7 +160,7 @@ class Proxies:
 
 
 async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: _Way) -> None:
-    """Carry one direction of a connection, its end as well, as `way` has it at each moment."""
+    """Carry one direction of a connection and its end, as the wire demands at each moment."""
     chunks: asyncio.Queue[tuple[float, bytes | _End]] = asyncio.Queue(_CHUNKS_MAX)
     async with asyncio.TaskGroup() as both:
         both.create_task(_take(reader, way, chunks))
@@ -198,7 +199,7 @@ async def _give(
         if way.wire.bytes_per_s is not None:
             await asyncio.sleep(len(data) / way.wire.bytes_per_s)
         if writer.is_closing():
-            continue  # the receiver has gone: the other direction carries that news
+            continue  # the receiver has closed: the other direction carries that notice
         with contextlib.suppress(ConnectionError):
             writer.write(data)
             await writer.drain()
@@ -212,7 +213,7 @@ def _reset_now(writer: asyncio.StreamWriter) -> None:
 
 
 async def serve() -> None:
-    """Obey standard input until its end."""
+    """Carry out the commands on standard input until it ends."""
     commands = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(commands), sys.stdin

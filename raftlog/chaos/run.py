@@ -1,13 +1,13 @@
-"""A whole run: a scratch cluster, its load, one episode of faults after another, the verdict.
+"""A whole chaos test: a scratch cluster, its load, one episode of faults after another, a verdict.
 
     FOLDER/cluster/        the cluster's folder: data and logs of its nodes
-    FOLDER/up.log          what `raftlog up` said
-    FOLDER/run.json        seed, faults, and what could not be made
-    FOLDER/history.jsonl   everything that was done and came back
-    FOLDER/verdict.json    what came of it
+    FOLDER/up.log          the output of `raftlog up`
+    FOLDER/orders.json     seed, faults, and which faults could not be made
+    FOLDER/history.jsonl   everything that was done and answered
+    FOLDER/verdict.json    the verdict
 
-The seed settles which faults come, in which order, how long, and what the writers write. Which node
-leads at the time, and so is hit, it does not settle: processes are not replayed to the instruction.
+The seed decides which faults happen, in which order and how long, and what the writers write. It
+does not decide which node leads at the time, and so is hit: processes cannot be replayed exactly.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ TOPICS = ("single", "batches", "epochs")
 CONTROLLER = "(controller)"
 NODES = 3
 FLOOR_PER_S = 100.0
-"""A tenth of what the load reaches on two cores shared with others."""
+"""A tenth of the rate that the load reaches on two cores shared with others."""
 
 SETTINGS = (
-    # Segments so small that they are closed and opened all the time.
+    # Segments so small that they are sealed and opened all the time.
     f"storage.segment_bytes_max={MIB}",
     f"storage.preallocate_bytes={64 * 1024}",
     f"server.entry_bytes_max={512 * 1024}",
@@ -50,17 +50,17 @@ SETTINGS = (
 _SMALL_DISK_NODE = 1
 _SMALL_DISK_BYTES = 4096 * MIB
 _LAG_ENTRIES_MAX = 300
-"""A node that lacks no more has caught up, while writes go on."""
+"""A node with at most this lag has caught up, while writes continue."""
 _HEAL_TIMEOUT_S = 120.0
 _READ_TIMEOUT_S = 120.0
 _READ_TIMEOUT_IF_BROKEN_S = 10.0
-"""Where replicas never agreed, what can be read soon has to do."""
+"""If the replicas never agreed, the test is broken already: read only what comes soon."""
 _QUIET_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
-    """What a run is to do: at least so many seconds, and at least so many faults."""
+    """What a chaos test must do: last at least this long, and make at least this many faults."""
 
     seed: int
     seconds: float
@@ -68,12 +68,12 @@ class Orders:
     kinds: tuple[Kind, ...]
     floor_per_s: float = FLOOR_PER_S
     settings: tuple[str, ...] = ()
-    """Texts `section.key=value` for the nodes, beside those of `SETTINGS`."""
+    """Texts `section.key=value` for the nodes, besides those of `SETTINGS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of a run. `not_made` says of each class of fault that cannot be made why."""
+class ChaosResult:
+    """The result of a chaos test. `not_made` has a sentence for each fault that cannot be made."""
 
     orders: Orders
     verdict: Verdict
@@ -81,21 +81,24 @@ class Outcome:
 
 
 Say = Callable[[str], None]
-"""Takes a line of progress."""
+"""Prints a line of progress."""
 
 
 def require_empty(folder: Path) -> None:
-    """Raises `InvalidOption` unless the folder is empty or not there."""
+    """Raises `InvalidOption` unless the folder is empty or does not exist."""
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise InvalidOption(
             option="--data",
             problem=f"names {folder}, which is not an empty folder",
-            advice="Give a folder that is empty or not there: the cluster is made to be broken.",
+            advice="Give a folder that is empty or does not exist: its cluster will be broken.",
         )
 
 
-def run(orders: Orders, folder: Path, say: Say) -> Outcome:
-    """Break a new cluster in `folder`, which must be empty or not there, and judge it."""
+def run(orders: Orders, folder: Path, say: Say) -> ChaosResult:
+    """Break a new cluster in `folder`, which must be empty or not exist, and judge it.
+
+    Raises `InvalidOption` for another folder, `DeadlineExceeded` if the cluster does not start.
+    """
     require_empty(folder)
     folder.mkdir(parents=True, exist_ok=True)
     history = History(began_s=time.monotonic())
@@ -121,11 +124,11 @@ def run(orders: Orders, folder: Path, say: Say) -> Outcome:
             for each in history.episodes
         ]
     finally:
-        _write(folder / "run.json", {**asdict(orders), "not_made": not_made})
+        _write(folder / "orders.json", {**asdict(orders), "not_made": not_made})
         history.save(folder / "history.jsonl")
     verdict = judge(history, floor_per_s=orders.floor_per_s)
     _write(folder / "verdict.json", asdict(verdict))
-    return Outcome(orders=orders, verdict=verdict, not_made=tuple(not_made))
+    return ChaosResult(orders=orders, verdict=verdict, not_made=tuple(not_made))
 
 
 def _write(file: Path, value: object) -> None:
@@ -148,7 +151,7 @@ BreakerOf = Callable[[LogClient, Sequence[TopicInfo]], Breaker]
 def _cluster(
     folder: Path, orders: Orders, not_made: list[str]
 ) -> Iterator[tuple[ProcessCluster, BreakerOf]]:
-    """Nodes whose wires and disks can be broken; what this machine cannot make is noted."""
+    """Nodes whose wires and disks can be broken. Notes the faults that this machine cannot make."""
     port = free_ports(NODES)
     addresses = {node: f"127.0.0.1:{port + node - 1}" for node in range(1, NODES + 1)}
     small_disk = SmallDisk(folder, _SMALL_DISK_NODE, _SMALL_DISK_BYTES)
@@ -205,7 +208,7 @@ def _wait_healed(cluster: ProcessCluster, client: LogClient, topics: Sequence[To
 
 
 def _break(orders: Orders, site: Site, breaker: Breaker, say: Say) -> None:
-    """Load the cluster and break it until the orders are done; then the load ends in peace."""
+    """Load the cluster and break it until the orders are carried out; then end the load."""
     history = site.history
     kinds = [kind for kind in orders.kinds if kind is not Kind.FULL_DISK or breaker.small_disk]
     history.began_s = time.monotonic()
@@ -228,7 +231,7 @@ def _break(orders: Orders, site: Site, breaker: Breaker, say: Say) -> None:
 
 
 def _episode(plan: Plan, breaker: Breaker, site: Site) -> Episode:
-    """Begin the faults, let them last, undo them, and wait until all has healed."""
+    """Begin the faults, let them last, undo them, and wait until everything has healed."""
     history = site.history
     begin_s = time.monotonic()
     begun: list[Broken] = []
@@ -241,7 +244,7 @@ def _episode(plan: Plan, breaker: Breaker, site: Site) -> Episode:
             breaker.end(broken)
     end_s = time.monotonic()
     kinds = tuple(fault.kind.value for fault in plan.faults)
-    text = ", ".join(each.text for each in begun) or f"{' and '.join(kinds)}, begun in vain"
+    text = ", ".join(each.text for each in begun) or f"{' and '.join(kinds)}, which did not begin"
     for node in dead_nodes(breaker.cluster):
         words = _last_words(breaker.cluster.logs[node])
         history.troubles.append(f"node {node} ended by itself, during {text}; it said: {words}")
@@ -264,7 +267,7 @@ def _last_words(log: Path) -> str:
 
 @contextmanager
 def _noting_trouble(history: History) -> Iterator[None]:
-    """What does not come about, or not in time, is part of the verdict; the run goes on."""
+    """Add what fails, or is late, to the history's troubles, and let the test continue."""
     try:
         yield
     except RaftlogError as error:
@@ -275,7 +278,7 @@ def _noting_trouble(history: History) -> Iterator[None]:
 
 
 def _look_at_replicas(site: Site, client: LogClient) -> None:
-    """Every replica's whole log and state, once nothing moves any more."""
+    """Record every replica's whole log and state, once nothing changes any more."""
     history = site.history
     timeout_s = _READ_TIMEOUT_IF_BROKEN_S
     with _noting_trouble(history):
@@ -304,7 +307,7 @@ def _look_at_replicas(site: Site, client: LogClient) -> None:
 
 
 def _is_quiet(client: LogClient) -> bool:
-    """Whether all nodes answer and have applied the same, all that is in the log of each group."""
+    """Whether all nodes answer and have applied the whole log of each of their groups."""
     indexes: dict[int, set[int]] = {}
     try:
         answers = client.views()
@@ -319,16 +322,16 @@ def _is_quiet(client: LogClient) -> bool:
 
 
 def _whole_log(site: Site, topic: TopicInfo, node: int, mark: int, timeout_s: float) -> list[Read]:
-    """[0, mark) as the node gives it. Raises `DeadlineExceeded`."""
+    """The records [0, mark) as the node gives them. Raises `DeadlineExceeded`."""
     reads: list[Read] = []
-    position = 0
+    offset = 0
 
     def read_on() -> bool:
-        nonlocal position
-        for read in read_range(client, topic, node, position, mark):
+        nonlocal offset
+        for read in read_range(client, topic, node, offset, mark):
             reads.append(read)
-            position = read.start + len(read.numbers)
-        return position >= mark
+            offset = read.start + len(read.numbers)
+        return offset >= mark
 
     with site.client_of(node) as client:
         wait_for(read_on, f"node {node} to give all of {topic.name!r}", timeout_s)

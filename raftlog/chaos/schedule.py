@@ -1,6 +1,6 @@
-"""What will be broken, and when: drawn from a seed, before anything runs. Pure.
+"""Which faults will happen, and when: drawn from a seed before anything runs. Pure.
 
-A round takes every class of fault once, in an order of its own. Some episodes break two things at
+A round contains every class of fault once, in a random order. Some episodes have two faults at
 once, at two different nodes: then there may be no majority for a while.
 """
 
@@ -16,34 +16,34 @@ _TWO_AT_ONCE = 0.2
 
 
 class Kind(StrEnum):
-    """The closed set of faults, each a class of its own."""
+    """The closed set of faults. Each is a class in the verdict."""
 
     KILL = "kill"
-    """SIGKILL; the node is started again at the episode's end."""
+    """SIGKILL. The node is started again at the end of the episode."""
     OUTAGE = "outage"
     """All nodes are killed at once, and started again at the end."""
     PAUSE = "pause"
-    """SIGSTOP, and SIGCONT at the end: its connections stay."""
+    """SIGSTOP, and SIGCONT at the end. The node's connections stay open."""
     CUT = "cut"
-    """Bytes from one node to another, or to all others, or from all others to it, are held."""
+    """Bytes from one node to another, to all others, or from all others to it, are held."""
     PARTITION = "partition"
-    """One node and all others hear nothing of each other."""
+    """One node and all others hear nothing from each other."""
     RESET = "reset"
     """All of a node's connections to the others are reset, at the begin and at the end."""
     DELAY = "delay"
-    """All that a node sends to the others and gets from them comes late, or slowly."""
+    """Everything that a node sends to the others and gets from them is late, or slow."""
     SLOW_SYNC = "slow-sync"
-    """Each sync of a node's disk takes so much longer."""
+    """Each sync of a node's disk takes longer."""
     FAILING_SYNC = "failing-sync"
-    """A sync of a node's disk fails with EIO: the node must end, and is started again."""
+    """A sync of a node's disk fails with EIO. The node must end, and is started again."""
     FULL_DISK = "full-disk"
-    """A node's disk has no space left, until the end: the node waits for it."""
+    """A node's disk has no space left until the end. The node waits for space."""
     RESTART = "restart"
     """Each node in turn is told to stop (SIGTERM) and started again."""
 
 
 class Aim(StrEnum):
-    """Whom a fault hits: known only when it begins."""
+    """Which node a fault hits. Known only when it begins."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
@@ -63,15 +63,15 @@ LASTS_S: dict[Kind, tuple[float, float]] = {
     Kind.FULL_DISK: (0.5, 2.0),
     Kind.RESTART: (0.0, 0.0),
 }
-"""From when to when an episode's fault may last. Shorter and longer than an election timeout."""
+"""The range of a fault's duration: shorter and longer than an election timeout."""
 
 ALONE = frozenset((Kind.OUTAGE, Kind.RESTART))
-"""What breaks every node already."""
+"""Faults that hit every node, so that no second fault is made with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault to come. `draw`, from [0, 1), settles what its kind leaves open."""
+    """One planned fault. `draw`, in [0, 1), decides what its kind leaves open."""
 
     kind: Kind
     aim: Aim
@@ -81,8 +81,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One episode to come: its faults, begun one after another. Before it all is sound for
-    `calm_s`."""
+    """One planned episode: its faults, begun one after another, after `calm_s` seconds without
+    any."""
 
     number: int
     calm_s: float
@@ -90,8 +90,8 @@ class Plan:
 
 
 def plans(seed: int, kinds: Sequence[Kind]) -> Iterator[Plan]:
-    """The episodes of a seed, without end."""
-    assert kinds, "there is something to break"
+    """The endless sequence of a seed's episodes. Needs at least one kind."""
+    assert kinds, "there must be something to break"
     random = Random(seed)
     number = 0
     while True:
@@ -102,7 +102,7 @@ def plans(seed: int, kinds: Sequence[Kind]) -> Iterator[Plan]:
             chosen = [bag.pop()]
             if bag and random.random() < _TWO_AT_ONCE and not ALONE & {chosen[0], bag[-1]}:
                 chosen.append(bag.pop())
-            # Where the disk is small settles its node: the other fault is for another one.
+            # Only one node has a small disk: the other fault must hit another node.
             chosen.sort(key=lambda kind: kind is not Kind.FULL_DISK)
             yield Plan(
                 number=number,

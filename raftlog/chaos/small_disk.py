@@ -1,10 +1,10 @@
-"""A disk of one node that can be full: a tmpfs whose size becomes what is used. Needs root.
+"""A disk for one node that can be filled: a tmpfs that shrinks to what is used. Needs root.
 
     CLUSTER/small-disk/data      the tmpfs, with the node's data folder in it
     CLUSTER/node-N               a link to that
     CLUSTER/disks/node-N.aside   a link into the same tmpfs
 
-What a commanded disk sets aside are hard links, so that folder lies in the tmpfs as well.
+A commanded disk keeps what it sets aside by hard links, so that folder must be in the tmpfs too.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from raftlog.chaos.faulty_disk import DiskPlaces
+from raftlog.chaos.faulty_disk import DiskFiles
 from raftlog.errors import InvalidOption
 
 _SLACK_BYTES = 16 * 1024
-"""The kernel refuses a size below what is used, and a running node uses more every moment."""
+"""The kernel refuses a size below what is used, and a running node uses more all the time."""
 _TRIES = 50
 
 
 class SmallDisk:
-    """Holds the data of one node of a cluster. Use as a context manager around the cluster."""
+    """Holds one node's data of a cluster. Use as a context manager around the cluster."""
 
     def __init__(self, cluster: Path, node: int, bytes_max: int) -> None:
         self.node = node
         self._bytes_max = bytes_max
         self._mount = cluster / "small-disk"
         self._data = cluster / f"node-{node}"
-        self._aside = DiskPlaces.of(cluster, node).aside
+        self._aside = DiskFiles.of(cluster, node).aside
 
     def move_in(self) -> None:
-        """Mount it and move the data of the node there, whose process is not running.
+        """Mount the disk and move the node's data there. The node must not be running.
 
-        Raises `InvalidOption` where nothing may be mounted.
+        Raises `InvalidOption` if mounting is not possible.
         """
         self._mount.mkdir()
         option = f"size={self._bytes_max},mode=0700"
@@ -57,7 +57,7 @@ class SmallDisk:
             place.symlink_to(inside)
 
     def fill(self) -> None:
-        """From now on nothing more fits."""
+        """Leave no free space from now on."""
         for _ in range(_TRIES):
             if not self._resize(self._used_bytes() + _SLACK_BYTES):
                 return
@@ -72,17 +72,17 @@ class SmallDisk:
         return os.statvfs(self._mount).f_bavail == 0
 
     def make_room(self) -> None:
-        """There is space again."""
+        """Make space free again."""
         problem = self._resize(self._bytes_max)
         assert not problem, problem
 
     @property
     def mounted(self) -> bool:
-        """Whether there is something to `move_out`, also of a `move_in` that was interrupted."""
+        """Whether there is something to `move_out`, even after an interrupted `move_in`."""
         return os.path.ismount(self._mount)
 
     def move_out(self) -> None:
-        """Put the data of the node, which is not running, back into the cluster's folder."""
+        """Move the data of the node, which must not be running, back to the cluster's folder."""
         for place in (self._data, self._aside):
             if place.is_symlink():
                 inside = place.resolve()
@@ -101,7 +101,7 @@ class SmallDisk:
 
 
 def _command(*words: str) -> str:
-    """Run a system command; what it said if it failed."""
+    """Run a system command. Returns its error message if it failed, else an empty text."""
     try:
         ended = subprocess.run(words, capture_output=True, text=True, check=False)
     except FileNotFoundError:

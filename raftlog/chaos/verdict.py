@@ -1,6 +1,6 @@
 """The judge: whether a history keeps raftlog's promises. Pure; knows nothing of how it was made.
 
-Each check goes from a history to sentences, one for each way in which a promise is broken.
+Each check turns a history into sentences, one for each way in which a promise is broken.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from raftlog.chaos.history import Episode, Fate, History, Read, Write, source_and_place
+from raftlog.chaos.history import Episode, Fate, History, Read, Write, source_and_ordinal
 
 SENTENCES_MAX = 20
-"""Of one check: what follows is counted only."""
+"""The most sentences of one check that are kept. Further ones are only counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultClass:
-    """What was seen around the faults of one class: they alone, no other class at the time."""
+    """What was seen around the faults of one class, in episodes without any other class."""
 
     name: str
     count: int
     longest_gap_s: float | None
-    """The longest time without an acknowledged write in a topic; None: never alone."""
+    """The longest time without an acknowledged write in a topic. None: never the only class."""
     elections_max: int | None
-    """The most terms in which one group got a leader in one episode."""
+    """The most terms in which any one group got a leader during one episode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a run showed. `broken` holds a sentence for each promise that it did not keep."""
+    """What a chaos test showed. `broken` holds a sentence for each promise that was broken."""
 
     seconds: float
     acknowledged_records: int
@@ -52,7 +52,7 @@ class Verdict:
 
 
 def judge(history: History, *, floor_per_s: float) -> Verdict:
-    """The verdict. A run that acknowledged fewer records a second than the floor has stalled."""
+    """The verdict. A test with fewer acknowledged records a second than the floor has stalled."""
     case = Case.of(history)
     broken: list[str] = []
     counts: dict[str, int] = {}
@@ -67,7 +67,7 @@ def judge(history: History, *, floor_per_s: float) -> Verdict:
     per_s = acknowledged / seconds if seconds > 0 else 0.0
     if per_s < floor_per_s:
         broken.append(
-            f"{per_s:.1f} records/s were acknowledged, below the floor of {floor_per_s:g}: a run "
+            f"{per_s:.1f} records/s were acknowledged, below the floor of {floor_per_s:g}: a test "
             "that stalls proves nothing"
         )
     return Verdict(
@@ -90,7 +90,7 @@ def judge(history: History, *, floor_per_s: float) -> Verdict:
 
 
 def _records(history: History, fate: Fate) -> int:
-    """How many different records had this fate: a replay writes the same ones again."""
+    """How many different records had this fate. A replay writes the same ones again."""
     return sum(
         {
             (write.topic, write.source, write.first): write.count
@@ -107,39 +107,39 @@ NOWHERE = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A history, and where in the topics' logs its records stand at the end.
+    """A history, and the offsets of its records in the topics' logs at the end.
 
-    A topic's log is taken as its first replica gave it; that all are equal is a check of its own.
+    A topic's log is the one that its first replica gave. A separate check compares the replicas.
     """
 
     history: History
     logs: dict[str, array[int]]
-    """By topic: the records' numbers by offset. A topic that no replica gave is not there, and
-    nothing can be said of its records: that it was not given is a trouble of its own."""
+    """By topic: the records' numbers by offset. A topic that no replica gave is missing, so nothing
+    can be said of its records. That it is missing is a trouble."""
     offsets: dict[tuple[str, int], array[int]]
-    """By topic and source: the offset of each record by its place, or NOWHERE."""
+    """By topic and source: each record's offset by its ordinal, or NOWHERE."""
     second: dict[tuple[str, int], int]
-    """By topic and number: another offset of a record that stands in the log more than once."""
+    """By topic and number: a further offset of a record that is in the log more than once."""
 
     @classmethod
     def of(cls, history: History) -> Case:
-        """Look through the logs once for all checks."""
+        """Read the logs once, for all checks."""
         case = cls(history=history, logs={}, offsets={}, second={})
         for topic, replicas in history.logs.items():
             log = case.logs[topic] = _numbers(next(iter(replicas.values())))
             for offset, number in enumerate(log):
-                source, place = source_and_place(number)
-                places = case.offsets.setdefault((topic, source), array("q"))
-                if place >= len(places):
-                    places.extend([NOWHERE] * (place + 1 - len(places)))
-                if places[place] == NOWHERE:
-                    places[place] = offset
+                source, ordinal = source_and_ordinal(number)
+                offsets = case.offsets.setdefault((topic, source), array("q"))
+                if ordinal >= len(offsets):
+                    offsets.extend([NOWHERE] * (ordinal + 1 - len(offsets)))
+                if offsets[ordinal] == NOWHERE:
+                    offsets[ordinal] = offset
                 else:
                     case.second[topic, number] = offset
         return case
 
-    def places(self, write: Write) -> array[int]:
-        """The offsets of the write's records, NOWHERE where they are not."""
+    def offsets_of(self, write: Write) -> array[int]:
+        """The offsets of the write's records; NOWHERE for one that is not in the log."""
         found = self.offsets.get((write.topic, write.source), _EMPTY)
         found = found[write.first : write.first + write.count]
         return found + array("q", [NOWHERE] * (write.count - len(found)))
@@ -163,11 +163,11 @@ def lost(case: Case) -> Iterator[str]:
     for write in case.history.writes:
         if write.fate is not Fate.ACKNOWLEDGED or write.topic not in case.logs:
             continue
-        for place, offset in enumerate(case.places(write), write.first):
+        for ordinal, offset in enumerate(case.offsets_of(write), write.first):
             if not write.start <= offset < write.end:
                 where = "lost" if offset == NOWHERE else f"at {offset}"
                 yield (
-                    f"{write.topic}: record {write.source}:{place} was acknowledged in "
+                    f"{write.topic}: record {write.source}:{ordinal} was acknowledged in "
                     f"[{write.start}, {write.end}) and is {where}"
                 )
 
@@ -175,25 +175,25 @@ def lost(case: Case) -> Iterator[str]:
 def duplicated(case: Case) -> Iterator[str]:
     """No record is in the log twice."""
     for (topic, number), offset in case.second.items():
-        source, place = source_and_place(number)
-        first = case.offsets[topic, source][place]
+        source, ordinal = source_and_ordinal(number)
+        first = case.offsets[topic, source][ordinal]
         yield f"{topic}: record {_name(number)} is at {first} and at {offset}"
 
 
 def reordered(case: Case) -> Iterator[str]:
-    """A source's records stand in the order in which it wrote them."""
+    """A source's records are in the order in which it wrote them."""
     for (topic, source), offsets in case.offsets.items():
         last = NOWHERE
-        for place, offset in enumerate(offsets):
+        for ordinal, offset in enumerate(offsets):
             if offset == NOWHERE:
                 continue
             if offset < last:
-                yield f"{topic}: record {source}:{place} is at {offset}, one before it at {last}"
+                yield f"{topic}: record {source}:{ordinal} is at {offset}, one before it at {last}"
             last = offset
 
 
 def invented(case: Case) -> Iterator[str]:
-    """Every record in the log was written, and may be seen."""
+    """Every record in the log was written and is allowed to be visible."""
     may_be = {key: bytearray(len(offsets)) for key, offsets in case.offsets.items()}
     for write in case.history.writes:
         marks = may_be.get((write.topic, write.source))
@@ -201,17 +201,17 @@ def invented(case: Case) -> Iterator[str]:
             end = min(write.first + write.count, len(marks))
             marks[write.first : end] = b"\1" * (end - write.first)
     for (topic, source), marks in may_be.items():
-        for place, offset in enumerate(case.offsets[topic, source]):
-            if offset != NOWHERE and not marks[place]:
-                yield f"{topic}: record {source}:{place} at {offset} may not be visible"
+        for ordinal, offset in enumerate(case.offsets[topic, source]):
+            if offset != NOWHERE and not marks[ordinal]:
+                yield f"{topic}: record {source}:{ordinal} at {offset} may not be visible"
 
 
 def all_or_nothing(case: Case) -> Iterator[str]:
-    """An epoch's records are visible all or none, side by side."""
+    """Either all of an epoch's records are visible, at consecutive offsets, or none."""
     for write in case.history.writes:
         if not write.whole or write.fate is Fate.NEVER:
             continue
-        offsets = [offset for offset in case.places(write) if offset != NOWHERE]
+        offsets = [offset for offset in case.offsets_of(write) if offset != NOWHERE]
         if offsets and (len(offsets), offsets[-1] - offsets[0]) != (write.count, write.count - 1):
             yield (
                 f"{write.topic}: of the {write.count} records of an epoch from "
@@ -221,13 +221,13 @@ def all_or_nothing(case: Case) -> Iterator[str]:
 
 
 def dense(case: Case) -> Iterator[str]:
-    """Every replica's log goes from offset 0 to its mark without a gap; so does what one reads."""
+    """Every replica's log, and every read, goes from its start to its mark without a gap."""
     for topic, logs in case.history.logs.items():
         for node, reads in logs.items():
             yield from _gaps_in(f"{topic}, the log of node {node}", reads)
             end = reads[-1].start + len(reads[-1].numbers) if reads else 0
             if reads and end != reads[-1].mark:
-                yield f"{topic}: node {node} gave up to {end} below its mark {reads[-1].mark}"
+                yield f"{topic}: node {node} ended at {end}, below its mark {reads[-1].mark}"
     by_reader: dict[tuple[str, int], list[Read]] = defaultdict(list)
     for read in case.history.reads:
         by_reader[read.topic, read.node].append(read)
@@ -236,25 +236,25 @@ def dense(case: Case) -> Iterator[str]:
 
 
 def _gaps_in(where: str, reads: Sequence[Read]) -> Iterator[str]:
-    position = 0
+    expected = 0
     for read in reads:
-        if read.start != position:
-            yield f"{where}: offset {read.start} came where {position} was due"
-        position = read.start + len(read.numbers)
+        if read.start != expected:
+            yield f"{where}: offset {read.start} came, {expected} was expected"
+        expected = read.start + len(read.numbers)
 
 
 def below_the_mark(case: Case) -> Iterator[str]:
-    """No reader is given a record at or above the mark."""
+    """No reader gets a record at or above the mark."""
     logs = (reads for replicas in case.history.logs.values() for reads in replicas.values())
     for reads in (case.history.reads, *logs):
         for read in reads:
             end = read.start + len(read.numbers)
             if end > read.mark:
-                yield f"{read.topic}: node {read.node} gave up to {end}, the mark was {read.mark}"
+                yield f"{read.topic}: node {read.node} gave [.., {end}) at mark {read.mark}"
 
 
 def as_it_stayed(case: Case) -> Iterator[str]:
-    """What a reader was given at an offset is what stands there for ever."""
+    """The record that a reader got at an offset stays there for ever."""
     for read in case.history.reads:
         log = case.logs.get(read.topic)
         if log is None:
@@ -291,8 +291,8 @@ def replicas_equal(case: Case) -> Iterator[str]:
 
 
 def marks_linearizable(case: Case) -> Iterator[str]:
-    """A mark read covers all that was acknowledged, or answered as a mark, before it began; and
-    nothing whose write had not begun when it ended."""
+    """A mark covers everything that was acknowledged, or returned as a mark, before its read began.
+    It covers nothing whose write began after its read had ended."""
     begun = _begun(case.history.writes)
     for topic, log in case.logs.items():
         marks = [mark for mark in case.history.marks if mark.topic == topic]
@@ -311,7 +311,7 @@ def marks_linearizable(case: Case) -> Iterator[str]:
 
 
 def _known_marks(topic: str, history: History) -> tuple[list[float], list[int]]:
-    """Moments, and the highest end of what was known by then to be in the topic's log."""
+    """Times, and the highest offset known to be in the topic's log at each time."""
     known = [
         (write.end_s, write.end)
         for write in history.writes
@@ -323,7 +323,7 @@ def _known_marks(topic: str, history: History) -> tuple[list[float], list[int]]:
 
 
 def _begun(writes: Sequence[Write]) -> Callable[[str, int], float]:
-    """When the first try to write a record began, by topic and number; 0: unknown."""
+    """When the first try to write a record began, by topic and number; 0 if unknown."""
     firsts: dict[tuple[str, int], dict[int, float]] = defaultdict(dict)
     for write in writes:
         tries = firsts[write.topic, write.source]
@@ -331,16 +331,16 @@ def _begun(writes: Sequence[Write]) -> Callable[[str, int], float]:
     tables = {key: sorted(tries.items()) for key, tries in firsts.items()}
 
     def begun(topic: str, number: int) -> float:
-        source, place = source_and_place(number)
+        source, ordinal = source_and_ordinal(number)
         table = tables.get((topic, source), [])
-        at = bisect_right(table, place, key=lambda each: each[0])
+        at = bisect_right(table, ordinal, key=lambda each: each[0])
         return table[at - 1][1] if at else 0.0
 
     return begun
 
 
 def patient_writes(case: Case) -> Iterator[str]:
-    """Who waits longer than any fault lasts is acknowledged."""
+    """A writer that waits longer than any fault lasts gets its acknowledgement."""
     for write in case.history.writes:
         if write.patient and write.fate is not Fate.ACKNOWLEDGED:
             yield (
@@ -350,7 +350,7 @@ def patient_writes(case: Case) -> Iterator[str]:
 
 
 def untroubled(case: Case) -> Iterable[str]:
-    """Nodes end by faults alone, and heal after them."""
+    """Nodes end only by faults, and heal after them."""
     return case.history.troubles
 
 
@@ -373,15 +373,15 @@ CHECKS: dict[str, Check] = {
 
 
 def _name(number: int) -> str:
-    source, place = source_and_place(number)
-    return f"{source}:{place}"
+    source, ordinal = source_and_ordinal(number)
+    return f"{source}:{ordinal}"
 
 
 # ---------------------------------------------------------------- write gaps
 
 
 def _gaps(history: History) -> Iterator[tuple[float, float]]:
-    """The times between two acknowledgements in a topic, its first and last moments included."""
+    """The times between two acknowledgements in a topic. Its start and end count as such."""
     times: dict[str, list[float]] = defaultdict(list)
     for write in history.writes:
         if write.fate is Fate.ACKNOWLEDGED:
@@ -404,7 +404,7 @@ def _fault_classes(history: History) -> Iterator[FaultClass]:
 
 
 def _longest(episode: Episode, longest_first: Sequence[tuple[float, float]]) -> float:
-    """The longest gap that began or ended within the episode, or that it lies in."""
+    """The longest gap that overlaps the episode."""
     for begin_s, end_s in longest_first:
         if begin_s < episode.healed_s and end_s > episode.begin_s:
             return end_s - begin_s

@@ -1,8 +1,8 @@
-"""What a cluster has to do while it is broken: writers, readers and watchers, each on a thread.
+"""The load on a cluster while it is broken: writers, readers and watchers, each on a thread.
 
-Every record's number is unique, so that the history tells each one's way. Patient writers wait
-longer than any fault lasts; hasty ones give up soon, so that writes of unknown fate and replays
-come about. All of them go at a measured pace: what is judged is safety, and the cores are shared.
+Every record's number is unique, so that the history can follow each record. Patient writers wait
+longer than any fault lasts. Hasty ones give up soon, which produces writes of unknown fate and
+replays. All have a fixed pace, because the test judges safety, and it shares the cores.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ SCHEMA = "number bigint, filling string"
 PATIENT_S = 120.0
 """Longer than a fault and the restart after it, on a machine that is busy with other things."""
 HASTY_S = 1.5
-"""About as long as an election takes, so that some are lost in each."""
+"""About as long as an election takes, so that each election loses some writes."""
 ONE_TRY_S = 8.0
-"""A question to one node waits longer than a node is paused: the answer of one that wakes must be
-right, however late."""
+"""Longer than a node is paused: the answer of a node that wakes up must be right, however late it
+is."""
 _FILLING = "x" * 80
 _BATCH_BYTES = 1024
-"""So small that an append of some records takes several entries, with several in flight."""
+"""So small that an append of some records needs several entries, with several in flight."""
 _ROWS_MAX = 40
 _WRITE_PAUSE_S = 0.02
 _READ_PAUSE_S = 0.1
@@ -46,32 +46,32 @@ _JOIN_S = PATIENT_S + 30.0
 
 
 class OneNode(Connection):
-    """A connection that knows one node alone and asks it once, whoever leads."""
+    """A connection to only one node, which it asks once, whichever node leads."""
 
     def __init__(self, settings: ClientSettings, address: str) -> None:
         super().__init__(settings)
         self._only = address
 
     def addresses(self) -> tuple[str, ...]:
-        """The one node's."""
+        """The address of the one node."""
         return (self._only,)
 
     def leader(self, group: GroupId) -> str:
-        """The one node's, though it may not lead: then it has to say so."""
+        """The one node, though it may not lead: then it has to say so."""
         return self._only
 
     def retry(self, once: Callable[[float], T], deadline: Deadline) -> T:
-        """One try, whatever comes of it."""
+        """Try only once."""
         return once(deadline.remaining_s())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """What a worker needs to know: where, what, and when to end."""
+    """What a worker needs to know: the cluster, its topics, the history, and when to end."""
 
     settings: ClientSettings
     nodes: dict[int, str]
-    """By node, where it listens."""
+    """The address at which each node listens."""
     topics: tuple[TopicInfo, ...]
     history: History
     stop: threading.Event
@@ -91,7 +91,7 @@ class Site:
         )
 
     def client_of(self, node: int) -> LogClient:
-        """A client that asks this node alone, once."""
+        """A client that asks only this node, once."""
         settings = self.settings.model_copy(
             update={"request_timeout_s": ONE_TRY_S, "attempt_timeout_s": ONE_TRY_S}
         )
@@ -100,7 +100,7 @@ class Site:
 
 @dataclass(slots=True)
 class Workload:
-    """All workers of one site. Use as a context manager: leaving it waits for their end."""
+    """All workers of one site. Use as a context manager: leaving it waits until they have ended."""
 
     site: Site
     seed: int
@@ -147,14 +147,14 @@ class Workload:
 
 
 def append_patiently(site: Site, topic: TopicInfo, random: Random, rows_max: int) -> None:
-    """One producer to the end; each append must be acknowledged in spite of every fault."""
+    """Append as one producer to the end. Every append must be acknowledged, despite all faults."""
     with site.client(PATIENT_S) as client:
         _append(site, client, topic, random, rows_max, patient=True)
 
 
 def append_hastily(site: Site, topic: TopicInfo, random: Random) -> None:
-    """After an append that was not answered in time another producer, and another source: what
-    became of it is not known."""
+    """Append, and after an append without an answer in time continue with another producer and
+    another source: the fate of that append is unknown."""
     while not site.stop.is_set():
         with site.client(HASTY_S) as client:
             _append(site, client, topic, random, _ROWS_MAX, patient=False)
@@ -195,10 +195,10 @@ def _append(
 
 
 def write_epochs(site: Site, topic: TopicInfo, random: Random) -> None:
-    """A streaming query's writer: epochs of two tasks, staged and then made visible at once.
+    """Write as a streaming query does: epochs of two tasks, staged and then made visible at once.
 
-    After an error, and now and then without one, the query starts again: another run writes the
-    same epoch with the same records. Some tasks have a losing attempt that nobody names.
+    After an error, and sometimes without one, the query starts again: another run writes the same
+    epoch with the same records. Some tasks have a losing attempt, which no CommitEpoch names.
     """
     writer = EpochWriter(site=site, topic=topic, random=random, source=site.history.new_source())
     epoch = 0
@@ -207,24 +207,24 @@ def write_epochs(site: Site, topic: TopicInfo, random: Random) -> None:
         while done and not site.stop.wait(_WRITE_PAUSE_S):
             done = writer.write(run, epoch)
             if done and random.random() < 0.1:
-                done = False  # the driver is gone after its write and before it knew
+                done = False  # the driver died after its write and before it knew the result
             elif done:
                 epoch += 1
 
 
 @dataclass(slots=True, kw_only=True)
 class EpochWriter:
-    """Writes epochs; those that it wrote before it writes as before."""
+    """Writes epochs. An epoch that is written again gets the same records again."""
 
     site: Site
     topic: TopicInfo
     random: Random
     source: int
     _firsts: list[tuple[int, int]] = field(default_factory=list)
-    """By epoch: its first record's place, and how many it has."""
+    """By epoch: the ordinal of its first record, and how many it has."""
 
     def write(self, run: str, epoch: int) -> bool:
-        """One epoch in one run of the query; False: its fate is not known."""
+        """Write one epoch in one run of the query. Returns False if its fate is unknown."""
         first, count = self._extent_of(epoch)
         key = EpochKey(writer="query", query_id="query", run=run, epoch=epoch, streaming=True)
         begin_s = time.monotonic()
@@ -238,7 +238,7 @@ class EpochWriter:
                     assert (again.start, again.end) == (reply.start, reply.end)
             fate, start, end = Fate.ACKNOWLEDGED, reply.start, reply.end
         except RaftlogError as error:
-            # The newest run is refused nothing; one that had no answer begins again as Spark would.
+            # The newest run is never refused. One without an answer starts again, as Spark would.
             if not error.retriable:
                 raise
         self._note(self.source, first, count, begin_s, fate, start, end)
@@ -253,7 +253,7 @@ class EpochWriter:
     def _stage(
         self, client: LogClient, key: EpochKey, first: int, count: int
     ) -> Sequence[AttemptReference]:
-        """Two tasks' attempts, each with a part of the records."""
+        """The attempts of two tasks, each with a part of the records."""
         if self.random.random() < 0.2:
             loser = self.site.history.new_source()
             self._note(loser, 0, 1, time.monotonic(), Fate.NEVER)
@@ -273,7 +273,7 @@ class EpochWriter:
             staged = attempt.finish()
         finally:
             attempt.close()
-        assert staged is not None, "there are records"
+        assert staged is not None, "the attempt has records"
         return staged
 
     def _note(
@@ -304,7 +304,7 @@ class EpochWriter:
 
 def batch_of(source: int, first: int, count: int) -> pa.RecordBatch:
     """Records [first, first + count) of a source."""
-    numbers = [record_number(source, place) for place in range(first, first + count)]
+    numbers = [record_number(source, ordinal) for ordinal in range(first, first + count)]
     columns: dict[str, list[int] | list[str]]
     columns = {"number": numbers, "filling": [_FILLING] * count}
     return pa.record_batch(columns)
@@ -314,7 +314,7 @@ def batch_of(source: int, first: int, count: int) -> pa.RecordBatch:
 
 
 def read_from(site: Site, node: int) -> None:
-    """Follow every topic at one replica: the mark from the leader, the records from here."""
+    """Follow every topic at one replica: the mark from the leader, the records from this node."""
     with site.client(HASTY_S) as marks, site.client_of(node) as replica:
         positions = {topic.name: 0 for topic in site.topics}
         while not site.stop.wait(_READ_PAUSE_S):
@@ -332,7 +332,7 @@ def read_from(site: Site, node: int) -> None:
 def read_range(
     client: LogClient, topic: TopicInfo, node: int, start: int, mark: int
 ) -> Sequence[Read]:
-    """[start, mark) as the client's node gives it; what came before an error is kept."""
+    """[start, mark) as the client's node gives it. Keeps what came before an error."""
     reads: list[Read] = []
     columns = ["_offset", "number"]
     try:
@@ -355,14 +355,14 @@ def read_range(
 
 
 def ask_mark(site: Site) -> None:
-    """Linearizable marks as any client gets them."""
+    """Read linearizable marks as any client does."""
     with site.client(HASTY_S) as client:
         _ask_marks(site, client, "the leader")
 
 
 def ask_mark_of(site: Site, node: int) -> None:
-    """Linearizable marks of this node whoever leads: one that was paused while another was elected
-    must not answer with what it knew."""
+    """Read linearizable marks from this node, whichever leads: one that was paused while another
+    was elected must not answer with what it knew before."""
     with site.client_of(node) as client:
         _ask_marks(site, client, f"node {node}")
 

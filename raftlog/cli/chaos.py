@@ -21,7 +21,7 @@ from raftlog.config import CONFIG_VARIABLE
 from raftlog.errors import ExitCode, InvalidOption
 
 if TYPE_CHECKING:
-    from raftlog.chaos.run import Outcome
+    from raftlog.chaos.run import ChaosResult
     from raftlog.chaos.schedule import Kind
 
 
@@ -82,12 +82,12 @@ def chaos(
     # Its nodes must not outlive this process, whichever way it is told to end.
     ended_by = on_signals(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP)
     with ended_by, _told_if_it_ends_early(folder):
-        outcome = run(orders, folder, say)
+        result = run(orders, folder, say)
     if output is Format.JSON:
-        show_json({"orders": outcome.orders, "folder": str(folder), **_result(outcome)})
+        show_json({"orders": result.orders, "folder": str(folder), **_result(result)})
     else:
-        _show(outcome)
-    if outcome.verdict.broken:
+        _show(result)
+    if result.verdict.broken:
         say(f"again: {replay}")
         say(f"everything of this run: {folder}")
         raise typer.Exit(int(ExitCode.FAILED))
@@ -152,12 +152,12 @@ def _replay(seed: int, minutes: float, faults_min: int, kinds: Sequence[Kind]) -
     return " ".join(words)
 
 
-def _result(outcome: Outcome) -> dict[str, object]:
-    return {"verdict": outcome.verdict, "not_made": outcome.not_made}
+def _result(result: ChaosResult) -> dict[str, object]:
+    return {"verdict": result.verdict, "not_made": result.not_made}
 
 
-def _show(outcome: Outcome) -> None:
-    verdict = outcome.verdict
+def _show(result: ChaosResult) -> None:
+    verdict = result.verdict
     show_table(
         ["FAULT", "TIMES", "LONGEST WRITE GAP", "MOST ELECTIONS"],
         [
@@ -165,7 +165,7 @@ def _show(outcome: Outcome) -> None:
             for each in verdict.faults
         ],
     )
-    for each in outcome.not_made:
+    for each in result.not_made:
         say(f"not made here: {each}")
     show_table(
         ["", ""],

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from raftlog.chaos.disk_notes import DiskNotes, read_notes
-from raftlog.chaos.faulty_disk import DiskFaults, DiskPlaces, FaultyFileSystem, command
+from raftlog.chaos.faulty_disk import DiskFaults, DiskFiles, FaultyFileSystem, command
 from raftlog.chaos.power_loss import lose_power
 from raftlog.errors import DiskFailed
 from raftlog.storage.log import GroupLog
@@ -35,11 +35,11 @@ def outcomes(path: Path, prepare: Callable[[FaultyFileSystem], None]) -> list[Ou
     """The files' bytes after the power was lost, for each seed, changes created again each time."""
     found = []
     for seed in SEEDS:
-        data, places = path / f"data-{seed}", DiskPlaces.of(path / f"of-{seed}", 1)
+        data, files = path / f"data-{seed}", DiskFiles.of(path / f"of-{seed}", 1)
         data.mkdir()
-        prepare(FaultyFileSystem(PosixFileSystem(data), places))
-        lose_power(data, places, Random(seed))
-        assert not places.notes.exists(), "what is there after a power loss is durable"
+        prepare(FaultyFileSystem(PosixFileSystem(data), files))
+        lose_power(data, files, Random(seed))
+        assert not files.notes.exists(), "what is there after a power loss is durable"
         files = [each for each in data.rglob("*") if each.is_file()]
         found.append({str(each.relative_to(data)): each.read_bytes() for each in files})
     return found
@@ -118,11 +118,11 @@ def test_what_a_killed_process_left_unsynced_is_lost_after_the_next_one_too(
     tmp_path: Path,
 ) -> None:
     """The page cache outlives a process, the promise that it is written does not."""
-    data, places = tmp_path / "data", DiskPlaces.of(tmp_path, 1)
+    data, files = tmp_path / "data", DiskFiles.of(tmp_path, 1)
     data.mkdir()
-    FaultyFileSystem(PosixFileSystem(data), places).open("a", create=True).write_at(0, [b"x"])
-    FaultyFileSystem(PosixFileSystem(data), places).sync_folder("")
-    unsynced = read_notes(places.notes)
+    FaultyFileSystem(PosixFileSystem(data), files).open("a", create=True).write_at(0, [b"x"])
+    FaultyFileSystem(PosixFileSystem(data), files).sync_folder("")
+    unsynced = read_notes(files.notes)
     assert [len(changes) for changes in unsynced.files.values()] == [1]
     assert not unsynced.folders
 
@@ -130,9 +130,9 @@ def test_what_a_killed_process_left_unsynced_is_lost_after_the_next_one_too(
 def test_a_log_keeps_its_durable_entries_over_any_power_loss(tmp_path: Path) -> None:
     for seed in range(60):
         random = Random(seed)
-        data, places = tmp_path / f"data-{seed}", DiskPlaces.of(tmp_path / f"of-{seed}", 1)
+        data, files = tmp_path / f"data-{seed}", DiskFiles.of(tmp_path / f"of-{seed}", 1)
         data.mkdir()
-        fs = FaultyFileSystem(PosixFileSystem(data), places)
+        fs = FaultyFileSystem(PosixFileSystem(data), files)
         fs.make_folder(FOLDER)
         fs.sync_folder("")
         log = GroupLog.create(fs, FOLDER, GROUP, SMALL)
@@ -145,7 +145,7 @@ def test_a_log_keeps_its_durable_entries_over_any_power_loss(tmp_path: Path) -> 
             write(log)
             count -= 1
         log.append(entries(count + 1, count + 8, term=2))
-        command(places, DiskFaults(sync_fails_after=random.randrange(3)))
+        command(files, DiskFaults(sync_fails_after=random.randrange(3)))
         work = log.take_write()
         assert work is not None
         try:
@@ -154,7 +154,7 @@ def test_a_log_keeps_its_durable_entries_over_any_power_loss(tmp_path: Path) -> 
             pass
         else:
             count += 8
-        lose_power(data, places, random)
+        lose_power(data, files, random)
         again = GroupLog.open(PosixFileSystem(data), FOLDER, GROUP, SMALL)
         assert again.last_index >= count, f"seed {seed}"
         assert [each.index for each in content(again)[:count]] == list(range(1, count + 1))

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from raftlog.chaos.faulty_disk import DiskPlaces, FaultyFileSystem
+from raftlog.chaos.faulty_disk import DiskFiles, FaultyFileSystem
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.memory import MemoryFileSystem
 from raftlog.storage.posix import PosixFileSystem
@@ -17,7 +17,7 @@ from tests.storage.disks import FOLDER
 DISKS: dict[str, Callable[[Path], FileSystem]] = {
     "posix": lambda path: PosixFileSystem(path),
     "faulty": lambda path: FaultyFileSystem(
-        PosixFileSystem(path), DiskPlaces(folder=path.with_name(path.name + "-disks"), node=1)
+        PosixFileSystem(path), DiskFiles(folder=path.with_name(path.name + "-disks"), node=1)
     ),
     "memory": lambda path: MemoryFileSystem(Random(1)),
 }
