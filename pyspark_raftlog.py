@@ -4,6 +4,6 @@ Spark imports every top-level module named `pyspark_*` on first use, and one fai
 every such source. So this stays a few lines and pulls in no grpc, pyarrow or kazoo.
 """
 
-from connector.datasource import RaftlogDataSource as DefaultSource
+from raftlog.spark.datasource import RaftlogDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

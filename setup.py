@@ -1,12 +1,17 @@
 """Packaging of raftlog; the settings of the tools stand in pyproject.toml.
 
 `pip install .` gives the client and the command line without Spark and without a server;
-`".[server]"` adds what a node needs, `".[spark]"` the connector, `".[demo]"` both and the demo's
-data, `".[dev]"` what the tests need. The ranges here say what works; `requirements.lock` says what
-was tested, and the scripts install from it.
+`".[server]"` adds what a node needs, `".[spark]"` what the connector needs, `".[demo]"` both and
+the demo's data, `".[dev]"` what the tests need. The ranges here say what works; `requirements.lock`
+says what was tested, and the scripts install from it.
 
-`pyspark_raftlog.py` stands at the root, and `package_dir` says so, because Spark looks for
-`pyspark_*` modules with `pkgutil.iter_modules()`, which sees an editable install only then.
+The folders `connector` and `spark_jobs` are installed as `raftlog.spark` and `raftlog.spark_jobs`,
+so that they never clash with a user's own modules of these names. The links `raftlog/spark` and
+`raftlog/spark_jobs` give them these names everywhere: in a checkout, to mypy, and in a wheel, which
+holds copies. A mapping in `package_dir` would not: Python and mypy do not read it in a checkout.
+
+`pyspark_raftlog.py` stays at the root because Spark looks for `pyspark_*` modules with
+`pkgutil.iter_modules()`. That sees an editable install only if `package_dir` names one folder.
 """
 
 from glob import glob
@@ -57,12 +62,11 @@ setup(
     description="A Raft-replicated, typed commit log that Spark reads and writes exactly once",
     python_requires=">=3.11",
     package_dir={"": "."},
-    packages=find_packages(include=["raftlog*", "connector*", "spark_jobs"]),
+    packages=find_packages(include=["raftlog", "raftlog.*"]),
     py_modules=["pyspark_raftlog"],
     package_data={
         "raftlog": ["py.typed"],
         "raftlog.wire": ["*.proto", "*.pyi"],
-        "connector": ["py.typed"],
     },
     data_files=[("share/raftlog/conf", sorted(glob("conf/*")))],
     install_requires=CLIENT,

@@ -11,8 +11,8 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from connector.options import ConnectionOptions
 from raftlog.errors import TopicRecreated
+from raftlog.spark.options import ConnectionOptions
 
 if TYPE_CHECKING:
     from raftlog import LogClient, TopicInfo

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from connector import connection
-from connector.options import Place, Subscription, source_options, subscription
-from connector.schema import check_projection, check_same, topic_struct
+from raftlog.spark import connection
+from raftlog.spark.options import Place, Subscription, source_options, subscription
+from raftlog.spark.schema import check_projection, check_same, topic_struct
 
 if TYPE_CHECKING:
-    from connector.reader import RaftlogBatchReader, RaftlogStreamReader
-    from connector.writer import RaftlogBatchWriter, RaftlogStreamWriter
     from raftlog import TopicInfo
+    from raftlog.spark.reader import RaftlogBatchReader, RaftlogStreamReader
+    from raftlog.spark.writer import RaftlogBatchWriter, RaftlogStreamWriter
 
 
 class RaftlogDataSource(DataSource):
@@ -36,26 +36,26 @@ class RaftlogDataSource(DataSource):
         return topic_struct(topics[0], include_metadata=subscribed.include_metadata)
 
     def reader(self, schema: StructType) -> RaftlogBatchReader:
-        from connector.reader import RaftlogBatchReader
+        from raftlog.spark.reader import RaftlogBatchReader
 
         options = source_options(self.options, Place.BATCH_SOURCE)
         check_projection(schema, _describe(options.subscription)[0])
         return RaftlogBatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> RaftlogStreamReader:
-        from connector.reader import RaftlogStreamReader
+        from raftlog.spark.reader import RaftlogStreamReader
 
         options = source_options(self.options, Place.STREAM_SOURCE)
         check_projection(schema, _describe(options.subscription)[0])
         return RaftlogStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> RaftlogBatchWriter:
-        from connector.writer import batch_writer
+        from raftlog.spark.writer import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> RaftlogStreamWriter:
-        from connector.writer import stream_writer
+        from raftlog.spark.writer import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 

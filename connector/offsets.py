@@ -33,7 +33,7 @@ Position = str | int
 
 VERSION = 1
 
-log = logging.getLogger("raftlog.connector")
+log = logging.getLogger("raftlog.spark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

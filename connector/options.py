@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from connector.offsets import EARLIEST, LATEST, Position
 from raftlog.errors import InvalidOption
+from raftlog.spark.offsets import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:
     from raftlog.config import ClientSettings

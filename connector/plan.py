@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-log = logging.getLogger("raftlog.connector")
+log = logging.getLogger("raftlog.spark")
 
 DIGEST_BYTES = 16
 CHUNK_BYTES = 1 << 20

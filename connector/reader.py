@@ -20,17 +20,17 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from connector import connection, offsets, partitions
-from connector.offsets import EARLIEST, LATEST, Cluster, Position, TopicRange, TopicWatermark
-from connector.options import SourceOptions, default_parallelism
 from raftlog.errors import Internal, OffsetTrimmed, TopicNotFound, TopicRecreated
+from raftlog.spark import connection, offsets, partitions
+from raftlog.spark.offsets import EARLIEST, LATEST, Cluster, Position, TopicRange, TopicWatermark
+from raftlog.spark.options import SourceOptions, default_parallelism
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from raftlog import TopicInfo
 
-log = logging.getLogger("raftlog.connector")
+log = logging.getLogger("raftlog.spark")
 
 
 class RaftlogPartition(InputPartition):
@@ -230,7 +230,7 @@ def _concrete(position: Position, mark: TopicWatermark) -> int:
 
 
 class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream's reader. Offsets are explained in `connector.offsets`.
+    """A stream's reader. Offsets are explained in `raftlog.spark.offsets`.
 
     The process that asks for offsets lives as long as the query and keeps what it learned of the
     topics (`_topics`), of their cluster (`_cluster`, asked again with every topic) and the marks it

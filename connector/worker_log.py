@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import sys
 
-LOGGER = "raftlog.connector"
+LOGGER = "raftlog.spark"
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 TIME_FORMAT = "%y/%m/%d %H:%M:%S"
 """As Spark's own log lines begin."""

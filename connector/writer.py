@@ -3,7 +3,7 @@
 Exactly once (docs/EXACTLY_ONCE.md): a streaming task learns query, batch and run from
 its task's local properties and stages under them; what it staged travels to the driver in its
 message; the driver names all of it in one entry, with a digest of what Spark planned the batch to
-be, by which a replay is known (`connector.plan`). A batch write never takes its key from those
+be, by which a replay is known (`raftlog.spark.plan`). A batch write never takes its key from those
 properties: inside `foreachBatch` they are the stream's, and two writes there would share a key. It
 carries them as a fence: by them a lost checkpoint and a second write of one version are told.
 """
@@ -26,18 +26,18 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from connector import connection
-from connector.options import CreateTopic, Place, SinkOptions, sink_options
-from connector.plan import location_of, plan_digest
-from connector.schema import check_reserved, check_writable, creation_text
 from raftlog.errors import InvalidOption, TopicNotFound
+from raftlog.spark import connection
+from raftlog.spark.options import CreateTopic, Place, SinkOptions, sink_options
+from raftlog.spark.plan import location_of, plan_digest
+from raftlog.spark.schema import check_reserved, check_writable, creation_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from raftlog import AttemptReference, EpochKey, TopicInfo
 
-log = logging.getLogger("raftlog.connector")
+log = logging.getLogger("raftlog.spark")
 
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"

@@ -5,4 +5,4 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv
 need_java
 export PATH="$PWD/$VENV/bin:$PATH"
-exec $VENV/bin/python spark_jobs/demo.py "$@"
+exec $VENV/bin/python -m raftlog.spark_jobs.demo "$@"

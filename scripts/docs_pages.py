@@ -14,8 +14,8 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-from connector.options import OPTIONS
 from raftlog import config, errors
+from raftlog.spark.options import OPTIONS
 
 _ROOT = Path(__file__).resolve().parents[1]
 

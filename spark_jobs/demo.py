@@ -1,6 +1,6 @@
 """The demo, on real data: three nodes, two queries, the leader killed, every row compared.
 
-    python spark_jobs/demo.py
+    python -m raftlog.spark_jobs.demo
 
 Starts a cluster with `raftlog up`, runs ingest.py and pipeline.py beside each other, kills the
 leader of `flights` with -9 while both run, brings it back with `raftlog serve`, waits until all
@@ -32,9 +32,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
-from spark_jobs import nycflights
+from raftlog.spark_jobs import nycflights
 
-ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 ROWS = nycflights.FLIGHTS_ROWS
 
@@ -275,9 +274,9 @@ class Stage:
             self._marks = {mark["topic"]: mark for mark in json.loads(line)}
 
     def start_job(self, name: str, *flags: str) -> subprocess.Popen[bytes]:
-        """One of the jobs beside this file, on this Python, in a small Spark of its own."""
+        """One of the other jobs, on this Python, in a small Spark of its own."""
         work = self.folder / "jobs" / name
-        command = [sys.executable, str(ROOT / "spark_jobs" / f"{name}.py")]
+        command = [sys.executable, "-m", f"raftlog.spark_jobs.{name}"]
         command += ["--servers", self.servers, "--work", str(work), *flags]
         return self._start(name, command)
 

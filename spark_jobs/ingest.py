@@ -14,8 +14,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from spark_jobs import nycflights
-from spark_jobs.session import await_end, job_parser, open_session, stop_on_signals
+from raftlog.spark_jobs import nycflights
+from raftlog.spark_jobs.session import await_end, job_parser, open_session, stop_on_signals
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
-from spark_jobs import nycflights
-from spark_jobs.session import await_end, job_parser, open_session, stop_on_signals
+from raftlog.spark_jobs import nycflights
+from raftlog.spark_jobs.session import await_end, job_parser, open_session, stop_on_signals
 
 LATE_MINUTES = 15
 VERY_LATE_MINUTES = 60

@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-from spark_jobs import nycflights
-from spark_jobs.session import job_parser, open_session
+from raftlog.spark_jobs import nycflights
+from raftlog.spark_jobs.session import job_parser, open_session
 
 EXPECTED_DELAYS = """
     SELECT f.carrier, f.flight, f.tailnum, f.origin, f.dest, f.time_hour, f.sched_dep_time,

@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-OURS = ("raftlog", "connector", "spark_jobs", "pyspark_raftlog")
+OURS = ("raftlog", "pyspark_raftlog", "connector", "spark_jobs")
+LINKED = {"connector": "raftlog.spark", "spark_jobs": "raftlog.spark_jobs"}
+"""Folders at the root that links in `raftlog` give another name, the only one to import."""
 ANYONE_MAY = ("raftlog.errors", "raftlog.core.types", "raftlog.checksum")
 """Values and the one checksum: open to every room but those that stand below them."""
 
@@ -140,16 +142,16 @@ ROOMS = {
     ),
     "raftlog.__main__": Room(ours=("raftlog.cli",)),
     "raftlog": Room(ours=("raftlog.client", "raftlog.config", "raftlog.wire.calls", *VALUES)),
-    "connector": Room(
+    "raftlog.spark": Room(
         ours=("raftlog.client", "raftlog.config", "raftlog.records"),
         third_party=("pyspark", "pyarrow", "py4j"),
     ),
-    "pyspark_raftlog": Room(ours=("connector",), pure=True),
-    "spark_jobs": Room(third_party=("pyspark", "rich"), anyone=()),
+    "pyspark_raftlog": Room(ours=("raftlog.spark",), pure=True),
+    "raftlog.spark_jobs": Room(third_party=("pyspark", "rich"), anyone=()),
 }
 """By prefix; the longest one decides. `raftlog` alone is `raftlog/__init__.py`."""
 
-OPEN_TO_USERS = ("raftlog.chaos", "raftlog.cli", "connector")
+OPEN_TO_USERS = ("raftlog.chaos", "raftlog.cli", "raftlog.spark")
 """Rooms that use raftlog as a user does: `import raftlog`."""
 
 
@@ -165,10 +167,10 @@ class Import:
 def modules() -> dict[str, Path]:
     """Every module of ours by its dotted name, generated code aside."""
     found = {"pyspark_raftlog": ROOT / "pyspark_raftlog.py"}
-    for top in ("raftlog", "connector", "spark_jobs"):
+    for top in ("raftlog", *LINKED):
         for path in sorted((ROOT / top).rglob("*.py")):
-            parts = path.relative_to(ROOT).with_suffix("").parts
-            name = ".".join(part for part in parts if part != "__init__")
+            parts = path.relative_to(ROOT / top).with_suffix("").parts
+            name = ".".join([LINKED.get(top, top), *(p for p in parts if p != "__init__")])
             if not name.endswith("_pb2"):
                 found[name] = path
     return {name: path for name, path in found.items() if path.exists()}
@@ -262,9 +264,11 @@ def test_every_module_imports_only_what_its_room_may(name: str) -> None:
         ("raftlog.cli.up", "from raftlog.server.main import run_node"),
         ("raftlog.cli.up", "from raftlog.storage import log"),
         ("raftlog", "from raftlog.server import node"),
-        ("connector.reader", "from raftlog.wire import codec"),
-        ("spark_jobs.ingest", "import raftlog"),
-        ("spark_jobs.ingest", "import pandas"),
+        ("raftlog.spark.reader", "from connector import options"),
+        ("raftlog.spark.reader", "from raftlog.wire import codec"),
+        ("raftlog.spark_jobs.ingest", "import raftlog"),
+        ("raftlog.spark_jobs.ingest", "import pandas"),
+        ("raftlog.spark_jobs.ingest", "from spark_jobs import session"),
         ("raftlog.core.raft", "from . import types"),
     ],
 )
@@ -282,7 +286,7 @@ def test_a_forbidden_import_is_noticed(name: str, line: str) -> None:
         ("raftlog.wire.codec_calls", "from raftlog.wire import raftlog_pb2 as pb"),
         ("raftlog.cli.serve", "def f():\n    from raftlog.server.main import run_node"),
         ("raftlog.cli.tail", "import raftlog"),
-        ("connector.reader", "import pyarrow.compute as pc"),
+        ("raftlog.spark.reader", "import pyarrow.compute as pc"),
     ],
 )
 def test_an_allowed_import_passes(name: str, line: str) -> None:

@@ -48,12 +48,11 @@ with raftlog.connect() as client:
 """
 
 
-@pytest.mark.parametrize("package", ["raftlog", "connector"])
-def test_a_package_is_marked_as_typed(package: str):
-    assert resources.files(package).joinpath("py.typed").is_file()
+def test_the_package_is_marked_as_typed():
+    assert resources.files("raftlog").joinpath("py.typed").is_file()
 
 
-def test_what_is_built_to_be_installed_has_the_types(tmp_path: Path):
+def test_what_is_built_to_be_installed_has_the_types_and_two_names_at_the_top(tmp_path: Path):
     pytest.importorskip("setuptools", reason="the build needs it")
     subprocess.run(
         [
@@ -65,8 +64,13 @@ def test_what_is_built_to_be_installed_has_the_types(tmp_path: Path):
         capture_output=True,
         timeout=100,
     )
-    wanted = ("raftlog/py.typed", "connector/py.typed", "raftlog/wire/raftlog_pb2.pyi")
+    wanted = (
+        *("raftlog/py.typed", "raftlog/wire/raftlog_pb2.pyi"),
+        *("raftlog/spark/datasource.py", "raftlog/spark_jobs/demo.py"),
+    )
     assert [name for name in wanted if not (tmp_path / "lib" / name).is_file()] == []
+    top = sorted(path.name for path in (tmp_path / "lib").iterdir())
+    assert top == ["pyspark_raftlog.py", "raftlog"], "other names could be a user's own"
 
 
 @pytest.mark.timeout(300)  # without the cache that lint leaves, mypy reads every library again

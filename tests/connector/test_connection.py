@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from connector import connection
-from connector.options import ConnectionOptions
 from raftlog.errors import DeadlineExceeded, NodeUnreachable
+from raftlog.spark import connection
+from raftlog.spark.options import ConnectionOptions
 
 DEADLINE_S = 1.0
 

@@ -38,5 +38,5 @@ def test_it_is_pickled_by_reference():
     """Executors load the installed class; nothing of it travels."""
     source = pyspark_raftlog.DefaultSource(options={"subscribe": "t"})
     pickled = CPickleSerializer().dumps(source)
-    assert b"connector.datasource" in pickled
+    assert b"raftlog.spark.datasource" in pickled
     assert len(pickled) < 300

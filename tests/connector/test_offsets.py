@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.offsets import (
+from raftlog.errors import ClusterMismatch, DataLoss, InvalidOption, OffsetTrimmed, TopicRecreated
+from raftlog.spark.offsets import (
     Cluster,
     Pending,
     Reached,
@@ -20,7 +21,6 @@ from connector.offsets import (
     render,
     share,
 )
-from raftlog.errors import ClusterMismatch, DataLoss, InvalidOption, OffsetTrimmed, TopicRecreated
 
 
 def mark(topic="a", end=15, start=0, incarnation="i1"):

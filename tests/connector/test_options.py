@@ -2,7 +2,8 @@
 
 import pytest
 
-from connector.options import (
+from raftlog.errors import InvalidOption
+from raftlog.spark.options import (
     OPTIONS,
     CreateTopic,
     Place,
@@ -11,7 +12,6 @@ from connector.options import (
     source_options,
     subscription,
 )
-from raftlog.errors import InvalidOption
 
 SUBSCRIBE = {"subscribe": "flights"}
 TOPIC = {"topic": "flights"}

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from connector.partitions import BYTES_PER_TASK_MIN, pieces_wanted, split
+from raftlog.spark.partitions import BYTES_PER_TASK_MIN, pieces_wanted, split
 
 MIB = BYTES_PER_TASK_MIN
 

@@ -16,8 +16,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from connector.reader import conform
-from connector.schema import (
+from raftlog.errors import InvalidOption, SchemaMismatch
+from raftlog.machines.commands import TopicInfo
+from raftlog.machines.rules import RULES_LATEST
+from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
+from raftlog.spark.reader import conform
+from raftlog.spark.schema import (
     METADATA,
     METADATA_NAMES,
     check_projection,
@@ -27,10 +31,6 @@ from connector.schema import (
     creation_text,
     topic_struct,
 )
-from raftlog.errors import InvalidOption, SchemaMismatch
-from raftlog.machines.commands import TopicInfo
-from raftlog.machines.rules import RULES_LATEST
-from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
 
 COLUMNS = StructType(
     [

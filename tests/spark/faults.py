@@ -25,11 +25,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from connector.datasource import RaftlogDataSource
-from connector.options import Place, SourceOptions, source_options
-from connector.reader import RaftlogStreamReader
-from connector.writer import BATCH_ID, RaftlogStreamWriter, StagedMessage
 from raftlog.errors import RaftlogError
+from raftlog.spark.datasource import RaftlogDataSource
+from raftlog.spark.options import Place, SourceOptions, source_options
+from raftlog.spark.reader import RaftlogStreamReader
+from raftlog.spark.writer import BATCH_ID, RaftlogStreamWriter, StagedMessage
 
 HELD_MAX_S = 300.0
 LOOK_INTERVAL_S = 0.02
@@ -154,7 +154,7 @@ class Faults:
         And before that what the connector warned of.
         """
         noted = _NotedWarnings(self._note)
-        log = logging.getLogger("raftlog.connector")
+        log = logging.getLogger("raftlog.spark")
         log.addHandler(noted)
         try:
             yield

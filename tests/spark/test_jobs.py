@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-from spark_jobs import nycflights
-from spark_jobs.pipeline import with_delays
-from spark_jobs.verify import EXPECTED_DELAYS, Verdict, compare
+from raftlog.spark_jobs import nycflights
+from raftlog.spark_jobs.pipeline import with_delays
+from raftlog.spark_jobs.verify import EXPECTED_DELAYS, Verdict, compare
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_every_job_explains_itself():
     for job in ("ingest", "pipeline", "verify", "demo"):
         done = subprocess.run(
-            [sys.executable, ROOT / "spark_jobs" / f"{job}.py", "--help"],
+            [sys.executable, "-m", f"raftlog.spark_jobs.{job}", "--help"],
             capture_output=True,
             text=True,
             check=True,

@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 import raftlog
-from connector.offsets import TopicRange
-from connector.options import Place, source_options
-from connector.reader import RaftlogBatchReader, RaftlogPartition
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.errors import ClusterMismatch
+from raftlog.spark.offsets import TopicRange
+from raftlog.spark.options import Place, source_options
+from raftlog.spark.reader import RaftlogBatchReader, RaftlogPartition
 from tests.spark.conftest import Lab, failure, finish
 
 

@@ -13,7 +13,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
 import raftlog
-from connector.datasource import RaftlogDataSource
+from raftlog.spark.datasource import RaftlogDataSource
 from tests.spark.conftest import failure, finish
 
 

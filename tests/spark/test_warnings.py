@@ -12,7 +12,7 @@ from pathlib import Path
 from raftlog.chaos.cluster import ProcessCluster
 from tests.spark.conftest import DEADLINE_S
 
-LINE = r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARNING raftlog\.connector: "
+LINE = r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARNING raftlog\.spark: "
 
 JOB = """
 import json, sys
@@ -72,4 +72,4 @@ def test_warnings_of_tasks_and_of_the_source_reach_the_drivers_log_with_level_an
     assert len(re.findall(LINE + recreated, ended.stderr, re.MULTILINE)) == 1
     rows = json.loads(ended.stdout.splitlines()[-1])
     gathered = [(level, logger) for level, logger, text in rows if slow in text]
-    assert gathered == [("WARNING", "raftlog.connector")]
+    assert gathered == [("WARNING", "raftlog.spark")]
