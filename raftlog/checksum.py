@@ -1,4 +1,4 @@
-"""CRC-32C (Castagnoli), the one place: what guards every byte from client to disk to reader."""
+"""CRC-32C (Castagnoli), which guards every byte from client to disk to reader. The only place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if google_crc32c.implementation != "c":
 
 
 class ArrowBuffer(Protocol):
-    """A `pyarrow.Buffer`, for rooms that do not know pyarrow."""
+    """A `pyarrow.Buffer`, for rooms that must not import pyarrow."""
 
     @property
     def is_cpu(self) -> bool: ...
@@ -25,9 +25,9 @@ class ArrowBuffer(Protocol):
 
 
 def crc32c(data: bytes | ArrowBuffer, crc: int = 0) -> int:
-    """The CRC-32C of `data` (not a memoryview, which the library does not take), 0 to 2**32 - 1.
+    """The CRC-32C of `data`, 0 to 2**32 - 1. The library does not take a memoryview.
 
-    `crc` is the value over what came before, so crc32c(a + b) == crc32c(b, crc32c(a)).
+    `crc` is the CRC of the bytes before, so that crc32c(a + b) == crc32c(b, crc32c(a)).
     """
     extended: int = google_crc32c.extend(crc, data)
     return extended

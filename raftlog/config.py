@@ -1,13 +1,13 @@
 """Every number of raftlog, once: its unit in its name, its default, its bounds and its reason.
 
-Sources, the later ones win: the defaults here, a TOML file (`--config FILE`, else the environment
-variable RAFTLOG_CONFIG), the environment (`RAFTLOG_<SECTION>__<KEY>`), flags (`--set
-section.key=value`). A misspelt key, a missing file and values that contradict one another are
-`InvalidOption`, from whichever source; so is a RAFTLOG_ variable that names no key. Messages show
-numbers, never texts: a text may be a secret.
+The sources, of which later ones win, are the defaults here, a TOML file (`--config FILE`, else the
+file that the environment variable RAFTLOG_CONFIG names), the environment
+(`RAFTLOG_<SECTION>__<KEY>`), and flags (`--set section.key=value`). A misspelt key, a missing file
+or values that contradict one another are `InvalidOption`, in whichever source; so is a RAFTLOG_
+variable that names no key. Messages show numbers but never texts: a text may be a secret.
 
-`python -m raftlog.config` prints `conf/raftlog.toml`, which is generated from this file; an
-installed copy lies at `<prefix>/share/raftlog/conf/raftlog.toml`.
+`python -m raftlog.config` prints `conf/raftlog.toml`, which is generated from this file. An
+installation has a copy at `<prefix>/share/raftlog/conf/raftlog.toml`.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ PORT_MAX = 65_535
 LEASE = {"ge": 1, "le": 100 * 365 * 86_400}
 
 CONFIG_VARIABLE = "RAFTLOG_CONFIG"
-"""Names the TOML file where `--config` does not."""
+"""Names the TOML file if `--config` does not."""
 PREFIX = "RAFTLOG_"
 _MESSAGE_OVERHEAD_BYTES = MIB
-"""What a message may hold beside its largest entry: headers, and the other rows of a peer frame."""
+"""Room in a message besides its largest entry: headers, and the other rows of a peer frame."""
 
 
 class ClientSettings(Section):
@@ -48,21 +48,21 @@ class ClientSettings(Section):
 
     bootstrap_servers: str = setting(
         "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403",
-        "Nodes to ask first, host:port separated by commas; one that answers names the others. "
+        "Nodes to ask first, host:port separated by commas. One that answers names the others. "
         "The default is what `raftlog up` starts.",
         min_length=1,
     )
     request_timeout_s: float = setting(
         30.0,
-        "The one total deadline of a request, over all its retries. Far above a failover, which "
-        "takes a second or two.",
+        "The one total deadline of a request, over all its retries. Far longer than a failover, "
+        "which takes a second or two.",
         gt=0,
         le=3600,
     )
     refused_timeout_s: float = setting(
         3.0,
-        "A client that never had an answer gives up after this where every address it was given "
-        "refuses the connection: nothing listens there. One that had an answer keeps its deadline.",
+        "A client that never got an answer gives up after this if every address it was given "
+        "refuses the connection: nothing listens there. After an answer the full deadline counts.",
         ge=0,
         le=3600,
     )
@@ -70,13 +70,13 @@ class ClientSettings(Section):
         0.02, "Pause before the first retry; each further one doubles it, with jitter.", gt=0, le=10
     )
     retry_delay_max_s: float = setting(
-        0.5, "Longest pause between two retries: an election is not slept through.", gt=0, le=60
+        0.5, "Longest pause between retries, short enough not to miss an election.", gt=0, le=60
     )
     attempt_timeout_s: float = setting(
         3.0,
-        "One try of a call: a node that has not answered by then is left for another. Twice as "
-        "long for each further try that ends so. Every call may be sent twice, so a slow answer "
-        "costs work, never a duplicate.",
+        "One try of a call: if a node has not answered by then, the client asks another. Each "
+        "further try that times out doubles it. Every call may be sent twice, so a slow answer "
+        "costs work but never makes a duplicate.",
         gt=0,
         le=600,
     )
@@ -92,15 +92,15 @@ class ClientSettings(Section):
     )
     producer_idle_max_s: float = setting(
         3600.0,
-        "A producer that was idle for so long, and all of whose appends were acknowledged, goes on "
-        "under a fresh id: the log may have forgotten the old one. Keep it well below "
+        "A producer that was idle for this long, with all its appends acknowledged, continues "
+        "under a new id: the log may have forgotten the old one. Keep it well below "
         "topic.producer_lease_s.",
         ge=0,
     )
     compression: Literal["lz4", "zstd", "none"] = setting(
         "lz4",
-        "How column chunks are compressed, by the client, once. zstd halves lz4's bytes for more "
-        "CPU; every byte is written three times and sent twice.",
+        "How the client compresses column chunks, once. zstd halves lz4's bytes for more CPU; "
+        "every byte is written three times and sent twice.",
     )
 
 
@@ -109,44 +109,44 @@ class ServerSettings(Section):
 
     entry_bytes_max: int = setting(
         8 * MIB,
-        "Largest entry (command and body together). A client splits batches below it; an entry "
+        "Largest entry (command and body together). A client splits batches below it. An entry "
         "stays in memory until it is applied.",
         ge=64 * KIB,
         le=256 * MIB,
     )
     requests_max: int = setting(
-        4096, "Client calls a node works on at once; one beyond is refused as overload.", ge=1
+        4096, "Client calls that a node works on at once; further ones are Overloaded.", ge=1
     )
     request_bytes_max: int = setting(
         256 * MIB,
-        "Bytes of client writes a node holds that are not yet answered; one beyond is refused as "
-        "overload, so that a burst cannot exhaust memory.",
+        "Bytes of unanswered client writes that a node holds. Further ones are refused as "
+        "Overloaded, so that a burst cannot exhaust memory.",
         ge=MIB,
     )
     request_timeout_max_s: float = setting(
-        300.0, "A call without a deadline, or with a longer one, gets this one.", gt=0, le=3600
+        300.0, "The deadline of a call without one, or with a longer one.", gt=0, le=3600
     )
     not_yet_wait_max_s: float = setting(
         1.0,
-        "How long a replica that has not applied a read's mark waits for it before it answers "
-        "NotYet and the client asks another.",
+        "How long a replica that has not applied a read's mark waits for it. Then it answers "
+        "NotYet, and the client asks another.",
         ge=0,
         le=60,
     )
     reorder_wait_max_s: float = setting(
         0.05,
-        "How long a writer's call that overtook its predecessor is held back for it. Without the "
-        "wait it would be replicated first and refused as a gap after.",
+        "How long a writer's call that overtook its predecessor is held back. Without the wait it "
+        "would be replicated first and then refused as a gap.",
         ge=0,
         le=10,
     )
     reorder_senders_max: int = setting(
-        10_000, "Writers whose order is kept track of; the longest silent is forgotten.", ge=1
+        10_000, "Writers whose call order is tracked; the longest silent is forgotten.", ge=1
     )
     staged_bytes_max: int = setting(
         0,
-        "Bytes that a writer's open batch may stage, beside what is in flight; 0: as many as the "
-        "disks hold. Those of a batch that failed stay on disk until the topic is deleted.",
+        "Bytes that a writer's open batch may stage, besides what is in flight; 0: as many as the "
+        "disks hold. Those of a failed batch stay on disk until the topic is deleted.",
         ge=0,
     )
     read_bytes_per_turn_max: int = setting(
@@ -157,9 +157,9 @@ class ServerSettings(Section):
     )
     turn_work_max_s: float = setting(
         0.01,
-        "Work of one turn of a node's loop, over all groups; then ticks and messages are taken, "
-        "and what is left goes on: half for messages, half to apply entries. So heartbeats leave "
-        "in time while hundreds of topics replay their logs.",
+        "Time for one turn of a node's loop, over all groups: half for messages, half to apply "
+        "entries. Then ticks and messages are taken before the rest continues. So heartbeats "
+        "leave in time while hundreds of topics replay their logs.",
         gt=0,
         le=1,
     )
@@ -168,25 +168,25 @@ class ServerSettings(Section):
     )
     peer_queue_bytes_max: int = setting(
         64 * MIB,
-        "Bytes waiting for one peer. Beyond it messages are dropped: Raft sends again what is "
-        "still needed.",
+        "Bytes waiting for one peer. Further messages are dropped: Raft retransmits what is still "
+        "needed.",
         ge=MIB,
     )
     catch_up_peer_bytes_max: int = setting(
         8 * MIB,
-        "Bytes read from disk for one node that catches up, and not sent yet. Enough to keep disk "
+        "Bytes read from disk for one node that catches up and not sent yet. Enough to keep disk "
         "and wire busy; more would only delay what other topics send to it.",
         ge=MIB,
     )
     catch_up_bytes_max: int = setting(
         16 * MIB,
-        "Bytes being read from disk for all nodes that catch up: memory, above all.",
+        "Bytes being read from disk for all nodes that catch up. Bounds memory.",
         ge=MIB,
     )
     catch_up_bytes_per_s_max: int = setting(
         32 * MIB,
-        "Bytes read from disk in a second for all nodes that catch up. Reading, sending and "
-        "syncing them takes CPU and disk from the appends of other topics; raise it where a node "
+        "Bytes read from disk per second for all nodes that catch up. Reading, sending and "
+        "syncing them takes CPU and disk from the appends of other topics. Raise it if a node "
         "must be back soon and the others have time to spare.",
         ge=MIB,
     )
@@ -198,14 +198,14 @@ class ServerSettings(Section):
     )
     peer_routes: str = setting(
         "",
-        "Where a node dials a peer when not at the address that clients are told, such as through "
-        "a tunnel: FROM>TO=host:port, separated by commas. Other pairs are dialled as they are.",
+        "Addresses at which a node dials a peer, if not those that clients are told, such as "
+        "through a tunnel: FROM>TO=host:port, separated by commas. Other pairs are unchanged.",
     )
     shutdown_timeout_s: float = setting(
         5.0, "How long a stopping node lets calls in flight finish.", ge=0, le=300
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting(
-        "info", "Least level of the structured log on standard error."
+        "info", "Lowest level of the structured log on standard error."
     )
 
 
@@ -223,8 +223,8 @@ class RaftSettings(Section):
     election_timeout_min_s: float = setting(
         1.0,
         "A follower without a leader campaigns after this to twice as long, at random (Raft "
-        "section 5.2). Three nodes and a JVM share two cores in tests and on laptops. A killed "
-        "leader is noticed sooner, by its connection's reset.",
+        "section 5.2). The default is for three nodes and a JVM on two cores, as in tests and on "
+        "laptops. A killed leader is noticed sooner, because its connection is reset.",
         gt=0,
         le=60,
     )
@@ -233,14 +233,14 @@ class RaftSettings(Section):
     )
     leader_lost_jitter_max_s: float = setting(
         0.15,
-        "When the leader's process died, a follower waits 0 to this long before it starts a "
+        "After a leader's process dies, a follower waits 0 to this long before it starts a "
         "pre-vote, so that not all start at once.",
         ge=0,
         le=10,
     )
     slow_disk_timeout_s: float = setting(
         2.0,
-        "A node of which a write to disk takes longer than this lets others lead, where a majority "
+        "A node on which a write to disk takes longer than this lets others lead, if a majority "
         "of them is ahead of it.",
         gt=0,
         le=600,
@@ -252,7 +252,7 @@ class RaftSettings(Section):
     append_bytes_max: int = setting(
         MIB,
         "Bytes in one append request; one entry always fits. A heartbeat waits for one of them on "
-        "the wire: with 4 MiB several times as long, and not a byte more arrived.",
+        "the wire: with 4 MiB it waited several times as long, for no more throughput.",
         ge=64 * KIB,
         le=256 * MIB,
     )
@@ -261,36 +261,36 @@ class RaftSettings(Section):
     )
     unapplied_entries_max: int = setting(
         16384,
-        "Entries of a group that may await commit and apply; a write beyond is refused as "
-        "overload.",
+        "Entries of a group that may await commit and apply. Further writes are refused as "
+        "Overloaded.",
         ge=1,
     )
     pending_reads_max: int = setting(
         4096,
-        "Linearizable reads of a group that may await their round; one beyond is refused as "
-        "overload.",
+        "Linearizable reads of a group that may await their round. Further ones are refused as "
+        "Overloaded.",
         ge=1,
     )
 
     quiesce_after_s: float = setting(
         1.0,
-        "A topic that was neither written nor asked for its mark for so long quiesces: no "
-        "heartbeats and no timers until something is asked of it. Its nodes watch one another once "
-        "for all quiesced topics. 0: topics never quiesce.",
+        "A topic that was neither written nor asked for its mark for this long quiesces: it sends "
+        "no heartbeats and runs no timers until something is asked of it. Its nodes watch one "
+        "another once for all quiesced topics. 0: topics never quiesce.",
         ge=0,
         le=3600,
     )
     quiesce_refresh_s: float = setting(
         30.0,
-        "A quiesced topic's leader asks its followers after half to once this whether they are as "
-        "it believes; one that was not asked for twice this looks for a leader by itself. Only a "
-        "bound on what nobody foresaw.",
+        "After half to all of this time, a quiesced topic's leader asks its followers whether they "
+        "are still quiesced. A follower that was not asked for twice this time looks for a leader "
+        "by itself. A safety net: nothing known needs it.",
         gt=0,
         le=3600,
     )
 
     def timing(self) -> RaftTiming:
-        """The core's numbers in ticks. Times are rounded up, so none is shorter than asked."""
+        """The core's numbers in ticks. Times are rounded up, never shorter than the setting."""
         return RaftTiming(
             election_ticks_min=self._ticks(self.election_timeout_min_s),
             heartbeat_ticks=self._ticks(self.heartbeat_interval_s),
@@ -313,7 +313,7 @@ class RaftSettings(Section):
         return self._ticks(self.quiesce_refresh_s)
 
     def _ticks(self, seconds: float) -> int:
-        # Rounded first: 0.15 / 0.05 is 2.9999999999999996, 0.3 / 0.1 is 2.9999999999999996 too.
+        # Rounded first: 0.15 / 0.05 is 2.9999999999999996, and so is 0.3 / 0.1.
         return math.ceil(round(seconds / self.tick_interval_s, 6))
 
 
@@ -325,14 +325,14 @@ class StorageSettings(Section):
             "payload_cache_bytes_max",
             "storage.cache_bytes_max, the cache of one topic, is now "
             "storage.payload_cache_bytes_max, one budget for all topics of a node. Its value is "
-            "taken for that: rename the key and raise it, or leave it out.",
+            "used for that: rename the key and raise it, or leave it out.",
         )
     }
 
     segment_bytes_max: int = setting(
         64 * MIB,
-        "A log segment is closed once it has this many bytes; what is dropped later is dropped by "
-        "whole segments.",
+        "A log segment is sealed once it has this many bytes. Logs will be trimmed by whole "
+        "segments.",
         ge=MIB,
         le=2 * GIB,
     )
@@ -348,41 +348,41 @@ class StorageSettings(Section):
     payload_cache_bytes_max: int = setting(
         64 * MIB,
         "Payloads that a node keeps in memory for followers and readers close to the end: one "
-        "budget for all its topics, the least recently used go first. Further ones are read from "
-        "the disk, mostly out of the kernel's page cache.",
+        "budget for all its topics, from which the least recently used are evicted. Others are "
+        "read from the disk, mostly from the kernel's page cache.",
         ge=0,
     )
     sealed_files_max: int = setting(
         4,
-        "Full segments of a group that stay open for readers; another one costs a reader its "
-        "opening. The segment written to is open besides.",
+        "Sealed segments of a group that stay open for readers, besides the one being written. "
+        "Reading another one costs opening it.",
         ge=0,
         le=1_000_000,
     )
 
 
 class TopicSettings(Section):
-    """How long a topic keeps what nobody finished; its other bounds are fixed on all nodes."""
+    """How long a topic keeps unfinished work. Its other bounds are the same on all nodes."""
 
     epoch_lease_s: float = setting(
         86_400.0,
-        "An open epoch that has staged nothing for so long is dropped. Leases are counted in log "
+        "An open epoch that has staged nothing for this long is dropped. Leases are counted in log "
         "time, the latest of the leaders' clocks in the log; the leader's setting counts.",
         **LEASE,
     )
     transient_writer_lease_s: float = setting(
         86_400.0,
-        "So long the row of a batch write without txnAppId is kept, and that of a writer that "
+        "How long the row of a batch write without txnAppId is kept, and that of a writer that "
         "never committed and has nothing open.",
         **LEASE,
     )
     producer_lease_s: float = setting(
         86_400.0,
-        "A producer silent for so long is forgotten, and told so if it returns.",
+        "A producer silent for this long is forgotten, and refused if it returns.",
         **LEASE,
     )
     lease_check_s: float = setting(
-        60.0, "How often a leader looks which leases ran out.", ge=0.1, le=3600
+        60.0, "How often a leader checks which leases have run out.", ge=0.1, le=3600
     )
 
 
@@ -406,7 +406,7 @@ class UpSettings(Section):
 
 
 class Settings(BaseSettings):
-    """All sections. Make it with `load`; `Settings()` is the defaults alone."""
+    """All sections. Create it with `load`; `Settings()` has only the defaults."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -429,7 +429,7 @@ class Settings(BaseSettings):
         return self
 
     def message_bytes_max(self) -> int:
-        """What a node takes as one message: new entries by their limit, and what goes with them.
+        """The largest message that a node accepts: the largest new entry and what comes with it.
 
         Entries logged under a higher limit come from peers in pieces of this size.
         """
@@ -438,15 +438,15 @@ class Settings(BaseSettings):
 
     @classmethod
     def settings_customise_sources(cls, *_: Any, **sources: Any) -> tuple[Any, ...]:
-        """Only what is given: `load` alone adds the environment and the file."""
+        """Use only what is given: only `load` adds the environment and the file."""
         return (sources["init_settings"],)
 
 
 def load(file: Path | str | None = None, flags: Iterable[str] = ()) -> Settings:
     """The settings from all sources.
 
-    `file` is the TOML file; None: the one RAFTLOG_CONFIG names, or none. `flags` are texts
-    `section.key=value`. Raises `InvalidOption`.
+    `file` is the TOML file; None means the one that RAFTLOG_CONFIG names, or none. `flags` are
+    texts `section.key=value`. Raises `InvalidOption`.
     """
     _refuse_unknown_variables(os.environ)
     named = file if file is not None else os.environ.get(CONFIG_VARIABLE)
@@ -463,7 +463,7 @@ def load(file: Path | str | None = None, flags: Iterable[str] = ()) -> Settings:
         merged = FromAllSources(**flag_table)
     except ValidationError as error:
         raise _invalid_value(error) from None
-    # The plain class again, equal to any other Settings of these values.
+    # The plain class again, which equals any other Settings with these values.
     return Settings(**{name: getattr(merged, name) for name in SECTIONS})
 
 
@@ -488,7 +488,7 @@ NOT_ABOVE: tuple[tuple[str, int, str, str], ...] = (
     ),
     (
         "server.turn_work_max_s", 1, "raft.heartbeat_interval_s",
-        "A leader must come to its heartbeats between two turns.",
+        "A leader must get to its heartbeats between two turns.",
     ),
     (
         "client.retry_delay_min_s", 1, "client.retry_delay_max_s",
@@ -496,7 +496,7 @@ NOT_ABOVE: tuple[tuple[str, int, str, str], ...] = (
     ),
     (
         "client.batch_bytes", 2, "server.entry_bytes_max",
-        "A batch must fit an entry with room for its header and for bytes that do not compress.",
+        "An entry must hold a batch with room for its header and for bytes that do not compress.",
     ),
     (
         "server.entry_bytes_max", 1, "server.request_bytes_max",
@@ -512,18 +512,18 @@ NOT_ABOVE: tuple[tuple[str, int, str, str], ...] = (
     ),
     (
         "server.entry_bytes_max", 1, "storage.segment_bytes_max",
-        "The largest entry must fit a segment.",
+        "A segment must hold the largest entry.",
     ),
     (
         "storage.preallocate_bytes", 1, "storage.segment_bytes_max",
         "Space is allocated within a segment.",
     ),
 )  # fmt: skip
-"""Pairs of keys: the first, so many times, is not above the second; and why."""
+"""(key, factor, other key, reason): the first, times the factor, must not exceed the other."""
 
 
 def validate(settings: Settings) -> None:
-    """Refuse values that contradict one another; the `InvalidOption` names both and both values."""
+    """Refuse values that contradict one another. The `InvalidOption` names both keys and values."""
     for low_key, times, high_key, reason in NOT_ABOVE:
         low, high = _value(settings, low_key), _value(settings, high_key)
         if low * times > high:
@@ -543,7 +543,7 @@ def validate(settings: Settings) -> None:
 
 
 def is_address(text: str) -> bool:
-    """Whether it is `host:port`, as settings name addresses; a host may hold colons (`[::1]`)."""
+    """Whether the text is `host:port`, as in settings; a host may contain colons (`[::1]`)."""
     host, colon, port = text.rpartition(":")
     return bool(host and colon and port.isdecimal() and 0 < int(port) <= PORT_MAX)
 
@@ -569,7 +569,7 @@ def _read_file(file: Path) -> dict[str, Any]:
         raise InvalidOption(
             option="--config",
             problem=f"names a file that is not TOML: {file} ({error})",
-            advice="Mend it; `python -m raftlog.config` prints one with every key.",
+            advice="Correct it; `python -m raftlog.config` prints one with every key.",
         ) from error
     for section, keys in table.items():
         if not isinstance(keys, dict):
@@ -596,7 +596,7 @@ def _read_flags(flags: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
-    """Each RAFTLOG_ variable names a key: a misspelt one must not be silently without effect."""
+    """Refuse a RAFTLOG_ variable that names no key: a misspelt one must not be ignored silently."""
     for variable in sorted(environ):
         if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
             continue
@@ -605,7 +605,7 @@ def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
 
 
 def _refuse_unknown(section: str, key: str | None, written: str) -> None:
-    """`key` None: the section alone. `written` is how the user wrote it, in file or variable."""
+    """`key` is None for a whole section. `written` is the name as in the file or variable."""
     known = SECTIONS.get(section)
     if known is not None and (key is None or key in known.model_fields or key in known.renamed):
         return
@@ -616,14 +616,14 @@ def _refuse_unknown(section: str, key: str | None, written: str) -> None:
         near = [PREFIX + name.replace(".", "__").upper() for name in near]
     raise InvalidOption(
         option=written,
-        problem="is no key of the configuration",
+        problem="is not a key of the configuration",
         advice=(f"Did you mean {near[0]}? " if near else "")
         + "conf/raftlog.toml lists every key (`python -m raftlog.config` prints it).",
     )
 
 
 def _invalid_value(error: ValidationError) -> InvalidOption:
-    """The first thing that pydantic found, in our words; numbers are shown, texts never."""
+    """The first error that pydantic found, in our words. Shows numbers, never texts."""
     first = error.errors(include_url=False)[0]
     given = first["input"]
     shown = f" (it is {given})" if isinstance(given, int | float) else ""
@@ -631,7 +631,7 @@ def _invalid_value(error: ValidationError) -> InvalidOption:
     return InvalidOption(
         option=".".join(str(part) for part in first["loc"]),
         problem=f"must be {what}{shown}",
-        advice="conf/raftlog.toml says what it is for and what it may be.",
+        advice="conf/raftlog.toml says what it is for and which values it may have.",
     )
 
 
@@ -643,7 +643,7 @@ def sample() -> str:
     lines = [
         "# The configuration of raftlog: every key, with its default. Give it with --config FILE",
         f"# or {CONFIG_VARIABLE}; keys left out keep their defaults. The environment",
-        "# (RAFTLOG_<SECTION>__<KEY>) goes before the file, --set section.key=value before both.",
+        "# (RAFTLOG_<SECTION>__<KEY>) overrides the file, --set section.key=value overrides both.",
         "#",
         "# Generated: python -m raftlog.config > conf/raftlog.toml",
     ]

@@ -1,4 +1,4 @@
-"""What a table of the settings is made of: keys with their reasons, and what they were called."""
+"""The base of a table of the settings: keys with their reasons, and their former names."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 def setting(default: Any, reason: str, **bounds: Any) -> Any:
-    """One key: its default, why it is there and is so, and the bounds of its value."""
+    """Declare one key: its default, the reason for the key and the default, and its bounds."""
     return Field(default=default, description=reason, **bounds)
 
 
 class Renamed(NamedTuple):
-    """What became of a key; given under both names, the one of now counts."""
+    """The new name of a key. If both names are given, the new one counts."""
 
     now: str
     advice: str = ""
 
 
 class Section(BaseModel):
-    """One table of the file. Frozen; an unknown key is an error."""
+    """One table of the file. Frozen. An unknown key is an error."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True
     )
 
     renamed: ClassVar[dict[str, Renamed]] = {}
-    """Keys as earlier versions call them: files of then still load, with a warning."""
+    """Keys by their names in earlier versions. Files that use them load, with a warning."""
 
     @model_validator(mode="before")
     @classmethod

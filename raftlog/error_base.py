@@ -1,4 +1,4 @@
-"""What every error of `raftlog.errors` is: plain values, with a cause and a remedy made of them."""
+"""The base of every error in `raftlog.errors`: plain values that give its cause and remedy."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ class RaftlogError(Exception):
     """Base of the tree. Subclasses are keyword-only dataclasses of plain values."""
 
     retriable: ClassVar[bool] = False
-    """True: the same request may succeed later or at another node, unchanged."""
+    """Whether the same request may succeed later or at another node, unchanged."""
     exit_code: ClassVar[ExitCode] = ExitCode.FAILED
     grpc_status: ClassVar[str] = "UNKNOWN"
-    """The name of the grpc status code it travels under."""
+    """The name of the grpc status code with which it travels."""
 
     cause_text: ClassVar[str]
-    """What is wrong, a format of the error's own values; a subclass has it or overrides `cause`."""
+    """What is wrong, as a format of the error's values. A subclass sets it or overrides `cause`."""
     remedy_text: ClassVar[str]
-    """What to do about it, in the same way."""
+    """What to do about it, likewise."""
 
     @property
     def cause(self) -> str:
@@ -61,10 +61,10 @@ class Internal(RaftlogError):
 
 
 def from_wire(code: str, values: Mapping[str, str]) -> RaftlogError:
-    """The typed error that `to_wire` described; an unknown code becomes `Internal`.
+    """The typed error that `to_wire` described. An unknown code becomes `Internal`.
 
-    A newer server may send a value this side does not know: it is left out. One that this side
-    needs and does not get stands as empty text or 0, because a poorer message beats no message.
+    A newer server may send a value that this side does not know: it is ignored. A value that this
+    side needs but does not get becomes an empty text or 0: a poorer message is better than none.
     """
     kind = _kinds().get(code)
     if kind is None:

@@ -8,58 +8,59 @@
     |   |-- NoQuorum                a leader that lost its majority, or an election in progress
     |   |-- NotYet                  this replica has not applied far enough; ask another
     |   |-- Overloaded              a bounded queue is full
-    |   |-- DiskFull                writes wait or are refused until there is room; reads go on
+    |   |-- DiskFull                writes wait or are refused until there is room; reads continue
     |   `-- DeadlineExceeded        the request's one total deadline has passed
     |-- InvalidRequest              the request can never succeed as it is
+    |   |-- MalformedRequest        bytes or values that the called node cannot accept
     |   |-- InvalidOption           an option's name or value
     |   |-- ClusterMismatch         a checkpoint of another cluster
     |   |-- ExtraMissing            the parts that run a node are not installed
     |   |-- InvalidTopicName
-    |   |-- PeerProtocolViolation   a peer's message that no honest node sends: it is dropped
+    |   |-- PeerProtocolViolation   a message that no correct peer sends: it is dropped
+    |   |-- ProducerClosed          rows for a producer that was closed, failed, or is the parent's
     |   |-- SchemaMismatch          a field-by-field difference
     |   |-- TooLarge                a size over its limit
     |   `-- TooMany                 a count over its bound
-    |   |-- ProducerClosed          rows for a producer that was closed, failed, or is the parent's
     |-- NotFound
     |   |-- TopicNotFound           with the nearest names
     |   `-- WriterNotFound
     |-- AlreadyExists
     |   `-- TopicExists
-    |-- TopicRecreated              the incarnation asked for is gone (deleted, or recreated)
+    |-- TopicRecreated              the requested incarnation was deleted, or recreated
     |-- OffsetTrimmed               below the log's start
-    |-- DataLoss                    what must be there is not
+    |-- DataLoss                    records that must exist do not
     |   `-- CorruptFile             a file's bytes are not what was written
-    |-- WriteRefused                the exactly-once rules said no
-    |   |-- RunFenced            another run of the same writer took over
+    |-- WriteRefused                the exactly-once rules refused the write
+    |   |-- RunFenced               another run of the same writer took over
     |   |-- EpochTooOld             older than the counts that are remembered
     |   |-- EpochContentMismatch    a replay of another plan or size
     |   |-- CheckpointReset         another query id at an epoch already passed
     |   |-- CheckpointRewound       a stream below its last batch: an older copy of its checkpoint
     |   |-- VersionReused           another write of a stream took this txnVersion
-    |   |-- EpochIncomplete         a named attempt is not there, or not as named
+    |   |-- EpochIncomplete         a named attempt is missing, or not as named
     |   |-- UnknownWriter           recreated topic, removed writer, or another cluster's topic
     |   |-- WriterForgotten         a late call of a batch write that had committed
-    |   |-- RulesTooOld             the topic does not apply what was asked for, yet
+    |   |-- RulesTooOld             the topic's rules do not support the request yet
     |   |-- StageGap                a stage arrived before its predecessor
-    |   |-- UnknownProducer         expired, never a fresh start
+    |   |-- UnknownProducer         a forgotten producer, whose last append may be in the log
     |   |-- EpochReferencesMismatch the same run names other attempts than it committed
     |   |-- SequenceGap             a producer's append arrived before its predecessor
     |   |-- SequenceReused          other records under a producer's earlier sequence
-    |   |-- UnknownSchemaVersion    the client describes the topic again
+    |   |-- UnknownSchemaVersion    the client must describe the topic again
     |   |-- TooManyWriters          the topic's limit
     |   `-- WriterBytesExceeded     too many staged bytes of one writer
     |-- NodeRefused                 this process must not serve: `raftlog.node_errors`
     `-- Internal                    a defect of ours
 
-An error is made from keyword values alone, so the same error can be built again on the other side
-of the wire: `to_wire()` gives its code and values, `from_wire()` the typed error.
+An error is made only from keyword values, so the other side of the wire can build the same error:
+`to_wire()` gives its code and values, `from_wire()` the typed error.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raftlog.error_base import Internal as Internal  # ours to give out, as those below are
+from raftlog.error_base import Internal as Internal  # exported from here, like those below
 from raftlog.error_base import RaftlogError as RaftlogError
 from raftlog.error_base import from_wire as from_wire
 from raftlog.exit_code import ExitCode as ExitCode
@@ -87,7 +88,7 @@ class Unavailable(RaftlogError):
 
 @dataclass(kw_only=True, eq=False)
 class NotLeader(Unavailable):
-    """The asked node does not lead `group`; `leader` and `address` are its hint (0, "": none)."""
+    """The asked node does not lead `group`. `leader` and `address` are a hint (0, "": none)."""
 
     group: int
     leader: int = 0
@@ -104,7 +105,7 @@ class NotLeader(Unavailable):
 
 @dataclass(kw_only=True, eq=False)
 class NodeUnreachable(Unavailable):
-    """No answer from `address`; what was asked of it may have been done all the same."""
+    """No answer from `address`. What was asked of it may still have been done."""
 
     address: str
     problem: str
@@ -126,7 +127,7 @@ class NodeStopping(Unavailable):
 
 @dataclass(kw_only=True, eq=False)
 class NoQuorum(Unavailable):
-    """The write or read was not confirmed by a majority; a write may still become visible."""
+    """A majority did not confirm the write or read. A write may still become visible."""
 
     what: str
 
@@ -159,7 +160,7 @@ class Overloaded(Unavailable):
 
 @dataclass(kw_only=True, eq=False)
 class DiskFull(Unavailable):
-    """There is no room for a write to `file`; nothing of it counts, and it may be written later."""
+    """There is no room for a write to `file`. Nothing of it counts; it may be written later."""
 
     file: str
     node: str = "this node"
@@ -167,14 +168,14 @@ class DiskFull(Unavailable):
 
     cause_text = "The disk of {node} is full: there is no room for {file}."
     remedy_text = (
-        "Make room on that disk or delete topics. A node that runs then goes on by itself, and "
-        "serves reads meanwhile; start one that could not start."
+        "Make room on that disk or delete topics. A running node then continues by itself, and "
+        "serves reads meanwhile; start a node that could not start again."
     )
 
 
 @dataclass(kw_only=True, eq=False)
 class DeadlineExceeded(Unavailable):
-    """The request's one total deadline passed; `last` says what stood in the way."""
+    """The request's one total deadline passed. `last` is the last answer, if there was any."""
 
     what: str
     seconds: str
@@ -200,7 +201,7 @@ class InvalidRequest(RaftlogError):
 
 @dataclass(kw_only=True, eq=False)
 class MalformedRequest(InvalidRequest):
-    """Bytes that are not a request of the named call."""
+    """Bytes that are not a request of the named call, or values that it can never accept."""
 
     call: str
     what: str
@@ -211,20 +212,20 @@ class MalformedRequest(InvalidRequest):
 
 @dataclass(kw_only=True, eq=False)
 class PeerProtocolViolation(InvalidRequest):
-    """A message between nodes that breaks the rules of Raft; it has changed nothing."""
+    """A message between nodes that breaks the rules of Raft. It has changed nothing."""
 
     group: int
     peer: int
     kind: str
     problem: str
 
-    cause_text = "Node {peer} sent {kind} of group {group} that no honest node sends: {problem}."
+    cause_text = "Node {peer} sent {kind} of group {group} that no correct node sends: {problem}."
     remedy_text = "It was dropped. Stop node {peer}, check its version and disk, or replace it."
 
 
 @dataclass(kw_only=True, eq=False)
 class InvalidOption(InvalidRequest):
-    """An option's name or value; `problem` is a sentence part, `advice` a sentence."""
+    """An option's name or value. `problem` continues the sentence, `advice` is one of its own."""
 
     option: str
     problem: str
@@ -237,7 +238,7 @@ class InvalidOption(InvalidRequest):
 
 @dataclass(kw_only=True, eq=False)
 class ClusterMismatch(InvalidRequest):
-    """A checkpoint holds offsets of cluster `wanted`; whom `servers` name is `found`."""
+    """A checkpoint has offsets of cluster `wanted`, but `servers` are of cluster `found`."""
 
     wanted: str
     found: str
@@ -254,7 +255,7 @@ class ClusterMismatch(InvalidRequest):
 
 @dataclass(kw_only=True, eq=False)
 class ExtraMissing(InvalidRequest):
-    """This installation is a client's, and the verb runs nodes."""
+    """The verb runs nodes, but this is a client's installation."""
 
     verb: str
     missing: str
@@ -267,13 +268,13 @@ class ExtraMissing(InvalidRequest):
 class InvalidTopicName(InvalidRequest):
     topic: str
 
-    cause_text = "{topic!r} is no topic name."
+    cause_text = "{topic!r} is not a valid topic name."
     remedy_text = "Use 1 to 249 of A-Z a-z 0-9 . _ - without a leading dot."
 
 
 @dataclass(kw_only=True, eq=False)
 class SchemaMismatch(InvalidRequest):
-    """`difference` lists the fields that differ, one a line."""
+    """`difference` lists the fields that differ, one per line."""
 
     topic: str
     difference: str
@@ -295,8 +296,8 @@ class TooLarge(InvalidRequest):
 
 @dataclass(kw_only=True, eq=False)
 class TooMany(InvalidRequest):
-    """A count over a bound that is no setting, because what is applied, or both ends of a call,
-    depend on it."""
+    """A count over a fixed bound. It is not a setting, because what is applied, or both ends of a
+    call, depend on it."""
 
     what: str
     limit: int
@@ -308,13 +309,13 @@ class TooMany(InvalidRequest):
 
 @dataclass(kw_only=True, eq=False)
 class ProducerClosed(InvalidRequest):
-    """Nothing of this call was taken."""
+    """The producer takes no more rows. Nothing of this call was accepted."""
 
     topic: str
     problem: str = "it was closed"
 
     cause_text = "This producer of topic {topic!r} takes no more rows: {problem}."
-    remedy_text = "Make another; what this one took and did not flush may be in the log: look."
+    remedy_text = "Make a new one. Rows that were not flushed may be in the log: check its end."
 
 
 class NotFound(RaftlogError):
@@ -324,7 +325,7 @@ class NotFound(RaftlogError):
 
 @dataclass(kw_only=True, eq=False)
 class TopicNotFound(NotFound):
-    """`nearest` holds the closest known names, comma-separated, or nothing."""
+    """`nearest` holds the closest known names, comma-separated, or is empty."""
 
     topic: str
     nearest: str = ""
@@ -359,7 +360,7 @@ class TopicExists(AlreadyExists):
     topic: str
 
     cause_text = "Topic {topic!r} exists."
-    remedy_text = "Write to it, choose another name, or take what there is (--if-not-exists)."
+    remedy_text = "Write to it, choose another name, or accept it as it is (--if-not-exists)."
 
 
 class WriteRefused(RaftlogError):
@@ -377,7 +378,7 @@ class RunFenced(WriteRefused):
         "Run {run} of writer {writer!r} was fenced by run {current_run}: two drivers write "
         "with one checkpointLocation or txnAppId."
     )
-    remedy_text = "Stop one of the two; a restarted query goes on where the log stands."
+    remedy_text = "Stop one of the two; a restarted query continues where the log ends."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -387,8 +388,8 @@ class EpochTooOld(WriteRefused):
     last_epoch: int
 
     cause_text = (
-        "Epoch {epoch} of writer {writer!r} is below its last, {last_epoch}, and no record count "
-        "is known of it (any more)."
+        "Epoch {epoch} of writer {writer!r} is below its last, {last_epoch}, and its record count "
+        "is not known (any more)."
     )
     remedy_text = (
         "Do not roll a checkpoint back that far; write under a new txnAppId if you mean to."
@@ -403,7 +404,7 @@ class EpochContentMismatch(WriteRefused):
     replayed_records: int
     committed_plan: str = ""
     replayed_plan: str = ""
-    """Both unset where one of the two is not known."""
+    """Both are empty if one of the two is not known."""
 
     @property
     def cause(self) -> str:
@@ -419,9 +420,9 @@ class EpochContentMismatch(WriteRefused):
         )
 
     remedy_text = (
-        "The source gave other rows than before, the query changed, or the checkpoint is an older "
-        "copy. onReplayMismatch=keep goes on: the first commit stands, and the rows of this batch "
-        "are discarded."
+        "The source returned other rows than before, the query changed, or the checkpoint is an "
+        "older copy. With onReplayMismatch=keep the query continues: the first commit stays, and "
+        "the rows of this batch are discarded."
     )
 
 
@@ -436,7 +437,7 @@ class EpochReferencesMismatch(WriteRefused):
     cause_text = (
         "Run {run} of writer {writer!r} committed epoch {epoch} before, naming other attempts."
     )
-    remedy_text = "Restart the query; report this if it comes again."
+    remedy_text = "Restart the query; report this if it happens again."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -456,21 +457,21 @@ class CheckpointReset(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class CheckpointRewound(WriteRefused):
-    """Spark replays no batch but the last one of a checkpoint, so this is no replay."""
+    """Spark replays only the last batch of a checkpoint, so this is not a replay."""
 
     writer: str
     batch: int
     last_batch: int
 
     cause_text = (
-        "A query comes with batch {batch} as writer {writer!r}, whose last batch in the log is "
-        "{last_batch}: the checkpointLocation holds an older copy, or another driver that uses it "
-        "is ahead. A restart repeats the last batch at most, so what this one holds is not known."
+        "A query writes batch {batch} as writer {writer!r}, whose last batch in the log is "
+        "{last_batch}: the checkpointLocation is an older copy, or another driver that uses it is "
+        "ahead. A restart repeats at most the last batch, so this one's content is not known."
     )
     remedy_text = (
         "Restore the newer checkpoint. To write from the older one's offsets on, start under "
-        "another txnAppId with createTopic=always: rows that the log has from there on come twice. "
-        "onReplayMismatch=keep does not help."
+        "another txnAppId with createTopic=always: rows that the log has from there on are "
+        "duplicated. onReplayMismatch=keep does not help."
     )
 
 
@@ -485,7 +486,7 @@ class VersionReused(WriteRefused):
 
     cause_text = (
         "txnVersion {version} of txnAppId {writer!r} was written before, in batch {last_batch} of "
-        "this query; in batch {batch} another write has it, which would be taken for its replay."
+        "this query. Another write uses it in batch {batch} and would be taken for its replay."
     )
     remedy_text = (
         "In foreachBatch give each write a txnAppId of its own, and the batch's id as txnVersion. "
@@ -508,7 +509,7 @@ class EpochIncomplete(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class UnknownWriter(WriteRefused):
-    """`cluster` is the id of the cluster that refused; `servers` are those the client was given."""
+    """`cluster` is the id of the cluster that refused; `servers` are the client's."""
 
     writer: str
     epoch: int
@@ -527,13 +528,13 @@ class UnknownWriter(WriteRefused):
 
     remedy_text = (
         "Check that raftlog.bootstrap.servers names the cluster that the query wrote to. If it "
-        "does, start with a new checkpoint, or set createTopic=always to go on into the new topic."
+        "does, start with a new checkpoint, or set createTopic=always to continue in the new topic."
     )
 
 
 @dataclass(kw_only=True, eq=False)
 class WriterForgotten(WriteRefused):
-    """Its row left by age or made room for newer ones; it would look like a new writer's."""
+    """Its row was removed by age or to make room. Otherwise it would look like a new writer's."""
 
     writer: str
 
@@ -543,7 +544,7 @@ class WriterForgotten(WriteRefused):
     )
     remedy_text = (
         "Its records are in the topic: do not write them again. With txnAppId and txnVersion a "
-        "repeat is recognised however late."
+        "repeat is recognised no matter how late it is."
     )
 
 
@@ -560,7 +561,7 @@ class RulesTooOld(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class StageGap(WriteRefused):
-    """Stage `number` came where `expected` was due: resend from there, in order."""
+    """Stage `number` arrived while `expected` was due: resend from there, in order."""
 
     attempt: str
     number: int
@@ -576,12 +577,12 @@ class UnknownProducer(WriteRefused):
     sequence: int
 
     cause_text = (
-        "Producer {producer} is not known at sequence {sequence}: it expired, so whether an append "
-        "of it that was not acknowledged is in the log cannot be told."
+        "Producer {producer} is not known at sequence {sequence}: it expired, so nobody can tell "
+        "whether its last unacknowledged append is in the log."
     )
     remedy_text = (
-        "Look at the topic's end, then go on with a new producer. A producer that is often idle "
-        "needs client.producer_idle_max_s below topic.producer_lease_s."
+        "Check the end of the topic, then continue with a new producer. A producer that is often "
+        "idle needs client.producer_idle_max_s below topic.producer_lease_s."
     )
 
 
@@ -597,7 +598,7 @@ class SequenceGap(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class SequenceReused(WriteRefused):
-    """Other bytes under a sequence that is taken: taking it for a resend would lose them."""
+    """Other bytes under a used sequence. Taking them for a resend would lose them."""
 
     producer: str
     sequence: int
@@ -606,7 +607,7 @@ class SequenceReused(WriteRefused):
         "Producer {producer} sent sequence {sequence} again with other records: two clients share "
         "one producer id, or a retry changed its batch."
     )
-    remedy_text = "Look at the topic's end, then go on with a new producer."
+    remedy_text = "Check the end of the topic, then continue with a new producer."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -615,10 +616,10 @@ class WriterBytesExceeded(WriteRefused):
     staged_bytes: int
     limit: int
     option: str = ""
-    """The setting behind the limit; empty: rules 1, which know a fixed one."""
+    """The setting behind the limit; empty under rules 1, whose limit is fixed."""
 
     cause_text = (
-        "The open batch of writer {writer!r} would come to {staged_bytes} staged bytes; the limit "
+        "The open batch of writer {writer!r} would have {staged_bytes} staged bytes; the limit "
         "is {limit}."
     )
 

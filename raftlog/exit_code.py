@@ -1,4 +1,4 @@
-"""What the command line exits with."""
+"""The exit codes of the command line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """One for each kind of end; scripts may rely on these."""
+    """One for each kind of end. Scripts may rely on these numbers."""
 
     OK = 0
     FAILED = 1

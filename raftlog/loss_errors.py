@@ -1,4 +1,4 @@
-"""What must be there and is not: a branch of the tree in `raftlog.errors`."""
+"""Records that must exist and do not: a branch of the tree in `raftlog.errors`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from raftlog.exit_code import ExitCode
 
 @dataclass(kw_only=True, eq=False)
 class TopicRecreated(RaftlogError):
-    """The incarnation that the request names is gone; offsets of it mean nothing now."""
+    """The incarnation that the request names is gone. Its offsets mean nothing any more."""
 
     topic: str
     wanted: str
@@ -59,7 +59,7 @@ class DataLoss(RaftlogError):
 
 @dataclass(kw_only=True, eq=False)
 class CorruptFile(DataLoss):
-    """Bytes that are not what was written; never read as "the end of the log"."""
+    """Bytes that are not what was written. They are never taken for the end of the log."""
 
     what: str = ""
     advice: str = ""

@@ -2,11 +2,12 @@
 
 NodeRefused                 this process must not serve
 |-- DataFolderLocked
-|-- DataFolderForeign       another cluster's, another node's
+|-- DataFolderForeign       of another cluster or node
 |-- FormatUnsupported       an older or newer disk format
 |-- LogFromNewerVersion     an entry that this program cannot apply
 |-- AddressInUse
-`-- DiskFailed              a sync failed: the process ends
+|-- IdentityRefused         the node's folder was wiped or exchanged
+`-- DiskFailed              a write or sync failed: the process ends
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ class FormatUnsupported(NodeRefused):
 
 @dataclass(kw_only=True, eq=False)
 class LogFromNewerVersion(NodeRefused):
-    """Entry `index` (0: what the group was created with) cannot be applied here.
+    """Entry `index` cannot be applied by this program. 0 means the group's creation.
 
-    Nothing after it was applied: this replica would come to another state than the others.
+    Nothing after it was applied, because this replica would then differ from the others.
     """
 
     group: int
@@ -68,8 +69,8 @@ class LogFromNewerVersion(NodeRefused):
 
     cause_text = "Entry {index} of group {group} comes from a newer version: {found}."
     remedy_text = (
-        "Install a version on this node that knows it; an upgrade that all nodes took is not "
-        "undone. Nothing was changed."
+        "Install a version on this node that knows it; an upgrade cannot be undone after all nodes "
+        "took it. Nothing was changed."
     )
 
 
@@ -84,7 +85,7 @@ class AddressInUse(NodeRefused):
 
 @dataclass(kw_only=True, eq=False)
 class IdentityRefused(NodeRefused):
-    """The cluster knows this node id under another store_uuid: its folder was wiped or swapped."""
+    """The cluster knows this node id with another store_uuid: its folder was wiped or exchanged."""
 
     node: int
     store_uuid: str
@@ -94,8 +95,8 @@ class IdentityRefused(NodeRefused):
         "Node {node} is known with store {known_store_uuid}; this folder is store {store_uuid}."
     )
     remedy_text = (
-        "Restore the node's own folder: a wiped one has forgotten its votes and must not come "
-        "back under its old id."
+        "Restore the node's own folder: a wiped one has forgotten its votes and must not return "
+        "under its old id."
     )
 
 

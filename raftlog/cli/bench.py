@@ -1,4 +1,4 @@
-"""`raftlog bench`: how fast a running cluster is, as its clients find it."""
+"""`raftlog bench`: how fast a running cluster is, as its clients see it."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def bench(
     """Measure a cluster: single appends, small records, large batches, reads.
 
     Writes random bytes into scratch topics bench-..., which are deleted in the end; an interrupted
-    run may leave one. What is measured is one client on this machine, so a client's own limits are
-    part of every figure.
+    measurement may leave one. What is measured is one client on this machine, so every figure
+    includes that client's own limits.
     """
     from raftlog.bench.workloads import WORKLOADS, Plan
 
@@ -90,7 +90,7 @@ def bench(
 
 
 def _about(client: LogClient) -> dict[str, Any]:
-    """What was measured, and from where."""
+    """What was measured, and from which machine."""
     answers = dict(client.describe_cluster())
     nodes = {
         address: "no answer" if isinstance(answer, RaftlogError) else f"raftlog {answer.version}"

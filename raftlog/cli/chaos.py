@@ -1,4 +1,4 @@
-"""`raftlog chaos`: break a scratch cluster in every way while it is written and read, and judge."""
+"""`raftlog chaos`: break a scratch cluster while it is written and read, and judge the result."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def chaos(
     context: typer.Context,
     minutes: Annotated[float, typer.Option(min=0, help="How long faults are made.")] = 5.0,
     faults_min: Annotated[
-        int, typer.Option("--faults-min", min=0, help="Go on until there were so many faults.")
+        int, typer.Option("--faults-min", min=0, help="Continue until there were so many faults.")
     ] = 0,
     seed: Annotated[
         int | None,
-        typer.Option(help="Settles which faults come, and when; drawn if not given."),
+        typer.Option(help="Decides which faults happen, and when; random if not given."),
     ] = None,
     faults: Annotated[
         str | None,
@@ -43,25 +43,26 @@ def chaos(
         float | None,
         typer.Option(
             min=0,
-            help="Acknowledged records/s below which the run counts as stalled (100).",
+            help="Acknowledged records/s below which the test counts as stalled (100).",
             show_default=False,
         ),
     ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
-            help="An empty folder for the cluster and the history, kept in any case. Without it a "
-            "new folder is made, and kept if the run fails.",
+            help="An empty folder for the cluster and the history, always kept. Without it a new "
+            "folder is made, and kept only if the test fails.",
             show_default=False,
         ),
     ] = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """Break a scratch cluster of three nodes while it is written and read, and judge what it did.
+    """Break a scratch cluster of three nodes while it is written and read, and judge the result.
 
     Faults, one or two at a time: kill, outage, pause, cut, partition, reset, delay, slow-sync,
     failing-sync, full-disk (needs root), restart. Exits with 1 if an acknowledged record was lost,
-    doubled or moved, if replicas differ, if a read was wrong, or if too little was acknowledged.
+    duplicated or moved, if replicas differ, if a read was wrong, or if too few records were
+    acknowledged.
     """
     from raftlog.chaos.run import FLOOR_PER_S, Orders, run
 
@@ -77,9 +78,9 @@ def chaos(
     )
     replay = _replay(orders.seed, minutes, faults_min, kinds if faults else ())
     folder = _folder(data)
-    say(f"seed {orders.seed}; again: {replay}")
+    say(f"seed {orders.seed}; to repeat: {replay}")
     say(f"cluster, history and logs: {folder}")
-    # Its nodes must not outlive this process, whichever way it is told to end.
+    # Its nodes must not outlive this process, however it is told to end.
     ended_by = on_signals(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP)
     with ended_by, _told_if_it_ends_early(folder):
         result = run(orders, folder, say)
@@ -88,8 +89,8 @@ def chaos(
     else:
         _show(result)
     if result.verdict.broken:
-        say(f"again: {replay}")
-        say(f"everything of this run: {folder}")
+        say(f"to repeat: {replay}")
+        say(f"everything of this test: {folder}")
         raise typer.Exit(int(ExitCode.FAILED))
     if data is None:
         shutil.rmtree(folder)
@@ -112,7 +113,7 @@ def _told_if_it_ends_early(folder: Path) -> Iterator[None]:
         came_to_its_end = True
     finally:
         if not came_to_its_end:
-            say(f"ended early; what there is of this run is kept: {folder}")
+            say(f"ended early; what this test wrote so far is kept: {folder}")
 
 
 def _kinds(text: str | None) -> tuple[Kind, ...]:
@@ -126,14 +127,14 @@ def _kinds(text: str | None) -> tuple[Kind, ...]:
         if name not in known:
             raise InvalidOption(
                 option="--faults",
-                problem=f"names {name!r}, which is no class of faults",
-                advice=f"There are {', '.join(known)}.",
+                problem=f"names {name!r}, which is not a class of faults",
+                advice=f"The classes are {', '.join(known)}.",
             )
     return tuple(dict.fromkeys(map(Kind, names)))
 
 
 def _settings(session: Session) -> tuple[str, ...]:
-    """What --set gives, for the nodes of the scratch cluster."""
+    """The settings of --set, for the nodes of the scratch cluster."""
     if any(flag.startswith("--config=") for flag in session.passed_on):
         raise InvalidOption(
             option="--config",

@@ -2,12 +2,12 @@
 
     DIR/cluster.toml             cluster id and every node's address
     DIR/node-2/                  node 2's data, and nothing else
-    DIR/node-2.pid               node 2's process, locked by it for as long as it lives
-    DIR/log/node-2.log           what node 2 said, when `up` started it; may be deleted
+    DIR/node-2.pid               the pid of node 2's process, locked by it while it lives
+    DIR/log/node-2.log           node 2's output, if `up` started it; may be deleted
 
-A process holds a lock (flock) on its pid file from start to end, and the kernel gives it up with
-the process: so a pid counts only while the file is locked, and no other program that came to the
-same number is ever taken for a node.
+A process holds a lock (flock) on its pid file from start to end, and the kernel releases the lock
+when the process ends. So a pid counts only while the file is locked, and another program that got
+the same number is never taken for a node.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from raftlog.errors import (
 
 LOOK_INTERVAL_S = 0.05
 KILLED_PATIENCE_S = 1.0
-"""So much later than it seems to may a killed process end, on a busy machine: the kernel gives its
-locks up when the last of its threads has ended."""
+"""How much longer a killed process may keep its lock on a busy machine: the kernel releases locks
+when the last of the process's threads has ended."""
 FORMAT = 1
 CLUSTER_FILE = "cluster.toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFolder:
-    """What DIR/cluster.toml says, and where each node's files lie."""
+    """The content of DIR/cluster.toml, and the paths of each node's files."""
 
     folder: Path
     cluster_id: str
@@ -54,7 +54,7 @@ class ClusterFolder:
         return self.folder / f"node-{node}"
 
     def log_file(self, node: int) -> Path:
-        """Where a node that `up` started says what it does."""
+        """The output of a node that `up` started."""
         return self.folder / "log" / f"node-{node}.log"
 
     def pid_file(self, node: int) -> Path:
@@ -68,7 +68,7 @@ class ClusterFolder:
 
 
 def new_cluster(folder: Path, *, addresses: dict[int, str]) -> ClusterFolder:
-    """A cluster that `record` may write. Raises `DataFolderForeign` unless the folder is empty."""
+    """A new cluster, to be written by `record`. Raises `DataFolderForeign` for a folder in use."""
     if folder.exists() and any(folder.iterdir()):
         raise DataFolderForeign(
             folder=str(folder),
@@ -79,7 +79,7 @@ def new_cluster(folder: Path, *, addresses: dict[int, str]) -> ClusterFolder:
 
 
 def record(cluster: ClusterFolder) -> None:
-    """Make the new cluster's folder and file, durably."""
+    """Create the new cluster's folder and file, durably."""
     cluster.folder.mkdir(parents=True, exist_ok=True)
     lines = [
         "# A raftlog cluster on this machine. `raftlog up` wrote this; its nodes check it.",
@@ -93,19 +93,19 @@ def record(cluster: ClusterFolder) -> None:
 
 
 def exists(folder: Path) -> bool:
-    """Whether a cluster was made there."""
+    """Whether the folder has a cluster."""
     return (folder / CLUSTER_FILE).exists()
 
 
 def open_folder(folder: Path) -> ClusterFolder:
-    """What is recorded there. Raises `InvalidOption`, or `FormatUnsupported` for another one."""
+    """The cluster in the folder. Raises `InvalidOption`, `FormatUnsupported`."""
     file = folder / CLUSTER_FILE
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InvalidOption(
             option="--data",
-            problem=f"names {folder}, which is no cluster's folder: it has no {CLUSTER_FILE}",
+            problem=f"names {folder}, which is not a cluster's folder: it has no {CLUSTER_FILE}",
             advice=f"Make one with `raftlog up --data {folder}`, or give the right folder.",
         ) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -151,7 +151,7 @@ def _unreadable(file: Path, problem: str) -> InvalidOption:
 
 
 def _write_durably(file: Path, text: str) -> None:
-    """All of it or nothing, over a power loss: the nodes' data is worth nothing without it."""
+    """Write all or nothing, even over a power loss: the nodes' data is useless without it."""
     draft = file.with_suffix(".draft")
     with draft.open("w", encoding="utf-8") as out:
         out.write(text)
@@ -170,7 +170,7 @@ def _write_durably(file: Path, text: str) -> None:
 def holding_pid_file(file: Path, *, patience_s: float = 0.0) -> Iterator[None]:
     """Keep `file` locked with this process's pid in it. Raises `DataFolderLocked`.
 
-    It waits up to `patience_s` for a holder that is ending.
+    Waits up to `patience_s` for a holder that is ending.
     """
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -196,7 +196,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def running_pid(file: Path) -> int | None:
-    """The pid of the process that holds `file`; None: nobody does."""
+    """The pid of the process that holds `file`; None if none does."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -204,7 +204,7 @@ def running_pid(file: Path) -> int | None:
     try:
         text = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
         if not text.isdecimal() or not _alive(int(text)):
-            return None  # not looked at by its lock: a node that starts now must get it
+            return None  # checked without locking: a node that starts now must get the lock
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -220,12 +220,12 @@ def _alive(pid: int) -> bool:
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
-        return True  # another user's process, or another user's node
+        return True  # it exists, but belongs to another user
     return True
 
 
 def wait_until(holds: Callable[[], bool], timeout_s: float) -> bool:
-    """Look every so often until the condition holds; False when the time passed first."""
+    """Poll until the condition holds. Returns False if the time passed first."""
     deadline_s = time.monotonic() + timeout_s
     pause = threading.Event()
     while not holds():

@@ -21,7 +21,7 @@ def down(
 ) -> None:
     """Stop every node that runs from the folder, whether `up` or `serve` started it.
 
-    Only processes that hold their node's pid file are touched. Nothing is lost: `raftlog up`
+    Only processes that hold their node's pid file are stopped. Nothing is lost: `raftlog up`
     starts them again with their data.
     """
     cluster = open_folder(data.absolute())
@@ -33,7 +33,7 @@ def down(
 
 
 def stop_nodes(cluster: ClusterFolder, timeout_s: float) -> list[int]:
-    """Tell all running nodes to stop, and kill those that do not within the time; which ran."""
+    """Stop all running nodes, and kill those that take longer. Returns the nodes that ran."""
     pids = cluster.running()
     for node, pid in pids.items():
         say(f"stopping node {node} (pid {pid})")
@@ -50,4 +50,4 @@ def _signal(pid: int, number: signal.Signals) -> None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        pass  # it ended by itself: what was wanted
+        pass  # it ended by itself, which is what we want

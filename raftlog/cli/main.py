@@ -1,8 +1,8 @@
-"""The command `raftlog`: global options, the verbs, and what an error becomes.
+"""The command `raftlog`: global options, the verbs, and how errors become exit codes.
 
 Exit codes are `raftlog.errors.ExitCode`: 0 done, 1 failed, 2 wrong usage, 3 unavailable (try
 again), 4 not found, 5 exists already, 6 data loss, 7 a write that was refused, 8 a node that must
-not serve; 130 after Ctrl-C, and 1 when the reader of our output went away.
+not serve. Also 130 after Ctrl-C, and 1 if the reader of our output has gone.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def root(
     config: Annotated[
         Path | None,
         typer.Option(
-            help=f"TOML file with settings; default: what {CONFIG_VARIABLE} names, if anything.",
+            help=f"TOML file with settings; default: the file that {CONFIG_VARIABLE} names.",
             show_default=False,
         ),
     ] = None,
@@ -75,14 +75,14 @@ def root(
         typer.Option(
             "--set",
             metavar="SECTION.KEY=VALUE",
-            help="One setting; goes before environment and file. May be repeated.",
+            help="One setting; overrides environment and file. May be repeated.",
             show_default=False,
         ),
     ] = None,
     servers: ServersOption = None,
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Say and exit."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print and exit."),
     ] = False,
 ) -> None:
     """A replicated, typed commit log that Spark reads and writes, exactly once."""

@@ -1,4 +1,4 @@
-"""How a verb shows its result: a table for people, JSON for programs; errors on standard error."""
+"""The output of a verb: a table for people or JSON for programs; errors on standard error."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from rich.table import Table
 from raftlog.errors import RaftlogError
 
 PIPE_COLUMNS = 240
-"""Width of a table that goes into a file or pipe: no cell is cut there."""
+"""Width of a table that goes into a file or pipe: no cell is truncated there."""
 
 NARROW_COLUMNS = 100
-"""On a terminal narrower than this, columns stand closer together."""
+"""On a terminal narrower than this, columns are closer together."""
 
 
 class Format(StrEnum):
-    """What `-o` takes."""
+    """The values of `-o`."""
 
     TABLE = "table"
     JSON = "json"
@@ -39,29 +39,29 @@ FormatOption = Annotated[
 
 
 def say(text: str) -> None:
-    """A line of progress or advice, on standard error: never part of the result."""
+    """Print a line of progress or advice to standard error. It is never part of the result."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 
 
 def say_error(error: RaftlogError) -> None:
-    """Cause, then remedy, each on its own line."""
+    """Print cause and remedy, each on its own line."""
     say(f"error: {error.cause.rstrip()}\n  {error.remedy}")
 
 
 def show_json(value: object) -> None:
-    """One JSON document on a line of its own."""
+    """Print one JSON document on one line."""
     sys.stdout.write(json.dumps(plain(value), ensure_ascii=False) + "\n")
     sys.stdout.flush()
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table; cells are text or numbers, numbers to the right. Empty rows show the head alone."""
+    """Print a table of texts and numbers (right-aligned). Without rows: only the head."""
     console().print(make_table(columns, rows))
 
 
 def make_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    """The table of `show_table`, for those who print it themselves."""
+    """The table of `show_table`, for callers that print it themselves."""
     gap = 1 if console().width < NARROW_COLUMNS else 2
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
     for position, name in enumerate(columns):
@@ -73,7 +73,7 @@ def make_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Tabl
 
 
 def console() -> Console:
-    """Standard output as it is now; wide where nobody looks."""
+    """Standard output as it is now; wide if it is not a terminal."""
     return Console(
         file=sys.stdout,
         width=None if sys.stdout.isatty() else PIPE_COLUMNS,
@@ -90,7 +90,7 @@ def _cell(value: object) -> str:
 
 def plain(value: Any) -> Any:
     """The value in JSON's types: dataclasses as objects, times as ISO text, bytes as UTF-8 text
-    (base64 where they are none), numbers that JSON lacks as Spark's words for them."""
+    (base64 if they are not UTF-8), and numbers that JSON lacks as Spark's words for them."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
             field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)

@@ -48,9 +48,9 @@ def produce(
 ) -> None:
     """Append rows to a topic: JSON lines, CSV with a header, or Parquet.
 
-    The topic must exist and have the file's columns. Timestamps without a zone are UTC; maps are
-    read from Parquet alone. All rows are durable on a majority when this returns. A resend over a
-    failover doubles none, but a second run of this command appends the rows again.
+    The topic must exist and have the file's columns. Timestamps without a zone are UTC. Only
+    Parquet files can have maps. All rows are durable on a majority when this returns. A resend over
+    a failover duplicates none, but running this command again appends the rows again.
     """
     started_s = time.monotonic()
     chosen = _format(file, format_)
@@ -77,7 +77,7 @@ def produce(
 
 
 def _append_all(producer: Producer, batches: Iterator[pa.RecordBatch]) -> Offset:
-    """Where the last record ends. Says what is in the topic before it raises."""
+    """Append all batches. Returns the end offset; an error first prints what is in the topic."""
     topic, read = producer.topic.name, 0
     try:
         for batch in batches:
@@ -85,7 +85,7 @@ def _append_all(producer: Producer, batches: Iterator[pa.RecordBatch]) -> Offset
             producer.append(batch)
         return producer.flush()
     except TopicRecreated:
-        raise  # and with the topic went all that was in it
+        raise  # the topic is gone with all its records
     except (RaftlogError, KeyboardInterrupt) as error:
         end = _flushed(producer) if isinstance(error, InvalidRequest) else None
         if end is None and read:
@@ -93,7 +93,7 @@ def _append_all(producer: Producer, batches: Iterator[pa.RecordBatch]) -> Offset
                 f"{producer.acknowledged} records, the first of {read} read so far, are known to "
                 f"be in {topic}"
             )
-            say("  Later ones may be as well, or may yet come to be: look with `raftlog tail`.")
+            say("  Later ones may be too, now or soon: check with `raftlog tail`.")
         elif end is not None and producer.acknowledged:
             say(
                 f"{producer.acknowledged} records before the error are in {topic}; they end at "
@@ -104,11 +104,11 @@ def _append_all(producer: Producer, batches: Iterator[pa.RecordBatch]) -> Offset
 
 
 def _flushed(producer: Producer) -> Offset | None:
-    """Where the rows before a refused one end; None: not all of them are known to be in."""
+    """The offset after the rows before a refused one; None if not all are known to be in."""
     try:
         return producer.flush()
     except RaftlogError:
-        return None  # the refused row is what there is to say
+        return None  # report the refused row, not this
 
 
 def _format(file: str, given: InputFormat | None) -> InputFormat:
@@ -120,7 +120,7 @@ def _format(file: str, given: InputFormat | None) -> InputFormat:
     if found is None:
         raise InvalidOption(
             option="--format",
-            problem=f"is needed: the name {file!r} does not tell",
+            problem=f"is needed: the name {file!r} does not tell the format",
             advice="Give json, csv or parquet.",
         )
     return found

@@ -1,4 +1,4 @@
-"""Rows out of JSON lines, CSV and Parquet, with a topic's types, through Arrow's readers."""
+"""Reads rows from JSON lines, CSV and Parquet, with a topic's types, through Arrow's readers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BLOCK_BYTES = 4 * 1024 * 1024
-"""Text is read in blocks of this; a longer line is an error."""
+"""Text is read in blocks of this size. A longer line is an error."""
 
 
 class InputFormat(StrEnum):
-    """What `--format` takes."""
+    """The values of `--format`."""
 
     JSON = "json"
     CSV = "csv"
@@ -29,12 +29,12 @@ class InputFormat(StrEnum):
 
 
 _NO_OBJECT = re.compile(rb"\n[ \t\r]*([^{ \t\r\n][^\n]{0,20})")
-"""A line that begins with anything but an object."""
+"""A line that begins with something other than an object."""
 
 _CELL = rb'(?:"(?:[^"]++|"")*+"[^,\r\n]*+|[^",\r\n][^,\r\n]*+|)'
 _CSV_RECORDS = re.compile(rb"(?:(?:" + _CELL + rb",)*+" + _CELL + rb"[\r\n])*+")
-"""All whole records at the beginning of a text, as Arrow reads them: where a quote begins a cell
-another ends it, and what is between may hold commas, line breaks and doubled quotes."""
+"""All whole records at the beginning of a text, as Arrow reads them: a quote begins a cell and
+another ends it, and commas, line breaks and doubled quotes may be between them."""
 
 SUFFIXES = {
     ".json": InputFormat.JSON,
@@ -50,21 +50,21 @@ def read_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The file's rows, with the topic's types where the file itself has none.
 
-    Columns are as the file has them: the producer says what is missing or too much. `nulls` are
-    CSV cells that mean null, beside the empty one. Raises `InvalidOption` naming `file`.
+    Columns are those of the file: the producer reports missing and surplus ones. `nulls` are CSV
+    cells that mean null, besides the empty cell. Raises `InvalidOption`, which names `file`.
     """
     import pyarrow as pa
 
     try:
         for batch in _batches(source, format_, schema, nulls):
-            _ = batch.schema.names  # names that are no UTF-8 are found here, not by the producer
+            _ = batch.schema.names  # finds names that are not UTF-8 here, before the producer does
             yield batch
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InvalidOption(
             option="FILE",
             problem=f"names {_shown(file)}, which cannot be read as {format_.value} of this topic: "
             f"{error}",
-            advice="`raftlog topic describe` tells the columns.",
+            advice="`raftlog topic describe` shows the columns.",
         ) from error
 
 
@@ -88,10 +88,10 @@ def _batches(
 
 
 def _json_batches(source: BufferedReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Arrow reads all of JSON's texts but dates: these are cast.
+    """Read JSON. Arrow reads all of JSON's texts except dates, which are cast.
 
-    It takes a line that is `null` for a row without values, and where nothing but such lines stands
-    before the first object it ends the whole process (SIGSEGV, pyarrow 26): so they are refused.
+    Arrow takes a line that is `null` for a row without values. If only such lines come before the
+    first object, it crashes the process (SIGSEGV, pyarrow 26), so they are refused.
     """
     import pyarrow as pa
     import pyarrow.json as pj
@@ -104,7 +104,7 @@ def _json_batches(source: BufferedReader, schema: pa.Schema) -> Iterator[pa.Reco
         if found := _NO_OBJECT.search(b"\n" + block):
             raise ValueError(f"a line begins with {found[1].decode(errors='replace')!r}, no object")
         whole = pj.ReadOptions(block_size=len(block) + 1)
-        file: Any = pa.BufferReader(block)  # Arrow's own file, which the stubs forget
+        file: Any = pa.BufferReader(block)  # Arrow's own file type, which the stubs lack
         table = pj.read_json(file, read_options=whole, parse_options=parsing)
         for batch in table.to_batches():
             yield _from_texts(batch, schema, dates)
@@ -113,7 +113,7 @@ def _json_batches(source: BufferedReader, schema: pa.Schema) -> Iterator[pa.Reco
 def _csv_batches(
     source: BufferedReader, schema: pa.Schema, nulls: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Arrow wants a zone in every timestamp of a zoned column: they are read as text and cast."""
+    """Read CSV. Times are read as text and cast: Arrow wants a zone in every zoned timestamp."""
     import pyarrow as pa
     import pyarrow.csv as pc
 
@@ -124,10 +124,10 @@ def _csv_batches(
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    names: list[str] = []  # until the first block has told them
+    names: list[str] = []  # from the first block on
     for block in _blocks(source, _csv_end):
         whole = pc.ReadOptions(block_size=len(block) + 1, column_names=names)
-        file: Any = pa.BufferReader(block)  # Arrow's own file, which the stubs forget
+        file: Any = pa.BufferReader(block)  # Arrow's own file type, which the stubs lack
         table = pc.read_csv(file, read_options=whole, convert_options=converting)
         names = table.schema.names
         for batch in table.to_batches():
@@ -139,20 +139,20 @@ def _json_end(text: bytes) -> int:
 
 
 def _csv_end(text: bytes) -> int:
-    """Where the last whole record ends: not at a line break in a quoted cell."""
+    """Where the last whole record ends. A line break in a quoted cell ends none."""
     if b'"' not in text:
         return text.rfind(b"\n") + 1
     found = _CSV_RECORDS.match(text)
-    assert found is not None, "no record at all matches as well"
+    assert found is not None, "the pattern also matches zero records"
     return found.end()
 
 
 def _blocks(source: BufferedReader, end_of: Callable[[bytes], int]) -> Iterator[bytes]:
-    """The text in blocks of whole records, none of them blank throughout; `end_of` tells where
-    the last whole one ends.
+    """The text in blocks of whole records, without blank blocks. `end_of` finds the end of the last
+    whole record.
 
-    Arrow could read the source by itself, but does so ahead, in a thread: if the process ends by an
-    error meanwhile, that thread makes an abort of it.
+    Arrow could read the source itself, but it reads ahead in a thread. If the process ends with an
+    error meanwhile, that thread turns the end into an abort.
     """
     rest = b""
     first = True
@@ -167,7 +167,7 @@ def _blocks(source: BufferedReader, end_of: Callable[[bytes], int]) -> Iterator[
             yield lines
     if rest.strip():
         if end_of(rest + b"\n") <= len(rest):
-            raise ValueError("a cell begins with a quote that nothing closes")
+            raise ValueError("a cell begins with a quote that is never closed")
         yield rest
 
 
@@ -177,13 +177,13 @@ def _parquet_batches(source: BufferedReader) -> Iterator[pa.RecordBatch]:
     if source.seekable():
         yield from pq.ParquetFile(source).iter_batches()
         return
-    with tempfile.TemporaryFile() as copy:  # its index is at its end
+    with tempfile.TemporaryFile() as copy:  # Parquet's index is at the end of the file
         shutil.copyfileobj(source, copy)
         yield from pq.ParquetFile(copy).iter_batches()
 
 
 def _in_utc(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The batch with a zone, UTC, in timestamps that have none where the topic's have one."""
+    """The batch with UTC as the zone of timestamps that have none, if the topic's have one."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -214,7 +214,7 @@ def _from_texts(batch: pa.RecordBatch, schema: pa.Schema, names: list[str]) -> p
     for name in names:
         position = batch.schema.get_field_index(name)
         if position < 0:
-            continue  # the producer says what is missing
+            continue  # the producer reports what is missing
         column, wanted = batch.column(position), schema.field(name).type
         if pa.types.is_timestamp(wanted):
             column = _with_zone(column)
@@ -223,7 +223,7 @@ def _from_texts(batch: pa.RecordBatch, schema: pa.Schema, names: list[str]) -> p
 
 
 def _with_zone(texts: pa.Array[Any]) -> pa.Array[Any]:
-    """Each time's text with its own zone, or UTC; a date alone is its midnight."""
+    """Each time's text with its own zone, or UTC. A date by itself is its midnight."""
     import pyarrow.compute as pc
 
     zoned = pc.match_substring_regex(texts, r":.*(Z|[+-]\d\d(:?\d\d)?)$")

@@ -24,14 +24,14 @@ def serve(
     without_tls: Annotated[
         bool,
         typer.Option(
-            "--without-tls", help="Listen off loopback though nothing is encrypted or checked."
+            "--without-tls", help="Listen off loopback without encryption or authentication."
         ),
     ] = False,
 ) -> None:
     """Run one node of a cluster in the foreground until Ctrl-C or SIGTERM.
 
-    The way to bring a node back that died under `raftlog up`. It says what it does on standard
-    error, one JSON object a line.
+    Use it to bring back a node that died under `raftlog up`. It logs to standard error, one JSON
+    object per line.
     """
     require_server_extra("serve")
     if not __debug__:
@@ -75,6 +75,6 @@ def _refuse_off_loopback(address: str) -> None:
         raise InvalidOption(
             option="--without-tls",
             problem=f"is not given, and {address} is not on loopback",
-            advice="Whoever reaches that address may read and write everything: "
-            "give the flag only on a network where that is meant.",
+            advice="Anyone who reaches that address can read and write everything: "
+            "give the flag only on a network where that is intended.",
         )

@@ -1,4 +1,4 @@
-"""Whether this installation can run nodes: a client's lacks the parts of the extra `server`."""
+"""Whether this installation can run nodes. A client's lacks the parts of the extra `server`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from raftlog.errors import ExtraMissing
 
 PARTS = {"uvloop": "uvloop", "structlog": "structlog", "grpc_health": "grpcio-health-checking"}
-"""Modules that only a node imports, each with its distribution as setup.py lists it."""
+"""Modules that only a node imports, each with its distribution's name in setup.py."""
 
 
 def require_server_extra(verb: str) -> None:

@@ -1,4 +1,4 @@
-"""What every verb gets: the settings from all sources, and how to reach the cluster with them."""
+"""What every verb gets: the settings from all sources, and a client of the cluster they name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from raftlog.client.log_client import LogClient
 
 DATA_FOLDER_DEFAULT = Path("raftlog-data")
-"""Where `up`, `serve` and `down` look for a cluster's data unless told otherwise."""
+"""Where `up`, `serve` and `down` look for a cluster's data by default."""
 
 ServersOption = Annotated[
     str | None,
@@ -25,7 +25,7 @@ ServersOption = Annotated[
         show_default=False,
     ),
 ]
-"""Taken before the verb and after it; after it goes first."""
+"""Accepted before and after the verb. The one after it wins."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +37,14 @@ class Session:
     """The flags that give another `raftlog` process the same settings."""
 
     def connect(self) -> LogClient:
-        """A client of the cluster that --servers or the settings name; contacts nobody yet."""
+        """A client of the cluster that --servers or the settings name. It contacts nobody yet."""
         from raftlog.client.log_client import connect
 
         return connect(settings=self.settings.client)
 
 
 def session_of(context: typer.Context, servers: str | None = None) -> Session:
-    """The session that the global options made, with the verb's own --servers if it was given."""
+    """The session that the global options made, with the verb's own --servers if it has one."""
     found = context.find_object(Session)
     assert found is not None, "the root command makes the session before any verb runs"
     if servers is None:

@@ -1,4 +1,4 @@
-"""What a verb does when this process is told to end, for as long as the verb runs."""
+"""How a verb handles the signals that end this process, for as long as the verb runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from types import FrameType
 def on_signals(
     handler: Callable[[int, FrameType | None], object], *numbers: signal.Signals
 ) -> Iterator[None]:
-    """Have `handler` called for these signals; afterwards they do what they did before.
+    """Call `handler` for these signals. Afterwards the previous handlers are back.
 
-    A hang-up that is ignored already stays so: that is what `nohup` is for.
+    A hang-up signal that is ignored already stays ignored: `nohup` relies on that.
     """
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     heard = [each for each in numbers if each is not signal.SIGHUP or not ignored]

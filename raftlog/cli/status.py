@@ -1,4 +1,4 @@
-"""`raftlog status`: which nodes answer, who leads, what each hosts, what is wrong."""
+"""`raftlog status`: which nodes answer, who leads, what each node hosts, what is wrong."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ NAMES_SHOWN_MAX = 10
 def status(
     context: typer.Context, servers: ServersOption = None, output: FormatOption = Format.TABLE
 ) -> None:
-    """Which nodes answer and whether their disks keep up, who leads the controller, how many groups
-    each hosts and leads, which topics have no leader.
+    """Show which nodes answer and whether their disks keep up, who leads the controller, how many
+    groups each node hosts and leads, and which topics have no leader.
 
     Exits with 3 while fewer than a majority answer and have room on their disks, or the controller
     or a topic has no leader.
@@ -60,7 +60,7 @@ def status(
 
 
 def topics_without_leader(answers: Sequence[NodeAnswer]) -> list[str]:
-    """The topics of which no node that answers knows a leader, by name."""
+    """The topics for which no answering node knows a leader, by name."""
     views = [
         view
         for _, _, reply in answers
@@ -68,7 +68,7 @@ def topics_without_leader(answers: Sequence[NodeAnswer]) -> list[str]:
         for view in reply.groups
         if view.topic
     ]
-    # A node that lags may still hold the group of a topic that was deleted and created again.
+    # A node that lags may still host the group of a topic that was deleted and created again.
     newest: dict[str, int] = {}
     for view in views:
         newest[view.topic] = max(view.group, newest.get(view.topic, 0))
@@ -79,7 +79,7 @@ def topics_without_leader(answers: Sequence[NodeAnswer]) -> list[str]:
 def _nodes(
     described: list[tuple[str, ClusterDescription | RaftlogError]],
 ) -> dict[int, dict[str, Any]]:
-    """A row for each node that any answer names; those that gave none have a `problem`."""
+    """A row for each node that any answer names. Those that did not answer have a `problem`."""
     known: dict[str, int] = {}
     for _, answer in described:
         if not isinstance(answer, RaftlogError):
@@ -107,7 +107,7 @@ def _nodes(
 
 def _rules(described: list[tuple[str, ClusterDescription | RaftlogError]]) -> dict[str, Any]:
     """The version of the rules that the cluster writes, and the nodes that hold the next one back,
-    as the answer that has seen most tells it."""
+    from the most recent answer."""
     answers = [answer for _, answer in described if not isinstance(answer, RaftlogError)]
     newest = max(answers, key=lambda a: (a.rules, a.rules_known, a.node == a.leader, a.term))
     return {"rules": newest.rules, "behind_rules": list(newest.behind_rules)}
@@ -127,7 +127,7 @@ def _disk(answer: ClusterDescription) -> str:
 
 
 def _leader(answering: list[dict[str, Any]]) -> int:
-    """The controller's leader as the node with the latest term has it; 0: none is known."""
+    """The controller's leader according to the node with the latest term; 0 if none is known."""
     newest = max(answering, key=lambda row: (row["term"], row["leader"]), default=None)
     return newest["leader"] if newest else 0
 

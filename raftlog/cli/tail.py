@@ -1,4 +1,4 @@
-"""`raftlog tail`: a topic's records as text, as they come."""
+"""`raftlog tail`: a topic's records as text, as they arrive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def tail(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(show_default=False)],
     last: Annotated[
-        int, typer.Option("-n", "--last", min=0, help="Begin so many records before the end.")
+        int, typer.Option("-n", "--last", min=0, help="Begin this many records before the end.")
     ] = 10,
     start: Annotated[
         str | None,
@@ -35,14 +35,14 @@ def tail(
         ),
     ] = None,
     follow: Annotated[
-        bool, typer.Option(help="Go on until Ctrl-C, or stop at the end of now.")
+        bool, typer.Option(help="Continue until Ctrl-C, or stop at the present end.")
     ] = True,
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """A topic's records, in order, from the last few on; only what a majority holds is shown.
+    """Show a topic's records in order, from the last few on. Shows only what a majority holds.
 
-    With -o json one object a line. Times are UTC; binary values are shown as text where they are
+    With -o json one object per line. Times are UTC. Binary values are shown as text if they are
     UTF-8, else as base64.
     """
     with session_of(context, servers).connect() as client:
@@ -91,7 +91,7 @@ def _begin(start: str | None, last: int, mark: ReadableRange) -> int:
 
 
 class TextLines:
-    """Rows as aligned text under one head; a column widens when a longer value comes."""
+    """Rows as aligned text under one head. A column widens when a longer value comes."""
 
     def __init__(self) -> None:
         self._widths: list[int] = []
@@ -116,7 +116,7 @@ class TextLines:
 
 
 def _cell(value: object) -> str:
-    """On one line: texts as they are but for control characters, all else as JSON."""
+    """On one line: texts as they are except for control characters, everything else as JSON."""
     text = plain(value)
     text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

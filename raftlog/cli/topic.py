@@ -36,7 +36,7 @@ def create(
         Path | None, typer.Option(help="A file with the same.", show_default=False)
     ] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="No error if it is there, whatever its schema.")
+        bool, typer.Option("--if-not-exists", help="No error if it exists, whatever its schema.")
     ] = False,
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
@@ -51,7 +51,7 @@ def _schema_text(schema: str | None, file: Path | None) -> str:
     if (schema is None) == (file is None):
         raise InvalidOption(
             option="--schema",
-            problem="and --schema-file: exactly one of them is needed",
+            problem="and --schema-file: give exactly one of them",
             advice="For example: --schema 'id bigint not null, text string'",
         )
     if schema is not None:
@@ -92,9 +92,9 @@ def describe(
 ) -> None:
     """A topic's columns, identity and bytes.
 
-    Staged bytes belong to batches that are still open. Dead bytes are on disk for nothing: of
-    batches that were aborted, lost or expired, and of writes that were refused. They go when the
-    topic is deleted.
+    Staged bytes belong to batches that are still open. Dead bytes are on disk but will never be
+    read: of batches that were aborted, lost or expired, and of writes that were refused. Deleting
+    the topic removes them.
     """
     with session_of(context, servers).connect() as client:
         topic = client.describe_topic(name)
@@ -110,7 +110,7 @@ def delete(
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """Delete a topic and all its records, for good."""
+    """Delete a topic and all its records, permanently."""
     with session_of(context, servers).connect() as client:
         topic = client.describe_topic(name)
         if not yes:

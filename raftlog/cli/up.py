@@ -39,23 +39,24 @@ def up(
     context: typer.Context,
     nodes: Annotated[
         int | None,
-        typer.Option(min=1, max=7, help="How many, for a new cluster (3).", show_default=False),
+        typer.Option(min=1, max=7, help="Nodes of a new cluster (3).", show_default=False),
     ] = None,
     data: Annotated[
-        Path, typer.Option(help="The cluster's folder; created again or started again.")
+        Path, typer.Option(help="The cluster's folder; a new cluster, or the one in it.")
     ] = DATA_FOLDER_DEFAULT,
     port: Annotated[
         int | None,
         typer.Option(
-            min=1, max=PORT_MAX, help="Node 1's, for a new cluster (7401).", show_default=False
+            min=1, max=PORT_MAX, help="Node 1's port in a new cluster (7401).", show_default=False
         ),
     ] = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
     """Start the nodes of a cluster on this machine, and stay until Ctrl-C stops them all.
 
-    Their data is durable and stays. A node that dies is not started again: this says so, and how
-    to bring it back. With -o json one line tells pids, ports and files when all are ready.
+    Their data is durable and stays. A node that dies is not started again: this command says so,
+    and how to bring it back. With -o json it prints pids, ports and files on one line when all
+    nodes are ready.
     """
     require_server_extra("up")
     session = session_of(context)
@@ -76,7 +77,7 @@ def up(
 def _cluster_in(
     folder: Path, nodes: int | None, port: int | None, session: Session
 ) -> ClusterFolder:
-    """The folder's cluster, recorded now if it is new; none of its ports is taken."""
+    """The folder's cluster, recorded now if it is new. Checks that its ports are free."""
     if cluster_folder.exists(folder):
         cluster = _recorded_cluster(folder, nodes, port)
         _refuse_running(cluster)
@@ -127,11 +128,11 @@ def _refuse_running(cluster: ClusterFolder) -> None:
 
 
 def _refuse_busy_ports(cluster: ClusterFolder, option: str) -> None:
-    """Before anything is started or written. `option` is what to change."""
+    """Check the ports before anything is started or written. `option` is what to change."""
     for address in cluster.addresses.values():
         host, _, port = address.rpartition(":")
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-            # As the nodes do: a port whose last connections linger is free.
+            # As the nodes do: a port with only lingering connections is free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((host.strip("[]"), int(port)))
@@ -141,17 +142,17 @@ def _refuse_busy_ports(cluster: ClusterFolder, option: str) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Running:
-    """The children of one `raftlog up`, from their start to their end."""
+    """The child processes of one `raftlog up`, from their start to their end."""
 
     cluster: ClusterFolder
     children: dict[int, subprocess.Popen[bytes]]
     log_starts: dict[int, int]
-    """How long each node's log file was when it was started: what follows is of this start."""
+    """The length of each node's log file at its start: what follows is from this start."""
     stop: threading.Event
 
     def start(self, session: Session) -> None:
-        """Start every node as a process of its own, outside this one's process group: Ctrl-C
-        reaches this process alone, which then stops them in order."""
+        """Start every node as a process outside this one's process group: Ctrl-C then reaches only
+        this process, which stops the nodes in order."""
         for node in self.cluster.addresses:
             log_file = self.cluster.log_file(node)
             log_file.parent.mkdir(parents=True, exist_ok=True)
@@ -169,10 +170,10 @@ class Running:
                 )  # fmt: skip
 
     def wait_until_ready(self, session: Session) -> None:
-        """Return when every node answers, is registered and knows a leader, or Ctrl-C came.
+        """Wait until every node answers, is registered and knows a leader, or Ctrl-C is pressed.
 
-        Raises `typer.Exit` with the exit code of a node that ended instead, after its last words;
-        `DeadlineExceeded` when the time is over.
+        If a node ends instead, prints the end of its log and raises `typer.Exit` with its exit
+        code. Raises `DeadlineExceeded` when the time is over.
         """
         from raftlog.client.log_client import connect
 
@@ -182,7 +183,7 @@ class Running:
             update={
                 "bootstrap_servers": ",".join(self.cluster.addresses.values()),
                 "attempt_timeout_s": 1.0,
-                "refused_timeout_s": 0.0,  # look after the children in between
+                "refused_timeout_s": 0.0,  # so that the loop can look after the children
             }
         )
         last = "no node answered"
@@ -212,7 +213,7 @@ class Running:
                 self.stop.wait(LOOK_INTERVAL_S)
 
     def show(self, output: Format, default_servers: str) -> None:
-        """Per node its pid, address, data folder and log file."""
+        """Print each node's pid, address, data folder and log file."""
         if self.stop.is_set():
             return
         rows = [
@@ -236,20 +237,20 @@ class Running:
         say("ready; Ctrl-C stops all nodes, their data stays")
 
     def watch(self) -> None:
-        """Return when told to stop, or when no child is left; say when one ends."""
+        """Return when told to stop, or when no child is left. Report each child that ends."""
         alive = dict(self.children)
         while alive and not self.stop.is_set():
             for node, child in list(alive.items()):
                 if child.poll() is not None:
                     del alive[node]
                     say(f"node {node} (pid {child.pid}) ended: {_how(child.returncode)}")
-                    if child.returncode != 0:  # else somebody stopped it on purpose
+                    if child.returncode != 0:  # 0: somebody stopped it on purpose
                         folder = self.cluster.folder
                         say(f"  bring it back: raftlog serve --node {node} --data {folder}")
             self.stop.wait(LOOK_INTERVAL_S)
 
     def end(self, timeout_s: float) -> None:
-        """Stop the children that live; kill those that do not end within the time."""
+        """Stop the children that live. Kill those that do not end within the time."""
         alive = {node: child for node, child in self.children.items() if child.poll() is None}
         for child in alive.values():
             child.send_signal(signal.SIGTERM)
@@ -264,14 +265,14 @@ class Running:
         if alive:
             say("stopped " + ", ".join(f"node {node}" for node in alive))
         for node, pid in self.cluster.running().items():
-            say(f"node {node} (pid {pid}) runs on: `raftlog serve` started it, it is not of here")
+            say(f"node {node} (pid {pid}) still runs: `raftlog serve` started it")
 
     def _ended_early(self, node: int, code: int) -> typer.Exit:
         log_file = self.cluster.log_file(node)
         with log_file.open("rb") as log:
             log.seek(self.log_starts[node])
             lines = log.read().decode("utf-8", "replace").splitlines()
-        say(f"error: node {node} ended while it started: {_how(code)}; its last words:")
+        say(f"error: node {node} ended while it started: {_how(code)}; the end of its log:")
         for line in lines[-LAST_WORDS_LINES:]:
             say(f"  {line}")
         say(f"  The whole log: {log_file}")

@@ -35,18 +35,18 @@ def watermark(
         typer.Argument(metavar="[TOPIC]...", help="Default: all.", show_default=False),
     ] = None,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C; with JSON a line each time.")
+        bool, typer.Option("--watch", "-w", help="Continue until Ctrl-C; JSON: one line each time.")
     ] = False,
     interval: Annotated[
-        float, typer.Option(help="Seconds between two looks of --watch.", min=0.1)
+        float, typer.Option(help="Seconds between two updates of --watch.", min=0.1)
     ] = 1.0,
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """Per topic: log start, high-water mark, commit index, leader, term; per replica its match.
+    """Per topic: log start, high-water mark, commit index, leader, term; per replica: match index.
 
-    Records [LOG START, HIGH WATER MARK) are readable. ENTRY LAG counts log entries not known to be
-    durable at a replica, RECORD LAG readable records that it does not serve yet.
+    Records [LOG START, HIGH WATER MARK) are readable. ENTRY LAG counts log entries that are not
+    known to be durable at a replica, RECORD LAG readable records that it does not serve yet.
     """
     with session_of(context, servers).connect() as client:
         if not watch:

@@ -1,4 +1,4 @@
-"""`raftlog writers`: who wrote to a topic, as far as it remembers, and how to make it forget."""
+"""`raftlog writers`: the writers that a topic remembers, and how to make it forget one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def list_writers(
     """The writers that a topic remembers, by name.
 
     KIND is `stream`, `named batch` (txnAppId) or `transient`: a batch write without txnAppId, or a
-    writer that never committed and has nothing open. Only transient ones leave by themselves.
+    writer that never committed and has nothing open. Only transient ones are removed automatically.
     """
     with session_of(context, servers).connect() as client:
         writers = list(client.writers(name))
@@ -60,8 +60,8 @@ def remove(
     """Make a topic forget a writer and drop what it has staged. Its records stay.
 
     For writers that are gone for good. A streaming query that still runs, or is started again from
-    its checkpoint, fails with UnknownWriter (createTopic=always lets it go on). A batch that is
-    written again under a removed txnAppId is not recognised: its rows are there twice.
+    its checkpoint, fails with UnknownWriter (createTopic=always lets it continue). A batch written
+    again under a removed txnAppId is not recognised, and its rows are duplicated.
     """
     with session_of(context, servers).connect() as client:
         found = client.describe_writer(name, writer)
@@ -77,8 +77,8 @@ def remove(
 def _question(topic: str, writer: WriterView) -> str:
     consequence = {
         "stream": "Its query, if it still runs or is started again, fails with UnknownWriter.",
-        "named batch": "A batch written again under this txnAppId is not recognised: its rows are "
-        "there twice.",
+        "named batch": "A batch written again under this txnAppId is not recognised, and its rows "
+        "are duplicated.",
     }.get(writer.kind, "")
     if writer.staged_bytes:
         consequence += f" {writer.staged_bytes} staged bytes are dropped."
@@ -107,7 +107,7 @@ def _epoch(writer: WriterView) -> int | None:
 
 
 def _active(writer: WriterView) -> str | None:
-    """None: the topic's rules know no ages yet."""
+    """The time of the writer's last activity; None under rules that have no ages."""
     if not writer.active_us:
         return None
     moment = datetime.datetime.fromtimestamp(writer.active_us / 1_000_000, tz=datetime.UTC)

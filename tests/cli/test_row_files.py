@@ -144,8 +144,8 @@ def test_line_breaks_and_quotes_in_csv_cells_are_read_across_blocks(line_end: st
 
 
 @pytest.mark.parametrize("rest", [b'1,"', b'1,"a\n2,b\n', b'1,""",\n'])
-def test_a_csv_quote_that_nothing_closes_is_an_error(rest: bytes) -> None:
-    with pytest.raises(InvalidOption, match="nothing closes"):
+def test_a_csv_quote_that_is_never_closed_is_an_error(rest: bytes) -> None:
+    with pytest.raises(InvalidOption, match="never closed"):
         rows(b"id,text\n0,x\n" + rest, InputFormat.CSV)
 
 
