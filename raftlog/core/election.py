@@ -11,6 +11,7 @@ from raftlog.core.log_view import LogView
 from raftlog.core.messages import RaftMessage, VoteReply, VoteRequest
 from raftlog.core.quorum import VoteResult, vote_result
 from raftlog.core.ready import Role
+from raftlog.core.state import Part
 from raftlog.core.types import NOBODY, NodeId, Term
 
 SLOW_DISK_PATIENCE = 4
@@ -51,7 +52,7 @@ def grants_pre_vote(
 def moves_term(message: RaftMessage, *, hears_leader: bool) -> bool:
     """Does a message of a later term bring us there, or is it only about one that might be?
 
-    Who still hears a leader needs no other (dissertation section 4.2.3).
+    A member that still hears a leader needs no other (dissertation section 4.2.3).
     """
     match message:
         case VoteRequest(pre=True) | VoteReply(pre=True, granted=True):
@@ -84,7 +85,7 @@ def outranks(request: VoteRequest, *, node: NodeId, log: LogView) -> bool:
     return theirs > (log.last_term, log.last_index, -node)
 
 
-class VoteTally:
+class VoteTally(Part):
     """The answers to one election or pre-vote, each voter counted once however often it answers.
 
     A pre-vote that follows on an election of the same term keeps that election's votes. Where a
@@ -114,17 +115,7 @@ class VoteTally:
         votes[reply.sender] = reply.granted or votes.get(reply.sender, False)
         return vote_result(self._voters, votes)
 
-    def clone(self) -> VoteTally:
-        """An independent copy."""
-        other = VoteTally(self._voters, election=False)
-        other._votes = self._votes.copy() if self._votes is not None else None
-        other._pre_votes = self._pre_votes.copy()
-        return other
-
-    def state(self) -> object:
-        """All that is in it as plain values, in the order of the voters."""
-        tables = (self._votes, self._pre_votes)
-        return [
-            [table.get(voter) for voter in self._voters] if table is not None else None
-            for table in tables
-        ]
+    def answers(self, *, pre: bool, granted: bool) -> tuple[NodeId, ...]:
+        """Who has granted, or refused, what the pre-vote or the election asked; by id."""
+        votes = self._pre_votes if pre else self._votes or {}
+        return tuple(voter for voter in self._voters if votes.get(voter) is granted)

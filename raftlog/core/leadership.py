@@ -1,7 +1,7 @@
 """What exists only while a member leads: its followers' progress, its reads, its heartbeat clock.
 
 It begins with an election won and is thrown away at step-down, so nothing of one term can leak
-into another. It decides what is to be sent; the messages themselves are made by `raft`.
+into another. What a leader says to its followers is made here.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from raftlog.core import replication
 from raftlog.core.log_view import LogView
+from raftlog.core.messages import AppendReply, Heartbeat, HeartbeatReply, Replicate
 from raftlog.core.progress import Progress
 from raftlog.core.quiescence import Quiescence
 from raftlog.core.quorum import agreed, majority
 from raftlog.core.reads import ReadRounds
-from raftlog.core.types import LogIndex, NodeId, RaftTiming, Span
+from raftlog.core.ready import ReadState
+from raftlog.core.state import Part
+from raftlog.core.types import GroupId, LogIndex, NodeId, RaftTiming, Span, Term
 
 
 class FollowerView(NamedTuple):
@@ -25,37 +29,46 @@ class FollowerView(NamedTuple):
     """Its log equals the leader's up to here, durably, as far as the leader knows."""
     contact_ticks: int
     """Ticks since its last answer; 0 for the leader itself."""
+    next_index: LogIndex
+    """The first entry that the leader has not sent to it."""
+    probing: bool
+    """The logs are not known to agree: one check at a time is sent, and no entries."""
 
 
-class Request(NamedTuple):
-    """An append request to make: entries of `span` after `prev_index`; None: only the check."""
-
-    to: NodeId
-    prev_index: LogIndex
-    span: Span | None
-
-
-class Leadership:
+class Leadership(Part):
     """Mutable; one per term led. Followers are kept in the order of the voters."""
 
     __slots__ = (
+        "_group",
         "_heartbeat_ticks",
+        "_node",
         "_silent",
+        "_term",
         "_timing",
         "followers",
         "heartbeat_due",
         "quiescence",
         "reads",
         "term_start",
-    )  # fmt: skip
+    )
 
     def __init__(
-        self, *, followers: Sequence[NodeId], last_index: LogIndex, timing: RaftTiming
+        self,
+        *,
+        group: GroupId,
+        node: NodeId,
+        term: Term,
+        followers: Sequence[NodeId],
+        last_index: LogIndex,
+        timing: RaftTiming,
     ) -> None:
         """Right after an election, before the term's first entry: next_index is one past the log.
 
         The first heartbeat is due at once, so that other candidates yield.
         """
+        self._group = group
+        self._node = node
+        self._term = term
         self.followers = {follower: Progress(last_index + 1) for follower in followers}
         self.reads = ReadRounds()
         self.quiescence = Quiescence(timing.quiesce_after_ticks)
@@ -63,7 +76,7 @@ class Leadership:
         """The index of this term's first entry; reads wait until it is committed."""
         self.heartbeat_due = True
         self._heartbeat_ticks = 0
-        self._silent: Collection[NodeId] = ()
+        self._silent: frozenset[NodeId] = frozenset()
         self._timing = timing
 
     def tick(self, silent: Collection[NodeId]) -> None:
@@ -71,18 +84,13 @@ class Leadership:
 
         The processes of the nodes in `silent` are not heard by this one at all.
         """
-        self._silent = silent
+        self._silent = frozenset(silent)
         self.quiescence.tick()
         self._heartbeat_ticks += 1
         if self._heartbeat_ticks >= self._timing.heartbeat_ticks:
             self.heartbeat_due = True
         for progress in self.followers.values():
             progress.tick(self._timing.resend_ticks)
-
-    def heartbeats_sent(self) -> None:
-        """Every follower was sent one: the clock restarts."""
-        self.heartbeat_due = False
-        self._heartbeat_ticks = 0
 
     @property
     def something_due(self) -> bool:
@@ -97,11 +105,12 @@ class Leadership:
     def others_can_lead(self, durable_index: LogIndex) -> bool:
         """Could a majority go on without this member, whose own disk holds `durable_index`?
 
-        Counted is who has answered lately, has shown a disk that is ahead of this one, and has said
-        for half an election timeout that it keeps up. To hold as much shows nothing: nodes that
-        share a slow or full disk would hand an idle group round for ever, each time with an
-        election that the disk must bear. Nor is it enough to be ahead: of those that share a full
-        disk some are, by what found room last, and they notice a moment after this one.
+        A follower counts if it has answered lately, holds more of the log durably than this member,
+        and has said for half an election timeout that its disk keeps up. Holding as much is not
+        enough: nodes that share a slow or full disk would pass the leadership of an idle group on
+        without end, and each election costs that disk a write. Being ahead is not enough either:
+        of nodes that share a full disk some are ahead by the last write that found room, and they
+        notice a moment later.
         """
         ahead = sum(
             1
@@ -122,7 +131,31 @@ class Leadership:
     def _hears(self, progress: Progress) -> bool:
         return progress.contact_ticks < self._timing.election_ticks_min
 
-    def quiesce_round(self, *, all_committed: LogIndex | None) -> int:
+    def heartbeats(
+        self, commit_index: LogIndex, *, all_committed: LogIndex | None
+    ) -> list[Heartbeat]:
+        """One to each follower; the clock restarts.
+
+        No heartbeat's commit_index exceeds what its follower is known to hold. A follower that may
+        lack something is not asked to quiesce: from such a commit_index it could not tell.
+        """
+        self.heartbeat_due = False
+        self._heartbeat_ticks = 0
+        quiesce_round = self._quiesce_round(all_committed)
+        return [
+            Heartbeat(
+                group=self._group,
+                sender=self._node,
+                to=node,
+                term=self._term,
+                commit_index=LogIndex(min(commit_index, each.match_index)),
+                read_round=self.reads.latest,
+                quiesce_round=quiesce_round if each.match_index >= commit_index else 0,
+            )
+            for node, each in self.followers.items()
+        ]
+
+    def _quiesce_round(self, all_committed: LogIndex | None) -> int:
         """The attempt to quiesce that a heartbeat asks followers to agree to; 0: none.
 
         `all_committed` is the log's last index if all of the log is committed. Every follower must
@@ -157,7 +190,7 @@ class Leadership:
         On the way to quiesce it is left out no longer, though nothing came of this group yet,
         and what it agreed to before counts no more: it may have missed something since.
         """
-        self._silent = [each for each in self._silent if each != node]
+        self._silent -= {node}
         self.quiescence.disagrees(node)
 
     def _is_excused(self, node: NodeId, progress: Progress) -> bool:
@@ -170,6 +203,37 @@ class Leadership:
             progress.contact_ticks = silent_ticks.get(node, 0)
         self.heartbeat_due = True
 
+    def append_answered(self, reply: AppendReply, log: LogView) -> bool:
+        """A follower has answered in this term; is more of the `log` durable there than was known?
+
+        After a rejection the next check goes further back, where the logs can still agree.
+        """
+        progress = self.followers[reply.sender]
+        progress.contact_ticks = 0
+        if reply.accepted:
+            assert reply.match_index <= log.last_index, "it confirms what was never sent"
+            return progress.accepted(reply.match_index)
+        if not progress.is_stale_rejection(reply.prev_index):
+            match_index = progress.match_index
+            progress.rejected(replication.next_index_after(log, reply, match_index=match_index))
+        return False
+
+    def heartbeat_answered(self, reply: HeartbeatReply) -> list[ReadState]:
+        """A follower has answered in this term; the reads that are confirmed by it."""
+        progress = self.followers[reply.sender]
+        progress.contact_ticks = 0
+        progress.disk(keeps_up=reply.disk_keeps_up)
+        patience_ticks = 2 * self._timing.heartbeat_ticks
+        progress.heard(last_index=reply.last_index, patience_ticks=patience_ticks)
+        if reply.quiesce_round:
+            self.quiescence.agreed(reply.sender, reply.quiesce_round)
+        else:
+            self.quiescence.disagrees(reply.sender)
+        if reply.read_round <= progress.read_round:
+            return []
+        progress.read_round = reply.read_round
+        return self.reads.confirm(self.agreed_round())
+
     def agreed_index(self, durable_index: LogIndex) -> LogIndex:
         """What a majority holds durably; this member counts with its own `durable_index`."""
         matches = [each.match_index for each in self.followers.values()]
@@ -180,12 +244,20 @@ class Leadership:
         rounds = [each.read_round for each in self.followers.values()]
         return agreed([self.reads.latest, *rounds])
 
-    def views(self) -> list[FollowerView]:
-        """Every follower, in the order of the voters."""
-        return [
-            FollowerView(node, LogIndex(each.match_index), each.contact_ticks)
+    def views(self, log: LogView, durable_index: LogIndex) -> tuple[FollowerView, ...]:
+        """Every voter by id; this member itself holds `durable_index` of its own `log`."""
+        views = [
+            FollowerView(
+                node=node,
+                match_index=LogIndex(each.match_index),
+                contact_ticks=each.contact_ticks,
+                next_index=LogIndex(each.next_index),
+                probing=each.probing,
+            )
             for node, each in self.followers.items()
         ]
+        own = FollowerView(self._node, durable_index, 0, LogIndex(log.last_index + 1), False)
+        return tuple(sorted([own, *views]))
 
     def start_reads(self, commit_index: LogIndex) -> None:
         """Begin a read round if reads wait for one, and have heartbeats ask for it at once.
@@ -199,17 +271,29 @@ class Leadership:
             self.reads.start(commit_index)
             self.heartbeat_due = True
 
-    def requests(self, log: LogView) -> Iterator[Request]:
+    def requests(self, log: LogView, commit_index: LogIndex) -> Iterator[Replicate]:
         """The append requests to send now; each is counted as sent when it is taken."""
         last_index = log.last_index
         for node, progress in self.followers.items():
             if progress.check_due or progress.next_index <= last_index:
-                yield from self._requests_to(node, progress, log)
+                for first, span in self._spans_for(progress, log):
+                    yield Replicate(
+                        group=self._group,
+                        sender=self._node,
+                        to=node,
+                        term=self._term,
+                        prev_index=LogIndex(first - 1),
+                        prev_term=log.term_at(first - 1),
+                        span=span,
+                        commit_index=commit_index,
+                    )
 
-    def _requests_to(self, node: NodeId, progress: Progress, log: LogView) -> Iterator[Request]:
+    def _spans_for(self, progress: Progress, log: LogView) -> Iterator[tuple[int, Span | None]]:
+        """What to send to one follower: where each request starts, and its entries; None: only
+        the check of the entry before."""
         if progress.check_due:
             progress.checked()
-            yield Request(node, LogIndex(progress.next_index - 1), None)
+            yield progress.next_index, None
         if progress.probing:
             return
         timing = self._timing
@@ -222,28 +306,4 @@ class Leadership:
                 first, entries_max=timing.append_entries_max, bytes_max=timing.append_bytes_max
             )
             progress.sent(span.last)
-            yield Request(node, LogIndex(first - 1), span)
-
-    def clone(self) -> Leadership:
-        """An independent copy."""
-        other = Leadership(followers=(), last_index=LogIndex(0), timing=self._timing)
-        other.followers = {node: each.clone() for node, each in self.followers.items()}
-        other.reads = self.reads.clone()
-        other.quiescence = self.quiescence.clone()
-        other.term_start = self.term_start
-        other.heartbeat_due = self.heartbeat_due
-        other._silent = self._silent
-        other._heartbeat_ticks = self._heartbeat_ticks
-        return other
-
-    def state(self) -> object:
-        """All that is in it as plain values."""
-        return (
-            [(node, each.state()) for node, each in self.followers.items()],
-            self.reads.state(),
-            self.quiescence.state(),
-            self.term_start,
-            self.heartbeat_due,
-            self._heartbeat_ticks,
-            tuple(sorted(self._silent)),
-        )
+            yield first, span

@@ -10,13 +10,13 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 from itertools import accumulate
 
+from raftlog.core.state import Part
 from raftlog.core.types import Entry, LogIndex, Span, Term
 
 
-class LogView:
+class LogView(Part):
     """The terms and sizes of entries `base_index + 1` to `last_index`.
 
     Appending and truncating cost what changes, everything else the logarithm of it at most.
@@ -128,20 +128,3 @@ class LogView:
         while self._run_firsts and self._run_firsts[-1] >= index:
             self._run_firsts.pop()
             self._run_terms.pop()
-
-    def clone(self) -> LogView:
-        """An independent copy; costs a memory copy of 8 bytes per entry."""
-        other = LogView()
-        other._base_index = self._base_index
-        other._base_term = self._base_term
-        other._run_firsts = self._run_firsts[:]
-        other._run_terms = self._run_terms[:]
-        other._ends = self._ends[:]
-        return other
-
-    def fingerprint(self) -> bytes:
-        """16 bytes that are equal for equal views."""
-        runs = (self._base_index, self._base_term, self._run_firsts, self._run_terms)
-        digest = blake2b(repr(runs).encode(), digest_size=16)
-        digest.update(self._ends.tobytes())
-        return digest.digest()

@@ -27,6 +27,17 @@ class VoteRequest:
     last_term: Term
     pre: bool
 
+    def reply(self, term: Term, *, granted: bool) -> VoteReply:
+        """The receiver's answer in `term`: its own, or this one for a pre-vote that it grants."""
+        return VoteReply(
+            group=self.group,
+            sender=self.to,
+            to=self.sender,
+            term=term,
+            granted=granted,
+            pre=self.pre,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteReply:
@@ -67,6 +78,45 @@ class AppendRequest:
     entries: tuple[Entry, ...]
     commit_index: LogIndex
 
+    def accepted(self, term: Term, *, match_index: LogIndex, last_index: LogIndex) -> AppendReply:
+        """The receiver's answer if the logs agree up to `match_index`; its own ends at
+        `last_index`."""
+        return AppendReply(
+            group=self.group,
+            sender=self.to,
+            to=self.sender,
+            term=term,
+            accepted=True,
+            prev_index=self.prev_index,
+            match_index=match_index,
+            conflict_term=Term(0),
+            conflict_index=LogIndex(0),
+            last_index=last_index,
+        )
+
+    def rejected(
+        self,
+        term: Term,
+        *,
+        last_index: LogIndex,
+        conflict: tuple[Term, LogIndex] = (Term(0), LogIndex(0)),
+    ) -> AppendReply:
+        """The receiver's answer if the logs differ at `prev_index`, as `conflict` tells, or if the
+        sender's term is over."""
+        conflict_term, conflict_index = conflict
+        return AppendReply(
+            group=self.group,
+            sender=self.to,
+            to=self.sender,
+            term=term,
+            accepted=False,
+            prev_index=self.prev_index,
+            match_index=LogIndex(0),
+            conflict_term=conflict_term,
+            conflict_index=conflict_index,
+            last_index=last_index,
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppendReply:
@@ -106,6 +156,21 @@ class Heartbeat:
     read_round: int
     quiesce_round: int
     """Which attempt to quiesce this asks to agree to; 0: stay awake (`raftlog.core.quiescence`)."""
+
+    def reply(
+        self, term: Term, *, last_index: LogIndex, quiesce_round: int, disk_keeps_up: bool
+    ) -> HeartbeatReply:
+        """The receiver's answer; it confirms the read round only in the sender's own term."""
+        return HeartbeatReply(
+            group=self.group,
+            sender=self.to,
+            to=self.sender,
+            term=term,
+            read_round=self.read_round if self.term == term else 0,
+            last_index=last_index,
+            quiesce_round=quiesce_round,
+            disk_keeps_up=disk_keeps_up,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from raftlog.core.messages import OutMessage
 from raftlog.core.ready import NOTHING, ReadState, Ready, SoftState
+from raftlog.core.state import Part
 from raftlog.core.types import Entry, HardState, LogIndex, Span
 
 
-class Outbox:
+class Outbox(Part):
     """Mutable. Remembers what was handed out last, so that a `Ready` carries only what is new."""
 
     __slots__ = (
@@ -115,40 +116,12 @@ class Outbox:
         self.reads_dropped.clear()
         return ready
 
-    def clone(self) -> Outbox:
-        """An independent copy."""
-        other = Outbox(
-            soft_state=self._soft_state,
-            hard_state=self._hard_state,
-            commit_index=self._committed_to,
-            last_index=LogIndex(self._stored_to),
-        )
-        other.messages = self.messages[:]
-        other.after_persist = self.after_persist[:]
-        other.reads = self.reads[:]
-        other.reads_dropped = self.reads_dropped[:]
-        other._truncate_from = self._truncate_from
-        other._entries = self._entries[:]
-        other._writes = self._writes.clone()
-        return other
 
-    def state(self) -> object:
-        """All that is in it as plain values."""
-        return (
-            (self._soft_state.role.value, *self._soft_state[1:]),
-            self._hard_state,
-            (self._committed_to, self._stored_to, self._truncate_from),
-            (self._entries, self.messages, self.after_persist),
-            (self.reads, self.reads_dropped),
-            self._writes.state(),
-        )
-
-
-class WriteLedger:
+class WriteLedger(Part):
     """Which writes of the log were handed out and are not known to be durable, and what of them
     still counts.
 
-    An entry is not told by index and term alone: a follower may truncate one for a leader of a
+    Index and term do not identify a write: a follower may truncate an entry for a leader of a
     later term and get the very same again from a leader of a still later one. The write that
     brought it first says nothing of the second copy, which stands behind the truncation. So a
     truncation lowers what earlier writes reach to, and nothing raises it again.
@@ -189,14 +162,3 @@ class WriteLedger:
         _, last_index = self._reach[done - 1]
         del self._reach[:done]
         return last_index
-
-    def clone(self) -> WriteLedger:
-        """An independent copy."""
-        other = WriteLedger()
-        other._latest = self._latest
-        other._reach = self._reach[:]
-        return other
-
-    def state(self) -> object:
-        """All that is in it as plain values."""
-        return (self._latest, tuple(self._reach))

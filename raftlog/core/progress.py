@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections import deque
 
+from raftlog.core.state import Part
 from raftlog.core.types import LogIndex
 
 
-class Progress:
+class Progress(Part):
     """Mutable; one per follower and leadership. Ticks count up, requests are last indexes."""
 
     __slots__ = (
@@ -124,32 +125,3 @@ class Progress:
         self.probing = True
         self.check_due = True
         self._inflight.clear()
-
-    def clone(self) -> Progress:
-        """An independent copy."""
-        other = Progress(self.next_index)
-        other.match_index = self.match_index
-        other.probing = self.probing
-        other.check_due = self.check_due
-        other.unanswered_ticks = self.unanswered_ticks
-        other.contact_ticks = self.contact_ticks
-        other.read_round = self.read_round
-        other.disk_ticks = self.disk_ticks
-        other._disk_keeps_up = self._disk_keeps_up
-        other._inflight = self._inflight.copy()
-        return other
-
-    def state(self) -> object:
-        """All that is in it as plain values."""
-        return (
-            self.match_index,
-            self.next_index,
-            self.probing,
-            self.check_due,
-            self.unanswered_ticks,
-            self.contact_ticks,
-            self.read_round,
-            self.disk_ticks,
-            self._disk_keeps_up,
-            tuple(self._inflight),
-        )

@@ -3,20 +3,20 @@
 A leader whose group was asked for nothing for a while, and whose followers hold all it has and know
 all of it committed, asks them in its heartbeats to quiesce. A follower agrees, and is quiesced,
 only if its log ends exactly at that commit_index; once all that are in contact have agreed the
-leader is quiesced, too. Whoever drives a quiesced member does not tick it. He watches the process
-of its leader (or, for a leader, those of its followers) instead, once for all groups, and wakes it
-when they fall silent. Any other message of the group wakes it by itself.
+leader is quiesced, too. The driver does not tick a quiesced member. It watches the process of its
+leader (or, for a leader, those of its followers) instead, once for all groups, and wakes the member
+when they fall silent. Any message of the group that says something new wakes it as well.
 
-Nothing that is promised rests on this. A quiesced leader answers no read from memory: each needs a
-round of heartbeats like any other, and it appends and commits like any other. Whether a follower
-may grant a vote is decided as ever; that it is quiesced stands for "hears its leader", as the
-silence that wakes it stands for the opposite. A member wrongly quiesced, or wrongly awake, costs
-time alone.
+No promise rests on this. A quiesced leader needs a round of heartbeats for each read, and it
+appends and commits like any other. The rules for votes do not change: a quiesced follower counts
+as one that hears its leader, until a silence wakes it. A member that is quiesced or awake by
+mistake costs time, nothing else.
 """
 
 from __future__ import annotations
 
 from raftlog.core.messages import Heartbeat, HeartbeatReply, RaftMessage
+from raftlog.core.state import Part
 from raftlog.core.types import LogIndex, NodeId, Term
 
 
@@ -39,7 +39,7 @@ def keeps_quiesced(
             return False
 
 
-class Quiescence:
+class Quiescence(Part):
     """A leader's way to quiesce: how long nothing was asked of it, and who has agreed.
 
     Attempts are numbered, so that a late answer to one that was given up is not taken for this
@@ -106,16 +106,3 @@ class Quiescence:
     def asking(self) -> bool:
         """Is an attempt in flight?"""
         return self._agreed is not None
-
-    def clone(self) -> Quiescence:
-        """An independent copy."""
-        other = Quiescence(self._after_ticks)
-        other.attempt = self.attempt
-        other._idle_ticks = self._idle_ticks
-        other._agreed = set(self._agreed) if self._agreed is not None else None
-        return other
-
-    def state(self) -> object:
-        """All that is in it as plain values."""
-        agreed = tuple(sorted(self._agreed)) if self._agreed is not None else None
-        return (self.attempt, self._idle_ticks, agreed)

@@ -20,12 +20,10 @@ is a message to itself that waits for persistence, the entries count through `pe
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from hashlib import blake2b
 from typing import assert_never
 
 from raftlog.core import election, replication, validity
 from raftlog.core.leadership import FollowerView, Leadership
-from raftlog.core.letters import Letters
 from raftlog.core.log_view import LogView
 from raftlog.core.messages import (
     AppendReply,
@@ -40,6 +38,8 @@ from raftlog.core.outbox import Outbox
 from raftlog.core.quiescence import keeps_quiesced
 from raftlog.core.quorum import VoteResult
 from raftlog.core.ready import Ready, Role, SoftState
+from raftlog.core.state import Part
+from raftlog.core.status import RaftStatus
 from raftlog.core.timer import ElectionTimer, Random
 from raftlog.core.types import (
     EMPTY_PAYLOAD,
@@ -59,27 +59,31 @@ from raftlog.core.types import (
 from raftlog.errors import NotLeader, Overloaded
 
 
-class Raft:
-    """One member of one group. Every method decides; nothing happens before `ready()`."""
+class Raft(Part):
+    """One member of one group. Every method decides; nothing happens before `ready()`.
+
+    Its attributes are there to be read; nobody else sets them.
+    """
 
     __slots__ = (
-        "_commit_index",
         "_disk_keeps_up",
-        "_durable_index",
-        "_last_applied",
-        "_leader",
         "_leadership",
-        "_letters",
         "_log",
-        "_membership",
         "_outbox",
-        "_quiesced",
-        "_role",
         "_tally",
-        "_term",
         "_timer",
         "_timing",
-        "_vote",
+        "commit_index",
+        "durable_index",
+        "group",
+        "last_applied",
+        "leader",
+        "membership",
+        "node",
+        "quiesced",
+        "role",
+        "term",
+        "vote",
     )
 
     def __init__(
@@ -100,28 +104,35 @@ class Raft:
         election, brings `commit_index` back.
         """
         assert node in membership.voters, "only a voter runs the core"
-        self._letters = Letters(group, node)
-        self._membership = membership
+        self.group = group
+        self.node = node
+        self.membership = membership
         self._timing = timing
         self._timer = ElectionTimer(timing, random)
         self._log = log
-        self._term, self._vote = hard_state
+        self.role = Role.FOLLOWER
+        self.term = hard_state.term
+        self.vote = hard_state.vote
+        """Whom this member voted for in its term; NOBODY: it still may."""
         if log.last_term > hard_state.term:
             # The entries became durable and the term they came with did not. No vote of that
             # term can have left this member, because votes wait for the hard state.
-            self._term, self._vote = log.last_term, NOBODY
-        self._role = Role.FOLLOWER
-        self._leader = NOBODY
-        self._commit_index = self._last_applied = log.base_index
-        self._durable_index = log.last_index
+            self.term, self.vote = log.last_term, NOBODY
+        self.leader = NOBODY
+        """Who leads this term, as far as this member knows; NOBODY: unknown or lost."""
+        self.commit_index = self.last_applied = log.base_index
+        """The highest index known committed, and applied. Neither falls while the member runs."""
+        self.durable_index = log.last_index
+        """The log is durable up to here at least, as `persisted` said."""
         self._disk_keeps_up = True
         self._tally: election.VoteTally | None = None
         self._leadership: Leadership | None = None
-        self._quiesced = False
+        self.quiesced = False
+        """Nothing is to do and nothing is waited for: do not tick (`raftlog.core.quiescence`)."""
         self._outbox = Outbox(
-            soft_state=SoftState(self._role, self._term, self._leader),
+            soft_state=SoftState(self.role, self.term, self.leader),
             hard_state=hard_state,
-            commit_index=self._commit_index,
+            commit_index=self.commit_index,
             last_index=log.last_index,
         )
         self._reset_timer()
@@ -129,53 +140,9 @@ class Raft:
     # ------------------------------------------------------------ what it is
 
     @property
-    def node(self) -> NodeId:
-        return self._letters.node
-
-    @property
-    def group(self) -> GroupId:
-        return self._letters.group
-
-    @property
-    def membership(self) -> Membership:
-        return self._membership
-
-    @property
-    def role(self) -> Role:
-        return self._role
-
-    @property
-    def term(self) -> Term:
-        return self._term
-
-    @property
-    def vote(self) -> NodeId:
-        """Whom this member voted for in its term; NOBODY: it still may."""
-        return self._vote
-
-    @property
-    def leader(self) -> NodeId:
-        """Who leads this term, as far as this member knows; NOBODY: unknown or lost."""
-        return self._leader
-
-    @property
-    def commit_index(self) -> LogIndex:
-        """The highest index known committed. Never falls while the member runs."""
-        return self._commit_index
-
-    @property
     def last_index(self) -> LogIndex:
         """The last entry's index, durable or not."""
         return self._log.last_index
-
-    @property
-    def durable_index(self) -> LogIndex:
-        """The log is durable up to here at least, as `persisted` said."""
-        return self._durable_index
-
-    @property
-    def last_applied(self) -> LogIndex:
-        return self._last_applied
 
     def term_at(self, index: LogIndex) -> Term:
         """The term of the entry at `index`, from the log's base to `last_index`."""
@@ -185,8 +152,31 @@ class Raft:
         """Every voter as this leader sees it, itself included, by id; () at any other member."""
         if self._leadership is None:
             return ()
-        own = FollowerView(self.node, self._durable_index, 0)
-        return tuple(sorted([own, *self._leadership.views()]))
+        return self._leadership.views(self._log, self.durable_index)
+
+    def status(self) -> RaftStatus:
+        """Everything about this member that someone outside may want to see, as it is now."""
+        pre, tally, leadership = self.role is Role.PRE_CANDIDATE, self._tally, self._leadership
+        return RaftStatus(
+            node=self.node,
+            role=self.role,
+            term=self.term,
+            vote=self.vote,
+            leader=self.leader,
+            last_index=self._log.last_index,
+            last_term=self._log.last_term,
+            durable_index=self.durable_index,
+            commit_index=self.commit_index,
+            commit_term=self._log.term_at(self.commit_index),
+            last_applied=self.last_applied,
+            quiesced=self.quiesced,
+            elapsed_ticks=self._timer.elapsed_ticks,
+            timeout_ticks=self._timer.timeout_ticks,
+            votes_granted=tally.answers(pre=pre, granted=True) if tally is not None else (),
+            votes_refused=tally.answers(pre=pre, granted=False) if tally is not None else (),
+            pending_reads=leadership.reads.pending if leadership is not None else 0,
+            followers=self.followers(),
+        )
 
     # ------------------------------------------------------------ what may happen to it
 
@@ -196,11 +186,11 @@ class Raft:
         Nothing was heard of the processes of the nodes in `silent` for an election timeout. A
         quiesced member is not ticked.
         """
-        assert not self._quiesced, "a quiesced member has no timer"
+        assert not self.quiesced, "a quiesced member has no timer"
         leadership = self._leadership
         if leadership is not None:
             leadership.tick(silent)
-            others_can = leadership.others_can_lead(self._durable_index)
+            others_can = leadership.others_can_lead(self.durable_index)
             if (not self._disk_keeps_up and others_can) or not leadership.hears_quorum():
                 # Cut off from the majority: another may lead by now, so promise nothing more.
                 self._become_follower()
@@ -220,9 +210,9 @@ class Raft:
         assert message.group == self.group, "a message for another group"
         assert message.to == self.node, "a message for another member"
         validity.check(message, self, self._log, self._leadership)
-        if self._quiesced and not self.stays_quiesced_through(message):
+        if self.quiesced and not self.stays_quiesced_through(message):
             self.wake({})
-        if message.term > self._term and election.moves_term(
+        if message.term > self.term and election.moves_term(
             message, hears_leader=self._hears_leader()
         ):
             self._enter_term(message.term)
@@ -253,9 +243,9 @@ class Raft:
         """
         assert payloads, "a proposal proposes something"
         if self._leadership is None:
-            raise NotLeader(group=self.group, leader=self._leader)
+            raise NotLeader(group=self.group, leader=self.leader)
         limit = self._timing.unapplied_entries_max
-        if self._log.last_index - self._last_applied + len(payloads) > limit:
+        if self._log.last_index - self.last_applied + len(payloads) > limit:
             raise Overloaded(queue="raft.unapplied_entries_max", limit=limit)
         self._disturb(self._leadership)
         return self._append_own(payloads, kind)
@@ -268,26 +258,21 @@ class Raft:
         `pending_reads_max`.
         """
         if self._leadership is None:
-            raise NotLeader(group=self.group, leader=self._leader)
+            raise NotLeader(group=self.group, leader=self.leader)
         limit = self._timing.pending_reads_max
         if self._leadership.reads.pending >= limit:
             raise Overloaded(queue="raft.pending_reads_max", limit=limit)
         self._disturb(self._leadership)
         self._leadership.reads.add(request_id)
 
-    @property
-    def quiesced(self) -> bool:
-        """Nothing is to do and nothing is waited for: do not tick (`raftlog.core.quiescence`)."""
-        return self._quiesced
-
     def stays_quiesced_through(self, message: RaftMessage) -> bool:
         """Does the message leave this quiesced member quiesced?"""
         leadership = self._leadership
         return keeps_quiesced(
             message,
-            leader=self._leader,
-            term=self._term,
-            commit_index=self._commit_index,
+            leader=self.leader,
+            term=self.term,
+            commit_index=self.commit_index,
             attempt=leadership.quiescence.attempt if leadership is not None else 0,
         )
 
@@ -299,10 +284,10 @@ class Raft:
         heartbeat that wakes its followers. With `ask_again` a leader asks them instead whether they
         are as quiesced as it believes.
         """
-        assert self._quiesced, "a member that is awake is not woken"
-        self._quiesced = False
+        assert self.quiesced, "a member that is awake is not woken"
+        self.quiesced = False
         if self._leadership is None:
-            self._timer.elapsed_ticks = silent_ticks.get(self._leader, 0)
+            self._timer.elapsed_ticks = silent_ticks.get(self.leader, 0)
             return
         self._leadership.wake(silent_ticks)
         if ask_again:
@@ -321,15 +306,15 @@ class Raft:
         What was truncated since does not count; the same entries, come again, are a later write's.
         """
         index = LogIndex(self._outbox.persisted(write_number))
-        if index > self._durable_index:
-            self._durable_index = index
+        if index > self.durable_index:
+            self.durable_index = index
             self._advance_commit_index()
 
     def applied(self, index: LogIndex) -> None:
         """The state machine has applied everything up to `index`."""
-        assert self._last_applied <= index, "applying goes forward"
+        assert self.last_applied <= index, "applying goes forward"
         assert index <= self._outbox.committed_to, "only what was handed out can be applied"
-        self._last_applied = index
+        self.last_applied = index
 
     def leader_lost(self, leader: NodeId, term: Term) -> None:
         """The process of `leader`, which led `term`, is gone (its connection was reset).
@@ -337,11 +322,11 @@ class Raft:
         At once this member hears no leader, so it grants votes and pre-votes; at one of the next
         `leader_lost_jitter_ticks` ticks, by chance, it tries to lead. Old news changes nothing.
         """
-        known = self._role is Role.FOLLOWER and self._leader != NOBODY
-        if not known or leader != self._leader or term != self._term:
+        known = self.role is Role.FOLLOWER and self.leader != NOBODY
+        if not known or leader != self.leader or term != self.term:
             return
-        self._quiesced = False
-        self._leader = NOBODY
+        self.quiesced = False
+        self.leader = NOBODY
         self._try_soon()
 
     def note_disk(self, *, keeps_up: bool) -> None:
@@ -349,7 +334,8 @@ class Raft:
 
         A leader steps down at a tick at which a majority without it is heard, holds more of its
         log, durably, and has said since that its disks keep up. A follower waits several timeouts
-        before it tries: longer than any that could lead better, not for ever, as it may be alone.
+        before it tries: longer than a member that could lead better, but not without end, as there
+        may be no other.
         """
         if self._disk_keeps_up and not keeps_up and self._leadership is not None:
             self._leadership.ask_for_disks()
@@ -361,7 +347,7 @@ class Raft:
         A member that knows no leader tries at one of the next `leader_lost_jitter_ticks` ticks:
         its pre-vote may be among what was lost. Where there is a leader it is refused.
         """
-        if self._role in (Role.FOLLOWER, Role.PRE_CANDIDATE) and self._leader == NOBODY:
+        if self.role in (Role.FOLLOWER, Role.PRE_CANDIDATE) and self.leader == NOBODY:
             self._try_soon()
 
     def _try_soon(self) -> None:
@@ -373,46 +359,19 @@ class Raft:
         if self._leadership is not None:
             self._speak_as_leader(self._leadership)
         return self._outbox.drain(
-            soft_state=SoftState(self._role, self._term, self._leader),
-            hard_state=HardState(self._term, self._vote),
-            commit_index=self._commit_index,
+            soft_state=SoftState(self.role, self.term, self.leader),
+            hard_state=HardState(self.term, self.vote),
+            commit_index=self.commit_index,
         )
-
-    def clone(self) -> Raft:
-        """An independent copy that decides the same on the same inputs."""
-        other = object.__new__(Raft)
-        for name in self.__slots__:
-            setattr(other, name, getattr(self, name))
-        other._timer = self._timer.clone()
-        other._log = self._log.clone()
-        other._outbox = self._outbox.clone()
-        other._tally = self._tally.clone() if self._tally is not None else None
-        other._leadership = self._leadership.clone() if self._leadership is not None else None
-        return other
-
-    def fingerprint(self) -> bytes:
-        """16 bytes over the whole state but the random generator: equal states, equal bytes."""
-        state = (
-            (self._letters, self._membership, self._timing),
-            (self._role.value, self._term, self._vote, self._leader),
-            (self._commit_index, self._last_applied, self._durable_index),
-            (self._timer.state(), self._quiesced, self._disk_keeps_up),
-            self._tally.state() if self._tally is not None else None,
-            self._leadership.state() if self._leadership is not None else None,
-            self._outbox.state(),
-        )
-        digest = blake2b(repr(state).encode(), digest_size=16)
-        digest.update(self._log.fingerprint())
-        return digest.digest()
 
     # ------------------------------------------------------------ roles
 
     def _enter_term(self, term: Term, vote: NodeId = NOBODY) -> None:
-        assert term > self._term, "terms only rise"
+        assert term > self.term, "terms only rise"
         led = self._leadership is not None
         self._become_follower()
-        self._term = term
-        self._vote = vote
+        self.term = term
+        self.vote = vote
         # Promises of an older term that have not left yet are void.
         self._outbox.after_persist.clear()
         if led:
@@ -424,58 +383,74 @@ class Raft:
             self._outbox.reads_dropped.extend(self._leadership.reads.drop())
         self._leadership = None
         self._tally = None
-        self._role = Role.FOLLOWER
-        self._leader = NOBODY
+        self.role = Role.FOLLOWER
+        self.leader = NOBODY
 
     def _follow(self, leader: NodeId) -> None:
         """A message of this term's leader has come: yield to it, and wait again."""
-        assert self._role is not Role.LEADER, "two leaders in one term"
-        assert self._leader in (NOBODY, leader), "two leaders in one term"
-        if self._role is Role.FOLLOWER and self._leader == leader:
+        assert self.role is not Role.LEADER, "two leaders in one term"
+        assert self.leader in (NOBODY, leader), "two leaders in one term"
+        if self.role is Role.FOLLOWER and self.leader == leader:
             self._timer.elapsed_ticks = 0
             return
         self._become_follower()
-        self._leader = leader
+        self.leader = leader
         self._reset_timer()
 
     def _start_pre_vote(self) -> None:
         """Ask whether an election could be won, without disturbing anybody's term."""
-        voters, letters, term = self._membership.voters, self._letters, Term(self._term + 1)
-        tally = self._tally or election.VoteTally(voters, election=False)
+        tally = self._tally or election.VoteTally(self.membership.voters, election=False)
         self._become_follower()
-        self._role = Role.PRE_CANDIDATE
+        self.role = Role.PRE_CANDIDATE
         self._reset_timer()
         tally.start_pre_vote()
         self._tally = tally
-        self._outbox.messages.extend(letters.vote_requests(voters, term, self._log, pre=True))
-        own = letters.vote_reply(self.node, term, granted=True, pre=True)
-        self._outbox.after_persist.append(own)
+        self._ask_for_votes(Term(self.term + 1), pre=True)
 
     def _start_election(self) -> None:
-        """Raft section 5.2. Requests wait for the new term to be durable, like the own vote.
-
-        A candidate that forgot its term in a crash could otherwise be elected by the answers to
-        what it asked before, with a shorter log than it had then.
-        """
-        assert self._role is Role.PRE_CANDIDATE, "an election follows a pre-vote"
-        self._enter_term(Term(self._term + 1), vote=self.node)
-        self._role = Role.CANDIDATE
+        """Raft section 5.2."""
+        assert self.role is Role.PRE_CANDIDATE, "an election follows a pre-vote"
+        self._enter_term(Term(self.term + 1), vote=self.node)
+        self.role = Role.CANDIDATE
         self._reset_timer()
-        voters, letters, term = self._membership.voters, self._letters, self._term
-        self._tally = election.VoteTally(voters, election=True)
-        waiting = self._outbox.after_persist
-        waiting.extend(letters.vote_requests(voters, term, self._log, pre=False))
-        waiting.append(letters.vote_reply(self.node, term, granted=True, pre=False))
+        self._tally = election.VoteTally(self.membership.voters, election=True)
+        self._ask_for_votes(self.term, pre=False)
+
+    def _ask_for_votes(self, term: Term, *, pre: bool) -> None:
+        """Ask every voter; this member answers itself with yes, once that is durable.
+
+        The requests of an election wait for the new term to be durable, too. A candidate that
+        forgot its term in a crash could otherwise be elected by the answers to what it asked
+        before, with a shorter log than it had then.
+        """
+        requests = self._outbox.messages if pre else self._outbox.after_persist
+        for voter in self.membership.voters:
+            request = VoteRequest(
+                group=self.group,
+                sender=self.node,
+                to=voter,
+                term=term,
+                last_index=self._log.last_index,
+                last_term=self._log.last_term,
+                pre=pre,
+            )
+            if voter == self.node:
+                self._outbox.after_persist.append(request.reply(term, granted=True))
+            else:
+                requests.append(request)
 
     def _become_leader(self) -> None:
         """Begin a term with an entry of it: only such can be committed by counting."""
-        assert self._role in (Role.CANDIDATE, Role.PRE_CANDIDATE), "an election was won"
-        assert self._vote == self.node, "a leader voted for itself"
-        self._role = Role.LEADER
-        self._leader = self.node
+        assert self.role in (Role.CANDIDATE, Role.PRE_CANDIDATE), "an election was won"
+        assert self.vote == self.node, "a leader voted for itself"
+        self.role = Role.LEADER
+        self.leader = self.node
         self._tally = None
         self._leadership = Leadership(
-            followers=[voter for voter in self._membership.voters if voter != self.node],
+            group=self.group,
+            node=self.node,
+            term=self.term,
+            followers=[voter for voter in self.membership.voters if voter != self.node],
             last_index=self._log.last_index,
             timing=self._timing,
         )
@@ -483,56 +458,52 @@ class Raft:
 
     def _hears_leader(self) -> bool:
         """Does this member lead, or did its leader speak within the shortest timeout?"""
-        if self._role is Role.LEADER:
+        if self.role is Role.LEADER:
             return True
-        return (
-            self._leader != NOBODY and self._timer.elapsed_ticks < self._timing.election_ticks_min
-        )
+        return self.leader != NOBODY and self._timer.elapsed_ticks < self._timing.election_ticks_min
 
     def _reset_timer(self) -> None:
-        self._timer.wait(voters=len(self._membership.voters), term=self._term)
+        self._timer.wait(voters=len(self.membership.voters), term=self.term)
 
     # ------------------------------------------------------------ elections
 
     def _on_vote_request(self, request: VoteRequest) -> None:
         granted = election.grants_vote(
-            request, term=self._term, vote=self._vote, leader=self._leader, log=self._log
+            request, term=self.term, vote=self.vote, leader=self.leader, log=self._log
         )
-        if granted and self._vote == NOBODY:
-            self._vote = request.sender
+        if granted and self.vote == NOBODY:
+            self.vote = request.sender
             self._reset_timer()
-        answer = self._letters.vote_reply(request.sender, self._term, granted=granted, pre=False)
-        self._outbox.after_persist.append(answer)
+        self._outbox.after_persist.append(request.reply(self.term, granted=granted))
 
     def _on_pre_vote_request(self, request: VoteRequest) -> None:
         granted = election.grants_pre_vote(
             request,
-            term=self._term,
-            vote=self._vote,
+            term=self.term,
+            vote=self.vote,
             hears_leader=self._hears_leader(),
             log=self._log,
         )
         just_tried = self._timer.elapsed_ticks <= self._timing.heartbeat_ticks
-        if granted and self._role is Role.PRE_CANDIDATE and just_tried:
+        if granted and self.role is Role.PRE_CANDIDATE and just_tried:
             granted = election.outranks(request, node=self.node, log=self._log)
             if granted:
                 self._become_follower()
                 self._reset_timer()
-        term = request.term if granted else self._term
-        answer = self._letters.vote_reply(request.sender, term, granted=granted, pre=True)
-        self._outbox.after_persist.append(answer)
+        term = request.term if granted else self.term
+        self._outbox.after_persist.append(request.reply(term, granted=granted))
 
     def _on_vote_reply(self, reply: VoteReply) -> None:
-        if reply.sender not in self._membership.voters or self._tally is None:
+        if reply.sender not in self.membership.voters or self._tally is None:
             return
-        if not election.answers(reply, role=self._role, term=self._term):
+        if not election.answers(reply, role=self.role, term=self.term):
             return
         match self._tally.record(reply):
             case VoteResult.WON if reply.pre:
                 self._start_election()
             case VoteResult.WON:
                 self._become_leader()
-            case VoteResult.LOST if reply.pre or self._role is Role.CANDIDATE:
+            case VoteResult.LOST if reply.pre or self.role is Role.CANDIDATE:
                 self._become_follower()
             case VoteResult.PENDING | VoteResult.LOST:
                 pass
@@ -543,49 +514,47 @@ class Raft:
 
     def _on_append_request(self, request: AppendRequest) -> None:
         """Raft figure 2, AppendEntries, receiver: verify first, then write, then acknowledge."""
-        log, letters = self._log, self._letters
-        if request.term < self._term:
-            self._outbox.after_persist.append(letters.reject(request, self._term, log))
+        log, answers = self._log, self._outbox.after_persist
+        if request.term < self.term:
+            answers.append(request.rejected(self.term, last_index=log.last_index))
             return
         self._follow(request.sender)
         if not replication.previous_entry_matches(
             log, prev_index=request.prev_index, prev_term=request.prev_term
         ):
             hint = replication.conflict_hint(log, prev_index=request.prev_index)
-            refusal = letters.reject(request, self._term, log, conflict=hint)
-            self._outbox.after_persist.append(refusal)
+            refusal = request.rejected(self.term, last_index=log.last_index, conflict=hint)
+            answers.append(refusal)
             return
         held = replication.first_difference(log, request.entries)
         if held < len(request.entries):
             self._write(request.entries[held:])
         verified = LogIndex(request.prev_index + len(request.entries))
         self._learn_commit_index(LogIndex(min(request.commit_index, verified)))
-        acceptance = letters.accept(request, self._term, log, match_index=verified)
-        self._outbox.after_persist.append(acceptance)
+        answers.append(request.accepted(self.term, match_index=verified, last_index=log.last_index))
 
     def _write(self, entries: Sequence[Entry]) -> None:
         """Make the log end with `entries`, truncating what conflicts with the first of them."""
         first = entries[0].index
         if first <= self._log.last_index:
-            assert first > self._commit_index, "what is committed never conflicts"
+            assert first > self.commit_index, "what is committed never conflicts"
             self._log.truncate_from(first)
-            self._durable_index = LogIndex(min(self._durable_index, first - 1))
+            self.durable_index = LogIndex(min(self.durable_index, first - 1))
             self._outbox.truncate(first)
         self._log.append(entries)
         self._outbox.append(entries)
 
     def _on_heartbeat(self, heartbeat: Heartbeat) -> None:
         quiesce_round = 0
-        if heartbeat.term == self._term:
+        if heartbeat.term == self.term:
             self._follow(heartbeat.sender)
             self._learn_commit_index(heartbeat.commit_index)
             if heartbeat.quiesce_round and self._may_quiesce(heartbeat.commit_index):
-                self._quiesced = True
+                self.quiesced = True
                 quiesce_round = heartbeat.quiesce_round
-        answer = self._letters.heartbeat_reply(
-            heartbeat,
-            self._term,
-            self._log,
+        answer = heartbeat.reply(
+            self.term,
+            last_index=self._log.last_index,
             quiesce_round=quiesce_round,
             disk_keeps_up=self._disk_keeps_up,
         )
@@ -593,14 +562,14 @@ class Raft:
 
     def _may_quiesce(self, commit_index: LogIndex) -> bool:
         """Is the leader's whole log here, durable, and known to be committed?"""
-        ends = {commit_index, self._commit_index, self._durable_index, self._log.last_index}
+        ends = {commit_index, self.commit_index, self.durable_index, self._log.last_index}
         return len(ends) == 1 and self._timing.quiesce_after_ticks > 0
 
     def _learn_commit_index(self, commit_index: LogIndex) -> None:
         """The leader vouches that our log is its own up to here, and that this is committed."""
         assert commit_index <= self._log.last_index, "an acknowledged entry is gone from this log"
-        if commit_index > self._commit_index:
-            self._commit_index = commit_index
+        if commit_index > self.commit_index:
+            self.commit_index = commit_index
 
     # ------------------------------------------------------------ a leader's side
 
@@ -608,7 +577,7 @@ class Raft:
         """Extend the log at its end: the only thing a leader ever does to its own log."""
         first = self._log.last_index + 1
         entries = [
-            Entry(LogIndex(index), self._term, kind, payload)
+            Entry(LogIndex(index), self.term, kind, payload)
             for index, payload in enumerate(payloads, first)
         ]
         self._log.append(entries)
@@ -616,49 +585,27 @@ class Raft:
         return Span(LogIndex(first), self._log.last_index)
 
     def _on_append_reply(self, reply: AppendReply) -> None:
-        if self._leadership is None or reply.term != self._term:
+        if self._leadership is None or reply.term != self.term:
             return
-        progress = self._leadership.followers.get(reply.sender)
-        if progress is None:
-            return
-        progress.contact_ticks = 0
-        if reply.accepted:
-            assert reply.match_index <= self._log.last_index, "it confirms what was never sent"
-            if progress.accepted(reply.match_index):
-                self._advance_commit_index()
-        elif not progress.is_stale_rejection(reply.prev_index):
-            next_index = replication.next_index_after(
-                self._log, reply, match_index=progress.match_index
-            )
-            progress.rejected(next_index)
+        if self._leadership.append_answered(reply, self._log):
+            self._advance_commit_index()
 
     def _on_heartbeat_reply(self, reply: HeartbeatReply) -> None:
         leadership = self._leadership
-        if leadership is None or reply.term != self._term:
+        if leadership is None or reply.term != self.term:
             return
-        progress = leadership.followers.get(reply.sender)
-        if progress is None:
-            return
-        progress.contact_ticks = 0
-        progress.disk(keeps_up=reply.disk_keeps_up)
-        progress.heard(last_index=reply.last_index, patience_ticks=2 * self._timing.heartbeat_ticks)
-        if reply.read_round > progress.read_round:
-            progress.read_round = reply.read_round
-            self._outbox.reads.extend(leadership.reads.confirm(leadership.agreed_round()))
+        self._outbox.reads.extend(leadership.heartbeat_answered(reply))
         if reply.quiesce_round:
-            leadership.quiescence.agreed(reply.sender, reply.quiesce_round)
-            self._quiesced = leadership.all_agreed() and self._all_committed() is not None
-        else:
-            leadership.quiescence.disagrees(reply.sender)
+            self.quiesced = leadership.all_agreed() and self._all_committed() is not None
 
     def _all_committed(self) -> LogIndex | None:
         """The last index, if all is committed. Applying needs no messages."""
         last_index = self._log.last_index
-        return last_index if last_index == self._commit_index else None
+        return last_index if last_index == self.commit_index else None
 
     def _disturb(self, leadership: Leadership) -> None:
         """Something is asked of this leader."""
-        if self._quiesced:
+        if self.quiesced:
             self.wake({})
         leadership.quiescence.disturbed()
 
@@ -669,31 +616,18 @@ class Raft:
         """
         if self._leadership is None:
             return
-        index = self._leadership.agreed_index(self._durable_index)
-        if index > self._commit_index and self._log.term_at(index) == self._term:
-            self._commit_index = index
+        index = self._leadership.agreed_index(self.durable_index)
+        if index > self.commit_index and self._log.term_at(index) == self.term:
+            self.commit_index = index
 
     def _speak_as_leader(self, leadership: Leadership) -> None:
         """Send what has accumulated: read rounds, heartbeats, entries."""
-        messages, letters, log = self._outbox.messages, self._letters, self._log
-        leadership.start_reads(self._commit_index)
+        messages = self._outbox.messages
+        leadership.start_reads(self.commit_index)
         if not leadership.followers:
             self._outbox.reads.extend(leadership.reads.confirm(leadership.agreed_round()))
         if leadership.heartbeat_due:
-            quiesce_round = leadership.quiesce_round(all_committed=self._all_committed())
-            messages.extend(
-                letters.heartbeats(
-                    leadership.views(),
-                    self._term,
-                    commit_index=self._commit_index,
-                    read_round=leadership.reads.latest,
-                    quiesce_round=quiesce_round,
-                )
-            )
-            self._quiesced = leadership.all_agreed()
-            leadership.heartbeats_sent()
-        messages.extend(
-            letters.replicate(
-                leadership.requests(log), self._term, log, commit_index=self._commit_index
-            )
-        )
+            all_committed = self._all_committed()
+            messages.extend(leadership.heartbeats(self.commit_index, all_committed=all_committed))
+            self.quiesced = leadership.all_agreed()
+        messages.extend(leadership.requests(self._log, self.commit_index))

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import deque
 
 from raftlog.core.ready import ReadState
+from raftlog.core.state import Part
 from raftlog.core.types import LogIndex
 
 
-class ReadRounds:
+class ReadRounds(Part):
     """The reads of one leadership, in the order in which they came."""
 
     __slots__ = ("_in_flight", "_pending", "_waiting", "latest")
@@ -68,16 +69,3 @@ class ReadRounds:
         self._waiting.clear()
         self._pending = 0
         return tuple(dropped)
-
-    def clone(self) -> ReadRounds:
-        """An independent copy."""
-        other = ReadRounds()
-        other.latest = self.latest
-        other._waiting = self._waiting[:]
-        other._in_flight = self._in_flight.copy()
-        other._pending = self._pending
-        return other
-
-    def state(self) -> object:
-        """All that is in it as plain values."""
-        return (self.latest, tuple(self._waiting), tuple(self._in_flight))

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Protocol
 
+from raftlog.core.state import Part
 from raftlog.core.types import RaftTiming, Term
 
 
 class Random(Protocol):
-    """Where chance comes from; `ElectionTimer.clone` copies it with `copy.copy`."""
+    """Where chance comes from. `Raft.clone` copies it with `copy.copy`."""
 
     def randrange(self, start: int, stop: int, /) -> int:
         """A number in [start, stop)."""
         ...
 
 
-class ElectionTimer:
+class ElectionTimer(Part):
     """Counts ticks up to a timeout that is drawn again for every wait. Mutable."""
 
     __slots__ = ("_random", "_timing", "elapsed_ticks", "timeout_ticks")
@@ -54,14 +54,3 @@ class ElectionTimer:
         jitter = max(1, self._timing.leader_lost_jitter_ticks)
         self.elapsed_ticks = 0
         self.timeout_ticks = self._random.randrange(1, jitter + 1)
-
-    def clone(self) -> ElectionTimer:
-        """An independent copy."""
-        other = ElectionTimer(self._timing, copy.copy(self._random))
-        other.elapsed_ticks = self.elapsed_ticks
-        other.timeout_ticks = self.timeout_ticks
-        return other
-
-    def state(self) -> object:
-        """All that is in it as plain values."""
-        return (self.elapsed_ticks, self.timeout_ticks)

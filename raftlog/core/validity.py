@@ -107,7 +107,7 @@ def _problem_of_position(name: str, index: int, term: int, at_most: int) -> str 
 
 
 def _problem_of_leader(message: AppendRequest | Heartbeat, member: Member) -> str | None:
-    """Of who speaks as the leader of the term."""
+    """What is wrong with a sender that speaks as the leader of the term."""
     if message.term == 0:
         return "nobody leads term 0"
     if message.term == member.term and member.leader not in (NOBODY, message.sender):

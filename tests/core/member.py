@@ -51,6 +51,14 @@ class Shortest:
         return start
 
 
+class Longest:
+    """A generator whose every choice is the largest."""
+
+    def randrange(self, start: int, stop: int) -> int:
+        assert start < stop
+        return stop - 1
+
+
 def payload(text: str) -> Payload:
     return Payload(text.encode(), b"")
 
@@ -116,7 +124,7 @@ class Member:
             log=log_of(self.log),
             random=self.random,
         )
-        self.observed = invariants.observe(self.raft)
+        self.observed = self.raft.status()
 
     # ------------------------------------------------------------ events
 
@@ -234,10 +242,8 @@ class Member:
     @property
     def next_index(self) -> dict[int, int]:
         """A leader's next_index of each follower."""
-        assert self.raft._leadership is not None
-        return {
-            node: progress.next_index for node, progress in self.raft._leadership.followers.items()
-        }
+        views = self.raft.followers()
+        return {view.node: view.next_index for view in views if view.node != self.node}
 
     @property
     def match_index(self) -> dict[int, int]:

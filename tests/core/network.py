@@ -70,8 +70,10 @@ class Network:
         term: int | None = None,
         timing: RaftTiming = TIMING,
         seed: int = 1,
+        random: object | None = None,
     ) -> Network:
-        """`logs` are the terms of each member's entries."""
+        """`logs` are the terms of each member's entries; without `random` each member has a
+        generator of its own, from `seed`."""
         return cls(
             Member(
                 node,
@@ -79,7 +81,7 @@ class Network:
                 terms=logs[node - 1] if logs is not None else (),
                 term=term,
                 timing=timing,
-                random=Random(f"{seed} {node}"),
+                random=random if random is not None else Random(f"{seed} {node}"),
             )
             for node in range(1, count + 1)
         )

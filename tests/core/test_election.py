@@ -13,6 +13,7 @@ from raftlog.errors import PeerProtocolViolation
 from tests.core.member import (
     TIMING,
     Member,
+    Shortest,
     append_request,
     heartbeat,
     vote_reply,
@@ -234,22 +235,18 @@ def test_a_split_vote_resolves() -> None:
 
 def test_two_survivors_that_try_at_the_same_tick_elect_one_at_once() -> None:
     """CHECKLIST 33: crossing pre-votes are ranked, so the vote is not split."""
-    network = Network.of(3, logs=[[1], [1, 1], [1, 1]])
+    network = Network.of(3, logs=[[1], [1, 1], [1, 1]], random=Shortest())
     network.crash(1)
-    for node in (2, 3):
-        network[node].raft._timer.timeout_ticks = 1
-    network.tick()
+    network.tick(TIMING.election_ticks_min)
     assert network[2].raft.role is Role.LEADER
     assert network[2].raft.term == 2
 
 
 def test_the_better_log_goes_first_when_pre_votes_cross() -> None:
     """CHECKLIST 32, 33."""
-    network = Network.of(3, logs=[[1], [1, 1], [1, 1, 1]])
+    network = Network.of(3, logs=[[1], [1, 1], [1, 1, 1]], random=Shortest())
     network.crash(1)
-    for node in (2, 3):
-        network[node].raft._timer.timeout_ticks = 1
-    network.tick()
+    network.tick(TIMING.election_ticks_min)
     assert network[3].raft.role is Role.LEADER
 
 

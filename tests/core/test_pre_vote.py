@@ -6,7 +6,7 @@ import pytest
 
 from raftlog.core.messages import VoteReply, VoteRequest
 from raftlog.core.ready import Role
-from tests.core.member import TIMING, Member, heartbeat, vote_reply, vote_request
+from tests.core.member import TIMING, Longest, Member, heartbeat, vote_reply, vote_request
 from tests.core.network import Network
 
 
@@ -46,9 +46,8 @@ def test_a_leader_refuses_pre_votes_and_votes() -> None:
 
 def test_who_heard_no_leader_for_a_timeout_grants() -> None:
     """CHECKLIST 36."""
-    member = Member(1, term=3)
+    member = Member(1, term=3, random=Longest())
     member.step(heartbeat(member, 3, term=3))
-    member.raft._timer.timeout_ticks = 2 * TIMING.election_ticks_min
     member.tick(TIMING.election_ticks_min)
     assert member.raft.role is Role.FOLLOWER
     member.step(vote_request(member, 2, term=4, last=(0, 0), pre=True))

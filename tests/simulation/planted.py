@@ -14,7 +14,6 @@ from typing import Any
 from raftlog.core import election, replication
 from raftlog.core.election import VoteTally
 from raftlog.core.leadership import Leadership
-from raftlog.core.letters import Letters
 from raftlog.core.messages import AppendReply, AppendRequest, Replicate, VoteReply
 from raftlog.core.progress import Progress
 from raftlog.core.quorum import VoteResult, majority
@@ -130,9 +129,9 @@ def own_entries_counted_before_fsync() -> Any:
     original = Raft._advance_commit_index
 
     def advance(self: Raft) -> None:
-        durable, self._durable_index = self._durable_index, self._log.last_index
+        durable, self.durable_index = self.durable_index, self._log.last_index
         original(self)
-        self._durable_index = durable
+        self.durable_index = durable
 
     return _replaced(Raft, "_advance_commit_index", advance)
 
@@ -155,7 +154,7 @@ def duplicated_vote_counted_twice() -> Any:
     """Answers are counted, not voters."""
 
     def record(self: VoteTally, reply: VoteReply) -> VoteResult:
-        votes = self._tried if reply.pre else self._votes
+        votes = self._pre_votes if reply.pre else self._votes
         if votes is None:
             return VoteResult.PENDING
         place = reply.sender if reply.sender not in votes else NodeId(-len(votes) - 1)
@@ -171,8 +170,8 @@ def stale_vote_accepted() -> Any:
     original = Raft._on_vote_reply
 
     def on_vote_reply(self: Raft, reply: VoteReply) -> None:
-        if not reply.pre and reply.term < self._term:
-            reply = replace(reply, term=self._term)
+        if not reply.pre and reply.term < self.term:
+            reply = replace(reply, term=self.term)
         original(self, reply)
 
     return _replaced(Raft, "_on_vote_reply", on_vote_reply)
@@ -183,8 +182,8 @@ def stale_acknowledgement_accepted() -> Any:
     original = Raft._on_append_reply
 
     def on_append_reply(self: Raft, reply: AppendReply) -> None:
-        if reply.term < self._term:
-            reply = replace(reply, term=self._term)
+        if reply.term < self.term:
+            reply = replace(reply, term=self.term)
         original(self, reply)
 
     return _replaced(Raft, "_on_append_reply", on_append_reply)
@@ -195,8 +194,8 @@ def old_term_committed_by_counting() -> Any:
 
     def advance(self: Raft) -> None:
         if self._leadership is not None:
-            index = self._leadership.agreed_index(self._durable_index)
-            self._commit_index = max(self._commit_index, index)
+            index = self._leadership.agreed_index(self.durable_index)
+            self.commit_index = max(self.commit_index, index)
 
     return _replaced(Raft, "_advance_commit_index", advance)
 
@@ -207,7 +206,7 @@ def commit_index_unverified() -> Any:
 
     def on_append_request(self: Raft, request: AppendRequest) -> None:
         original(self, request)
-        if request.term == self._term:
+        if request.term == self.term:
             self._learn_commit_index(LogIndex(min(request.commit_index, self._log.last_index)))
 
     return _replaced(Raft, "_on_append_request", on_append_request)
@@ -215,24 +214,23 @@ def commit_index_unverified() -> Any:
 
 def heartbeat_vouches_for_too_much() -> Any:
     """A heartbeat tells commit_index, whether or not the follower's log is known to agree."""
-    original = Leadership.views
+    original = Leadership.heartbeats
 
-    def views(self: Leadership) -> Any:
-        if self.heartbeat_due:
-            return [view._replace(match_index=LogIndex(_FOR_EVER)) for view in original(self)]
-        return original(self)
+    def heartbeats(self: Leadership, commit_index: Any, *, all_committed: Any) -> Any:
+        honest = original(self, commit_index, all_committed=all_committed)
+        return [replace(each, commit_index=commit_index) for each in honest]
 
-    return _replaced(Leadership, "views", views)
+    return _replaced(Leadership, "heartbeats", heartbeats)
 
 
 def whole_log_acknowledged() -> Any:
     """A follower acknowledges its last entry, not the last one that the request has verified."""
-    original = Letters.accept
+    original = AppendRequest.accepted
 
-    def accept(self: Letters, request: Any, term: Any, log: Any, *, match_index: Any) -> Any:
-        return original(self, request, term, log, match_index=log.last_index)
+    def accepted(self: AppendRequest, term: Any, *, match_index: Any, last_index: Any) -> Any:
+        return original(self, term, match_index=last_index, last_index=last_index)
 
-    return _replaced(Letters, "accept", accept)
+    return _replaced(AppendRequest, "accepted", accepted)
 
 
 def previous_entry_unverified() -> Any:
