@@ -1,4 +1,4 @@
-# Each target is a script of the same name, for machines without make: scripts/demo.sh and so on.
+# Each target runs the script of the same name; without make, run scripts/demo.sh and so on.
 # Flags: make demo ARGS=--keep, make test-fast ARGS="-k election", make simulate SEEDS=10000,
 # make soak MINUTES=60
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every figure of docs/BENCHMARKS.md in one run, about six minutes. Flags go to tests/bench/run.py:
+# Measure every figure of docs/BENCHMARKS.md, in about seven minutes. Flags for tests/bench/run.py:
 # --only PIECE, --long, --json FILE.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv

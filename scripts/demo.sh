@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole story on real data: three nodes, two Spark queries, the leader killed, every row
+# The demo on real data: three nodes and two Spark queries; the leader is killed, and every row is
 # compared. Flags go to spark_jobs/demo.py, for example --keep.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv

@@ -1,7 +1,7 @@
-"""Pages of the site that the code itself writes, made while `make docs` builds it.
+"""The site's pages that are generated from the code while `make docs` builds it.
 
-A hook of mkdocs: options, settings, verbs and errors each have one home in the code, so their
-reference pages are made from it and are never out of date.
+This is a hook of mkdocs. Options, settings, verbs and errors are each defined in one place of the
+code, and their reference pages are generated from it, so they are never out of date.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def spark_options() -> Iterator[str]:
     """The table of all options of the source and the sink."""
     yield "# Options of the Spark source and sink"
     yield ""
-    yield "Names are compared without regard to case. An unknown name fails on the driver."
+    yield "Names are not case-sensitive. An unknown name fails on the driver."
     yield ""
     yield "| option | where | what |"
     yield "|---|---|---|"
@@ -70,8 +70,8 @@ def error_tree() -> Iterator[str]:
     """Every error with its exit code, its cause and its remedy."""
     yield "# Errors"
     yield ""
-    yield "Every error names its cause and a remedy. A retriable one may be tried again as it is;"
-    yield "the client does so until the request's deadline."
+    yield "Every error names its cause and a remedy. After a retriable one the same request may be"
+    yield "sent again; the client does so until the request's deadline."
     kinds: list[type[errors.RaftlogError]] = [errors.RaftlogError]
     while kinds:
         kind = kinds.pop()

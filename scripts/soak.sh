@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The long tests: MINUTES (30) of faults on real processes, then every test that is marked `soak`.
-# Flags go to `raftlog chaos`. An hour and more.
+# Flags go to `raftlog chaos`. Takes more than an hour.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv
 need_java

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All tests that need neither Java, started nodes nor hundreds of seeds: under 30 seconds on two
+# Run all tests that need neither Java, started nodes nor hundreds of seeds: under 30 seconds on two
 # cores. Flags go to pytest, for example -k election.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything: lint, the fast tests, real nodes, real Spark. Flags go to pytest.
+# Run everything: lint, the fast tests, real nodes, real Spark. Flags go to pytest.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv
 need_java
