@@ -1,9 +1,9 @@
 """One member of one group: core, log and state machine joined, synchronous and free of threads.
 
-A driver (the server's loop, or the simulator) feeds it messages, ticks, proposals and the news
-that a write is durable, then calls `advance()` and does what the output says, and `apply()` for
-as long as there is something to apply. The rules that make consensus durable live here and
-nowhere else:
+A driver (the server's loop, or the simulator) gives messages, ticks, proposals and reads to the
+core (`raft`) and says here when a write is durable. Then it calls `advance()` and does what the
+output says, and `apply()` for as long as there is something to apply. The rules that make
+consensus durable live here and nowhere else:
 
 - what the core wants persisted goes to the log and to the journal of hard states before any
   message that depends on it is handed out;
@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, assert_never
 
@@ -28,7 +28,6 @@ from raftlog.core.messages import (
     HeartbeatReply,
     OutMessage,
     PeerMessage,
-    RaftMessage,
     Replicate,
     VoteReply,
     VoteRequest,
@@ -44,9 +43,7 @@ from raftlog.core.types import (
     LogIndex,
     Membership,
     NodeId,
-    Payload,
     RaftTiming,
-    Span,
     Term,
 )
 from raftlog.errors import LogFromNewerVersion, MalformedRequest
@@ -134,13 +131,15 @@ class Replica:
         journal: HardStateJournal,
         machine: StateMachine[Any, Outcome],
         random: Random,
+        raft_type: Callable[..., Raft] = Raft,
     ) -> None:
+        """`raft_type` makes the core: a simulation gives its own, which is watched."""
         self.node = node
         self.group = group
         self.machine = machine
         self.log = log
         self._journal = journal
-        self.raft = Raft(
+        self.raft = raft_type(
             node=node,
             group=group,
             membership=membership,
@@ -170,61 +169,6 @@ class Replica:
             _, kind, command = self.log.command(index)
             if kind is EntryKind.COMMAND:
                 yield LogIndex(index), self._decoded(LogIndex(index), command)
-
-    # ------------------------------------------------------------ inputs
-
-    def step(self, message: RaftMessage) -> None:
-        """Take a message from another member. Anything a network may do to it is harmless.
-
-        Raises `PeerProtocolViolation` for what no honest member sends: then nothing has changed.
-        """
-        assert message.group == self.group, "a message of another group"
-        assert message.to == self.node, "a message for another node"
-        self.raft.step(message)
-
-    def propose(self, payloads: list[Payload]) -> tuple[Span, Term]:
-        """Put commands into the log, if this member leads.
-
-        Returns where they stand and the term; they are committed only if `advance` reports them
-        applied with that term. Raises `NotLeader` or `Overloaded`; then nothing was written.
-        """
-        span = self.raft.propose(payloads)
-        return span, self.raft.term
-
-    def read_index(self, request_id: int) -> None:
-        """Ask for a linearizable read; `Output.reads` or `Output.reads_dropped` answers.
-
-        Raises `NotLeader` or `Overloaded`; then nothing was asked.
-        """
-        self.raft.read_index(request_id)
-
-    def tick(self, silent: Collection[NodeId]) -> bool:
-        """One tick of the clock has passed; is there something to `advance` because of it?
-
-        Nothing was heard of the processes of the nodes in `silent` for an election timeout. A
-        quiesced member is not ticked.
-        """
-        return self.raft.tick(silent)
-
-    def wake(self, silent_ticks: Mapping[NodeId, int], *, ask_again: bool = False) -> None:
-        """End the quiesced time of a quiesced member; see `Raft.wake`."""
-        self.raft.wake(silent_ticks, ask_again=ask_again)
-
-    def node_is_back(self, node: NodeId) -> None:
-        """The process of `node` is heard again, or is another one: see `Raft.node_is_back`."""
-        self.raft.node_is_back(node)
-
-    def leader_lost(self, leader: NodeId) -> None:
-        """The process of `leader`, which this member follows, is gone."""
-        self.raft.leader_lost(leader, self.raft.term)
-
-    def voters_reachable(self) -> None:
-        """The way to a majority has opened, where messages were lost before."""
-        self.raft.voters_reachable()
-
-    def note_disk(self, *, keeps_up: bool) -> None:
-        """Whether the node's disk writes in time: one that is slow lets others lead."""
-        self.raft.note_disk(keeps_up=keeps_up)
 
     # ------------------------------------------------------------ disk
 

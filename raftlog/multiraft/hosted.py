@@ -43,6 +43,7 @@ class GroupReplica:
 
     def __init__(self, replica: Replica, topic: TopicInfo | None) -> None:
         self.replica = replica
+        self.raft = replica.raft
         self.topic = topic
         self.deleted_elsewhere = False
         """A peer said that the group is deleted: it must not campaign any more."""
@@ -81,8 +82,8 @@ class GroupReplica:
     def propose(self, payload: Payload, reply: WriteReply) -> None:
         """Put a command into the log. Raises `NotLeader` or `Overloaded`: then it is not there,
         and `reply` is never called."""
-        span, term = self.replica.propose([payload])
-        self._writes[span.first] = _Write(term, reply)
+        span = self.raft.propose([payload])
+        self._writes[span.first] = _Write(self.raft.term, reply)
 
     def read_barrier(self, reply: ReadReply) -> None:
         """Reply when a read of the machine here is linearizable (ReadIndex).
@@ -90,7 +91,7 @@ class GroupReplica:
         Raises `NotLeader` or `Overloaded`: then `reply` is never called.
         """
         number = next(self._numbers)
-        self.replica.read_index(number)
+        self.raft.read_index(number)
         self._reads[number] = reply
 
     def await_high_water_mark(self, mark: Offset, reply: ReadReply) -> int:

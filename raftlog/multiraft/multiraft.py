@@ -330,7 +330,7 @@ class MultiRaft:
             return
         if self._disk.tick():
             for hosted in self._groups.values():
-                hosted.replica.note_disk(keeps_up=self._disk.keeps_up)
+                hosted.raft.note_disk(keeps_up=self._disk.keeps_up)
         self._ticks += 1
         self._catch_up.tick()
         fallen_silent = self._liveness.tick()
@@ -358,7 +358,7 @@ class MultiRaft:
     def _tick_group(self, hosted: GroupReplica) -> None:
         replica = hosted.replica
         campaigns = not hosted.deleted_elsewhere
-        if campaigns and not replica.raft.quiesced and replica.tick(self._liveness.silent):
+        if campaigns and not replica.raft.quiesced and replica.raft.tick(self._liveness.silent):
             self.mark_dirty(hosted.group)
         hosted.idle_ticks += 1
         if hosted.idle_ticks == self._idle_ticks_max and replica.log.idle_marker():
@@ -372,8 +372,8 @@ class MultiRaft:
 
     def _wake(self, hosted: GroupReplica, *, ask_again: bool = False) -> None:
         """Tick the replica again, if it is quiesced."""
-        if hosted.replica.raft.quiesced:
-            hosted.replica.wake(self._liveness.ticks, ask_again=ask_again)
+        if hosted.raft.quiesced:
+            hosted.raft.wake(self._liveness.ticks, ask_again=ask_again)
             self._awake[hosted.group] = hosted
             self.mark_dirty(hosted.group)
 
@@ -381,22 +381,22 @@ class MultiRaft:
         """The peer has fallen silent: its followers here wait no longer, and a leader here looks
         whether it still hears a majority."""
         for hosted in self._groups.values():
-            raft = hosted.replica.raft
+            raft = hosted.raft
             if raft.leader == peer or (raft.leader == self.node and not self._hears_quorum(hosted)):
                 self._wake(hosted)
 
     def _wake_led_with(self, peer: NodeId) -> None:
         """The peer is back, or it is another process now: what it may have missed, it is told."""
         for hosted in self._groups.values():
-            raft = hosted.replica.raft
+            raft = hosted.raft
             if raft.leader == self.node and peer in raft.membership.voters:
                 if raft.quiesced:
                     self._wake(hosted)
                 else:
-                    hosted.replica.node_is_back(peer)
+                    hosted.raft.node_is_back(peer)
 
     def _hears_quorum(self, hosted: GroupReplica) -> bool:
-        voters = hosted.replica.raft.membership.voters
+        voters = hosted.raft.membership.voters
         heard = sum(1 for voter in voters if voter not in self._liveness.silent)
         return heard >= majority(len(voters))
 
@@ -405,7 +405,7 @@ class MultiRaft:
         ask at once; a follower's when it should have been asked twice. Those that come at about
         the same time come together: then what they ask shares a frame."""
         longest = self._quiesce_refresh_ticks
-        if hosted.replica.raft.role is Role.LEADER:
+        if hosted.raft.role is Role.LEADER:
             due = self._ticks + self._random.randrange(longest // 2 + 1, longest + 1)
         else:
             due = max(hosted.heard_tick + 2 * longest, self._ticks + 1)
@@ -417,7 +417,7 @@ class MultiRaft:
         hosted = self._groups.get(group)
         if hosted is None or group in self._awake or hosted.check_tick != self._ticks:
             return
-        if hosted.replica.raft.role is Role.LEADER:
+        if hosted.raft.role is Role.LEADER:
             self._wake(hosted, ask_again=True)
         elif self._ticks < hosted.heard_tick + 2 * self._quiesce_refresh_ticks:
             self._plan_check(hosted)
@@ -445,11 +445,11 @@ class MultiRaft:
             # Otherwise the group is not here yet: the controller's log will bring it.
 
     def _step(self, hosted: GroupReplica, message: RaftMessage) -> None:
-        raft = hosted.replica.raft
+        raft = hosted.raft
         if raft.quiesced and not raft.stays_quiesced_through(message):
             self._wake(hosted)
         try:
-            hosted.replica.step(message)
+            hosted.raft.step(message)
         except PeerProtocolViolation as violation:
             self._refuse(NodeId(violation.peer), violation)
             return
@@ -497,7 +497,7 @@ class MultiRaft:
         if self._stopped or reachable * 2 <= len(self._nodes):
             return
         for hosted in self._awake.values():
-            hosted.replica.voters_reachable()
+            hosted.raft.voters_reachable()
 
     def peer_closed(self, peer: NodeId) -> None:
         """The peer died or its connection was reset, after `receive` of what it sent: its groups
@@ -505,8 +505,8 @@ class MultiRaft:
         if self._stopped:
             return
         for group, hosted in self._groups.items():
-            if hosted.replica.raft.leader == peer:
-                hosted.replica.leader_lost(peer)
+            if hosted.raft.leader == peer:
+                hosted.raft.leader_lost(peer, hosted.raft.term)
                 self._awake[group] = hosted
                 self.mark_dirty(group)
 
@@ -551,7 +551,7 @@ class MultiRaft:
 
         While a leader is quiesced its followers' processes answer in their stead.
         """
-        raft = hosted.replica.raft
+        raft = hosted.raft
         if not raft.quiesced:
             return raft.followers()
         silent_ticks = self._liveness.ticks
@@ -607,7 +607,7 @@ class MultiRaft:
         def made(log: GroupLog) -> None:
             self._opening.discard(topic.group)
             hosted = GroupReplica(self._store.replica(topic, log), topic)
-            hosted.replica.note_disk(keeps_up=self._disk.keeps_up)
+            hosted.raft.note_disk(keeps_up=self._disk.keeps_up)
             self._add(hosted)
             self._effects.tell(GroupOpened(topic=topic))
             self._follow_controller()
@@ -680,7 +680,7 @@ class MultiRaft:
             raise TopicRecreated(topic=hosted.topic.name, wanted=hosted.topic.incarnation)
 
     def _wake_leader(self, hosted: GroupReplica) -> None:
-        if hosted.replica.raft.role is Role.LEADER:
+        if hosted.raft.role is Role.LEADER:
             self._wake(hosted)
 
 

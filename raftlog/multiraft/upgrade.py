@@ -27,7 +27,7 @@ def raise_rules(
 ) -> None:
     """Propose the rules that are due in those of the groups that this node leads."""
     for hosted in groups:
-        raft = hosted.replica.raft
+        raft = hosted.raft
         version = version_due(hosted, controller, nodes)
         if raft.role is not Role.LEADER or version is None:
             continue
@@ -51,6 +51,6 @@ def version_due(
         permitted = RULES_LATEST
     if hosted.machine.rules >= permitted:
         return None
-    if hosted.rules_proposed == (hosted.replica.raft.term, permitted):
+    if hosted.rules_proposed == (hosted.raft.term, permitted):
         return None
     return permitted

@@ -162,7 +162,7 @@ async def _watch_leases(node: Node) -> None:
             if hosted.group == CONTROLLER_GROUP:
                 continue
             watch = watches.setdefault(hosted.group, LeaseWatch(node.settings.topic))
-            if hosted.replica.raft.role is not Role.LEADER:
+            if hosted.raft.role is not Role.LEADER:
                 watch.restart()
                 continue
             assert isinstance(hosted.machine, TopicMachine)

@@ -279,12 +279,12 @@ class Node:
 
     def leader_hint(self, hosted: GroupReplica) -> NotLeader:
         """The error that sends a client on to the leader, as far as this replica knows it."""
-        leader = hosted.replica.raft.leader
+        leader = hosted.raft.leader
         return NotLeader(group=hosted.group, leader=leader, address=self.addresses.get(leader, ""))
 
     def require_leader(self, hosted: GroupReplica) -> None:
         """Raises `NotLeader` with the hint unless this node leads the group."""
-        if hosted.replica.raft.role is not Role.LEADER:
+        if hosted.raft.role is not Role.LEADER:
             raise self.leader_hint(hosted)
 
     def propose(self, hosted: GroupReplica, payload: Payload) -> asyncio.Future[Outcome]:

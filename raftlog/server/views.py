@@ -13,7 +13,7 @@ from raftlog.wire.calls import FollowerView, GroupView, WriterView
 
 def group_view(node: Node, hosted: GroupReplica) -> GroupView:
     """The replica as it stands. Nothing here is linearizable; it is for people and charts."""
-    raft = hosted.replica.raft
+    raft = hosted.raft
     machine = hosted.machine
     topic = machine if isinstance(machine, TopicMachine) else None
     return GroupView(
@@ -53,7 +53,7 @@ def writer_view(row: WriterRow) -> WriterView:
 
 
 def _followers(node: Node, hosted: GroupReplica) -> tuple[FollowerView, ...]:
-    raft = hosted.replica.raft
+    raft = hosted.raft
     if raft.role is not Role.LEADER:
         return ()
     tick_ms = round(node.settings.raft.tick_interval_s * 1000)

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from raftlog.core.leadership import FollowerView
 from raftlog.core.messages import AppendRequest, PeerMessage, RaftMessage, Replicate
+from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY, GroupId, NodeId, Payload, Span, Term
+from raftlog.core.types import NOBODY, EntryKind, GroupId, NodeId, Payload, Span, Term
 from raftlog.errors import DiskFailed, DiskFull, NotLeader, Overloaded, RaftlogError
 from raftlog.multiraft.effects import (
     DiskChanged,
@@ -75,49 +76,60 @@ class Hosted:
         """The checker's memory of this replica."""
 
 
-class WatchedReplica(Replica):
-    """The real replica; the checker is told of every event of it, and what its writes will do."""
+class WatchedRaft(Raft):
+    """The real core; the checker is told of every input to it."""
 
-    def __init__(self, *, owner: SimulatedNode, log: GroupLog, **parts: Any) -> None:
-        super().__init__(log=log, **parts)
-        assert isinstance(log, WitnessedLog)
-        self._owner = owner
-        self._checker = owner.checker
-        self._hosted = Hosted(self)
-        self._checker.opened(owner, self._hosted, log)
+    count: Callable[[str], None]
+    stepped: Callable[[], None]
 
     def step(self, message: RaftMessage) -> None:
-        was_quiesced = self.raft.quiesced
+        was_quiesced = self.quiesced
         super().step(message)
-        if self.raft.quiesced and not was_quiesced:
-            self._owner.count(f"a {self.raft.role.value} quiesced")
-        self._checker.stepped(self._hosted)
+        if self.quiesced and not was_quiesced:
+            self.count(f"a {self.role.value} quiesced")
+        if message.sender != self.node:  # its own votes come in the middle of `Replica.advance`
+            self.stepped()
 
-    def tick(self, silent: Collection[NodeId]) -> bool:
+    def tick(self, silent: Collection[NodeId] = ()) -> bool:
         something = super().tick(silent)
-        self._checker.stepped(self._hosted)
+        self.stepped()
         return something
 
     def wake(self, silent_ticks: Mapping[NodeId, int], *, ask_again: bool = False) -> None:
         if ask_again:
-            self._owner.count("a quiesced leader asked again")
-        elif self.raft.leader in silent_ticks and silent_ticks[self.raft.leader] > 0:
-            self._owner.count("a follower woke while its leader's node was silent")
+            self.count("a quiesced leader asked again")
+        elif self.leader in silent_ticks and silent_ticks[self.leader] > 0:
+            self.count("a follower woke while its leader's node was silent")
         super().wake(silent_ticks, ask_again=ask_again)
-        self._checker.stepped(self._hosted)
+        self.stepped()
 
-    def propose(self, payloads: list[Payload]) -> tuple[Span, Term]:
-        placed = super().propose(payloads)
-        self._checker.stepped(self._hosted)
-        return placed
+    def propose(self, payloads: Sequence[Payload], kind: EntryKind = EntryKind.COMMAND) -> Span:
+        span = super().propose(payloads, kind)
+        self.stepped()
+        return span
 
-    def leader_lost(self, leader: NodeId) -> None:
-        super().leader_lost(leader)
-        self._checker.stepped(self._hosted)
+    def leader_lost(self, leader: NodeId, term: Term) -> None:
+        super().leader_lost(leader, term)
+        self.stepped()
 
     def voters_reachable(self) -> None:
         super().voters_reachable()
-        self._checker.stepped(self._hosted)
+        self.stepped()
+
+
+class WatchedReplica(Replica):
+    """The real replica; the checker is told of every event of it, and what its writes will do."""
+
+    def __init__(self, *, owner: SimulatedNode, log: GroupLog, **parts: Any) -> None:
+        super().__init__(log=log, raft_type=WatchedRaft, **parts)
+        assert isinstance(log, WitnessedLog)
+        assert isinstance(self.raft, WatchedRaft)
+        self._owner = owner
+        self._checker = owner.checker
+        self._hosted = Hosted(self)
+        self.raft.count = owner.count
+        self.raft.stepped = lambda: self._checker.stepped(self._hosted)
+        self._checker.opened(owner, self._hosted, log)
 
     def take_write(self) -> LogWrite | None:
         write = super().take_write()

@@ -309,7 +309,7 @@ def _append_from(follower: Replica, *, sender: int, first: int, terms: list[int]
         ),
         commit_index=LogIndex(0),
     )
-    follower.step(request)
+    follower.raft.step(request)
     follower.advance()
 
 
