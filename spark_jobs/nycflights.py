@@ -31,7 +31,6 @@ WEATHER = (
     "pressure double, visib double, time_hour timestamp"
 )
 """Unique on (origin, time_hour) only: in local time, autumn's repeated hour occurs twice."""
-WEATHER_ROWS = 26_115
 
 CSV = {"header": "true", "nullValue": "NA", "mode": "FAILFAST"}
 """How Spark reads the files. A value that does not fit its column's type ends the job."""

@@ -186,15 +186,6 @@ class ProcessCluster:
 
     # ------------------------------------------------------------ what can be awaited
 
-    def leader(self, client: LogClient, topic: str, timeout_s: float = 15.0) -> int:
-        """The node that leads the topic's group, once one does."""
-        wait_for(
-            lambda: _answered(lambda: client.watermark(topic).leader) not in (None, 0),
-            f"a leader of {topic!r}",
-            timeout_s,
-        )
-        return client.watermark(topic).leader
-
     def wait_caught_up(
         self, client: LogClient, topic: str, *, lag_entries_max: int = 0, timeout_s: float = 30.0
     ) -> Watermark:
@@ -209,15 +200,6 @@ class ProcessCluster:
             timeout_s,
         )
         return client.watermark(topic)
-
-    def wait_serving(self, timeout_s: float = 60.0) -> None:
-        """Wait until some node answers and knows a leader of the controller."""
-        with self.client() as client:
-            wait_for(
-                lambda: _answered(lambda: client.list_topics()) is not None,
-                "a node to answer",
-                timeout_s,
-            )
 
     def _end(self, node: int, number: signal.Signals) -> None:
         self._signal(node, number)

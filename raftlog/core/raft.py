@@ -4,7 +4,7 @@ The rules of Raft sections 5.1 to 5.4 and 8, with pre-vote (dissertation section
 (6.2) and ReadIndex (6.4). Time is `tick()`, chance is the generator that is passed in. What is
 decided here is done by someone else, by the rules in `raftlog.core.ready`. Not for two threads.
 
-Roles and what moves between them (`raftlog.core.invariants` checks it):
+Roles and what moves between them (`tests.core.invariants` checks it):
 
     follower ------ no leader heard for a timeout, or its process died ------> pre-candidate
     pre-candidate - a majority would vote for it ----------------------------> candidate

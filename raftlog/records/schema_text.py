@@ -183,20 +183,6 @@ def type_text(value: JsonType) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def struct_json(schema: Schema) -> str:
-    """The JSON of the schema, for Spark's `StructType.fromJson` and for `parse_json`."""
-    fields = [
-        {
-            "name": field.name,
-            "type": json.loads(field.type),
-            "nullable": field.nullable,
-            "metadata": {},
-        }
-        for field in schema.fields
-    ]
-    return type_text({"type": "struct", "fields": fields})
-
-
 def schema_ddl(schema: Schema) -> str:
     """Spark DDL of the schema, for people.
 

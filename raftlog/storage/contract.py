@@ -1,7 +1,7 @@
 """What storage requires of an operating system, so that a simulated disk can replace the real one.
 
 Two implementations pass the same contract tests: `storage.posix` (the real one) and
-`storage.memory` (whose `crash` loses what was not synced, and tears what was being written).
+`tests.storage.memory` (whose `crash` loses what was not synced, and tears what was being written).
 
 Durability: written bytes are durable once a later `File.sync` has returned. A file's name is
 durable once `FileSystem.sync_folder` of its folder has returned after the creation, rename or

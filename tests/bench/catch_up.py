@@ -12,6 +12,7 @@ from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
 from tests.bench.figures import Figure
 from tests.bench.reopen import fill
+from tests.cluster.waiting import leader_of
 
 _SCHEMA = "payload binary not null"
 _WATCH_S = 10.0
@@ -26,7 +27,7 @@ def catch_up(mib: int) -> Callable[[Path], Iterator[Figure]]:
             for topic in ("bulk", "other"):
                 client.create_topic(topic, _SCHEMA)
                 client.append(topic, [{"payload": b""}])
-            leaders = {cluster.leader(client, topic) for topic in ("bulk", "other")}
+            leaders = {leader_of(client, topic) for topic in ("bulk", "other")}
             away = min({1, 2, 3} - leaders)
             ends_s = time.monotonic() + _WATCH_S
             alone = latency_of(_append_until(client, lambda: time.monotonic() >= ends_s))

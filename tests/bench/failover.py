@@ -12,6 +12,7 @@ from pathlib import Path
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
 from tests.bench.figures import Figure
+from tests.cluster.waiting import leader_of
 
 KILLS = 20
 TOPICS = 50
@@ -40,7 +41,7 @@ def failover(folder: Path) -> Iterator[Figure]:
 def _gap_s(cluster: ProcessCluster, client: LogClient, topic: str) -> float:
     for _ in range(_WARM_APPENDS):
         client.append(topic, _ROW)
-    leader = cluster.leader(client, topic)
+    leader = leader_of(client, topic)
     os.kill(cluster.pids[leader], signal.SIGKILL)
     killed_s = time.perf_counter()
     client.append(topic, _ROW)

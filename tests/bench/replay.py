@@ -14,6 +14,7 @@ from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
 from raftlog.storage.posix import PosixFileSystem
 from tests.bench.figures import Figure
+from tests.cluster.waiting import wait_serving
 
 _SCHEMA = "payload binary not null"
 _NODES = (1, 2, 3)
@@ -39,7 +40,7 @@ def replay(topics: int, entries: int) -> Callable[[Path], Iterator[Figure]]:
             began_s = time.monotonic()
             for node in _NODES:
                 cluster.serve(node)
-            cluster.wait_serving(_PATIENCE_S)
+            wait_serving(cluster, _PATIENCE_S)
             wait_for(
                 lambda: all(
                     client.read_high_water_mark(topic).high_water_mark == entries for topic in made

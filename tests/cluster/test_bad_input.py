@@ -52,6 +52,7 @@ from raftlog.wire.calls import (
     ReadSizes,
 )
 from raftlog.wire.codec import encode_request
+from tests.cluster.waiting import leader_of
 from tests.fuzz.relay import Relay
 
 DDL = "id bigint, text string"
@@ -249,7 +250,7 @@ def test_another_node_than_the_leader_answers_with_its_address(
 ) -> None:
     topic = client.create_topic(name, DDL)
     client.append(name, records(0, 1))
-    leader = shared.leader(client, name)
+    leader = leader_of(client, name)
     shared.wait_caught_up(client, name)
     addresses = shared.servers.split(",")
     asked = addresses[leader % 3]
@@ -316,7 +317,7 @@ def test_a_bit_turned_over_on_the_way_to_the_log_never_reaches_it(
     topic = client.create_topic(name, DDL)
     rows = conform(records(0, 200).to_batches()[0], topic.schema, name)
     batch = encode_batch(rows, topic.schema, "lz4")
-    leader = shared.servers.split(",")[shared.leader(client, name) - 1]
+    leader = shared.servers.split(",")[leader_of(client, name) - 1]
     chance = random.Random(1)
     for _ in range(50):
         body = bytearray(batch.body)
@@ -368,7 +369,7 @@ def test_bits_turned_over_on_one_nodes_disk_are_never_served_and_it_refuses_to_s
         for first in range(0, 1000, 50):
             client.append("t", records(first, 50))
         cluster.wait_caught_up(client, "t")
-        node = cluster.leader(client, "t") % 3 + 1
+        node = leader_of(client, "t") % 3 + 1
         log = cluster.data / f"node-{node}" / "groups" / str(topic.group) / f"{1:020d}.log"
         end = len(log.read_bytes().rstrip(b"\0"))
         chance = random.Random(1)

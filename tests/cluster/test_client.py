@@ -36,6 +36,7 @@ from raftlog.records.batch_codec import encode_batch
 from raftlog.records.conform import conform
 from raftlog.wire.calls import APPEND, CALLS, SERVICE, AppendCall
 from raftlog.wire.codec import encode_request
+from tests.cluster.waiting import leader_of
 
 DDL = "id bigint, text string"
 
@@ -322,7 +323,7 @@ def test_a_batch_whose_bytes_are_not_as_described_never_reaches_the_log(
         (replace(batch.header, columns=columns[::-1]), batch.crc, batch.body),
         (replace(batch.header, schema_version=2), batch.crc, batch.body),
     ]
-    leader = shared.servers.split(",")[shared.leader(client, name) - 1]
+    leader = shared.servers.split(",")[leader_of(client, name) - 1]
     with grpc.insecure_channel(leader) as channel:
         for header, crc, sent in wrong:
             call = AppendCall(

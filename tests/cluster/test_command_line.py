@@ -20,6 +20,7 @@ import pytest
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.cli.cluster_folder import open_folder
 from raftlog.errors import ExitCode
+from tests.cluster.waiting import wait_serving
 
 DEADLINE_S = 60.0
 DDL = "id bigint not null, text string, day date, at timestamp"
@@ -146,7 +147,7 @@ def test_a_produce_that_fails_says_how_many_rows_are_in(tmp_path: Path) -> None:
         known, read = map(int, told.groups())
         assert read <= len(rows)
         running.serve(1)
-        running.wait_serving()
+        wait_serving(running)
         with running.client() as client:
             batches = client.read("cut", columns=["id"])
             held = [id_ for batch in batches for id_ in batch.column("id").to_pylist()]
@@ -203,7 +204,7 @@ def test_up_says_what_died_serve_brings_it_back_and_down_stops_it(tmp_path: Path
         answer(running, "produce", "kept", text='{"id": 7}\n')
         running.kill(1)
         running.serve(1)
-        running.wait_serving()
+        wait_serving(running)
         assert answer(running, "tail", "kept", "--no-follow", "--columns", "id") == [{"id": 7}]
         assert open_folder(running.data).running() == {1: running.pids[1]}
         ended = raftlog("down", "--data", str(running.data), "-o", "json")

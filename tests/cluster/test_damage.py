@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
+from tests.cluster.waiting import leader_of
 
 UNCACHED = ["storage.payload_cache_bytes_max=0"]
 
@@ -40,7 +41,7 @@ def test_a_node_whose_acknowledged_entries_are_gone_ends_and_says_so(tmp_path: P
         topic = client.create_topic("t", "number bigint")
         client.append("t", [{"number": 0}])
         cluster.wait_caught_up(client, "t")
-        follower = cluster.leader(client, "t") % 3 + 1
+        follower = leader_of(client, "t") % 3 + 1
         folder = cluster.data / f"node-{follower}" / "groups" / str(topic.group)
         cluster.kill(follower)
         shutil.copytree(folder, tmp_path / "older")

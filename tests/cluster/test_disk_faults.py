@@ -24,6 +24,7 @@ from raftlog.chaos.faulty_disk import DiskFaults
 from raftlog.chaos.small_disk import SmallDisk
 from raftlog.client.log_client import LogClient
 from raftlog.errors import DeadlineExceeded, ExitCode, RaftlogError
+from tests.cluster.waiting import leader_of, wait_serving
 
 TOPIC = "load"
 
@@ -104,7 +105,7 @@ def test_a_disk_that_fails_once_ends_its_node_and_nobody_notices(
     with cluster.client() as client:
         client.create_topic(TOPIC, "number bigint")
         with Load(cluster) as load:
-            leader = cluster.leader(client, TOPIC)
+            leader = leader_of(client, TOPIC)
             hit = leader if leads else leader % 3 + 1
             disks.command(hit, faults)
             wait_for(lambda: cluster.exit_code(hit) is not None, "the node to end", 20)
@@ -127,7 +128,7 @@ def test_a_vote_that_cannot_be_synced_is_never_given(
     with cluster.client() as client:
         client.create_topic(TOPIC, "number bigint")
         with Load(cluster) as load:
-            leader = cluster.leader(client, TOPIC)
+            leader = leader_of(client, TOPIC)
             voter = leader % 3 + 1
             disks.command(voter, DiskFaults(sync_fails_after=0, only="hard-state.journal"))
             cluster.kill(leader)
@@ -146,7 +147,7 @@ def led_by(cluster: ProcessCluster, client: LogClient, node: int) -> str:
     for number in itertools.count():
         name = f"{TOPIC}-{number}"
         client.create_topic(name, "number bigint, text string")
-        if cluster.leader(client, name) == node:
+        if leader_of(client, name) == node:
             return name
     raise AssertionError("unreachable")
 
@@ -159,7 +160,7 @@ def test_a_leader_with_a_slow_disk_gives_way(
     with cluster.client() as client:
         client.create_topic(TOPIC, "number bigint")
         with Load(cluster) as load:
-            slow = cluster.leader(client, TOPIC)
+            slow = leader_of(client, TOPIC)
             disks.command(slow, DiskFaults(sync_delay_s=delay_s))
             began_s = time.monotonic()
             wait_for(lambda: client.watermark(TOPIC).leader not in (0, slow), "another", 30)
@@ -179,7 +180,7 @@ def test_an_append_is_answered_while_most_disks_take_longer_than_a_try(
     """Each try proposes again: were all as short as the first, none would ever be answered."""
     with cluster.client(request_timeout_s=60.0) as client:
         client.create_topic(TOPIC, "number bigint, text string")
-        leader = cluster.leader(client, TOPIC)
+        leader = leader_of(client, TOPIC)
         slow = [node for node in cluster.pids if node != leader]
         for node in slow:
             disks.command(node, DiskFaults(sync_delay_s=1.2 * client.settings.attempt_timeout_s))
@@ -197,7 +198,7 @@ def test_a_leader_whose_syncs_take_a_fifth_of_a_second_stays_and_serves(
     with cluster.client() as client:
         client.create_topic(TOPIC, "number bigint")
         with Load(cluster) as load:
-            slow = cluster.leader(client, TOPIC)
+            slow = leader_of(client, TOPIC)
             before = client.watermark(TOPIC)
             disks.command(slow, DiskFaults(sync_delay_s=0.2))
             load.wait_for_more(50)
@@ -258,7 +259,7 @@ def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path
             cluster.serve(1)
             pid = cluster.pids[1]
             with cluster.client() as client, cluster.client(request_timeout_s=5.0) as hasty:
-                cluster.wait_serving()
+                wait_serving(cluster)
                 client.create_topic(TOPIC, "number bigint, text string")
                 large = os.urandom(5 * TEXT_BYTES).hex()
                 client.append(TOPIC, [{"number": -1, "text": large}])
@@ -284,7 +285,7 @@ def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path
                 assert cluster.runs(1)
                 cluster.kill(1)
                 cluster.serve(1)
-                cluster.wait_serving()
+                wait_serving(cluster)
                 assert numbers_in(client, TOPIC) == found
                 assert found[: len(numbers) + 1] == [-1, *numbers]
                 assert found[-1] == 1 << 40

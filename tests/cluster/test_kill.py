@@ -13,6 +13,7 @@ import pytest
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import RaftlogError
+from tests.cluster.waiting import leader_of
 
 ACKNOWLEDGED_MIN = 300
 """A run that acknowledges fewer has stalled and proves nothing."""
@@ -89,7 +90,7 @@ def test_a_killed_leader_loses_doubles_and_moves_nothing(cluster: ProcessCluster
         with Load(client, "load") as load:
             for _ in range(3):
                 load.wait_for_more(100)
-                leader = cluster.leader(client, "load")
+                leader = leader_of(client, "load")
                 cluster.kill(leader)
                 load.wait_for_more(100)
                 cluster.serve(leader)
@@ -103,7 +104,7 @@ def test_a_killed_follower_stops_no_write_and_catches_up(cluster: ProcessCluster
         client.create_topic("load", "number bigint")
         with Load(client, "load") as load:
             load.wait_for_more(100)
-            follower = cluster.leader(client, "load") % 3 + 1
+            follower = leader_of(client, "load") % 3 + 1
             cluster.kill(follower)
             load.wait_for_more(300)
             cluster.serve(follower)
@@ -188,11 +189,11 @@ def test_one_topics_failover_leaves_another_topic_alone(cluster: ProcessCluster)
     """CHECKLIST 20."""
     with cluster.client() as client:
         client.create_topic(hit := "hit", "number bigint")
-        doomed = cluster.leader(client, hit)
+        doomed = leader_of(client, hit)
         # Who leads is up to chance.
         for number in range(SAME_LEADER_MAX):
             client.create_topic(spared := f"spared-{number}", "number bigint")
-            if cluster.leader(client, spared) != doomed:
+            if leader_of(client, spared) != doomed:
                 break
         else:
             pytest.fail(f"node {doomed} was elected for every topic")

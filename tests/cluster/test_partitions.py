@@ -19,6 +19,7 @@ from raftlog.client.producer import Producer
 from raftlog.config import load
 from raftlog.errors import NoQuorum, NotLeader
 from raftlog.machines.commands import TopicInfo
+from tests.cluster.waiting import leader_of
 
 NODES = (1, 2, 3)
 ELECTIONS_MAX = 2
@@ -39,7 +40,7 @@ class Wired:
     topic: TopicInfo
 
     def leader_and_others(self) -> tuple[int, int, int]:
-        leader = self.cluster.leader(self.client, self.topic.name)
+        leader = leader_of(self.client, self.topic.name)
         return leader, *(node for node in NODES if node != leader)
 
     def cut(self, *pairs: tuple[int, int]) -> None:

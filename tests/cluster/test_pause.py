@@ -16,6 +16,7 @@ from raftlog.client.producer import Producer
 from raftlog.config import load
 from raftlog.errors import RaftlogError
 from raftlog.machines.commands import TopicInfo
+from tests.cluster.waiting import leader_of
 
 TRY_S = 2.0
 ASLEEP_S = 30.0
@@ -26,7 +27,7 @@ def test_a_replica_that_hangs_holds_up_one_read_and_not_every_third(tmp_path: Pa
         topic = first.create_topic("t", "number bigint")
         first.append("t", [{"number": 1}])
         cluster.wait_caught_up(first, "t")
-        cluster.pause(cluster.leader(first, "t") % 3 + 1)
+        cluster.pause(leader_of(first, "t") % 3 + 1)
         settings = load().client.model_copy(
             update={"bootstrap_servers": cluster.servers, "attempt_timeout_s": TRY_S}
         )
@@ -47,7 +48,7 @@ def test_a_leader_that_slept_through_an_election_says_nothing_stale(tmp_path: Pa
         topic = client.create_topic("t", "number bigint")
         for number in range(3):
             client.append("t", [{"number": 10 * number}])
-            leader = cluster.leader(client, "t")
+            leader = leader_of(client, "t")
             with only(cluster, leader) as asked, ThreadPoolExecutor(2) as pool:
                 # Its producer and its connection are there before it sleeps.
                 producer = Producer(

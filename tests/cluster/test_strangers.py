@@ -32,6 +32,7 @@ from raftlog.wire.codec import (
     encode_hello,
     encode_peer_messages,
 )
+from tests.cluster.waiting import leader_of
 from tests.fuzz.http2 import request
 from tests.fuzz.inputs import numbered
 from tests.fuzz.mutations import broken
@@ -65,7 +66,7 @@ def dead(cluster: ProcessCluster, client: LogClient) -> PeerHello:
     described = descriptions(client)[DEAD]
     cluster.wait_caught_up(client, "t")
     cluster.kill(DEAD)
-    cluster.leader(client, "t")
+    leader_of(client, "t")
     address = cluster.servers.split(",")[DEAD - 1]
     wait_for(lambda: controller_leader(client) not in (0, DEAD), "a controller's leader", 20)
     return PeerHello(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
-from raftlog.core import invariants
 from raftlog.core.log_view import LogView
 from raftlog.core.messages import (
     AppendReply,
@@ -37,6 +36,7 @@ from raftlog.core.types import (
     Span,
     Term,
 )
+from tests.core import invariants
 
 GROUP = GroupId(7)
 TIMING = RaftTiming(election_ticks_min=10, heartbeat_ticks=2, resend_ticks=6, quiesce_after_ticks=0)

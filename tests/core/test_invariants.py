@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from raftlog.core import invariants
 from raftlog.core.ready import Role
 from raftlog.core.status import RaftStatus
 from raftlog.core.types import LogIndex, Term
+from tests.core import invariants
 from tests.core.member import Member, acceptance, heartbeat
 
 

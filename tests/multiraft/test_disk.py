@@ -14,10 +14,10 @@ from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.disk_watch import DiskWatch
 from raftlog.multiraft.effects import DiskChanged, MultiRaftEvent
 from raftlog.storage.log import GroupLog
-from raftlog.storage.memory import MemoryFileSystem
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 from tests.storage.disks import FOLDER, GROUP, SMALL, entries, new_disk
+from tests.storage.memory import MemoryFileSystem
 
 SLOW = 5
 RETRY = 3

@@ -14,9 +14,9 @@ from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
-from raftlog.storage.memory import MemoryFileSystem
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
+from tests.storage.memory import MemoryFileSystem
 
 NODES = (NodeId(1), NodeId(2), NodeId(3))
 

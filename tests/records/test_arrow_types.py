@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from raftlog.errors import InvalidOption
 from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import arrow_schema, schema_from_arrow, schema_of
-from raftlog.records.schema_text import struct_json
+from tests.records.spark_json import struct_json
 from tests.records.strategies import SCHEMAS
 
 

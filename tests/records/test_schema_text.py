@@ -16,8 +16,8 @@ from raftlog.records.schema_text import (
     parse_json,
     parse_schema,
     schema_ddl,
-    struct_json,
 )
+from tests.records.spark_json import struct_json
 from tests.records.strategies import SCHEMAS
 
 

@@ -3,7 +3,7 @@
 The checker sees every entry that enters a log, every event of a replica, every message before it
 leaves, and what each simulated disk holds durably. From these alone it knows the truth:
 
-- Election Safety: one leader per term. Leader Append-Only: `raftlog.core.invariants`.
+- Election Safety: one leader per term. Leader Append-Only: `tests.core.invariants`.
 - Log Matching: an entry (index, term) has one content and one predecessor everywhere; by
   induction, two logs that share an entry share all before it.
 - Leader Completeness: who comes to lead holds every entry that was committed in earlier terms.
@@ -20,7 +20,6 @@ import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from raftlog.core import invariants
 from raftlog.core.messages import (
     AppendReply,
     AppendRequest,
@@ -35,6 +34,7 @@ from raftlog.core.types import Entry, GroupId, HardState, NodeId
 from raftlog.machines.outcomes import Appended, EpochCommitted
 from raftlog.replica import Output
 from raftlog.storage.log import GroupLog
+from tests.core import invariants
 from tests.simulation.disk import DurableLog, durable_log, durable_state
 from tests.simulation.promises import Promise, Violation
 from tests.simulation.simulator import Simulator

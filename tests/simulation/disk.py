@@ -14,8 +14,8 @@ from raftlog.storage.contract import ROOT
 from raftlog.storage.hard_state import read_states
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
-from raftlog.storage.memory import MemoryFileSystem
 from raftlog.storage.write import LogWrite
+from tests.storage.memory import MemoryFileSystem
 
 NEED_ROOM = ("write", "create", "rename", "make_folder")
 """What a full disk refuses."""

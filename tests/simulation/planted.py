@@ -33,9 +33,9 @@ from raftlog.replica import Replica
 from raftlog.storage import recovery, reopen
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.hard_state import HardStateJournal
-from raftlog.storage.memory import MemoryFile
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import FileWrite, LogWrite
+from tests.storage.memory import MemoryFile
 
 _FOR_EVER = 1 << 60
 

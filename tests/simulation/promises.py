@@ -6,7 +6,7 @@ import traceback
 from enum import StrEnum
 from pathlib import Path
 
-from raftlog.core import invariants
+from tests.core import invariants
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -27,10 +27,10 @@ from typing import NamedTuple
 
 from raftlog.errors import RaftlogError
 from raftlog.storage.contract import ROOT
-from raftlog.storage.memory import MemoryFileSystem
 from tests.simulation.cluster import Result, Run
 from tests.simulation.promises import noticed_by
 from tests.simulation.swarm import FAULTS, WEATHER
+from tests.storage.memory import MemoryFileSystem
 
 REPLAY = ".venv/bin/python -m tests.simulation.run --seed {seed}"
 

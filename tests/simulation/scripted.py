@@ -36,7 +36,6 @@ from raftlog.storage.contract import ROOT
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
-from raftlog.storage.memory import MemoryFileSystem
 from tests.core.member import (
     GROUP,
     TIMING,
@@ -53,6 +52,7 @@ from tests.simulation.history import Label
 from tests.simulation.node import SimulatedNode
 from tests.simulation.swarm import SECOND, draw
 from tests.simulation.workload import Sleep, Task, batch_of
+from tests.storage.memory import MemoryFileSystem
 
 
 def stale_acknowledgement() -> None:

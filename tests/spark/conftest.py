@@ -20,6 +20,7 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 import raftlog
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.wire.calls import NodeView
+from tests.cluster.waiting import leader_of
 from tests.spark.faults import Faults, FaultySource
 
 DEADLINE_S = 180.0
@@ -146,7 +147,7 @@ class Lab:
 
     def leader(self) -> int:
         """The node that leads the topic now."""
-        return self.cluster.leader(self.client, self.topic, DEADLINE_S)
+        return leader_of(self.client, self.topic, DEADLINE_S)
 
     @contextmanager
     def leader_killed(self) -> Iterator[None]:

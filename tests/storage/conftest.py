@@ -10,9 +10,9 @@ import pytest
 
 from raftlog.chaos.faulty_disk import DiskFiles, FaultyFileSystem
 from raftlog.storage.contract import FileSystem
-from raftlog.storage.memory import MemoryFileSystem
 from raftlog.storage.posix import PosixFileSystem
 from tests.storage.disks import FOLDER
+from tests.storage.memory import MemoryFileSystem
 
 DISKS: dict[str, Callable[[Path], FileSystem]] = {
     "posix": lambda path: PosixFileSystem(path),

@@ -9,7 +9,7 @@ from raftlog.storage.contract import FileSystem
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
-from raftlog.storage.memory import MemoryFileSystem
+from tests.storage.memory import MemoryFileSystem
 
 GROUP = GroupId(7)
 FOLDER = "7"

@@ -17,8 +17,8 @@ from raftlog.errors import DiskFailed
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
-from raftlog.storage.memory import MemoryFileSystem
 from tests.storage.disks import FOLDER, GROUP, SMALL, content, entries, entry, new_disk, write
+from tests.storage.memory import MemoryFileSystem
 
 
 class Killed(BaseException):

@@ -14,9 +14,9 @@ import pytest
 
 from raftlog.errors import DataFolderLocked, DiskFailed, DiskFull
 from raftlog.storage.contract import File, FileSystem
-from raftlog.storage.memory import MemoryFileSystem
 from raftlog.storage.posix import PosixFile, PosixFileSystem, _after
 from tests.storage.disks import files_of
+from tests.storage.memory import MemoryFileSystem
 
 
 def new_file(disk: FileSystem, path: str, data: bytes = b"") -> File:

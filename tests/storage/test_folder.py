@@ -17,8 +17,8 @@ from raftlog.errors import (
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.folder import DataFolder, Identity, read_identity
 from raftlog.storage.log import GroupLog
-from raftlog.storage.memory import MemoryFileSystem
 from tests.storage.disks import SMALL, content, entries, files_of, flipped, write
+from tests.storage.memory import MemoryFileSystem
 
 MANIFEST = '{"name": "flights", "schema": "größe"}'
 

@@ -15,10 +15,10 @@ from raftlog.storage.contract import ROOT
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.log import GroupLog
-from raftlog.storage.memory import MemoryFileSystem
 from raftlog.storage.posix import PosixFile, PosixFileSystem
 from raftlog.storage.write import LogWrite
 from tests.storage.disks import FOLDER, GROUP, SMALL, content, entries, new_disk, write
+from tests.storage.memory import MemoryFileSystem
 
 NEEDS_ROOM = ("write", "create", "rename", "make_folder")
 

@@ -10,8 +10,8 @@ from raftlog.storage.contract import FileSystem
 from raftlog.storage.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES
 from raftlog.storage.hard_state import JOURNAL_NAME, HardStateJournal
 from raftlog.storage.log import GroupLog
-from raftlog.storage.memory import MemoryFileSystem
 from tests.storage.disks import FOLDER, GROUP, SMALL, disk_of, files_of, flipped, new_disk, write
+from tests.storage.memory import MemoryFileSystem
 
 
 def state(term: int, vote: int = 0) -> HardState:

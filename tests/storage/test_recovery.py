@@ -12,7 +12,6 @@ from raftlog.core.types import Entry
 from raftlog.errors import CorruptFile, FormatUnsupported
 from raftlog.storage.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES
 from raftlog.storage.log import GroupLog
-from raftlog.storage.memory import MemoryFileSystem
 from tests.storage.disks import (
     BARE,
     FOLDER,
@@ -28,6 +27,7 @@ from tests.storage.disks import (
     new_disk,
     write,
 )
+from tests.storage.memory import MemoryFileSystem
 
 FIRST = f"{1:020d}.log"
 SYNCED = 3

@@ -11,10 +11,10 @@ from random import Random
 from raftlog.core.types import Entry
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
-from raftlog.storage.memory import MemoryFileSystem
 from raftlog.storage.posix import PosixFileSystem
 from raftlog.storage.write import LogWrite
 from tests.storage.disks import FOLDER, GROUP, SMALL, content, entries, new_disk, write
+from tests.storage.memory import MemoryFileSystem
 from tests.storage.test_log import open_files
 
 SEEDS = 150

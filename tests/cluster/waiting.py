@@ -1,0 +1,37 @@
+"""What a test waits for in a running cluster: a topic's leader, a node that answers."""
+
+from __future__ import annotations
+
+from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.client.log_client import LogClient
+from raftlog.errors import RaftlogError
+
+
+def leader_of(client: LogClient, topic: str, timeout_s: float = 15.0) -> int:
+    """The node that leads the topic's group. Waits until one does."""
+    leader = 0
+
+    def led() -> bool:
+        nonlocal leader
+        try:
+            leader = client.watermark(topic).leader
+        except RaftlogError:
+            return False  # nobody answered yet
+        return leader != 0
+
+    wait_for(led, f"a leader of {topic!r}", timeout_s)
+    return leader
+
+
+def wait_serving(cluster: ProcessCluster, timeout_s: float = 60.0) -> None:
+    """Wait until some node answers and knows a leader of the controller."""
+    with cluster.client() as client:
+
+        def serves() -> bool:
+            try:
+                client.list_topics()
+            except RaftlogError:
+                return False
+            return True
+
+        wait_for(serves, "a node to answer", timeout_s)
