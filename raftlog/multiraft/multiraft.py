@@ -164,7 +164,7 @@ class MultiRaft:
         self._read_logged_nodes()
 
     def _read_logged_nodes(self) -> None:
-        controller = self._groups[CONTROLLER_GROUP].replica
+        controller = self.controller_replica.replica
         self._logged_until = controller.log.last_index
         for index, command in controller.logged_commands():
             if isinstance(command, RegisterNode):
@@ -513,9 +513,14 @@ class MultiRaft:
     # ------------------------------------------------------------ groups
 
     @property
+    def controller_replica(self) -> GroupReplica:
+        """The replica of the controller's group, which every node has."""
+        return self._groups[CONTROLLER_GROUP]
+
+    @property
     def controller(self) -> ControllerMachine:
         """The controller's state, as far as this node has applied it."""
-        machine = self._groups[CONTROLLER_GROUP].machine
+        machine = self.controller_replica.machine
         assert isinstance(machine, ControllerMachine)
         return machine
 
@@ -532,9 +537,7 @@ class MultiRaft:
         in the log counts until all of it is applied (or was truncated, and nothing of it is bound).
         """
         known = self.controller.nodes.get(node)
-        if known is None and self._groups[CONTROLLER_GROUP].replica.applied_index < (
-            self._logged_until
-        ):
+        if known is None and self.controller_replica.replica.applied_index < (self._logged_until):
             known = self._logged_nodes.nodes.get(node)
         return known.store_uuid if known is not None else None
 
@@ -581,7 +584,7 @@ class MultiRaft:
         A node that starts replays it: what was deleted and removed here must not come into being
         for a moment, without the votes that it gave.
         """
-        if self._groups[CONTROLLER_GROUP].replica.applied_index < self._store.deletions_index:
+        if self.controller_replica.replica.applied_index < self._store.deletions_index:
             return
         controller = self.controller
         for topic in controller.topics():
@@ -623,7 +626,7 @@ class MultiRaft:
         assert topic is not None, "the controller's group is never removed"
         if hosted.writing or hosted.reads_out:
             return  # whichever ends last comes here again
-        applied = self._groups[CONTROLLER_GROUP].replica.applied_index
+        applied = self.controller_replica.replica.applied_index
 
         def removed(_: None) -> None:
             self._store.journal.forget(hosted.group)
@@ -642,21 +645,25 @@ class MultiRaft:
         then the command may have been written, or may yet be.
         """
         self._require_here(hosted)
+        if hosted.raft.role is Role.LEADER:
+            self._check_room(hosted, payload)
+            self._wake(hosted)
+
+        def release(answer: Outcome | RaftlogError) -> None:
+            self._request_bytes -= payload.size
+            reply(answer)
+
+        hosted.propose(payload, release)
+        self._request_bytes += payload.size
+        self.mark_dirty(hosted.group)
+
+    def _check_room(self, hosted: GroupReplica, payload: Payload) -> None:
         limit = self._request_bytes_max
         if self._request_bytes and self._request_bytes + payload.size > limit:
             raise Overloaded(queue="server.request_bytes_max", limit=limit)
         full = self._disk.full(hosted.group)
         if full is not None:
             raise self._own(full)
-
-        def release(answer: Outcome | RaftlogError) -> None:
-            self._request_bytes -= payload.size
-            reply(answer)
-
-        self._wake_leader(hosted)
-        hosted.propose(payload, release)
-        self._request_bytes += payload.size
-        self.mark_dirty(hosted.group)
 
     def _own(self, full: DiskFull) -> DiskFull:
         """The error as a client is told it: it names the node."""
@@ -668,7 +675,8 @@ class MultiRaft:
         Raises `NotLeader`, `Overloaded`, `TopicRecreated`: then `reply` is never called.
         """
         self._require_here(hosted)
-        self._wake_leader(hosted)
+        if hosted.raft.role is Role.LEADER:
+            self._wake(hosted)
         hosted.read_barrier(reply)
         self.mark_dirty(hosted.group)
 
@@ -678,10 +686,6 @@ class MultiRaft:
         if self._groups.get(hosted.group) is not hosted:
             assert hosted.topic is not None, "the controller's group is never deleted"
             raise TopicRecreated(topic=hosted.topic.name, wanted=hosted.topic.incarnation)
-
-    def _wake_leader(self, hosted: GroupReplica) -> None:
-        if hosted.raft.role is Role.LEADER:
-            self._wake(hosted)
 
 
 def _next_of(waiting: OrderedDict[GroupId, None]) -> GroupId:

@@ -158,7 +158,7 @@ async def _watch_leases(node: Node) -> None:
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(node.settings.topic.lease_check_s)
-        for hosted in node.groups():
+        for hosted in node.multiraft.groups():
             if hosted.group == CONTROLLER_GROUP:
                 continue
             watch = watches.setdefault(hosted.group, LeaseWatch(node.settings.topic))
@@ -169,10 +169,11 @@ async def _watch_leases(node: Node) -> None:
             due = watch.due(hosted.machine, now_s=loop.time(), now_us=node.now_us())
             for command in due:
                 try:
-                    node.propose_unasked(hosted, Payload(encode_command(command, None), b""))
+                    payload = Payload(encode_command(command, None), b"")
+                    node.multiraft.propose(hosted, payload, lambda _: None)
                 except (Overloaded, DiskFull):
                     break  # writes go first; the next check finds it again
-        gone = watches.keys() - {hosted.group for hosted in node.groups()}
+        gone = watches.keys() - {hosted.group for hosted in node.multiraft.groups()}
         for group in gone:
             del watches[group]
 

@@ -20,12 +20,10 @@ from typing import Any, TypeVar, assert_never
 import structlog
 
 from raftlog.config import Settings
-from raftlog.core.leadership import FollowerView
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
-from raftlog.core.types import GroupId, NodeId, Offset, Payload
+from raftlog.core.types import NodeId, Offset, Payload
 from raftlog.errors import DiskFull, IdentityRefused, NotLeader, RaftlogError
-from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.outcomes import Outcome
 from raftlog.multiraft.catch_up import CatchUpLimits
 from raftlog.multiraft.effects import (
@@ -103,7 +101,7 @@ class Node:
             random=chance,
             tell=effects.tell,
         )
-        self._multiraft = MultiRaft(
+        self.multiraft = MultiRaft(
             node=self.node,
             nodes=tuple(sorted(addresses)),
             store=self._store,
@@ -155,7 +153,7 @@ class Node:
 
     async def start(self) -> None:
         """Open the controller's replica and every group of the data folder, then run."""
-        self._multiraft.start(await asyncio.to_thread(self._store.open_all))
+        self.multiraft.start(await asyncio.to_thread(self._store.open_all))
         for link in self.links.values():
             self.spawn(link.run())
         self._next_tick_s = self._loop.time() + self._tick_s
@@ -164,7 +162,7 @@ class Node:
     async def stop(self) -> None:
         """End tasks, finish what is being written, close the files."""
         self._stopping = True
-        self._multiraft.stop()
+        self.multiraft.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -172,7 +170,7 @@ class Node:
         # are closed, which write and sync the rest.
         await self._workers.stop()
         await self._readers.stop()
-        self._multiraft.close()
+        self.multiraft.close()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine as the node's own: its failure is the node's failure."""
@@ -197,7 +195,7 @@ class Node:
         """One tick for all, also after a pause: time that was slept through is not made up for."""
         if self._stopping:
             return
-        self._multiraft.tick()
+        self.multiraft.tick()
         self._next_tick_s = max(self._next_tick_s + self._tick_s, self._loop.time())
         self._loop.call_at(self._next_tick_s, self._tick)
 
@@ -218,7 +216,7 @@ class Node:
 
     def known_store(self, node: NodeId) -> str | None:
         """The store bound to the node id by the controller, as far as this node can know."""
-        return self._multiraft.known_store(node)
+        return self.multiraft.known_store(node)
 
     def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         """Messages of one frame, in the order they were sent.
@@ -226,10 +224,10 @@ class Node:
         They are taken by the loop and not by the stream's handler: what a replica asserts must end
         the process, and grpc would make it the stream's status and go on.
         """
-        self._loop.call_soon(self._multiraft.receive, peer, messages)
+        self._loop.call_soon(self.multiraft.receive, peer, messages)
 
     def _link_opened(self, _: NodeId) -> None:
-        self._multiraft.peer_reachable(1 + sum(link.connected for link in self.links.values()))
+        self.multiraft.peer_reachable(1 + sum(link.connected for link in self.links.values()))
 
     def _refused(self, error: RaftlogError) -> None:
         """A wiped folder learns here that it must not serve: no peer lets it reach a leader."""
@@ -242,50 +240,23 @@ class Node:
     def peer_closed(self, peer: NodeId) -> None:
         """The peer's process died or its connection was reset: its groups may elect at once."""
         # After what it sent before, which may still wait to be taken.
-        self._loop.call_soon(self._multiraft.peer_closed, peer)
-
-    # ------------------------------------------------------------ groups
-
-    @property
-    def controller(self) -> ControllerMachine:
-        """The controller's state, as far as this node has applied it."""
-        return self._multiraft.controller
-
-    @property
-    def disk(self) -> DiskChanged:
-        """What was last told of this node's disk."""
-        return self._multiraft.disk
-
-    def groups(self) -> Sequence[GroupReplica]:
-        """Every replica here, the controller's among them."""
-        return self._multiraft.groups()
-
-    def hosted(self, group: GroupId) -> GroupReplica | None:
-        """The group's replica, if it is here."""
-        return self._multiraft.hosted(group)
-
-    def followers(self, hosted: GroupReplica) -> Sequence[FollowerView]:
-        """Every voter of a group that this node leads, as it sees them; else none."""
-        return self._multiraft.followers(hosted)
-
-    def topic_replica(self, group: GroupId, incarnation: str) -> GroupReplica | None:
-        """The replica of exactly this incarnation; None: not here (yet).
-
-        Raises `TopicRecreated` when the incarnation is known to be gone.
-        """
-        return self._multiraft.topic_replica(group, incarnation)
+        self._loop.call_soon(self.multiraft.peer_closed, peer)
 
     # ------------------------------------------------------------ proposals and reads
 
-    def leader_hint(self, hosted: GroupReplica) -> NotLeader:
-        """The error that sends a client on to the leader, as far as this replica knows it."""
-        leader = hosted.raft.leader
-        return NotLeader(group=hosted.group, leader=leader, address=self.addresses.get(leader, ""))
+    def check_leads(self, hosted: GroupReplica) -> None:
+        """Raises `NotLeader` with a hint unless this node leads the group.
 
-    def require_leader(self, hosted: GroupReplica) -> None:
-        """Raises `NotLeader` with the hint unless this node leads the group."""
+        Only the core's answer to a proposal or a read counts. This comes before work that would
+        be for nothing elsewhere.
+        """
         if hosted.raft.role is not Role.LEADER:
-            raise self.leader_hint(hosted)
+            raise self._hinted(NotLeader(group=hosted.group, leader=hosted.raft.leader))
+
+    def _hinted(self, error: NotLeader) -> NotLeader:
+        """The error with the leader's address, if this node knows it."""
+        error.address = self.addresses.get(NodeId(error.leader), "")
+        return error
 
     def propose(self, hosted: GroupReplica, payload: Payload) -> asyncio.Future[Outcome]:
         """Give a command its place in the log; the future of what applying it comes to.
@@ -293,7 +264,6 @@ class Node:
         Raises `NotLeader`, `Overloaded`, `DiskFull`, `TopicRecreated` (nothing was written). The
         future may end with `NoQuorum` (it may have been written).
         """
-        self.require_leader(hosted)
         done: asyncio.Future[Outcome] = self._loop.create_future()
 
         def reply(answer: Outcome | RaftlogError) -> None:
@@ -304,21 +274,16 @@ class Node:
             else:
                 done.set_result(answer)
 
-        self._decided(lambda: self._multiraft.propose(hosted, payload, reply))
+        self._decided(lambda: self.multiraft.propose(hosted, payload, reply))
         return done
-
-    def propose_unasked(self, hosted: GroupReplica, payload: Payload) -> None:
-        """Propose what no call waits for. Raises as `propose` does."""
-        self._multiraft.propose(hosted, payload, lambda _: None)
 
     async def read_barrier(self, hosted: GroupReplica) -> None:
         """Wait until a read of the machine here is linearizable.
 
         Raises `NotLeader`, `NoQuorum`.
         """
-        self.require_leader(hosted)
         done, reply = self._awaited()
-        self._decided(lambda: self._multiraft.read_barrier(hosted, reply))
+        self._decided(lambda: self.multiraft.read_barrier(hosted, reply))
         await done
 
     async def high_water_mark_reached(self, hosted: GroupReplica, mark: Offset) -> None:
@@ -347,10 +312,15 @@ class Node:
         return done, reply
 
     def _decided(self, decide: Callable[[], None]) -> None:
-        """What a replica decides for a call. What it asserts must end the process: grpc would make
-        it the call's status and go on with a replica half done."""
+        """Let a replica decide for a call. Raises `NotLeader` with the leader's address.
+
+        An assertion that fails must end the process: grpc would make it the call's status and go
+        on with a replica half done.
+        """
         try:
             decide()
+        except NotLeader as error:
+            raise self._hinted(error) from None
         except AssertionError as error:
             self._fail(error)
             raise

@@ -8,11 +8,9 @@ import grpc
 import grpc.aio
 import structlog
 
-from raftlog.core.ready import Role
 from raftlog.core.types import CONTROLLER_GROUP, NodeId, Term
 from raftlog.errors import NotLeader, RaftlogError, Unavailable
 from raftlog.machines.rules import RULES_LATEST
-from raftlog.multiraft.hosted import GroupReplica
 from raftlog.server.node import Node
 from raftlog.server.services import Services
 from raftlog.transport.link import CHANNEL_OPTIONS
@@ -42,7 +40,7 @@ async def register(node: Node, services: Services) -> None:
     asked_leader = await _register_once(node, services, call)
     log.info("registered", node=node.node, store_uuid=node.identity.store_uuid)
     # A leader of an older program leaves out what it does not know. Its successor may know it.
-    while node.controller.behind_rules([node.node], RULES_LATEST):
+    while node.multiraft.controller.behind_rules([node.node], RULES_LATEST):
         await asyncio.sleep(_RULES_PAUSE_S)
         if _leader(node) != asked_leader:
             asked_leader = await _register_once(node, services, call)
@@ -55,7 +53,7 @@ async def _register_once(
     while True:
         asked = _leader(node)
         try:
-            await _ask(node, services, call)
+            await _ask(services, call)
         except Unavailable as error:
             log.debug("registration waits", cause=error.cause)
             await asyncio.sleep(_PAUSE_S)
@@ -64,27 +62,21 @@ async def _register_once(
 
 
 def _leader(node: Node) -> tuple[Term, NodeId]:
-    raft = _controller(node).replica.raft
+    raft = node.multiraft.controller_replica.raft
     return raft.term, raft.leader
 
 
-def _controller(node: Node) -> GroupReplica:
-    hosted = node.hosted(CONTROLLER_GROUP)
-    assert hosted is not None, "every node carries the controller's group"
-    return hosted
-
-
-async def _ask(node: Node, services: Services, call: RegisterNodeCall) -> None:
-    controller = _controller(node)
-    raft = controller.replica.raft
-    if raft.role is Role.LEADER:
+async def _ask(services: Services, call: RegisterNodeCall) -> None:
+    """Register here, if this node leads the controller, else with the leader that it names."""
+    try:
         await services.register_node(call)
         return
-    hint = node.leader_hint(controller)
-    if not hint.address:
-        raise hint
+    except NotLeader as error:
+        if not error.address:
+            raise
+        address = error.address
     try:
-        async with grpc.aio.insecure_channel(hint.address, options=CHANNEL_OPTIONS) as channel:
+        async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
             ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
             ask = channel.unary_unary(f"/{SERVICE}/{REGISTER_NODE.name}")
             await ask(encode_request(REGISTER_NODE, call), timeout=_ATTEMPT_TIMEOUT_S)

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from raftlog import errors
 from raftlog.checksum import chain, crc32c
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, Offset, Payload
+from raftlog.core.types import GroupId, Offset, Payload
 from raftlog.errors import (
     MalformedRequest,
     NotYet,
@@ -66,6 +66,7 @@ class Services:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._multiraft = node.multiraft
         self._limits = node.settings.server
         self._order = SenderOrder(
             wait_max_s=self._limits.reorder_wait_max_s,
@@ -77,9 +78,9 @@ class Services:
     async def describe_cluster(self, _: calls.DescribeCluster) -> calls.ClusterDescription:
         """This node's view of who is who."""
         node = self._node
-        raft = self._controller.replica.raft
-        disk = node.disk
-        controller = node.controller
+        raft = self._multiraft.controller_replica.raft
+        disk = self._multiraft.disk
+        controller = self._multiraft.controller
         return calls.ClusterDescription(
             cluster_id=node.identity.cluster_id,
             node=node.node,
@@ -88,7 +89,7 @@ class Services:
             term=raft.term,
             nodes=node.cluster_nodes(),
             version=version("raftlog"),
-            registered=node.known_store(node.node) == node.identity.store_uuid,
+            registered=self._multiraft.known_store(node.node) == node.identity.store_uuid,
             disk_keeps_up=disk.keeps_up,
             disk_full=disk.full.file if disk.full is not None else "",
             rules=controller.rules,
@@ -103,7 +104,7 @@ class Services:
                 call="RegisterNode", what=f"node {call.node} is none of this cluster's"
             )
         outcome = await self._proposed(
-            self._controller,
+            self._multiraft.controller_replica,
             RegisterNode(
                 node=call.node,
                 store_uuid=call.store_uuid,
@@ -119,13 +120,13 @@ class Services:
         A sink asks with `if_not_exists` for every batch: what is there costs a read, no entry.
         """
         if call.if_not_exists:
-            await self._node.read_barrier(self._controller)
-            found = self._node.controller.topic(call.name)
+            await self._node.read_barrier(self._multiraft.controller_replica)
+            found = self._multiraft.controller.topic(call.name)
             if not isinstance(found, Refused):
                 existed = found.incarnation != call.incarnation
                 return TopicCreated(topic=found, existed=existed)
         outcome = await self._proposed(
-            self._controller,
+            self._multiraft.controller_replica,
             CreateTopic(
                 name=call.name,
                 incarnation=call.incarnation,
@@ -140,29 +141,30 @@ class Services:
     async def delete_topic(self, call: calls.DeleteTopicCall) -> TopicDeleted:
         """Delete a topic. Raises `TopicNotFound`."""
         outcome = await self._proposed(
-            self._controller, DeleteTopic(name=call.name, incarnation=call.incarnation)
+            self._multiraft.controller_replica,
+            DeleteTopic(name=call.name, incarnation=call.incarnation),
         )
         return self._accepted(TopicDeleted, outcome)
 
     async def describe_topic(self, call: calls.DescribeTopic) -> calls.TopicReply:
         """The topic as of now, linearizable. Raises `TopicNotFound`."""
-        await self._node.read_barrier(self._controller)
-        found = self._node.controller.topic(call.name)
+        await self._node.read_barrier(self._multiraft.controller_replica)
+        found = self._multiraft.controller.topic(call.name)
         if isinstance(found, Refused):
             raise _error_of(found)
         return calls.TopicReply(topic=found)
 
     async def list_topics(self, _: calls.ListTopics) -> calls.TopicsReply:
         """All topics as of now, linearizable."""
-        await self._node.read_barrier(self._controller)
-        return calls.TopicsReply(topics=tuple(self._node.controller.topics()))
+        await self._node.read_barrier(self._multiraft.controller_replica)
+        return calls.TopicsReply(topics=tuple(self._multiraft.controller.topics()))
 
     async def watch_groups(self, call: calls.WatchGroups) -> calls.NodeView:
         """This node's own replicas, as they stand."""
         wanted = set(call.groups)
         shown = [
             views.group_view(self._node, hosted)
-            for hosted in self._node.groups()
+            for hosted in self._multiraft.groups()
             if not wanted or hosted.group in wanted
         ]
         return calls.NodeView(node=self._node.node, groups=tuple(shown))
@@ -204,7 +206,7 @@ class Services:
 
     async def commit_epoch(self, call: calls.CommitEpochCall) -> EpochCommitted:
         """Make an epoch's attempts visible. Raises what the exactly-once rules refuse."""
-        hosted = self._leading(call.group, call.incarnation)
+        hosted = self._here(call.group, call.incarnation)
         command = CommitEpoch(
             key=call.key,
             attempts=call.attempts,
@@ -220,7 +222,7 @@ class Services:
 
     async def abort_epoch(self, call: calls.AbortEpochCall) -> EpochAborted:
         """Drop the open attempts of one run's epoch."""
-        hosted = self._leading(call.group, call.incarnation)
+        hosted = self._here(call.group, call.incarnation)
         outcome = await self._proposed(hosted, AbortEpoch(key=call.key))
         return self._accepted(EpochAborted, outcome)
 
@@ -228,7 +230,7 @@ class Services:
 
     async def list_writers(self, call: calls.ListWriters) -> calls.WritersReply:
         """The topic's writers as of now, linearizable, a page at a time."""
-        hosted = self._leading(call.group, call.incarnation)
+        hosted = self._here(call.group, call.incarnation)
         await self._node.read_barrier(hosted)
         machine = hosted.topic_machine
         if call.writer:
@@ -259,7 +261,7 @@ class Services:
 
     async def read_high_water_mark(self, call: calls.ReadHighWaterMark) -> calls.ReadableRange:
         """The high-water mark by a read round of this leader (ReadIndex)."""
-        hosted = self._leading(call.group, call.incarnation)
+        hosted = self._here(call.group, call.incarnation)
         await self._node.read_barrier(hosted)
         machine = hosted.topic_machine
         return calls.ReadableRange(
@@ -298,7 +300,7 @@ class Services:
         budget = self._limits.read_bytes_per_turn_max
         for extent in machine.extents_between(call.start, call.end):
             # Between two extents the loop turns, and the topic may be deleted.
-            self._node.topic_replica(call.group, call.incarnation)
+            self._multiraft.topic_replica(call.group, call.incarnation)
             term, _, command = hosted.replica.log.command(extent.index)
             header, ranges = _sliced(decode_batch_header(command), wanted)
             body = b"".join(hosted.replica.log.body_slices(extent.index, ranges))
@@ -320,12 +322,6 @@ class Services:
 
     # ------------------------------------------------------------ parts
 
-    @property
-    def _controller(self) -> GroupReplica:
-        hosted = self._node.hosted(CONTROLLER_GROUP)
-        assert hosted is not None
-        return hosted
-
     def _accepted(self, kind: type[Accepted], outcome: Outcome) -> Accepted:
         """The outcome of a command that was not refused; else raise the error that it names."""
         if isinstance(outcome, kind):
@@ -337,17 +333,23 @@ class Services:
             error.cluster = self._node.identity.cluster_id
         raise error
 
-    def _leading(self, group: GroupId, incarnation: str) -> GroupReplica:
-        """The topic's replica here, which leads; else `NotLeader`, `TopicRecreated`."""
-        hosted = self._node.topic_replica(group, incarnation)
+    def _here(self, group: GroupId, incarnation: str) -> GroupReplica:
+        """The topic's replica here. Raises `NotLeader` where there is none (yet),
+        `TopicRecreated`."""
+        hosted = self._multiraft.topic_replica(group, incarnation)
         if hosted is None:
             raise errors.NotLeader(group=group)
-        self._node.require_leader(hosted)
+        return hosted
+
+    def _leading(self, group: GroupId, incarnation: str) -> GroupReplica:
+        """As `_here`, and it leads: else `NotLeader` with a hint, before a body is judged."""
+        hosted = self._here(group, incarnation)
+        self._node.check_leads(hosted)
         return hosted
 
     async def _reached(self, group: GroupId, incarnation: str, mark: Offset) -> GroupReplica:
         """The topic's replica here once it has applied `mark`; waits briefly, then `NotYet`."""
-        hosted = self._node.topic_replica(group, incarnation)
+        hosted = self._multiraft.topic_replica(group, incarnation)
         if hosted is None:
             raise NotYet(topic=f"group {group}", have=0, need=mark)
         try:
@@ -367,7 +369,6 @@ class Services:
     ) -> asyncio.Future[Outcome]:
         """The command in the log; the future of its outcome. Raises `NotLeader`, `Overloaded`,
         `TooLarge`: then it is not in the log."""
-        self._node.require_leader(hosted)
         payload = Payload(encode_command(command, batch), body)
         limit = self._limits.entry_bytes_max
         if payload.size > limit:

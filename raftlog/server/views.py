@@ -63,5 +63,5 @@ def _followers(node: Node, hosted: GroupReplica) -> tuple[FollowerView, ...]:
             match_index=follower.match_index,
             contact_ms_ago=follower.contact_ticks * tick_ms,
         )
-        for follower in node.followers(hosted)
+        for follower in node.multiraft.followers(hosted)
     )
