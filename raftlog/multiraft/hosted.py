@@ -53,10 +53,6 @@ class GroupReplica:
         """Reads of its log that are out."""
         self.idle_ticks = 0
         """Ticks since its log was last written."""
-        self.heard_tick = 0
-        """When a message of the group last came."""
-        self.check_tick = 0
-        """When it is looked after again, if it is quiesced until then."""
         self.rules_proposed: tuple[Term, int] | None = None
         """The version of the rules that was proposed here last, and in which term."""
         self._numbers = itertools.count(1)

@@ -158,7 +158,7 @@ async def _watch_leases(node: Node) -> None:
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(node.settings.topic.lease_check_s)
-        for hosted in node.multiraft.groups():
+        for hosted in node.multiraft.replicas.values():
             if hosted.group == CONTROLLER_GROUP:
                 continue
             watch = watches.setdefault(hosted.group, LeaseWatch(node.settings.topic))
@@ -173,7 +173,7 @@ async def _watch_leases(node: Node) -> None:
                     node.multiraft.propose(hosted, payload, lambda _: None)
                 except (Overloaded, DiskFull):
                     break  # writes go first; the next check finds it again
-        gone = watches.keys() - {hosted.group for hosted in node.multiraft.groups()}
+        gone = watches.keys() - {hosted.group for hosted in node.multiraft.replicas.values()}
         for group in gone:
             del watches[group]
 

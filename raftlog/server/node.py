@@ -216,7 +216,7 @@ class Node:
 
     def known_store(self, node: NodeId) -> str | None:
         """The store bound to the node id by the controller, as far as this node can know."""
-        return self.multiraft.known_store(node)
+        return self.multiraft.replicas.known_store(node)
 
     def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         """Messages of one frame, in the order they were sent.

@@ -40,7 +40,7 @@ async def register(node: Node, services: Services) -> None:
     asked_leader = await _register_once(node, services, call)
     log.info("registered", node=node.node, store_uuid=node.identity.store_uuid)
     # A leader of an older program leaves out what it does not know. Its successor may know it.
-    while node.multiraft.controller.behind_rules([node.node], RULES_LATEST):
+    while node.multiraft.replicas.controller.behind_rules([node.node], RULES_LATEST):
         await asyncio.sleep(_RULES_PAUSE_S)
         if _leader(node) != asked_leader:
             asked_leader = await _register_once(node, services, call)
@@ -62,7 +62,7 @@ async def _register_once(
 
 
 def _leader(node: Node) -> tuple[Term, NodeId]:
-    raft = node.multiraft.controller_replica.raft
+    raft = node.multiraft.replicas.of_controller.raft
     return raft.term, raft.leader
 
 

@@ -78,9 +78,9 @@ class Services:
     async def describe_cluster(self, _: calls.DescribeCluster) -> calls.ClusterDescription:
         """This node's view of who is who."""
         node = self._node
-        raft = self._multiraft.controller_replica.raft
+        raft = self._multiraft.replicas.of_controller.raft
         disk = self._multiraft.disk
-        controller = self._multiraft.controller
+        controller = self._multiraft.replicas.controller
         return calls.ClusterDescription(
             cluster_id=node.identity.cluster_id,
             node=node.node,
@@ -89,7 +89,7 @@ class Services:
             term=raft.term,
             nodes=node.cluster_nodes(),
             version=version("raftlog"),
-            registered=self._multiraft.known_store(node.node) == node.identity.store_uuid,
+            registered=self._multiraft.replicas.known_store(node.node) == node.identity.store_uuid,
             disk_keeps_up=disk.keeps_up,
             disk_full=disk.full.file if disk.full is not None else "",
             rules=controller.rules,
@@ -104,7 +104,7 @@ class Services:
                 call="RegisterNode", what=f"node {call.node} is none of this cluster's"
             )
         outcome = await self._proposed(
-            self._multiraft.controller_replica,
+            self._multiraft.replicas.of_controller,
             RegisterNode(
                 node=call.node,
                 store_uuid=call.store_uuid,
@@ -120,13 +120,13 @@ class Services:
         A sink asks with `if_not_exists` for every batch: what is there costs a read, no entry.
         """
         if call.if_not_exists:
-            await self._node.read_barrier(self._multiraft.controller_replica)
-            found = self._multiraft.controller.topic(call.name)
+            await self._node.read_barrier(self._multiraft.replicas.of_controller)
+            found = self._multiraft.replicas.controller.topic(call.name)
             if not isinstance(found, Refused):
                 existed = found.incarnation != call.incarnation
                 return TopicCreated(topic=found, existed=existed)
         outcome = await self._proposed(
-            self._multiraft.controller_replica,
+            self._multiraft.replicas.of_controller,
             CreateTopic(
                 name=call.name,
                 incarnation=call.incarnation,
@@ -141,30 +141,30 @@ class Services:
     async def delete_topic(self, call: calls.DeleteTopicCall) -> TopicDeleted:
         """Delete a topic. Raises `TopicNotFound`."""
         outcome = await self._proposed(
-            self._multiraft.controller_replica,
+            self._multiraft.replicas.of_controller,
             DeleteTopic(name=call.name, incarnation=call.incarnation),
         )
         return self._accepted(TopicDeleted, outcome)
 
     async def describe_topic(self, call: calls.DescribeTopic) -> calls.TopicReply:
         """The topic as of now, linearizable. Raises `TopicNotFound`."""
-        await self._node.read_barrier(self._multiraft.controller_replica)
-        found = self._multiraft.controller.topic(call.name)
+        await self._node.read_barrier(self._multiraft.replicas.of_controller)
+        found = self._multiraft.replicas.controller.topic(call.name)
         if isinstance(found, Refused):
             raise _error_of(found)
         return calls.TopicReply(topic=found)
 
     async def list_topics(self, _: calls.ListTopics) -> calls.TopicsReply:
         """All topics as of now, linearizable."""
-        await self._node.read_barrier(self._multiraft.controller_replica)
-        return calls.TopicsReply(topics=tuple(self._multiraft.controller.topics()))
+        await self._node.read_barrier(self._multiraft.replicas.of_controller)
+        return calls.TopicsReply(topics=tuple(self._multiraft.replicas.controller.topics()))
 
     async def watch_groups(self, call: calls.WatchGroups) -> calls.NodeView:
         """This node's own replicas, as they stand."""
         wanted = set(call.groups)
         shown = [
             views.group_view(self._node, hosted)
-            for hosted in self._multiraft.groups()
+            for hosted in self._multiraft.replicas.values()
             if not wanted or hosted.group in wanted
         ]
         return calls.NodeView(node=self._node.node, groups=tuple(shown))
@@ -300,7 +300,7 @@ class Services:
         budget = self._limits.read_bytes_per_turn_max
         for extent in machine.extents_between(call.start, call.end):
             # Between two extents the loop turns, and the topic may be deleted.
-            self._multiraft.topic_replica(call.group, call.incarnation)
+            self._multiraft.replicas.of_topic(call.group, call.incarnation)
             term, _, command = hosted.replica.log.command(extent.index)
             header, ranges = _sliced(decode_batch_header(command), wanted)
             body = b"".join(hosted.replica.log.body_slices(extent.index, ranges))
@@ -336,7 +336,7 @@ class Services:
     def _here(self, group: GroupId, incarnation: str) -> GroupReplica:
         """The topic's replica here. Raises `NotLeader` where there is none (yet),
         `TopicRecreated`."""
-        hosted = self._multiraft.topic_replica(group, incarnation)
+        hosted = self._multiraft.replicas.of_topic(group, incarnation)
         if hosted is None:
             raise errors.NotLeader(group=group)
         return hosted
@@ -349,7 +349,7 @@ class Services:
 
     async def _reached(self, group: GroupId, incarnation: str, mark: Offset) -> GroupReplica:
         """The topic's replica here once it has applied `mark`; waits briefly, then `NotYet`."""
-        hosted = self._multiraft.topic_replica(group, incarnation)
+        hosted = self._multiraft.replicas.of_topic(group, incarnation)
         if hosted is None:
             raise NotYet(topic=f"group {group}", have=0, need=mark)
         try:

@@ -112,7 +112,7 @@ class Scene:
             catch_up=CatchUpLimits(PEER_BYTES_MAX, 2 * PEER_BYTES_MAX, bytes_per_tick),
         )
         self.host.start(store.open_all())
-        self.replica = self.host.hosted(CONTROLLER_GROUP).replica
+        self.replica = self.host.replicas.get(CONTROLLER_GROUP).replica
         self._lead()
 
     def settle(self) -> None:

@@ -35,7 +35,7 @@ def test_nothing_is_applied_from_an_unknown_entry_on(
     script.topic("t", "1" * 32)
     script.append("p", 0, "before")
     group = script.group if in_topic else CONTROLLER_GROUP
-    hosted = node.host.hosted(group)
+    hosted = node.host.replicas.get(group)
     assert hosted is not None
     index = hosted.replica.applied_index + 1
     state = hosted.machine.fingerprint()

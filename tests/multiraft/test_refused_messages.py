@@ -114,7 +114,7 @@ def test_the_rest_of_a_frame_is_heard_and_the_node_goes_on() -> None:
     driver.sent.clear()
     host.receive(NodeId(2), [heartbeat(2, commit_index=-1), heartbeat(2)])
     driver.run()
-    assert host.refused_messages() == {2: 1}
+    assert host.refusals.counts == {2: 1}
     (told,) = driver.refusals()
     assert "commit_index is -1" in str(told.latest)
     assert "Stop node 2" in str(told.latest)
@@ -130,8 +130,8 @@ def test_it_is_told_at_once_and_then_now_and_then_with_the_count() -> None:
         host.tick()
         driver.run()
     assert [event.count for event in driver.refusals()] == [1, 201, 401]
-    assert host.refused_messages() == {3: 500}
-    hosted = host.hosted(CONTROLLER_GROUP)
+    assert host.refusals.counts == {3: 500}
+    hosted = host.replicas.get(CONTROLLER_GROUP)
     assert hosted is not None
     assert hosted.replica.raft.leader == 2
 
@@ -140,7 +140,7 @@ def test_the_controller_s_group_is_never_deleted_whoever_says_so() -> None:
     host, _ = follower()
     deleted = GroupDeleted(group=CONTROLLER_GROUP, sender=NodeId(3), to=NodeId(1))
     host.receive(NodeId(3), [deleted])
-    assert host.refused_messages() == {3: 1}
-    hosted = host.hosted(CONTROLLER_GROUP)
+    assert host.refusals.counts == {3: 1}
+    hosted = host.replicas.get(CONTROLLER_GROUP)
     assert hosted is not None
     assert not hosted.deleted_elsewhere

@@ -90,7 +90,7 @@ class OneNode:
         """Until every group is led from here and has applied all there is."""
         for _ in range(1_000):
             self.rest()
-            groups = self.host.groups()
+            groups = self.host.replicas.values()
             if all(
                 hosted.replica.raft.role is Role.LEADER
                 and hosted.replica.applied_index == hosted.replica.raft.last_index
@@ -107,7 +107,7 @@ class OneNode:
 
     def write(self, group: int, command: Any, batch: tuple[Any, bytes] | None = None) -> Any:
         """The outcome of the command."""
-        hosted = self.host.hosted(group)
+        hosted = self.host.replicas.get(group)
         assert hosted is not None
         header, body = batch if batch is not None else (None, b"")
         answers: list[Any] = []
@@ -177,7 +177,7 @@ def plain(outcome: Any) -> list[Any]:
 
 def records_digest(node: OneNode, group: int) -> str:
     """Over every visible record's bytes, offset and time, in order."""
-    hosted = node.host.hosted(group)
+    hosted = node.host.replicas.get(group)
     assert hosted is not None
     machine, log = hosted.machine, hosted.replica.log
     digest = hashlib.blake2b(digest_size=16)
@@ -192,7 +192,7 @@ def records_digest(node: OneNode, group: int) -> str:
 def expected(node: OneNode) -> dict[str, Any]:
     """What every later version must come to when it replays the folder."""
     groups = {}
-    for hosted in node.host.groups():
+    for hosted in node.host.replicas.values():
         group = hosted.group
         found: dict[str, Any] = {"commands": node.seen[group]}
         if group != CONTROLLER_GROUP:
@@ -388,7 +388,7 @@ class Script:
         self.commit(self.key("once", 0, writer="w2"), transient=True)
 
     def expiries(self) -> None:
-        machine = self.node.host.hosted(self.group).machine
+        machine = self.node.host.replicas.get(self.group).machine
         self.stage(self.key("r9", 40), "a9", ["left open"])
         writer, run, epoch, renewals = machine.open_epochs()[0]
         for seen in (renewals + 1, renewals):

@@ -64,21 +64,21 @@ def test_a_recorded_folder_is_upgraded_and_written_on(recorded: Path, tmp_path: 
     )
     node.write(CONTROLLER_GROUP, register)
     node.settle()
-    assert {hosted.machine.rules for hosted in node.host.groups()} == {RULES_LATEST}
-    marks = {h.group: h.machine.high_water_mark for h in node.host.groups() if h.group}
+    assert {hosted.machine.rules for hosted in node.host.replicas.values()} == {RULES_LATEST}
+    marks = {h.group: h.machine.high_water_mark for h in node.host.replicas.values() if h.group}
     script = Script(node)
     for group in marks:
         script.group = group
         script.append("after", 0, "upgrade")
-    before = {h.group: h.machine.fingerprint() for h in node.host.groups()}
+    before = {h.group: h.machine.fingerprint() for h in node.host.replicas.values()}
     assert all(
         h.machine.high_water_mark == marks[h.group] + len("upgrade")
-        for h in node.host.groups()
+        for h in node.host.replicas.values()
         if h.group
     )
     node.close()
     again = OneNode(PosixFileSystem(tmp_path))
-    assert {h.group: h.machine.fingerprint() for h in again.host.groups()} == before
+    assert {h.group: h.machine.fingerprint() for h in again.host.replicas.values()} == before
     again.close()
 
 

@@ -482,7 +482,7 @@ class SimulatedNode:
 
     def hosted(self, group: GroupId) -> GroupReplica | None:
         """The replica, if the node runs and has it."""
-        return self._multiraft.hosted(group) if self._multiraft is not None else None
+        return self._multiraft.replicas.get(group) if self._multiraft is not None else None
 
     def followers(self, group: GroupId) -> Sequence[FollowerView]:
         """The group's voters as its leader here sees them."""

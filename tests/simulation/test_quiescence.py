@@ -17,8 +17,8 @@ from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
 from raftlog.errors import TopicRecreated
 from raftlog.machines.commands import CreateTopic, DeleteTopic
 from raftlog.machines.outcomes import TopicCreated
+from raftlog.multiraft.awake import AwakeReplicas
 from raftlog.multiraft.hosted import GroupReplica
-from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.wire.codec import encode_command
 from tests.simulation.checkers import Checker
 from tests.simulation.cluster import ELECTION_TIMEOUTS_MAX
@@ -219,7 +219,7 @@ def test_a_silent_leader_s_groups_elect_another(quiesced_cluster: CalmCluster, h
 
 def test_the_planted_bug_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the wake-up on silence the groups of a paused leader wait for ever."""
-    monkeypatch.setattr(MultiRaft, "_wake_relying_on", lambda self, peer: None)
+    monkeypatch.setattr(AwakeReplicas, "_wake_relying_on", lambda self, peer: None)
     cluster = CalmCluster(0)
     cluster.quiesce()
     gone = cluster.leader(cluster.groups[-1])
@@ -342,7 +342,7 @@ def test_a_follower_left_quiesced_by_mistake_looks_for_a_leader_in_the_end(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bound on what nobody foresaw: here, that the wake-up on silence were missing."""
-    monkeypatch.setattr(MultiRaft, "_wake_relying_on", lambda self, peer: None)
+    monkeypatch.setattr(AwakeReplicas, "_wake_relying_on", lambda self, peer: None)
     cluster = CalmCluster(seed, quiesce_refresh_ticks=40)
     cluster.quiesce()
     gone = cluster.leader(cluster.groups[-1])

@@ -1,0 +1,193 @@
+"""Which replicas are ticked, and what wakes the others.
+
+A quiesced replica (`raftlog.core.quiescence`) is not ticked and costs nothing, however many there
+are. One heartbeat of the process to each peer stands for all of them. So a quiesced replica wakes
+when a process that it relies on falls silent or is another one, and now and then in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from raftlog.core.messages import RaftMessage
+from raftlog.core.quorum import majority
+from raftlog.core.ready import Role
+from raftlog.core.timer import Random
+from raftlog.core.types import GroupId, NodeId, RaftTiming
+from raftlog.multiraft.hosted import GroupReplica
+from raftlog.multiraft.peer_liveness import PeerLiveness
+
+_CHECK_HEARTBEATS = 10
+"""Quiesced replicas are checked every so many heartbeats, many at once. It decides how many
+messages share a frame, so it is no setting."""
+
+
+class AwakeReplicas:
+    """The replicas of node `node` that are ticked, and when the others are checked.
+
+    `replicas` are all of the node. One thread's own.
+    """
+
+    def __init__(
+        self,
+        *,
+        node: NodeId,
+        replicas: Mapping[GroupId, GroupReplica],
+        liveness: PeerLiveness,
+        timing: RaftTiming,
+        random: Random,
+        idle_ticks_max: int,
+        refresh_ticks: int,
+        mark_dirty: Callable[[GroupId], None],
+    ) -> None:
+        """A log not written for `idle_ticks_max` ticks gets its synced marker, which bears witness
+        to the end of it; its replica is ticked until then. After about `refresh_ticks` a quiesced
+        leader asks its followers whether they are quiesced too, and a quiesced follower that was
+        not asked for twice as long wakes by itself: a bound on what nobody foresaw. `mark_dirty` is
+        told of groups that must be advanced."""
+        self._node = node
+        self._replicas = replicas
+        self._liveness = liveness
+        self._random = random
+        self._idle_ticks_max = idle_ticks_max
+        self._refresh_ticks = refresh_ticks
+        self._check_step = _CHECK_HEARTBEATS * timing.heartbeat_ticks
+        self._mark_dirty = mark_dirty
+        self._now = 0
+        self._awake: dict[GroupId, GroupReplica] = {}
+        self._heard: dict[GroupId, int] = {}
+        """The tick at which a message of the group last came."""
+        self._checks: dict[int, list[GroupId]] = {}
+        """By tick, the groups to check then, if they are still quiesced."""
+        self._check_due: dict[GroupId, int] = {}
+        """The tick of each group's latest check in `_checks`; its earlier ones do not count."""
+
+    def add(self, hosted: GroupReplica) -> None:
+        """The replica has come into being."""
+        self._awake[hosted.group] = hosted
+        self._heard[hosted.group] = 0
+
+    def forget(self, group: GroupId) -> None:
+        """The group is gone from here."""
+        self._awake.pop(group, None)
+        self._heard.pop(group, None)
+        self._check_due.pop(group, None)
+
+    def tick(self) -> None:
+        """One tick of the clock has passed: tick the awake replicas, check quiesced ones."""
+        self._now += 1
+        fallen_silent = self._liveness.tick()
+        for hosted in list(self._awake.values()):
+            self._tick(hosted)
+        # After the ticks: a leader that is woken sends what wakes its followers before it may
+        # find that it must step down.
+        for peer in fallen_silent:
+            self._wake_relying_on(peer)
+        for group in self._checks.pop(self._now, ()):
+            self._check(group)
+
+    def _tick(self, hosted: GroupReplica) -> None:
+        raft = hosted.raft
+        campaigns = not hosted.deleted_elsewhere
+        if campaigns and not raft.quiesced and raft.tick(self._liveness.silent):
+            self._mark_dirty(hosted.group)
+        hosted.idle_ticks += 1
+        if hosted.idle_ticks == self._idle_ticks_max and hosted.replica.log.idle_marker():
+            self._mark_dirty(hosted.group)
+        has_marker = hosted.idle_ticks > self._idle_ticks_max and not hosted.writing
+        if has_marker and (raft.quiesced or not campaigns):
+            del self._awake[hosted.group]
+            self._plan_check(hosted)
+
+    # ------------------------------------------------------------ what wakes a replica
+
+    def wake(self, hosted: GroupReplica, *, ask_again: bool = False) -> None:
+        """Tick the replica again, if it is quiesced; `ask_again`: see `Raft.wake`."""
+        if hosted.raft.quiesced:
+            hosted.raft.wake(self._liveness.ticks, ask_again=ask_again)
+            self._awake[hosted.group] = hosted
+            self._mark_dirty(hosted.group)
+
+    def step(self, hosted: GroupReplica, message: RaftMessage) -> None:
+        """Hand the message to the replica, which wakes if it says something new.
+
+        Raises `PeerProtocolViolation`: then the message changed nothing but that.
+        """
+        if hosted.raft.quiesced and not hosted.raft.stays_quiesced_through(message):
+            self.wake(hosted)
+        hosted.raft.step(message)
+        self._heard[hosted.group] = self._now
+
+    def heard(self, peer: NodeId) -> None:
+        """Something came from the peer's process."""
+        if self._liveness.heard(peer):
+            self._tell_missed(peer)
+
+    def booted(self, peer: NodeId, boot_id: str) -> None:
+        """The peer's process says which one it is; another one knows nothing of what was said."""
+        if self._liveness.booted(peer, boot_id):
+            self.peer_closed(peer)
+            self._tell_missed(peer)
+
+    def peer_closed(self, peer: NodeId) -> None:
+        """The peer's process died or its connection was reset: its groups may elect at once."""
+        for group, hosted in self._replicas.items():
+            if hosted.raft.leader == peer:
+                hosted.raft.leader_lost(peer, hosted.raft.term)
+                self._awake[group] = hosted
+                self._mark_dirty(group)
+
+    def majority_reachable(self) -> None:
+        """A majority of the nodes is in reach: groups without a leader need not wait for a
+        timeout."""
+        for hosted in self._awake.values():
+            hosted.raft.voters_reachable()
+
+    def _wake_relying_on(self, peer: NodeId) -> None:
+        """The peer has fallen silent: its followers here wait no longer, and leaders here check
+        whether they still hear a majority."""
+        for hosted in self._replicas.values():
+            leader = hosted.raft.leader
+            if leader == peer or (leader == self._node and not self._hears_quorum(hosted)):
+                self.wake(hosted)
+
+    def _tell_missed(self, peer: NodeId) -> None:
+        """The peer is back, or is another process: leaders here tell it what it may have missed."""
+        for hosted in self._replicas.values():
+            raft = hosted.raft
+            if raft.leader == self._node and peer in raft.membership.voters:
+                if raft.quiesced:
+                    self.wake(hosted)
+                else:
+                    raft.node_is_back(peer)
+
+    def _hears_quorum(self, hosted: GroupReplica) -> bool:
+        voters = hosted.raft.membership.voters
+        heard = sum(1 for voter in voters if voter not in self._liveness.silent)
+        return heard >= majority(len(voters))
+
+    # ------------------------------------------------------------ checks
+
+    def _plan_check(self, hosted: GroupReplica) -> None:
+        """A leader's check comes at random, so that a thousand groups that quiesced together do not
+        all ask at once; a follower's comes when it should have been asked twice. Checks that are
+        due at about the same time come together: then what leaders ask shares a frame."""
+        longest = self._refresh_ticks
+        if hosted.raft.role is Role.LEADER:
+            due = self._now + self._random.randrange(longest // 2 + 1, longest + 1)
+        else:
+            due = max(self._heard[hosted.group] + 2 * longest, self._now + 1)
+        tick = -(-due // self._check_step) * self._check_step
+        self._check_due[hosted.group] = tick
+        self._checks.setdefault(tick, []).append(hosted.group)
+
+    def _check(self, group: GroupId) -> None:
+        hosted = self._replicas.get(group)
+        if hosted is None or group in self._awake or self._check_due[group] != self._now:
+            return
+        if hosted.raft.role is Role.LEADER:
+            self.wake(hosted, ask_again=True)
+        elif self._now < self._heard[group] + 2 * self._refresh_ticks:
+            self._plan_check(hosted)
+        else:
+            self.wake(hosted)
