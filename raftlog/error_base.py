@@ -41,7 +41,11 @@ class RaftlogError(Exception):
         return (_rebuild, (type(self), {f.name: getattr(self, f.name) for f in fields(self)}))
 
     def to_wire(self) -> tuple[str, dict[str, str]]:
-        """The error's code (its class name) and its values as text."""
+        """What the wire carries of the error.
+
+        Returns:
+            The error's code (its class name), and its values as text by name.
+        """
         return type(self).__name__, {f.name: str(getattr(self, f.name)) for f in fields(self)}
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import typer
 
 import raftlog
@@ -113,19 +114,47 @@ def test_public_names_are_as_recorded() -> None:
     assert public_api().splitlines() == RECORD.read_text(encoding="utf-8").splitlines()
 
 
-def test_every_public_python_name_has_a_docstring() -> None:
-    silent = []
+def public_members() -> Iterator[tuple[str, Any]]:
+    """Each public class and function, and each public method and property of the classes."""
     for name in raftlog.__all__:
         value = getattr(raftlog, name)
         if inspect.isclass(value) or inspect.isfunction(value):
-            if not value.__doc__:
-                silent.append(name)
-            silent += [
-                f"{name}.{member}"
-                for member, of in vars(value).items()
-                if inspect.isfunction(of) and not member.startswith("_") and not of.__doc__
-            ]
-    assert silent == []
+            yield name, value
+        for member, of in vars(value).items() if inspect.isclass(value) else ():
+            if not member.startswith("_") and (inspect.isfunction(of) or isinstance(of, property)):
+                yield f"{name}.{member}", of
+
+
+def test_every_public_python_name_has_a_docstring() -> None:
+    assert [name for name, of in public_members() if not of.__doc__] == []
+
+
+FUNCTIONS = {name: of for name, of in public_members() if inspect.isfunction(of)}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_public_function_documents_each_parameter_and_what_it_returns(name: str) -> None:
+    signature = inspect.signature(FUNCTIONS[name])
+    sections = documented(inspect.getdoc(FUNCTIONS[name]) or "")
+    assert sections.get("Args", []) == [each for each in signature.parameters if each != "self"]
+    gives = {"Returns", "Yields"} & sections.keys()
+    assert len(gives) == (signature.return_annotation != "None"), "says what it returns, once"
+
+
+def documented(docstring: str) -> dict[str, list[str]]:
+    """The sections of a docstring in Google's style, each with the names that it explains."""
+    sections: dict[str, list[str]] = {}
+    for head, body in re.findall(
+        r"^(Args|Returns|Yields|Raises):\n((?: +.*\n?)+)", docstring, re.M
+    ):
+        sections[head] = re.findall(r"^    (\w+): \S", body, re.M)
+    return sections
+
+
+def test_what_is_not_documented_is_noticed() -> None:
+    text = "What it does.\n\nArgs:\n    one: First.\n        two: Of it.\n\nReturns:\n    All."
+    assert documented(text) == {"Args": ["one"], "Returns": []}
+    assert documented("Takes `one` and returns it.") == {}
 
 
 def test_every_type_that_a_public_method_gives_can_be_imported_from_raftlog() -> None:

@@ -1,4 +1,4 @@
-"""One task's attempt at its part of an epoch: staged entries that nobody sees yet."""
+"""One task's attempt at its part of an epoch: staged entries that no reader sees yet."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from raftlog.wire.calls import STAGE, StageCall
 class Attempt:
     """Stages rows under (writer, run, epoch) and a random attempt id. One thread at a time.
 
-    What is staged is durable on a majority when `finish` returned, and becomes visible only when
+    Staged rows are durable on a majority once `finish` has returned. They become visible only when
     the epoch's `CommitEpoch` names this attempt exactly as `finish` described it.
     """
 
@@ -46,11 +46,26 @@ class Attempt:
         self._chained_crc = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take rows; stages what fills an entry. Raises `SchemaMismatch` before bytes leave."""
+        """Take rows, and stage those that fill an entry.
+
+        Args:
+            batch: Rows with the topic's columns.
+
+        Raises:
+            SchemaMismatch: The rows do not fit the topic's schema. None was taken.
+            WriteRefused: The log refused an entry; each subclass says why.
+        """
         self._stage(self._buffer.add(conform(batch, self._topic.schema, self._topic.name)))
 
     def finish(self) -> AttemptReference | None:
-        """Stage the rest, wait for all; None when there was no row, so no entry."""
+        """Stage the remaining rows, and wait until all are durable.
+
+        Returns:
+            What `commit_epoch` needs; None if there was no row.
+
+        Raises:
+            WriteRefused: The log refused an entry; each subclass says why.
+        """
         self._stage(self._buffer.flush())
         self._window.drain()
         if self._entries == 0:
@@ -63,7 +78,7 @@ class Attempt:
         )
 
     def close(self) -> None:
-        """Give up what is in flight. After `finish` there is nothing to do."""
+        """Give up what is in flight. Changes nothing after `finish`."""
         self._window.cancel()
 
     def _stage(self, encoded: Iterator[EncodedBatch]) -> None:

@@ -1,8 +1,8 @@
-"""What a forked child must not share with its parent: locks, channels, sequences of numbers.
+"""What a forked child must not share with its parent: locks, channels, sequences.
 
-Spark forks its Python workers. A lock that another thread held at that moment would be held in the
-child for ever, and two processes that go on with one producer's sequence would take each other's
-records for their own, resent.
+Spark forks its Python workers. In the child, a lock that another thread held at that moment would
+stay held for ever. And if two processes used one producer's sequence, the log would take one's
+records for the other's, resent.
 """
 
 from __future__ import annotations
@@ -19,14 +19,18 @@ _begin_again: WeakKeyDictionary[Any, Callable[[Any], None]] = WeakKeyDictionary(
 
 
 def in_each_child(owner: T, begin_again: Callable[[T], None]) -> None:
-    """Call `begin_again(owner)` in every process that is forked from now on, for as long as the
-    owner lives. The child has one thread then."""
+    """Call `begin_again(owner)` in every child forked from now on, as long as the owner lives.
+
+    The child then has one thread.
+    """
     _begin_again[owner] = begin_again
 
 
 def leave_alone(*objects: object) -> None:
-    """Keep what is the parent's for as long as this process lives: to take grpc's objects down in
-    a child can hang it."""
+    """Keep the parent's objects for as long as this process lives.
+
+    Releasing grpc's objects in a child can hang it.
+    """
     _left_alone.extend(objects)
 
 

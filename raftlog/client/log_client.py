@@ -71,7 +71,7 @@ __all__ = [
 """The client, and the types of what it answers."""
 
 SchemaLike = str | pa.Schema | Schema
-"""A schema as Spark DDL text, Spark JSON text, an Arrow schema, or as a topic tells it."""
+"""A schema as Spark DDL text, as Spark JSON text, as an Arrow schema, or as a topic has it."""
 
 
 def connect(
@@ -80,11 +80,20 @@ def connect(
     request_timeout_s: float | None = None,
     settings: ClientSettings | None = None,
 ) -> LogClient:
-    """A client of the cluster at `servers` (`host:port`, comma-separated).
+    """Make a client of a cluster. Contacts no node yet.
 
-    Left out, they are those of the settings: `settings`, else RAFTLOG_CONFIG's file and the
-    environment, else the nodes of `raftlog up`. Nothing is contacted yet. `request_timeout_s` is
-    the one total deadline of each request. Raises `InvalidOption`.
+    Args:
+        servers: `host:port` of some nodes, separated by commas. Default: those of the settings.
+        request_timeout_s: The one total deadline of each request, retries included, in seconds.
+            Default: that of the settings.
+        settings: All settings of the client. Default: those of the file that RAFTLOG_CONFIG names
+            and of the environment; without these the nodes of `raftlog up`.
+
+    Returns:
+        The client. Close it, or use it as a context manager.
+
+    Raises:
+        InvalidOption: A setting has no valid value.
     """
     chosen = settings or load().client
     if servers is not None:
@@ -95,13 +104,16 @@ def connect(
 
 
 class LogClient:
-    """A cluster's client: synchronous, thread-safe, usable again in a forked child.
+    """A client of one cluster: synchronous, thread-safe, usable in a forked child.
 
-    Fork while no call of the client is in flight: grpc's threads do not come along, and a child
-    that was forked in the middle of what they do may hang or crash at its first call.
+    Fork only while no call of the client is in flight. grpc's threads do not exist in the child,
+    and a child that was forked in the middle of their work may hang or crash at its first call.
 
-    Every request has one total deadline and is retried within it where that is safe; what fails
-    raises a `raftlog.errors.RaftlogError` that names cause and remedy.
+    Each request has one total deadline (`client.request_timeout_s`). Within it the client retries
+    what may be retried. A request that fails raises a `raftlog.errors.RaftlogError`, which names
+    cause and remedy. Every request may raise `DeadlineExceeded` or `NodeUnreachable`. Every method
+    that takes a topic raises `TopicNotFound` for a name without a topic, and `TopicRecreated` for a
+    `TopicInfo` whose topic was deleted.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -111,7 +123,7 @@ class LogClient:
         in_each_child(self, LogClient._begin_again)
 
     def _begin_again(self) -> None:
-        """Two processes must not go on with one producer's sequence."""
+        """In a forked child: two processes must not use one producer's sequence."""
         leave_alone(self._producers)
         self._lock = threading.Lock()
         self._producers = {}
@@ -124,10 +136,11 @@ class LogClient:
 
     @property
     def settings(self) -> ClientSettings:
+        """The settings that the client was made with."""
         return self._connection.settings
 
     def close(self) -> None:
-        """Close the connections. Producers made by this client must be closed before."""
+        """Close the connections. Close the producers of this client before."""
         self._connection.close()
 
     # ------------------------------------------------------------ topics
@@ -135,10 +148,22 @@ class LogClient:
     def create_topic(
         self, name: str, schema: SchemaLike, *, if_not_exists: bool = False
     ) -> TopicInfo:
-        """Create a topic; durable on return. With `if_not_exists` one that is there is returned,
-        whatever its schema. `schema`: Spark DDL text ("id bigint, text string"), the JSON text of
-        a Spark schema, or a `pa.Schema`. Raises `TopicExists`, `InvalidTopicName`,
-        `InvalidOption`."""
+        """Create a topic. It is durable on a majority on return.
+
+        Args:
+            name: 1 to 249 ASCII letters, digits, `.`, `_` and `-`; the first is no dot.
+            schema: The columns: Spark DDL text ("id bigint, text string"), the JSON text of a Spark
+                schema, a `pa.Schema`, or the `Schema` of another topic.
+            if_not_exists: Return a topic of this name that exists already, whatever its schema.
+
+        Returns:
+            The topic.
+
+        Raises:
+            TopicExists: There is a topic of this name, and `if_not_exists` is not set.
+            InvalidTopicName: No topic can have this name.
+            InvalidOption: No topic can have this schema.
+        """
         call = CreateTopicCall(
             name=name,
             incarnation=uuid.uuid4().hex,
@@ -149,7 +174,17 @@ class LogClient:
         return reply.topic
 
     def describe_topic(self, name: str) -> TopicInfo:
-        """The topic as it is now (linearizable). Raises `TopicNotFound` with the nearest names."""
+        """Look up a topic by a linearizable read.
+
+        Args:
+            name: The topic's name.
+
+        Returns:
+            The topic as it is now: its schema, incarnation, group and voters.
+
+        Raises:
+            TopicNotFound: There is no such topic; the error has the nearest names.
+        """
         return self._describe(name, None)
 
     def _describe(self, name: str, deadline: Deadline | None) -> TopicInfo:
@@ -159,34 +194,58 @@ class LogClient:
         return reply.topic
 
     def list_topics(self) -> list[TopicInfo]:
-        """All topics, by name (linearizable)."""
+        """List all topics by a linearizable read.
+
+        Returns:
+            The topics, sorted by name.
+        """
         reply = self._connection.call_leader(CONTROLLER_GROUP, LIST_TOPICS, ListTopics())
         return sorted(reply.topics, key=lambda topic: topic.name)
 
     def delete_topic(self, name: str) -> TopicInfo:
-        """Delete a topic and its records, for good; returns what it was."""
+        """Delete a topic and its records, for good.
+
+        Args:
+            name: The topic's name.
+
+        Returns:
+            The topic that was deleted.
+
+        Raises:
+            TopicNotFound: There is no such topic.
+        """
         topic = self.describe_topic(name)
         call = DeleteTopicCall(name=name, incarnation=topic.incarnation)
         try:
             self._connection.call_leader(CONTROLLER_GROUP, DELETE_TOPIC, call)
         except TopicNotFound:
-            # It was there a moment ago: an earlier try of this call, or another client, did it.
+            # It existed a moment ago: an earlier try of this call or another client deleted it.
             pass
         return topic
 
     # ------------------------------------------------------------ appending
 
     def append(self, topic: str, data: Rows) -> Appended:
-        """Append rows and wait until they are durable on a majority and readable.
+        """Append rows, and wait until they are durable on a majority and readable.
 
-        `data`: a `pa.Table`, a `pa.RecordBatch`, or a list of mappings from column name to value.
-        Returns their offsets [start, end). Raises `SchemaMismatch` before anything is sent.
+        Args:
+            topic: The topic's name.
+            data: A `pa.Table`, a `pa.RecordBatch`, or a list of mappings from column name to value.
+
+        Returns:
+            The rows' offsets [start, end). If the rows need several entries, other producers' rows
+            may lie in between.
+
+        Raises:
+            SchemaMismatch: The rows do not fit the topic's schema. Nothing was sent.
+            InvalidOption: `data` is something else. Nothing was sent.
+            WriteRefused: The log refused the rows; each subclass says why.
         """
         deadline = self._connection.deadline(APPEND.name)
         try:
             return self._append(topic, data, deadline)
         except TopicRecreated:
-            # The producer knew the topic's former life; nothing of this append is in the new one.
+            # The producer knew an earlier incarnation. The new one has nothing of this append.
             return self._append(topic, data, deadline)
 
     def _append(self, topic: str, data: Rows, deadline: Deadline) -> Appended:
@@ -195,8 +254,8 @@ class LogClient:
             try:
                 return producer.append_and_flush(data, deadline)
             except ProducerClosed as error:
-                # An earlier append failed, or another thread's, for which this one waited. Nothing
-                # of this one was taken, so another producer may have it.
+                # An earlier append failed, perhaps another thread's. The producer took nothing of
+                # this one, so a new producer may send it.
                 with self._lock:
                     if self._producers.get(topic) is producer:
                         del self._producers[topic]
@@ -211,19 +270,31 @@ class LogClient:
         batch_bytes: int | None = None,
         max_in_flight: int | None = None,
     ) -> Producer:
-        """A producer of its own, for many appends; defaults are the client's settings."""
+        """Make a producer, for many appends to one topic.
+
+        Args:
+            topic: The topic's name.
+            compression: `lz4`, `zstd` or `none`. Default: `client.compression`.
+            batch_bytes: Uncompressed bytes of rows that are sent as one entry. Default:
+                `client.batch_bytes`.
+            max_in_flight: Entries that are sent before the first is answered. Default:
+                `client.max_in_flight`.
+
+        Returns:
+            A producer that shares its id and sequence with no other.
+        """
         return self._new_producer(
             self.describe_topic(topic), compression, batch_bytes, max_in_flight
         )
 
     def _producer_of(self, topic: str, deadline: Deadline) -> Producer:
-        """One producer a topic serves all `append` calls, so that the log knows few of them."""
+        """The one producer of a topic for all `append` calls: the log then knows few of them."""
         producer = self._producers.get(topic)
         if producer is not None:
             return producer
         made = self._new_producer(self._describe(topic, deadline))
         with self._lock:
-            # Another thread may have been faster; what was made here has sent nothing.
+            # Another thread may have been faster. The producer made here has sent nothing.
             return self._producers.setdefault(topic, made)
 
     def _new_producer(
@@ -254,11 +325,27 @@ class LogClient:
         columns: Sequence[str] | None = None,
         preference: ReadPreference = "nearest",
     ) -> Iterator[pa.RecordBatch]:
-        """The records [start, end) as Arrow batches, in order, from any replica.
+        """Read the records [start, end) in order, from any replica.
 
-        Without `mark`, `end` stops at the high-water mark of now (None: all up to there). A caller
-        who knows a mark passes it and saves the question; then `end` must not exceed it.
-        `columns` may name metadata columns: _topic, _offset, _timestamp, _epoch, _writer, _term.
+        Args:
+            topic: The topic, or its name.
+            start: The first offset to read.
+            end: The offset to stop before. Without `mark` the read never goes beyond the high-water
+                mark of now. Default: that mark, or `mark`.
+            mark: A high-water mark that the caller knows, which saves a request. `end` must not
+                exceed it. Default: the client asks for the mark.
+            columns: The columns to read, in this order; the metadata columns _topic, _offset,
+                _timestamp, _epoch, _writer and _term may be among them. Default: all columns of the
+                topic.
+            preference: Which replicas to ask: `nearest` (any), `leader`, or `follower`.
+
+        Yields:
+            Arrow batches of these columns; none is empty.
+
+        Raises:
+            OffsetTrimmed: `start` lies below the log's start.
+            InvalidOption: An offset is negative, `end` exceeds `mark`, or a column does not exist.
+            DataLoss: Records below the mark cannot be read at any replica.
         """
         reader = self._reader(topic, columns, preference)
         if mark is None:
@@ -275,11 +362,24 @@ class LogClient:
         columns: Sequence[str] | None = None,
         idle_timeout_s: float | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Records from `start` (None: the end of now) as they come, until nothing came for
-        `idle_timeout_s` (None: for ever).
+        """Read records as they come.
 
-        That nothing came is the leader's word: where none can be asked, `DeadlineExceeded` is
-        raised, and what was given so far stands."""
+        Args:
+            topic: The topic, or its name.
+            start: The first offset to read. Default: the high-water mark of now.
+            columns: As in `read`.
+            idle_timeout_s: Return when no record came for so many seconds. Default: never.
+
+        Yields:
+            Arrow batches; none is empty.
+
+        Raises:
+            DeadlineExceeded: No leader could be asked whether there are more records. The batches
+                before it are good.
+            OffsetTrimmed: `start` lies below the log's start.
+            InvalidOption: `start` is negative, or a column does not exist.
+            DataLoss: Records below the mark cannot be read at any replica.
+        """
         reader = self._reader(topic, columns, "nearest")
         position = Offset(start) if start is not None else reader.mark().high_water_mark
         check_offset("start", position)
@@ -294,13 +394,35 @@ class LogClient:
                 return
 
     def read_high_water_mark(self, topic: TopicInfo) -> ReadableRange:
-        """Log start, high-water mark and bytes by a linearizable read at the leader."""
+        """Ask the topic's leader for the high-water mark by a linearizable read.
+
+        Args:
+            topic: The topic.
+
+        Returns:
+            The log's start, the high-water mark and the bytes in between.
+        """
         return self._reader(topic, None, "leader").mark()
 
     def read_sizes(
         self, topic: TopicInfo, start: int, end: int, *, mark: int, pieces_max: int
     ) -> RangeSizes:
-        """How the bytes of [start, end) lie, to split a range into pieces of about equal bytes."""
+        """Ask how the bytes of [start, end) lie, to split a range into pieces of about equal bytes.
+
+        Args:
+            topic: The topic.
+            start: The first offset.
+            end: The offset to stop before; at most `mark`.
+            mark: A high-water mark that the caller knows.
+            pieces_max: The most pieces to return. 10,000 are the limit in any case.
+
+        Returns:
+            Consecutive pieces of the range with their bytes.
+
+        Raises:
+            OffsetTrimmed: `start` lies below the log's start.
+            DataLoss: The cluster does not know the mark any more.
+        """
         return self._reader(topic, None, "nearest").sizes(
             Offset(start), Offset(end), mark=Offset(mark), pieces_max=pieces_max
         )
@@ -323,7 +445,21 @@ class LogClient:
         max_in_flight: int | None = None,
         create_writer: bool = False,
     ) -> Attempt:
-        """A task's attempt at its part of the epoch `key`; see `Attempt`."""
+        """Make a task's attempt at its part of an epoch; see `Attempt`.
+
+        Args:
+            topic: The topic.
+            key: The writer, its run, and the epoch.
+            compression: `lz4`, `zstd` or `none`. Default: `client.compression`.
+            batch_bytes: Uncompressed bytes of rows that are sent as one entry. Default:
+                `client.batch_bytes`.
+            max_in_flight: Entries that are sent before the first is answered. Default:
+                `client.max_in_flight`.
+            create_writer: Accept a stream above epoch 0 in a topic that does not know the writer.
+
+        Returns:
+            An attempt under a new random id.
+        """
         settings = self.settings
         return Attempt(
             self._connection,
@@ -346,11 +482,26 @@ class LogClient:
         transient_writer: bool = False,
         plan: str = "",
     ) -> EpochCommitted:
-        """Make the attempts visible, in order, all or nothing; a repeat changes nothing.
+        """Make an epoch's attempts visible, in order, all or nothing. A repeat changes nothing.
 
-        `plan` is a digest that is the same whenever this epoch is replayed, and another one when
-        its number is given to other rows: with it a replay is known whatever its record count.
-        Raises what `raftlog.errors.WriteRefused` covers, each with its remedy.
+        Args:
+            topic: The topic.
+            key: The writer, its run, and the epoch.
+            attempts: The attempts to make visible, in the order of their records. None is valid:
+                the epoch is then empty.
+            keep_on_mismatch: If a replay has another size or plan, keep what is in the log and do
+                not fail.
+            create_writer: Accept a stream above epoch 0 in a topic that does not know the writer.
+            transient_writer: The writer is not used again, so the log may forget it by age.
+            plan: A digest that is the same whenever this epoch is replayed, and differs if its
+                number is given to other rows. With it, a replay is known whatever its record count.
+                "": unknown.
+
+        Returns:
+            The epoch's offsets [start, end), and whether this was a replay.
+
+        Raises:
+            WriteRefused: An exactly-once rule refused the epoch; each subclass says why.
         """
         call = CommitEpochCall(
             group=topic.group,
@@ -366,7 +517,15 @@ class LogClient:
         return self._connection.call_leader(topic.group, COMMIT_EPOCH, call)
 
     def abort_epoch(self, topic: TopicInfo, key: EpochKey) -> int:
-        """Drop the open attempts of exactly this (writer, run, epoch); how many there were."""
+        """Drop the open attempts of exactly this writer, run and epoch.
+
+        Args:
+            topic: The topic.
+            key: The writer, its run, and the epoch.
+
+        Returns:
+            How many attempts were dropped.
+        """
         call = AbortEpochCall(group=topic.group, incarnation=topic.incarnation, key=key)
         reply = self._connection.call_leader(topic.group, ABORT_EPOCH, call)
         return reply.attempts
@@ -374,8 +533,17 @@ class LogClient:
     # ------------------------------------------------------------ writers
 
     def writers(self, topic: TopicInfo | str) -> Iterator[WriterView]:
-        """The writers that the topic remembers, by name (linearizable, a page at a time: what comes
-        or goes meanwhile may be missed)."""
+        """List the writers that a topic remembers.
+
+        Each page is a linearizable read. A writer that comes or goes between two pages may be
+        missed.
+
+        Args:
+            topic: The topic, or its name.
+
+        Yields:
+            The writers, sorted by name.
+        """
         info = self.describe_topic(topic) if isinstance(topic, str) else topic
         reply = self._list_writers(info)
         yield from reply.writers
@@ -384,7 +552,19 @@ class LogClient:
             yield from reply.writers
 
     def describe_writer(self, topic: TopicInfo | str, writer: str) -> WriterView:
-        """What the topic remembers of the writer (linearizable). Raises `WriterNotFound`."""
+        """Look up a writer of a topic by a linearizable read.
+
+        Args:
+            topic: The topic, or its name.
+            writer: The writer's name: a stream's query id, a `txnAppId`, or an anonymous write's
+                run.
+
+        Returns:
+            What the topic remembers of the writer.
+
+        Raises:
+            WriterNotFound: The topic does not remember this writer.
+        """
         info = self.describe_topic(topic) if isinstance(topic, str) else topic
         found = self._list_writers(info, writer=writer).writers
         if not found:
@@ -398,28 +578,52 @@ class LogClient:
         return self._connection.call_leader(topic.group, LIST_WRITERS, call)
 
     def remove_writer(self, topic: TopicInfo | str, writer: str) -> WriterView:
-        """Forget a writer and drop what it has open; returns what it was. Its records stay.
+        """Make a topic forget a writer, and drop what it has open. Its visible records stay.
 
-        ! A running query is refused from then on (`UnknownWriter`), and what a named batch writer
-        wrote is not recognised when it is written again. Raises `WriterNotFound`, `RulesTooOld`.
+        ! From then on a running query of it is refused (`UnknownWriter`), and what a named batch
+        writer writes again is not recognised as written.
+
+        Args:
+            topic: The topic, or its name.
+            writer: The writer's name.
+
+        Returns:
+            What the topic remembered of the writer.
+
+        Raises:
+            WriterNotFound: The topic does not remember this writer.
+            RulesTooOld: The topic's rules do not know removals yet.
         """
         info = self.describe_topic(topic) if isinstance(topic, str) else topic
         found = self.describe_writer(info, writer)
         call = RemoveWriterCall(group=info.group, incarnation=info.incarnation, writer=writer)
-        # It was there a moment ago: if no more, an earlier try of this call did it, or another's.
+        # If it is gone since, an earlier try of this call or another client removed it.
         self._connection.call_leader(info.group, REMOVE_WRITER, call)
         return found
 
     # ------------------------------------------------------------ watching
 
     def watermark(self, topic: TopicInfo | str) -> Watermark:
-        """The topic's marks and its replicas' lag, as all nodes that answer see them."""
+        """Ask all nodes for a topic's marks and its replicas' lag. Not linearizable.
+
+        Args:
+            topic: The topic, or its name.
+
+        Returns:
+            The marks as the nodes that answered see them.
+        """
         info = self.describe_topic(topic) if isinstance(topic, str) else topic
         return watermark_of(info, self.views([info.group]))
 
     def views(self, groups: Sequence[GroupId] = ()) -> list[NodeAnswer]:
-        """Every node's view of its replicas in these groups (none named: in all), or the error why
-        there is none; one short try."""
+        """Ask every node for its view of its replicas, with one short try each.
+
+        Args:
+            groups: The groups to ask about. Default: all.
+
+        Returns:
+            Each node's view, or the error that it gave, by node.
+        """
         call = WatchGroups(groups=tuple(groups))
         described = self.describe_cluster()
         addresses: dict[NodeId, str] = {}
@@ -437,15 +641,23 @@ class LogClient:
         return answers
 
     def cluster_id(self) -> str:
-        """The id of the cluster that the servers are of, asked now."""
+        """Ask which cluster the servers belong to.
+
+        Returns:
+            The cluster's id, which never changes.
+        """
         reply = self._connection.call_any(DESCRIBE_CLUSTER, DescribeCluster())
         return reply.cluster_id
 
     def describe_cluster(self) -> list[tuple[str, ClusterDescription | RaftlogError]]:
-        """Each known node's address with its own description of the cluster, or why it gave none.
+        """Ask every known node for its description of the cluster, with one short try each.
 
-        Raises `NodeUnreachable` where nothing listens at any address, `DeadlineExceeded` when no
-        node answers.
+        Returns:
+            Each node's address with its description, or with the error that it gave.
+
+        Raises:
+            NodeUnreachable: Nothing listens at any address.
+            DeadlineExceeded: No node answered.
         """
         answers: list[tuple[str, ClusterDescription | RaftlogError]] = []
         for address in self._connection.addresses():

@@ -1,4 +1,4 @@
-"""A plain producer: appends that are in the log once each, whatever is resent on the way."""
+"""A plain producer: each append is in the log once, however often it is resent."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ Rows = pa.Table | pa.RecordBatch | Sequence[Mapping[str, Any]]
 class Producer:
     """Appends to one topic in order. Thread-safe; close it, or use it as a context manager.
 
-    Idempotent: each entry carries this producer's random id and a sequence, so an append resent
-    over a failover lies in the log once. Records are durable on a majority, visible and have their
-    offsets when `flush` returned; before that `append` only batches and sends.
+    Idempotent: each entry carries the producer's random id and a sequence, so an append that is
+    resent over a failover is in the log once. Rows are durable on a majority, visible and have
+    offsets once `flush` has returned. Before that, `append` only batches and sends them.
 
-    The log forgets a producer that was idle for long (`topic.producer_lease_s`). So one that was
-    idle for `client.producer_idle_max_s` goes on under a fresh id, unless an append of it is in
-    doubt: as long as one is not acknowledged it keeps its id, and `UnknownProducer` may come.
+    The log forgets a producer that is idle for long (`topic.producer_lease_s`). So a producer that
+    was idle for `client.producer_idle_max_s` takes a new id. It keeps its id while an append of it
+    is not acknowledged; `UnknownProducer` may then be raised.
 
-    A producer of which a call failed is over, because what it had sent may be in the log or not:
-    from then on everything raises `ProducerClosed`. So it is in a forked child.
+    After a failed call a producer is closed, because the log may or may not have what was sent:
+    every call raises `ProducerClosed`. In a forked child the parent's producer is closed in the
+    same way.
     """
 
     def __init__(
@@ -56,25 +57,25 @@ class Producer:
         self._producer = uuid.uuid4().hex
         self._sequence = 0
         self._sent = 0
-        """Calls given to the window, under this id and those before."""
+        """Calls given to the window, under this id and earlier ones."""
         self._sent_at_s = 0.0
         self._idle_max_s = connection.settings.producer_idle_max_s
         self._buffer = BatchBuffer(topic.schema, compression=compression, batch_bytes=batch_bytes)
         self._window = Window(connection, topic.group, APPEND, max_in_flight)
         self._last = Appended(start=Offset(0), end=Offset(0), repeated=False)
         self._counts: deque[int] = deque()
-        """Records of each entry that was sent and is not in `acknowledged`, the oldest first."""
+        """Rows of each entry that was sent and is not in `acknowledged`, the oldest first."""
         self._acknowledged = 0
         self._closed = False
         self._problem = ""
-        """Why it cannot go on; empty: it can."""
+        """Why it is closed to further calls; empty if it is not."""
         self._lock = threading.Lock()
         in_each_child(self, Producer._begin_again)
 
     def _begin_again(self) -> None:
-        """What is in flight, and the sequence, are the parent's."""
+        """In a forked child: what is in flight and the sequence belong to the parent."""
         self._lock = threading.Lock()
-        self._problem = "it is of the process that this one was forked from"
+        self._problem = "it belongs to the process that this one was forked from"
 
     def __enter__(self) -> Producer:
         return self
@@ -88,39 +89,65 @@ class Producer:
 
     @property
     def topic(self) -> TopicInfo:
+        """The topic as it was when the producer was made."""
         return self._topic
 
     @property
     def acknowledged(self) -> int:
-        """So many records, the first of those taken, are durable and visible for certain.
+        """How many rows are durable and visible for certain: the first so many of those appended.
 
-        After a failure those that follow may be as well, wholly or in part.
+        After a failure, rows beyond them may be in the log as well, all or some.
         """
         return self._acknowledged
 
     def append(self, data: Rows) -> None:
-        """Take rows: a `pa.Table`, a `pa.RecordBatch`, or a list of mappings from column name to
-        value. Sends what fills a batch; the rest waits for `flush` or `close`. Raises
-        `SchemaMismatch` or `ProducerClosed` before anything is taken, or the
-        error of an earlier append that failed for good."""
+        """Take rows. Sends what fills an entry; the rest waits for `flush` or `close`.
+
+        Args:
+            data: A `pa.Table`, a `pa.RecordBatch`, or a list of mappings from column name to value.
+
+        Raises:
+            SchemaMismatch: The rows do not fit the topic's schema. None was taken.
+            InvalidOption: `data` is something else. Nothing was taken.
+            ProducerClosed: The producer was closed, or an earlier call failed. Nothing was taken.
+            RaftlogError: An earlier append failed for good.
+        """
         batches = self._conformed(data)
         with self._turn(takes_rows=True):
             for batch in batches:
                 self._send(self._buffer.add(batch), None)
 
     def flush(self) -> Offset:
-        """Send all that was taken and wait; the end offset of the last append so far.
+        """Send all rows that were taken, and wait until they are durable and visible.
 
-        Raises `ProducerClosed` where an earlier call failed."""
+        Returns:
+            The end offset of the producer's last append; 0 if there was none.
+
+        Raises:
+            ProducerClosed: An earlier call failed.
+            RaftlogError: An append failed for good.
+        """
         with self._turn():
             self._flush(None)
             return self._last.end
 
     def append_and_flush(self, data: Rows, deadline: Deadline | None = None) -> Appended:
-        """Append rows and wait; [start, end) spans from the first of them to the last.
+        """Append rows, and wait until they are durable and visible.
 
-        Other producers' records may lie in between when the rows need several entries. `deadline`
-        counts waiting for other threads' calls as well.
+        Args:
+            data: As in `append`.
+            deadline: When to give up; it includes waiting for other threads' calls. Default: each
+                entry has a request's deadline.
+
+        Returns:
+            The offsets from the first row to the last, [start, end). If the rows need several
+            entries, other producers' rows may lie in between.
+
+        Raises:
+            SchemaMismatch: The rows do not fit the topic's schema. None was taken.
+            InvalidOption: `data` is something else. Nothing was taken.
+            ProducerClosed: The producer was closed, or an earlier call failed. Nothing was taken.
+            RaftlogError: An append failed for good.
         """
         batches = self._conformed(data)
         with self._turn(deadline, takes_rows=True):
@@ -138,8 +165,12 @@ class Producer:
             )
 
     def close(self) -> None:
-        """Flush, and take no more rows. A producer that is neither closed nor flushed drops what
-        it had buffered."""
+        """Flush, and take no more rows. Without `close` or `flush`, rows that wait are dropped.
+
+        Raises:
+            ProducerClosed: An earlier call failed.
+            RaftlogError: An append failed for good.
+        """
         self.flush()
         self._closed = True
 
@@ -147,8 +178,11 @@ class Producer:
     def _turn(
         self, deadline: Deadline | None = None, *, takes_rows: bool = False
     ) -> Iterator[None]:
-        """One thread at a time. Whatever ends it early, Ctrl-C too, ends the producer: rows that
-        had left the buffer then are nowhere but, perhaps, in the log."""
+        """One thread at a time.
+
+        If anything ends a turn early, Ctrl-C included, the producer is closed: rows that had left
+        the buffer may be in the log or lost.
+        """
         if not self._lock.acquire(timeout=-1 if deadline is None else deadline.remaining_s()):
             assert deadline is not None
             raise deadline.error(None)
@@ -157,7 +191,7 @@ class Producer:
                 raise ProducerClosed(topic=self._topic.name, problem=self._problem)
             if takes_rows and self._closed:
                 raise ProducerClosed(topic=self._topic.name)
-            self._problem = "a call of it was interrupted"
+            self._problem = "one of its calls was interrupted"
             self._renew_if_idle()
             try:
                 yield
@@ -175,11 +209,11 @@ class Producer:
             self._acknowledged += self._counts.popleft()
 
     def _renew_if_idle(self) -> None:
-        """Take a fresh id after a long silence, unless the log has to know the old one.
+        """Take a new id after a long silence, unless the log has to know the old one.
 
-        Everything sent must be acknowledged: then a resend of it never comes, and the fresh id's
-        own sequence tells its resends apart. By the wall clock, which goes on while a machine
-        sleeps; a wrong one costs a row in the log's table of producers.
+        Everything sent must be acknowledged. Then nothing is resent under the old id, and the new
+        one has a sequence of its own. It goes by the wall clock, which continues while a machine
+        sleeps; a wrong clock only costs a row in the log's table of producers.
         """
         idle_s = time.time() - self._sent_at_s
         if self._sequence > 0 and not self._counts and idle_s >= self._idle_max_s:
@@ -187,7 +221,7 @@ class Producer:
             self._sequence = 0
 
     def _conformed(self, data: Rows) -> list[pa.RecordBatch]:
-        """All of it, so that rows are taken wholly or not at all."""
+        """All of it first, so that either all rows are taken or none."""
         topic = self._topic
         return [conform(batch, topic.schema, topic.name) for batch in record_batches(data, topic)]
 
@@ -228,7 +262,7 @@ class Producer:
 
 
 def record_batches(data: Rows, topic: TopicInfo) -> Iterator[pa.RecordBatch]:
-    """The rows as record batches; mappings are read with the topic's schema."""
+    """The rows as record batches. Mappings are read with the topic's schema."""
     if isinstance(data, Iterator):
         data = list(data)
     if isinstance(data, pa.RecordBatch):

@@ -1,8 +1,8 @@
-"""Reading a range of a topic, below its high-water mark, from any replica.
+"""Reading a range of a topic below its high-water mark, from any replica.
 
-A replica that has not applied far enough says so and another is asked; a stream that breaks goes
-on at the next offset elsewhere. Rows come as the extents were written: a batch is one extent, cut
-to the range asked for, and every chunk's CRC is checked before it is decoded.
+A replica that has not applied far enough says so, and the client asks another. A stream that breaks
+continues at the next offset at another replica. A batch is one extent, as it was written, sliced to
+the range, and every chunk's CRC is checked before it is decoded.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from raftlog.wire.calls import (
 )
 
 ReadPreference = Literal["nearest", "leader", "follower"]
-"""`nearest`: any replica, each reader another; `leader`; `follower`: any other than the leader."""
+"""`nearest`: any replica, spread over the readers; `follower`: any replica but the leader."""
 
 
 class TopicReader:
-    """Reads of one topic's one incarnation."""
+    """Reads one incarnation of one topic."""
 
     def __init__(
         self,
@@ -47,8 +47,11 @@ class TopicReader:
         columns: Sequence[str] | None = None,
         preference: ReadPreference = "nearest",
     ) -> None:
-        """`columns`: names of the topic's fields and metadata columns, in the order wanted; None:
-        all fields. Raises `InvalidOption` for a name that is neither."""
+        """`columns`: the topic's and metadata columns to read, in this order; None: all of the
+        topic's.
+
+        Raises `InvalidOption` for a name that is neither.
+        """
         self._connection = connection
         self._topic = topic
         self._preference = preference
@@ -71,7 +74,7 @@ class TopicReader:
         self._field_ids = tuple(by_name[name] for name in self._data_names)
 
     def mark(self) -> ReadableRange:
-        """The high-water mark by a linearizable read: no acknowledged record lies at or above."""
+        """The high-water mark by a linearizable read: every acknowledged record lies below it."""
         return self._connection.call_leader(
             self._topic.group,
             READ_HIGH_WATER_MARK,
@@ -81,7 +84,8 @@ class TopicReader:
     def sizes(self, start: Offset, end: Offset, *, mark: Offset, pieces_max: int) -> RangeSizes:
         """How the bytes of [start, end) lie; see `raftlog.wire.calls.RangeSizes`.
 
-        More than `READ_PIECES_MAX` pieces are never found: a split into fewer is as true."""
+        Never asks for more than `READ_PIECES_MAX` pieces: a split into fewer is just as right.
+        """
         call = ReadSizes(
             group=self._topic.group,
             incarnation=self._topic.incarnation,
@@ -102,9 +106,9 @@ class TopicReader:
     def batches(self, start: Offset, end: Offset, *, mark: Offset) -> Iterator[pa.RecordBatch]:
         """The rows [start, end) in order, with the reader's columns; `end <= mark`.
 
-        The request's deadline counts from the last progress. Raises `OffsetTrimmed`,
-        `TopicRecreated`, `DataLoss` (every replica's copy is damaged, or the cluster no longer
-        knows the mark), `DeadlineExceeded`.
+        The request's deadline starts again with each batch. Raises `OffsetTrimmed`,
+        `TopicRecreated`, `DeadlineExceeded`, and `DataLoss` if every replica's copy is damaged or
+        the cluster does not know the mark any more.
         """
         check_offset("start", start)
         check_offset("end", end)
@@ -126,7 +130,7 @@ class TopicReader:
                     yield batch.slice(first - extent.start, last - first)
                     position = Offset(last)
             except DataLoss as error:
-                # One replica's copy is damaged; the others have theirs.
+                # This replica's copy is damaged. The others have their own.
                 damaged[self._asked] = error
                 if len(damaged) >= len(self._connection.addresses()):
                     raise
@@ -134,8 +138,10 @@ class TopicReader:
                 raise self._beyond(mark) or error from None
 
     def wait(self, mark: Offset, timeout_s: float) -> bool:
-        """Wait until the topic reaches `mark`; False when the time passed first, or when no
-        replica answered in it: that nothing came is not said by this."""
+        """Wait until the topic reaches `mark`; whether it did within the time.
+
+        False does not say that nothing came: perhaps no replica answered.
+        """
         deadline = Deadline("waiting for records", timeout_s)
         call = ReadSizes(
             group=self._topic.group,
@@ -146,7 +152,7 @@ class TopicReader:
             pieces_max=1,
         )
         try:
-            # Replicas hold the question back while they wait, so this does not ask in a hurry.
+            # A replica answers only when it knows or gives up, so this loop does not spin.
             self._connection.retry(
                 lambda left_s: self._connection.ask(self._address(), READ_SIZES, call, left_s),
                 deadline,
@@ -160,10 +166,10 @@ class TopicReader:
     def _extents(
         self, start: Offset, end: Offset, mark: Offset, damaged: Container[str]
     ) -> Iterator[tuple[ExtentReply, memoryview]]:
-        """Extents from one replica, until the range or its stream ends; at least one.
+        """Extents from one replica, until the range or the stream ends; at least one.
 
-        A stream lives as long as one try of a call, so that a replica that hangs is left for
-        another; what comes after is asked for again.
+        A stream lives as long as one try of a call, so that the client leaves a replica that hangs.
+        The caller asks again for the rest.
         """
         call = ReadCall(
             group=self._topic.group,
@@ -192,7 +198,7 @@ class TopicReader:
         except RaftlogError as error:
             if not error.retriable:
                 raise
-            # What was read stands; the caller goes on from there at another replica.
+            # The batches so far are good; the caller continues from there at another replica.
 
     def _decode(self, extent: ExtentReply, body: memoryview) -> pa.RecordBatch:
         batch = decode_batch(extent.batch, body, self._topic.schema, self._data_names)
@@ -210,7 +216,7 @@ class TopicReader:
         )
 
     def _beyond(self, mark: Offset) -> DataLoss | None:
-        """No replica reached `mark` in time: the error if the cluster as a whole has not it."""
+        """No replica reached `mark` in time: the error if the whole cluster ends below it."""
         known = self.mark().high_water_mark
         if known >= mark:
             return None
@@ -218,14 +224,14 @@ class TopicReader:
             what=f"Topic {self._topic.name!r} ends at offset {known}, "
             f"but offsets up to {mark} were readable before.",
             advice="The log lost acknowledged records (was a backup restored?). Start with a "
-            "new checkpoint, or set failOnDataLoss=false to go on from the end.",
+            "new checkpoint, or set failOnDataLoss=false to continue from the end.",
         )
 
     def _deadline(self, start: Offset, end: Offset) -> Deadline:
         return self._connection.deadline(f"Reading [{start}, {end}) of topic {self._topic.name!r}")
 
     def _address(self, damaged: Container[str] = ()) -> str:
-        """Whom to ask next, by preference, but none whose copy is known to be damaged."""
+        """The node to ask next, by preference; none whose copy is known to be damaged."""
         leader = self._connection.leader(self._topic.group)
         if self._preference == "leader" and leader not in damaged:
             return leader

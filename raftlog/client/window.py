@@ -1,9 +1,8 @@
-"""Several calls in flight, answered in order: how one writer fills the wire and keeps its order.
+"""Several calls in flight, answered in order: one writer fills the wire and keeps its order.
 
-The calls of a window carry consecutive numbers. Should one be lost, or overtaken on its way, the
-server refuses its successors as gaps; they are sent again, one after another, once the lost one
-has been answered. A number that the log already holds is answered without effect, so resending is
-always safe.
+The calls of a window carry consecutive numbers. If one is lost or overtaken on its way, the server
+refuses its successors as gaps. The window sends them again, one after another, once the lost one is
+answered. A number that the log already has is answered without effect, so resending is safe.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from raftlog.errors import RaftlogError, SequenceGap, StageGap, UnknownProducer
 from raftlog.wire.calls import BodyCall, Reply, Request
 
 _RESENT = (StageGap, SequenceGap, UnknownProducer)
-"""Refusals that a predecessor's loss explains: a successor that came first. If they come again
-when all predecessors are answered, they are meant."""
+"""Refusals that a lost predecessor explains. They count only once all predecessors are answered."""
 
 
 class _Pending(NamedTuple, Generic[Request, Reply]):
@@ -48,12 +46,12 @@ class Window(Generic[Request, Reply]):
         self._max_in_flight = max_in_flight
         self._pending: deque[_Pending[Request, Reply]] = deque()
         self.answered = 0
-        """So many calls, the first of those given, have been answered."""
+        """How many calls are answered: the first so many of those pushed."""
 
     def push(self, request: Request, body: bytes, deadline: Deadline | None = None) -> list[Reply]:
-        """Send a call; returns the replies that had to be awaited to make room, oldest first.
+        """Send a call. Returns the replies that it had to wait for to make room, oldest first.
 
-        `deadline` is the call's; left out, it begins now. Raises the error of an earlier call that
+        `deadline` is the call's; by default it begins now. Raises the error of an earlier call that
         failed for good; the window is then unusable.
         """
         replies: list[Reply] = []
@@ -63,16 +61,16 @@ class Window(Generic[Request, Reply]):
         sent = self._connection.send_leader(self._group, self._call, request, body, deadline)
         self._pending.append(_Pending(request, body, deadline, sent))
         if sent is None:
-            # No leader is known: find it with this call, before more are sent at a venture.
+            # No leader is known. Find it with this call before sending more.
             replies.extend(self.drain())
         return replies
 
     def push_last(
         self, request: Request, body: bytes, deadline: Deadline | None = None
     ) -> list[Reply]:
-        """Send the last call of a series and wait for all; the replies that were still due.
+        """Send the last call of a series and wait for all. Returns the replies that were still due.
 
-        With nothing in flight it is one blocking call, which costs less than a future.
+        With nothing else in flight this is one blocking call, which costs less than a future.
         """
         if self._pending:
             replies = self.push(request, body, deadline)
@@ -82,14 +80,14 @@ class Window(Generic[Request, Reply]):
         return [reply]
 
     def drain(self) -> list[Reply]:
-        """Wait for all; the replies in order."""
+        """Wait for all calls. Returns their replies in order."""
         replies: list[Reply] = []
         while self._pending:
             replies.append(self._settle_oldest())
         return replies
 
     def cancel(self) -> None:
-        """Give up what is in flight; it may be done all the same."""
+        """Give up the calls in flight. The log may do them all the same."""
         while self._pending:
             sent = self._pending.popleft().sent
             if sent is not None:

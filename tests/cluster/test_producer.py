@@ -93,7 +93,7 @@ def test_a_forked_child_writes_as_itself_and_leaves_its_parents_producers_alone(
     assert len({start for start, _, _ in appended}) == 3
     assert not any(repeated for *_, repeated in appended)
     for refusal in (flushed, closed, more):
-        assert "'forked' takes no more rows: it is of the process that this one was" in refusal
+        assert "'forked' takes no more rows: it belongs to the process that this one" in refusal
     assert sorted(ids(cluster, "forked")) == [0, 1, *[9] * 6]
 
 
@@ -268,7 +268,7 @@ def test_an_append_in_doubt_is_told_and_no_fresh_producer_takes_over(
         producer.append([{"id": 1}])  # sent, and its answer not looked at
         forget_all(forgetful, "doubt")
         producer.append([{"id": 2}])
-        with pytest.raises(UnknownProducer, match="cannot be told"):
+        with pytest.raises(UnknownProducer, match="nobody can tell"):
             producer.flush()
         assert producer.acknowledged == 2
     assert [each for each in ids(forgetful, "doubt") if each >= 0] == [0, 1]
