@@ -23,7 +23,8 @@ from raftlog.config import Settings
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import NodeId, Offset, Payload
-from raftlog.errors import DiskFull, IdentityRefused, NotLeader, RaftlogError
+from raftlog.errors import DiskFull, IdentityRefused, NotLeader, RaftlogError, TooLarge
+from raftlog.machines.commands import Command
 from raftlog.machines.outcomes import Outcome
 from raftlog.multiraft.catch_up import CatchUpLimits
 from raftlog.multiraft.effects import (
@@ -46,7 +47,9 @@ from raftlog.storage.limits import LogLimits
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 from raftlog.transport.link import PeerLink
+from raftlog.wire.batch import BatchHeader
 from raftlog.wire.calls import NodeAddress, PeerHello, PeerWelcome
+from raftlog.wire.codec import encode_command
 
 T = TypeVar("T")
 
@@ -258,12 +261,24 @@ class Node:
         error.address = self.addresses.get(NodeId(error.leader), "")
         return error
 
-    def propose(self, hosted: GroupReplica, payload: Payload) -> asyncio.Future[Outcome]:
+    def propose(
+        self,
+        hosted: GroupReplica,
+        command: Command,
+        batch: BatchHeader | None = None,
+        body: bytes = b"",
+    ) -> asyncio.Future[Outcome]:
         """Give a command its place in the log; the future of what applying it comes to.
 
-        Raises `NotLeader`, `Overloaded`, `DiskFull`, `TopicRecreated` (nothing was written). The
-        future may end with `NoQuorum` (it may have been written).
+        Raises `NotLeader`, `Overloaded`, `DiskFull`, `TooLarge`, `TopicRecreated`: nothing was
+        written. The future may end with `NoQuorum`: it may have been written.
         """
+        payload = Payload(encode_command(command, batch), body)
+        limit = self.settings.server.entry_bytes_max
+        if payload.size > limit:
+            raise TooLarge(
+                what="An entry", size=payload.size, limit=limit, option="server.entry_bytes_max"
+            )
         done: asyncio.Future[Outcome] = self._loop.create_future()
 
         def reply(answer: Outcome | RaftlogError) -> None:

@@ -12,28 +12,22 @@ from importlib.metadata import version
 from typing import TypeVar
 
 from raftlog import errors
-from raftlog.checksum import chain, crc32c
-from raftlog.core.types import GroupId, Offset, Payload
+from raftlog.core.types import GroupId, Offset
 from raftlog.errors import (
     MalformedRequest,
     NotYet,
     RaftlogError,
-    SchemaMismatch,
-    TooLarge,
     TooMany,
 )
 from raftlog.machines.commands import (
     AbortEpoch,
     Append,
-    BatchSummary,
-    Command,
     CommitEpoch,
     CreateTopic,
     DeleteTopic,
     RegisterNode,
     RemoveWriter,
     Stage,
-    TopicInfo,
 )
 from raftlog.machines.outcomes import (
     Appended,
@@ -54,9 +48,9 @@ from raftlog.multiraft.hosted import GroupReplica
 from raftlog.server import views
 from raftlog.server.node import Node
 from raftlog.server.order import SenderOrder
+from raftlog.server.record_batches import checked_summary, column_slices
 from raftlog.wire import calls
-from raftlog.wire.batch import BatchHeader
-from raftlog.wire.codec import decode_batch_header, encode_command
+from raftlog.wire.codec import decode_batch_header
 
 Accepted = TypeVar("Accepted", bound=Outcome)
 
@@ -103,7 +97,7 @@ class Services:
             raise MalformedRequest(
                 call="RegisterNode", what=f"node {call.node} is none of this cluster's"
             )
-        outcome = await self._proposed(
+        outcome = await self._node.propose(
             self._multiraft.replicas.of_controller,
             RegisterNode(
                 node=call.node,
@@ -125,7 +119,7 @@ class Services:
             if not isinstance(found, Refused):
                 existed = found.incarnation != call.incarnation
                 return TopicCreated(topic=found, existed=existed)
-        outcome = await self._proposed(
+        outcome = await self._node.propose(
             self._multiraft.replicas.of_controller,
             CreateTopic(
                 name=call.name,
@@ -140,7 +134,7 @@ class Services:
 
     async def delete_topic(self, call: calls.DeleteTopicCall) -> TopicDeleted:
         """Delete a topic. Raises `TopicNotFound`."""
-        outcome = await self._proposed(
+        outcome = await self._node.propose(
             self._multiraft.replicas.of_controller,
             DeleteTopic(name=call.name, incarnation=call.incarnation),
         )
@@ -178,11 +172,11 @@ class Services:
             producer=call.producer,
             sequence=call.sequence,
             timestamp_us=self._node.now_us(),
-            batch=self._judged(hosted, call.batch, call.crc, body),
+            batch=checked_summary(hosted.topic_machine.info, call.batch, call.crc, body),
         )
         _check_sense("Append", problem_of_append(command))
         await self._order.turn(call.producer, call.sequence)
-        done = self._proposed(hosted, command, call.batch, body)
+        done = self._node.propose(hosted, command, call.batch, body)
         self._order.proposed(call.producer, call.sequence)
         return self._accepted(Appended, await done)
 
@@ -194,13 +188,13 @@ class Services:
             attempt=call.attempt,
             number=call.number,
             timestamp_us=self._node.now_us(),
-            batch=self._judged(hosted, call.batch, call.crc, body),
+            batch=checked_summary(hosted.topic_machine.info, call.batch, call.crc, body),
             create_writer=call.create_writer,
         )
         _check_sense("Stage", problem_of_stage(command, RULES_LATEST))
         self._check_staged_bytes(hosted.topic_machine, command)
         await self._order.turn(call.attempt, call.number)
-        done = self._proposed(hosted, command, call.batch, body)
+        done = self._node.propose(hosted, command, call.batch, body)
         self._order.proposed(call.attempt, call.number)
         return self._accepted(Staged, await done)
 
@@ -217,13 +211,13 @@ class Services:
             transient_writer=call.transient_writer,
             plan=call.plan,
         )
-        outcome = await self._proposed(hosted, command)
+        outcome = await self._node.propose(hosted, command)
         return self._accepted(EpochCommitted, outcome)
 
     async def abort_epoch(self, call: calls.AbortEpochCall) -> EpochAborted:
         """Drop the open attempts of one run's epoch."""
         hosted = self._here(call.group, call.incarnation)
-        outcome = await self._proposed(hosted, AbortEpoch(key=call.key))
+        outcome = await self._node.propose(hosted, AbortEpoch(key=call.key))
         return self._accepted(EpochAborted, outcome)
 
     # ------------------------------------------------------------ writers
@@ -254,7 +248,7 @@ class Services:
                 topic=machine.info.name, what="Removing a writer", rules=machine.rules, needed=2
             )
         _check_sense("RemoveWriter", problem_of_removal(command, machine.rules))
-        outcome = await self._proposed(hosted, command)
+        outcome = await self._node.propose(hosted, command)
         return self._accepted(WriterRemoved, outcome)
 
     # ------------------------------------------------------------ reading
@@ -302,7 +296,7 @@ class Services:
             # Between two extents the loop turns, and the topic may be deleted.
             self._multiraft.replicas.of_topic(call.group, call.incarnation)
             term, _, command = hosted.replica.log.command(extent.index)
-            header, ranges = _sliced(decode_batch_header(command), wanted)
+            header, ranges = column_slices(decode_batch_header(command), wanted)
             body = b"".join(hosted.replica.log.body_slices(extent.index, ranges))
             yield (
                 calls.ExtentReply(
@@ -360,23 +354,6 @@ class Services:
             raise NotYet(topic=machine.info.name, have=machine.high_water_mark, need=mark) from None
         return hosted
 
-    def _proposed(
-        self,
-        hosted: GroupReplica,
-        command: Command,
-        batch: BatchHeader | None = None,
-        body: bytes = b"",
-    ) -> asyncio.Future[Outcome]:
-        """The command in the log; the future of its outcome. Raises `NotLeader`, `Overloaded`,
-        `TooLarge`: then it is not in the log."""
-        payload = Payload(encode_command(command, batch), body)
-        limit = self._limits.entry_bytes_max
-        if payload.size > limit:
-            raise TooLarge(
-                what="An entry", size=payload.size, limit=limit, option="server.entry_bytes_max"
-            )
-        return self._node.propose(hosted, payload)
-
     def _check_staged_bytes(self, machine: TopicMachine, stage: Stage) -> None:
         """Refuse here what would lie on all disks for nothing."""
         limit = self._limits.staged_bytes_max
@@ -388,19 +365,6 @@ class Services:
                 limit=limit,
                 option="server.staged_bytes_max",
             )
-
-    def _judged(
-        self, hosted: GroupReplica, batch: BatchHeader, crc: int, body: bytes
-    ) -> BatchSummary:
-        """What the machine will know of the batch, once its bytes are found to be as described."""
-        assert hosted.topic is not None
-        _check_batch(hosted.topic, batch, crc, body)
-        return BatchSummary(
-            record_count=batch.record_count,
-            schema_version=batch.schema_version,
-            body_bytes=len(body),
-            crc=crc,
-        )
 
 
 def _error_of(refused: Refused) -> RaftlogError:
@@ -421,69 +385,3 @@ def _check_range(call: str, start: Offset, end: Offset, mark: Offset) -> None:
         raise MalformedRequest(
             call=call, what=f"not 0 <= start {start} <= end {end} <= mark {mark}"
         )
-
-
-def _check_batch(topic: TopicInfo, batch: BatchHeader, crc: int, body: bytes) -> None:
-    """Refuse a batch that readers could not read: it would be in the log for ever."""
-    if batch.record_count < 1:
-        raise _invalid_batch(f"{batch.record_count} records")
-    if batch.schema_version != topic.schema.version:
-        raise errors.UnknownSchemaVersion(version=batch.schema_version, latest=topic.schema.version)
-    given = [column.field_id for column in batch.columns]
-    fields = [field.id for field in topic.schema.fields]
-    if given != fields:
-        raise SchemaMismatch(
-            topic=topic.name, difference=f"columns have field ids {given}, the topic {fields}"
-        )
-    position, chained = 0, 0
-    view = memoryview(body)
-    for column in batch.columns:
-        if column.position != position or column.length < 0:
-            raise _invalid_batch(f"column {column.field_id} at byte {column.position}")
-        position += column.length
-        if crc32c(bytes(view[column.position : position])) != column.crc:
-            raise _invalid_batch(f"column {column.field_id} whose CRC-32C does not fit")
-        chained = chain(chained, column.crc)
-    if position != len(body):
-        raise _invalid_batch(f"{len(body)} body bytes where the columns have {position}")
-    if chained != crc:
-        raise _invalid_batch("a CRC that does not fit its columns")
-
-
-def _invalid_batch(what: str) -> MalformedRequest:
-    return MalformedRequest(call="Append or Stage", what=f"a record batch with {what}")
-
-
-def _sliced(
-    header: BatchHeader, wanted: frozenset[int] | None
-) -> tuple[BatchHeader, list[tuple[int, int]]]:
-    """The header of the wanted columns alone, positions counted from 0, and where they lie."""
-    kept = []
-    ranges: list[tuple[int, int]] = []
-    position = 0
-    for column in header.columns:
-        if wanted is not None and column.field_id not in wanted:
-            continue
-        begin = column.position
-        if ranges and sum(ranges[-1]) == begin:
-            ranges[-1] = (ranges[-1][0], ranges[-1][1] + column.length)
-        else:
-            ranges.append((begin, column.length))
-        kept.append(
-            type(column)(
-                field_id=column.field_id,
-                position=position,
-                length=column.length,
-                crc=column.crc,
-                null_count=column.null_count,
-                minimum=column.minimum,
-                maximum=column.maximum,
-            )
-        )
-        position += column.length
-    sliced = BatchHeader(
-        record_count=header.record_count,
-        schema_version=header.schema_version,
-        columns=tuple(kept),
-    )
-    return sliced, ranges

@@ -1,0 +1,85 @@
+"""Record batches as a server handles them: their bytes checked and cut, never decoded."""
+
+from __future__ import annotations
+
+from raftlog.checksum import chain, crc32c
+from raftlog.errors import MalformedRequest, SchemaMismatch, UnknownSchemaVersion
+from raftlog.machines.commands import BatchSummary, TopicInfo
+from raftlog.wire.batch import BatchHeader
+
+
+def checked_summary(topic: TopicInfo, batch: BatchHeader, crc: int, body: bytes) -> BatchSummary:
+    """What the topic's machine will know of the batch, once its bytes are as described.
+
+    Raises `MalformedRequest`, `UnknownSchemaVersion`, `SchemaMismatch` for a batch that readers
+    could not read: it would be in the log for ever.
+    """
+    if batch.record_count < 1:
+        raise _invalid_batch(f"{batch.record_count} records")
+    if batch.schema_version != topic.schema.version:
+        raise UnknownSchemaVersion(version=batch.schema_version, latest=topic.schema.version)
+    given = [column.field_id for column in batch.columns]
+    fields = [field.id for field in topic.schema.fields]
+    if given != fields:
+        raise SchemaMismatch(
+            topic=topic.name, difference=f"columns have field ids {given}, the topic {fields}"
+        )
+    position, chained = 0, 0
+    view = memoryview(body)
+    for column in batch.columns:
+        if column.position != position or column.length < 0:
+            raise _invalid_batch(f"column {column.field_id} at byte {column.position}")
+        position += column.length
+        if crc32c(bytes(view[column.position : position])) != column.crc:
+            raise _invalid_batch(f"column {column.field_id} whose CRC-32C does not fit")
+        chained = chain(chained, column.crc)
+    if position != len(body):
+        raise _invalid_batch(f"{len(body)} body bytes where the columns have {position}")
+    if chained != crc:
+        raise _invalid_batch("a CRC that does not fit its columns")
+    return BatchSummary(
+        record_count=batch.record_count,
+        schema_version=batch.schema_version,
+        body_bytes=len(body),
+        crc=crc,
+    )
+
+
+def _invalid_batch(what: str) -> MalformedRequest:
+    return MalformedRequest(call="Append or Stage", what=f"a record batch with {what}")
+
+
+def column_slices(
+    header: BatchHeader, wanted: frozenset[int] | None
+) -> tuple[BatchHeader, list[tuple[int, int]]]:
+    """The header of only the wanted columns (None: all), with positions from 0, and where in the
+    body they lie: position and length, adjacent columns as one."""
+    kept = []
+    ranges: list[tuple[int, int]] = []
+    position = 0
+    for column in header.columns:
+        if wanted is not None and column.field_id not in wanted:
+            continue
+        begin = column.position
+        if ranges and sum(ranges[-1]) == begin:
+            ranges[-1] = (ranges[-1][0], ranges[-1][1] + column.length)
+        else:
+            ranges.append((begin, column.length))
+        kept.append(
+            type(column)(
+                field_id=column.field_id,
+                position=position,
+                length=column.length,
+                crc=column.crc,
+                null_count=column.null_count,
+                minimum=column.minimum,
+                maximum=column.maximum,
+            )
+        )
+        position += column.length
+    sliced = BatchHeader(
+        record_count=header.record_count,
+        schema_version=header.schema_version,
+        columns=tuple(kept),
+    )
+    return sliced, ranges
