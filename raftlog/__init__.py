@@ -8,14 +8,14 @@
         for batch in client.read("greetings"):
             print(batch.to_pylist())
 
-Importing the package alone loads neither grpc nor pyarrow: Spark imports it on every start.
+Importing the package loads neither grpc nor pyarrow, because Spark imports it on every start.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # at run time `__getattr__` imports what is asked for
+if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.client.attempt import Attempt
     from raftlog.client.log_client import LogClient, connect
     from raftlog.client.producer import Producer

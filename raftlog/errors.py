@@ -285,6 +285,8 @@ class SchemaMismatch(InvalidRequest):
 
 @dataclass(kw_only=True, eq=False)
 class TooLarge(InvalidRequest):
+    """`what` has `size` bytes, more than `limit`, which the setting `option` raises."""
+
     what: str
     size: int
     limit: int
@@ -370,6 +372,8 @@ class WriteRefused(RaftlogError):
 
 @dataclass(kw_only=True, eq=False)
 class RunFenced(WriteRefused):
+    """The writer's run `run` writes after `current_run` took over."""
+
     writer: str
     run: str
     current_run: str
@@ -383,6 +387,8 @@ class RunFenced(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class EpochTooOld(WriteRefused):
+    """An epoch below the writer's last that cannot be compared with what was committed."""
+
     writer: str
     epoch: int
     last_epoch: int
@@ -398,6 +404,8 @@ class EpochTooOld(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class EpochContentMismatch(WriteRefused):
+    """The writer's last epoch comes again with another plan or, if plans are unknown, size."""
+
     writer: str
     epoch: int
     committed_records: int
@@ -442,6 +450,8 @@ class EpochReferencesMismatch(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class CheckpointReset(WriteRefused):
+    """Query `query_id` writes an epoch that query `known_query_id` has passed already."""
+
     writer: str
     epoch: int
     last_epoch: int
@@ -496,6 +506,8 @@ class VersionReused(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class EpochIncomplete(WriteRefused):
+    """An attempt of a CommitEpoch is not as named. `problem` continues the sentence."""
+
     writer: str
     epoch: int
     attempt: str
@@ -550,6 +562,8 @@ class WriterForgotten(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class RulesTooOld(WriteRefused):
+    """`what` needs rules version `needed`, and the topic is still at `rules`."""
+
     topic: str
     what: str
     rules: int
@@ -573,6 +587,8 @@ class StageGap(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class UnknownProducer(WriteRefused):
+    """An append above sequence 0, or a late one, of a producer that the topic has forgotten."""
+
     producer: str
     sequence: int
 
@@ -588,6 +604,8 @@ class UnknownProducer(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class SequenceGap(WriteRefused):
+    """An append with `sequence` came while `expected` was due. Nothing was appended."""
+
     producer: str
     sequence: int
     expected: int
@@ -633,6 +651,8 @@ class WriterBytesExceeded(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class TooManyWriters(WriteRefused):
+    """A new writer of a stream, or with a txnAppId, in a topic that has `limit` of them."""
+
     topic: str
     limit: int
 

@@ -25,6 +25,8 @@ class NodeRefused(RaftlogError):
 
 @dataclass(kw_only=True, eq=False)
 class DataFolderLocked(NodeRefused):
+    """Process `holder` (empty if not known) runs on the data folder."""
+
     folder: str
     holder: str = ""
 
@@ -38,6 +40,8 @@ class DataFolderLocked(NodeRefused):
 
 @dataclass(kw_only=True, eq=False)
 class DataFolderForeign(NodeRefused):
+    """A folder, or a peer's, that belongs to another cluster or node."""
+
     folder: str
     found: str
     wanted: str
@@ -48,6 +52,8 @@ class DataFolderForeign(NodeRefused):
 
 @dataclass(kw_only=True, eq=False)
 class FormatUnsupported(NodeRefused):
+    """The file or folder was written with another version of the disk format."""
+
     folder: str
     found: int
     supported: int

@@ -64,14 +64,17 @@ class Measured:
 
     @property
     def records_per_s(self) -> float:
+        """Records per second of the measured time."""
         return self.records / self.seconds
 
     @property
     def mb_per_s(self) -> float:
+        """Bytes of records per second, in decimal MB."""
         return self.data_bytes / MEGABYTE / self.seconds
 
     @property
     def client_cpu_s_per_gb(self) -> float:
+        """Seconds of the client's CPU per decimal GB of records."""
         return self.client_cpu_s / (self.data_bytes / (1000 * MEGABYTE))
 
 

@@ -1,7 +1,7 @@
 """What a power loss could take from a node's disk: the changes that no sync has made durable.
 
 A node on a `FaultyFileSystem` notes every change before it makes it, with what was there before,
-and every sync after it returned. The notes are beside the data folder and outlive the process, as
+and every sync after it returned. The notes are next to the data folder and outlive the process, as
 the kernel's page cache does: a node that starts again continues them. `power_loss` reads them once
 the process is dead.
 

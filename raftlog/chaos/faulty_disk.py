@@ -1,7 +1,7 @@
 """A disk that is slow, full, failing or lying on command, under a node that does not know it.
 
 `FaultyFileSystem` wraps the real one (`storage.contract` is the interface of both). It reads its
-faults from a small file that the harness replaces (`command`), and notes beside the data folder
+faults from a small file that the harness replaces (`command`), and notes next to the data folder
 what a power loss could take (`disk_notes`).
 """
 

@@ -247,7 +247,9 @@ def _episode(plan: Plan, breaker: Breaker, site: Site) -> Episode:
     text = ", ".join(each.text for each in begun) or f"{' and '.join(kinds)}, which did not begin"
     for node in dead_nodes(breaker.cluster):
         words = _last_words(breaker.cluster.logs[node])
-        history.troubles.append(f"node {node} ended by itself, during {text}; it said: {words}")
+        history.troubles.append(
+            f"node {node} ended by itself, during {text}; the end of its log: {words}"
+        )
         breaker.cluster.serve(node)
     with _noting_trouble(history):
         breaker.wait_healed()

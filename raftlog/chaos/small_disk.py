@@ -47,14 +47,14 @@ class SmallDisk:
                 problem=f"names full-disk, which needs to mount a tmpfs: {problem}",
                 advice="Run it as root, or leave that fault out.",
             )
-        for place, name in ((self._data, "data"), (self._aside, "aside")):
+        for path, name in ((self._data, "data"), (self._aside, "aside")):
             inside = self._mount / name
-            if place.exists():
-                shutil.move(place, inside)
+            if path.exists():
+                shutil.move(path, inside)
             else:
                 inside.mkdir()
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.symlink_to(inside)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.symlink_to(inside)
 
     def fill(self) -> None:
         """Leave no free space from now on."""
@@ -83,11 +83,11 @@ class SmallDisk:
 
     def move_out(self) -> None:
         """Move the data of the node, which must not be running, back to the cluster's folder."""
-        for place in (self._data, self._aside):
-            if place.is_symlink():
-                inside = place.resolve()
-                place.unlink()
-                shutil.copytree(inside, place)
+        for path in (self._data, self._aside):
+            if path.is_symlink():
+                inside = path.resolve()
+                path.unlink()
+                shutil.copytree(inside, path)
         problem = _command("umount", str(self._mount))
         assert not problem, problem
         self._mount.rmdir()

@@ -115,7 +115,7 @@ class Case:
     history: History
     logs: dict[str, array[int]]
     """By topic: the records' numbers by offset. A topic that no replica gave is missing, so nothing
-    can be said of its records. That it is missing is a trouble."""
+    can be said about its records; the missing topic itself is reported as a trouble."""
     offsets: dict[tuple[str, int], array[int]]
     """By topic and source: each record's offset by its ordinal, or NOWHERE."""
     second: dict[tuple[str, int], int]
@@ -254,7 +254,7 @@ def below_the_mark(case: Case) -> Iterator[str]:
 
 
 def as_it_stayed(case: Case) -> Iterator[str]:
-    """The record that a reader got at an offset stays there for ever."""
+    """The record that a reader got at an offset stays there."""
     for read in case.history.reads:
         log = case.logs.get(read.topic)
         if log is None:
@@ -394,12 +394,12 @@ def _fault_classes(history: History) -> Iterator[FaultClass]:
     gaps = sorted(_gaps(history), key=lambda gap: gap[0] - gap[1])
     names = sorted({kind for episode in history.episodes for kind in episode.kinds})
     for name in names:
-        alone = [each for each in history.episodes if set(each.kinds) == {name}]
+        single = [each for each in history.episodes if set(each.kinds) == {name}]
         yield FaultClass(
             name=name,
             count=sum(each.kinds.count(name) for each in history.episodes),
-            longest_gap_s=max((_longest(each, gaps) for each in alone), default=None),
-            elections_max=max((each.elections for each in alone), default=None),
+            longest_gap_s=max((_longest(each, gaps) for each in single), default=None),
+            elections_max=max((each.elections for each in single), default=None),
         )
 
 

@@ -64,8 +64,8 @@ def make_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Tabl
     """The table of `show_table`, for callers that print it themselves."""
     gap = 1 if console().width < NARROW_COLUMNS else 2
     table = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0))
-    for position, name in enumerate(columns):
-        numbers = bool(rows) and all(isinstance(row[position], int | float) for row in rows)
+    for column, name in enumerate(columns):
+        numbers = bool(rows) and all(isinstance(row[column], int | float) for row in rows)
         table.add_column(name, justify="right" if numbers else "left", overflow="fold")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))

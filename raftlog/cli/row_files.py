@@ -48,7 +48,7 @@ SUFFIXES = {
 def read_batches(
     source: BufferedReader, file: str, format_: InputFormat, schema: pa.Schema, nulls: list[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The file's rows, with the topic's types where the file itself has none.
+    """The file's rows, with the topic's types if the file itself has none.
 
     Columns are those of the file: the producer reports missing and surplus ones. `nulls` are CSV
     cells that mean null, besides the empty cell. Raises `InvalidOption`, which names `file`.
@@ -187,14 +187,14 @@ def _in_utc(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for position, field in enumerate(batch.schema):
+    for number, field in enumerate(batch.schema):
         known = schema.get_field_index(field.name)
         if known < 0 or not pa.types.is_timestamp(field.type) or field.type.tz is not None:
             continue
         if pa.types.is_timestamp(schema.field(known).type) and schema.field(known).type.tz:
-            times: Any = batch.column(position)
+            times: Any = batch.column(number)
             column = pc.assume_timezone(times, "UTC")
-            batch = batch.set_column(position, field.name, column)
+            batch = batch.set_column(number, field.name, column)
     return batch
 
 
@@ -212,13 +212,13 @@ def _from_texts(batch: pa.RecordBatch, schema: pa.Schema, names: list[str]) -> p
     import pyarrow.compute as pc
 
     for name in names:
-        position = batch.schema.get_field_index(name)
-        if position < 0:
+        number = batch.schema.get_field_index(name)
+        if number < 0:
             continue  # the producer reports what is missing
-        column, wanted = batch.column(position), schema.field(name).type
+        column, wanted = batch.column(number), schema.field(name).type
         if pa.types.is_timestamp(wanted):
             column = _with_zone(column)
-        batch = batch.set_column(position, name, pc.cast(column, wanted))
+        batch = batch.set_column(number, name, pc.cast(column, wanted))
     return batch
 
 

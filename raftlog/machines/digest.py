@@ -26,9 +26,11 @@ class StateDigest:
         self._write(b"n", str(value).encode())
 
     def text(self, value: str) -> None:
+        """A text, as UTF-8."""
         self._write(b"t", value.encode())
 
     def raw(self, value: bytes) -> None:
+        """Bytes as they are."""
         self._write(b"b", value)
 
     def column(self, values: array[int]) -> None:

@@ -100,8 +100,8 @@ class _Plan(NamedTuple):
 
 
 def _plan(kind: type, number: int, names: tuple[str, ...]) -> _Plan:
-    told = {field.name for field in dataclasses.fields(kind)}
-    assert told == set(names), f"{kind.__name__}: give {told ^ set(names)} a number in _KINDS"
+    fields = {field.name for field in dataclasses.fields(kind)}
+    assert fields == set(names), f"{kind.__name__}: give {fields ^ set(names)} a number in _KINDS"
     read = attrgetter(*names)
     return _Plan(b"%d(" % number, read if len(names) > 1 else lambda value: (read(value),))
 

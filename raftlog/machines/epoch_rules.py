@@ -58,7 +58,7 @@ from raftlog.machines.writer_row import OpenAttempt, WriterRow, references_diges
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleContext:
-    """What the rules need beside the command and the writer's row."""
+    """What the rules need besides the command and the writer's row."""
 
     rules: int
     """The version of the rules: `raftlog.machines.rules`."""

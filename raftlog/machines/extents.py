@@ -1,4 +1,4 @@
-"""Where a topic's visible records lie: consecutive offsets, each extent in one entry of the log.
+"""The index of a topic's visible records: consecutive offsets, each extent in one log entry.
 
 The index is packed columns of equal length, one row per extent in offset order. It only grows;
 rows are never changed, so a reader may iterate over it while entries are applied.

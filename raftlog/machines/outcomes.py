@@ -81,17 +81,23 @@ class WriterRemoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRegistered:
+    """The node id is bound to its store. `known_before`: it was bound to that store already."""
+
     known_before: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCreated:
+    """The topic exists. `existed`: it did before, so this command changed nothing."""
+
     topic: TopicInfo
     existed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDeleted:
+    """The topic is deleted. A repeated deletion returns it too, while it is remembered."""
+
     topic: TopicInfo
 
 

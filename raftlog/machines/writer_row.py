@@ -200,7 +200,7 @@ class WriterRow:
 
     @property
     def expirable(self) -> bool:
-        """Whether nothing is open and no later replay would have to be compared with the row."""
+        """Whether nothing is open and no later replay needs the row for a comparison."""
         return not self.open_epochs and (self.transient or self.last_epoch < 0)
 
     @property

@@ -275,7 +275,7 @@ class WriterTable:
         return ((row.name, row.last_index) for row in self._rows.values() if row.expirable)
 
     def oldest_us(self) -> tuple[int | None, int | None]:
-        """Log time of the longest silent open epoch and transient row; None where there is none."""
+        """Log times of the longest silent open epoch and transient row; None if there is none."""
         return self._open.oldest_us(), self._transient.oldest_us()
 
     def row(self, writer: str) -> WriterRow | None:

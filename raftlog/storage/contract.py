@@ -27,9 +27,13 @@ class File(Protocol):
     """An open file. Positions and lengths are in bytes. Only `read_at` is safe from two threads."""
 
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """The path as an error names it."""
+        ...
 
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """The file's length in bytes, as written so far."""
+        ...
 
     def read_at(self, position: int, length: int) -> bytes:
         """The bytes at [position, position + length); fewer only where the file ends."""
@@ -54,13 +58,17 @@ class File(Protocol):
         """
         ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Close the file. What was not synced may be lost by a power loss."""
+        ...
 
 
 class Lock(Protocol):
     """A lock that is held until `release`, or until its process ends for any reason."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Give the lock back."""
+        ...
 
 
 class FileSystem(Protocol):
@@ -86,7 +94,9 @@ class FileSystem(Protocol):
         """
         ...
 
-    def exists(self, path: str) -> bool: ...
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder at the path."""
+        ...
 
     def list(self, folder: str) -> list[str]:
         """Names of files and folders directly in `folder`, sorted."""
@@ -110,4 +120,6 @@ class FileSystem(Protocol):
         """Remove a file, or a folder with everything in it."""
         ...
 
-    def sync_folder(self, path: str) -> None: ...
+    def sync_folder(self, path: str) -> None:
+        """Make all names in the folder durable. Raises `DiskFailed`."""
+        ...

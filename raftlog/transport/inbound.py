@@ -44,17 +44,25 @@ log = structlog.get_logger(__name__)
 class PeerReceiver(Protocol):
     """What the peer streams require of their node."""
 
-    def welcome(self) -> PeerWelcome: ...
+    def welcome(self) -> PeerWelcome:
+        """The answer to a peer's greeting."""
+        ...
 
-    def cluster_id(self) -> str: ...
+    def cluster_id(self) -> str:
+        """The id of this node's cluster."""
+        ...
 
     def known_store(self, node: NodeId) -> str | None:
         """The store that the controller bound to the node id; None if this node knows of none."""
         ...
 
-    def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None: ...
+    def receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
+        """Take messages, one or more, which are from `peer` and to this node."""
+        ...
 
-    def peer_opened(self, hello: PeerHello) -> None: ...
+    def peer_opened(self, hello: PeerHello) -> None:
+        """The peer opened a stream and its greeting was accepted."""
+        ...
 
     def peer_closed(self, peer: NodeId) -> None:
         """The peer's last stream ended: its process died, or the connection was reset."""
