@@ -1,7 +1,7 @@
-"""The rules of docs/EXACTLY_ONCE.md as pure verdicts, all in one place.
+"""The rules of docs/EXACTLY_ONCE.md as pure decisions, all in one place.
 
 The rules are tried in the order written here; the first that applies decides. A refusal changes
-nothing at all: not the current run, no lease, no row. `raftlog.machines.writers` carries a verdict
+nothing at all: not the current run, no lease, no row. `raftlog.machines.writers` carries a decision
 out.
 
 `judge_commit`:
@@ -103,14 +103,14 @@ class Publish:
     attempts: tuple[OpenAttempt, ...]
 
 
-StageVerdict = TakeStage | RepeatStage | Refused
-CommitVerdict = Publish | Replay | Answer | Refused
+StageDecision = TakeStage | RepeatStage | Refused
+CommitDecision = Publish | Replay | Answer | Refused
 
 TAKE_STAGE = TakeStage()
 
 
-def judge_stage(row: WriterRow | None, command: Stage, context: RuleContext) -> StageVerdict:
-    """The verdict on a Stage, by the order of rules above."""
+def judge_stage(row: WriterRow | None, command: Stage, context: RuleContext) -> StageDecision:
+    """The decision on a Stage, by the order of rules above."""
     key, batch = command.key, command.batch
     if row is not None:
         refusal = _refusal_of_stage(row, key, context.rules)
@@ -148,8 +148,8 @@ def _refusal_of_stage(row: WriterRow, key: EpochKey, rules: int) -> Refused | No
 
 def judge_commit(
     row: WriterRow | None, command: CommitEpoch, context: RuleContext
-) -> CommitVerdict:
-    """The verdict on a CommitEpoch, by the order of rules above."""
+) -> CommitDecision:
+    """The decision on a CommitEpoch, by the order of rules above."""
     key = command.key
     if row is not None and key.epoch <= row.last_epoch:
         return _judge_repeated(row, command, context.rules)

@@ -165,25 +165,25 @@ class TopicMachine:
         problem = problem_of_commit(command, self.rules)
         if problem is not None:
             return malformed("CommitEpoch", problem)
-        verdict = self._writers.judge_commit(command, self.rules)
-        match verdict:
+        decision = self._writers.judge_commit(command, self.rules)
+        match decision:
             case Refused():
-                return verdict
+                return decision
             case Answer():
-                return verdict.outcome
+                return decision.outcome
             case Replay():
-                self._writers.replayed(index, command, verdict, self.rules)
-                return verdict.outcome
+                self._writers.replayed(index, command, decision, self.rules)
+                return decision.outcome
             case Publish():
-                return self._publish(index, command, verdict)
+                return self._publish(index, command, decision)
             case _:
-                assert_never(verdict)
+                assert_never(decision)
 
-    def _publish(self, index: LogIndex, command: CommitEpoch, verdict: Publish) -> EpochCommitted:
+    def _publish(self, index: LogIndex, command: CommitEpoch, decision: Publish) -> EpochCommitted:
         """Make the attempts visible, in the command's order, each in the order of its stages."""
         start = self._extents.high_water_mark
         timestamp_us = self._clock.advance(command.timestamp_us)
-        for attempt in verdict.attempts:
+        for attempt in decision.attempts:
             for entry in attempt.entries():
                 self._extents.append(
                     count=entry.record_count,
@@ -194,7 +194,7 @@ class TopicMachine:
                     writer=command.key.writer,
                 )
         end = self._extents.high_water_mark
-        self._writers.committed(index, command, verdict, start, end, self.rules)
+        self._writers.committed(index, command, decision, start, end, self.rules)
         return EpochCommitted(
             start=start, end=end, record_count=end - start, replayed=False, kept=False
         )

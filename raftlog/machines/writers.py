@@ -32,7 +32,7 @@ from raftlog.machines.commands import (
 )
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.epoch_rules import (
-    CommitVerdict,
+    CommitDecision,
     Publish,
     RepeatStage,
     Replay,
@@ -83,14 +83,14 @@ class WriterTable:
             anonymous = key.anonymous
         else:
             anonymous = row.transient
-        verdict = judge_stage(row, command, self._context(rules, key.writer, anonymous))
-        if isinstance(verdict, Refused):
-            return verdict
+        decision = judge_stage(row, command, self._context(rules, key.writer, anonymous))
+        if isinstance(decision, Refused):
+            return decision
         row = self._touched(key, index)
-        if isinstance(verdict, RepeatStage):
+        if isinstance(decision, RepeatStage):
             self._renew(row, index, command, rules)
-            return verdict.outcome
-        assert isinstance(verdict, TakeStage)
+            return decision.outcome
+        assert isinstance(decision, TakeStage)
         self._take_over(row, key.run)
         if key.streaming and key.epoch > 0 and not row.known:
             assert command.create_writer, "only create_writer permits a start above epoch 0"
@@ -103,8 +103,8 @@ class WriterTable:
         self._renew(row, index, command, rules)
         return Staged(number=command.number, repeated=False)
 
-    def judge_commit(self, command: CommitEpoch, rules: int) -> CommitVerdict:
-        """The verdict on the CommitEpoch. Changes nothing."""
+    def judge_commit(self, command: CommitEpoch, rules: int) -> CommitDecision:
+        """The decision on the CommitEpoch. Changes nothing."""
         writer = command.key.writer
         if writer in self._forgotten:
             return refused("WriterForgotten", writer=writer)
@@ -113,9 +113,9 @@ class WriterTable:
         anonymous = command.transient_writer and may_leave
         return judge_commit(row, command, self._context(rules, writer, anonymous))
 
-    def replayed(self, index: LogIndex, command: CommitEpoch, verdict: Replay, rules: int) -> None:
+    def replayed(self, index: LogIndex, command: CommitEpoch, decision: Replay, rules: int) -> None:
         """Keep the epoch as it was. Drop the stages of its replay, and those before it."""
-        assert verdict.outcome.replayed
+        assert decision.outcome.replayed
         row = self._touched(command.key, index)
         self._take_over(row, command.key.run)
         self._drop_epochs_to(row, command.key.epoch)
@@ -128,14 +128,14 @@ class WriterTable:
         self,
         index: LogIndex,
         command: CommitEpoch,
-        verdict: Publish,
+        decision: Publish,
         start: Offset,
         end: Offset,
         rules: int,
     ) -> None:
-        """Record that the verdict's attempts are at [start, end) and advance the writer."""
+        """Record that the decision's attempts are at [start, end) and advance the writer."""
         key = command.key
-        assert end - start == sum(attempt.record_count for attempt in verdict.attempts)
+        assert end - start == sum(attempt.record_count for attempt in decision.attempts)
         row = self._touched(key, index)
         self._take_over(row, key.run)
         # A writer that once committed as a named one stays one: its replays must be recognised.
@@ -147,7 +147,7 @@ class WriterTable:
         row.last_references = references_digest(command.attempts)
         row.last_start, row.last_end = start, end
         self._drop_epochs_to(row, key.epoch)
-        self.dead_bytes -= sum(attempt.body_bytes for attempt in verdict.attempts)
+        self.dead_bytes -= sum(attempt.body_bytes for attempt in decision.attempts)
         assert self.dead_bytes >= 0, "what was published had been staged"
         if rules >= 2:
             row.plan = command.plan
