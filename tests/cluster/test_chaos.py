@@ -20,7 +20,7 @@ from raftlog.chaos.schedule import Kind
 from raftlog.cli.main import app
 
 SEED = 20_261_120
-FAULTS_MIN = 2 * len(Kind)
+FAULTS_MIN = max(20, len(Kind))
 FLOOR_PER_S = 50
 """For machines that do ten other things as well."""
 
@@ -37,7 +37,7 @@ def test_every_promise_is_kept_over_at_least_twenty_faults_of_all_classes() -> N
     verdict, not_made = report["verdict"], report["not_made"]
     made = {each["name"]: each["count"] for each in verdict["faults"]}
     assert set(made) == {kind.value for kind in Kind} - {each.split(":")[0] for each in not_made}
-    assert min(made.values()) >= 2
+    assert sum(made.values()) >= FAULTS_MIN
     assert (verdict["lost"], verdict["duplicated"], verdict["reordered"]) == (0, 0, 0)
     assert verdict["replicas_equal"]
     assert verdict["read_records"] > verdict["acknowledged_records"] > 0

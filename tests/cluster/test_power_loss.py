@@ -244,9 +244,9 @@ def tell(run: Run) -> None:
 
 @pytest.mark.timeout(600)
 def test_power_losses_on_one_node_and_on_all_lose_nothing_acknowledged(tmp_path: Path) -> None:
-    """CHECKLIST 21, 22, 24, 77: 25 on one node, 25 on all three."""
+    """CHECKLIST 21, 22, 24, 77: 10 on one node, 10 on all three."""
     with running(tmp_path) as run:
-        lose_power_in_rounds(run, 25)
+        lose_power_in_rounds(run, 10)
         tell(run)
 
 

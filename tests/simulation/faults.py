@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from raftlog.core.types import GroupId, NodeId
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId, Payload
+from raftlog.machines.commands import AbortEpoch, EpochKey
+from raftlog.wire.codec import encode_command
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
 from tests.simulation.simulator import Simulator
@@ -13,6 +15,14 @@ from tests.simulation.swarm import SECOND, Settings
 SLOW_DISK_FACTOR = 50
 CLOCK_JUMP_US = 3_600 * SECOND
 """How far a wall clock jumps at most, forward or back."""
+
+
+HURRIED_MAX = 30
+"""Commands that clients in a hurry send at most, some hundred bytes each."""
+
+
+OVERTAKEN_TICKS_MAX = 200
+"""How long a disk stalls at most."""
 
 
 class Faults:
@@ -45,6 +55,7 @@ class Faults:
             "crash at a write": self._crash_at_a_write,
             "failed sync": self._failed_sync,
             "slow disk": self._slow_disk,
+            "overtaken while its disk stalls": self._overtaken_while_its_disk_stalls,
             "full disk": self._full_disk,
             "reset": self._reset,
             "clock jump": self._clock_jump,
@@ -61,6 +72,7 @@ class Faults:
         self._network.heal()
         for node in self._nodes.values():
             node.slow_disk = 1
+            node.resume_disk()
             node.set_speed(1)
             node.disk.behave()
             node.resume()
@@ -124,13 +136,15 @@ class Faults:
             self._tell_peers(victim.node)
 
     def _cut_apart(self, some: set[NodeId]) -> None:
-        links = [
+        self._cut(self._links_between(some))
+
+    def _links_between(self, some: set[NodeId]) -> list[tuple[NodeId, NodeId]]:
+        return [
             (here, there)
             for here in sorted(self._nodes)
             for there in sorted(self._nodes)
             if (here in some) != (there in some)
         ]
-        self._cut(links)
 
     def _cut(self, links: list[tuple[NodeId, NodeId]]) -> None:
         self._network.cut(links)
@@ -188,6 +202,49 @@ class Faults:
 
         self._lasting(fast_again)
 
+    def _overtaken_while_its_disk_stalls(self) -> None:
+        """A leader is cut off with a write in flight. When it is back, another leader's entries
+        replace what that write carries; then it runs, and the process ends at one of the next.
+
+        The write is that of clients in a hurry, who wait for no answer: it may end a segment.
+        """
+        led = [
+            (node, group)
+            for node in self._nodes.values()
+            for group in self._groups()
+            if group != CONTROLLER_GROUP and node.leads(group)
+        ]
+        if len(self._nodes) == 1 or self._healed:
+            return
+        if not led:
+            self._simulator.at(self._settings.tick_us, self._overtaken_while_its_disk_stalls)
+            return
+        victim, group = led[self._random.randrange(len(led))]
+        links = self._links_between({victim.node})
+        self._network.cut(links)
+        self._tell_peers(victim.node)
+        victim.stall_disk()
+        hosted = victim.hosted(group)
+        assert hosted is not None, "it leads"
+        raft = hosted.replica.raft
+        first, term = LogIndex(raft.last_index + 1), raft.term
+        for _ in range(self._random.randrange(1, HURRIED_MAX)):
+            victim.propose(group, lambda _: _of_no_effect(), lambda _: None)
+        self._lasting(lambda: self._network.mend(links))
+        looks = iter(range(OVERTAKEN_TICKS_MAX))
+
+        def look() -> None:
+            overtaken = raft.last_index < first or raft.term_at(first) != term
+            if overtaken and victim.running and not self._healed:
+                self._simulator.counts["overtaken with a write in flight"] += 1
+                victim.disk.end_after(self._random.randrange(12))
+            if overtaken or self._healed or next(looks, None) is None:
+                victim.resume_disk()
+            else:
+                self._simulator.at(self._settings.tick_us, look)
+
+        look()
+
     def _full_disk(self) -> None:
         victim = self._victim()
         if victim.running:
@@ -205,3 +262,9 @@ class Faults:
         node = self._victim()
         node.set_speed(2 if self._random.randrange(2) else 0.5)
         self._lasting(lambda: node.set_speed(1))
+
+
+def _of_no_effect() -> Payload:
+    """A command that changes nothing, whether it is applied or not."""
+    key = EpochKey(writer="in a hurry" * 10, query_id="q", run="r", epoch=0, streaming=True)
+    return Payload(encode_command(AbortEpoch(key=key), None), b"")

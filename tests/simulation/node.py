@@ -210,6 +210,8 @@ class SimulatedNode:
         self._plans: dict[LogWrite, _Plan] = {}
         self._writes: dict[LogWrite, None] = {}
         self._job: Callable[[], Any] | None = None
+        self._disk_stalled = False
+        self._stalled_writes: list[Callable[[], None]] = []
 
     # ------------------------------------------------------------ life
 
@@ -401,7 +403,21 @@ class SimulatedNode:
                 self._half_written(write)
             self._later(self._random.randrange(NOTICE_US_MAX), ran)
 
-        self._later(self._disk_us(), run)
+        if self._disk_stalled:
+            self._stalled_writes.append(run)
+        else:
+            self._later(self._disk_us(), run)
+
+    def stall_disk(self) -> None:
+        """Let no write run that is handed out from now on."""
+        self._disk_stalled = True
+
+    def resume_disk(self) -> None:
+        """Let the writes run that waited, in their order."""
+        self._disk_stalled = False
+        waiting, self._stalled_writes = self._stalled_writes, []
+        for run in waiting:
+            self._later(0, run)
 
     def run_job(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         assert self._job is None, "one job at a time"

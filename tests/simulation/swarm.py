@@ -93,6 +93,7 @@ FAULTS = (
     "crash at a write",
     "failed sync",
     "slow disk",
+    "overtaken while its disk stalls",
     "full disk",
     "reset",
     "clock jump",
@@ -147,7 +148,7 @@ def draw(random: Random) -> Settings:
         catch_up=CatchUpLimits(
             peer_bytes_max=pick((100, 2_000, 1_000_000)),
             node_bytes_max=pick((1_000, 1_000_000)),
-            bytes_per_tick=pick((500, 1_000_000)),
+            bytes_per_tick=pick((10_000, 1_000_000)),
         ),
         log_limits=LogLimits(
             segment_bytes_max=pick((2_000, 10_000, 1_000_000)),
