@@ -20,7 +20,7 @@ from tests.simulation.swarm import FAULTS, WEATHER
 
 ROOT = Path(__file__).resolve().parents[2]
 FAST_SEEDS = 6
-MANY_SEEDS = 1_000
+MANY_SEEDS = 500
 
 DEEDS = (
     "topics deleted",
@@ -52,7 +52,7 @@ def test_the_first_seeds_break_no_promise() -> None:
 
 @pytest.mark.simulation
 @pytest.mark.timeout(1_800)
-def test_a_thousand_seeds_break_no_promise_and_meet_every_fault() -> None:
+def test_hundreds_of_seeds_break_no_promise_and_meet_every_fault() -> None:
     results = results_of(range(1_000, 1_000 + MANY_SEEDS), jobs=2)
     counts: Counter[str] = Counter()
     for result in results:
