@@ -22,6 +22,8 @@ log = logging.getLogger("raftlog.spark")
 
 DIGEST_BYTES = 16
 CHUNK_BYTES = 1 << 20
+"""The length of the digest, which replays compare, so it is no setting, and the bytes of a plan
+that are read at once."""
 
 _unread_said: set[int] = set()
 """Ids of the processes that have said that they cannot read a plan."""

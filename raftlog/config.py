@@ -80,6 +80,13 @@ class ClientSettings(Section):
         gt=0,
         le=600,
     )
+    view_timeout_s: float = setting(
+        2.0,
+        "How long `raftlog status`, `raftlog watermark` and the like wait for each node's view; a "
+        "node that takes longer is shown as one that does not answer.",
+        gt=0,
+        le=600,
+    )
     batch_bytes: int = setting(
         MIB,
         "Uncompressed bytes of records that travel as one entry. Larger ones cost less per record "

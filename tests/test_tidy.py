@@ -8,6 +8,7 @@ module named after nothing in particular; no field that hides a method of its cl
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,6 +36,12 @@ OUTSIDE_WORDS = re.compile(
 SPARKS_NAMES = frozenset(("commit", "abort"))
 """Methods of Spark's interface: a bare "commit" is no concept of ours, so no name of ours."""
 
+BOUND = re.compile(r"[A-Z_]+_(S|MS|MAX|MIN|BYTES|TICKS|HEARTBEATS|TRIES|THREADS|LIMIT)$")
+ROOMS_WITH_SETTINGS = (
+    "raftlog/server/", "raftlog/multiraft/", "raftlog/transport/", "raftlog/client/",
+    "raftlog/storage/", "raftlog/spark/", "connector/",
+)  # fmt: skip
+"""Where a timeout or bound is in conf/raftlog.toml, or says why it is none of a user's business."""
 TUPLE_METHODS = frozenset(name for name in dir(tuple) if not name.startswith("_"))
 
 Check = Callable[[str, ast.Module], Iterator[str]]
@@ -124,6 +131,20 @@ def hidden_methods(text: str, tree: ast.Module) -> Iterator[str]:
                 yield f"line {member.lineno}: {node.name}.{field} hides tuple.{field}"
 
 
+def unexplained_bounds(text: str, tree: ast.Module) -> Iterator[str]:
+    """A timeout or bound that is no setting, and does not say why: its docstring follows it, with
+    at most other such numbers in between."""
+    for number, node in enumerate(tree.body):
+        if not (isinstance(node, ast.Assign) and BOUND.match(ast.unparse(node.targets[0]))):
+            continue
+        if any(isinstance(part, ast.Name | ast.Call) for part in ast.walk(node.value)):
+            continue  # it follows from others
+        rest = itertools.dropwhile(lambda n: isinstance(n, ast.Assign), tree.body[number:])
+        after = next(rest, None)
+        if not (isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)):
+            yield f"line {node.lineno}: {ast.unparse(node.targets[0])} does not say why it is fixed"
+
+
 def missing_docstrings(text: str, tree: ast.Module) -> Iterator[str]:
     """Modules, public functions, classes that have methods, and methods that are no accessors.
 
@@ -190,6 +211,8 @@ def test_source_keeps_the_habits(file: str) -> None:
     checks = EVERYWHERE
     if not file.startswith("tests/"):
         checks += (missing_docstrings,)
+    if file.startswith(ROOMS_WITH_SETTINGS):
+        checks += (unexplained_bounds,)
     if not file.startswith(("tests/", "connector/")):
         checks += (bare_commits,)
     assert [sentence for check in checks for sentence in check(text, tree)] == []
@@ -229,6 +252,8 @@ def test_no_module_is_named_after_nothing() -> None:
         (bare_commits, "class A:\n    def commit(self):\n        pass\n"),
         (hidden_methods, "class A(NamedTuple):\n    index: int\n"),
         (hidden_methods, "class A(NamedTuple, Generic[T]):\n    count: int = 0\n"),
+        (unexplained_bounds, "_WAIT_S = 2.0\n"),
+        (unexplained_bounds, "A_BYTES = 2\nB_BYTES = 3\nx = f()\n"),
         (missing_docstrings, "x = 1\n"),
         (missing_docstrings, '"""M."""\ndef f():\n    pass\n'),
         (missing_docstrings, '"""M."""\nclass A:\n    def f(self):\n        return 1\n'),

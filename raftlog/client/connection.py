@@ -65,10 +65,13 @@ _CHANNEL_OPTIONS = (
     # Retries are ours: grpc's own would resend to the same node.
     ("grpc.enable_retries", 0),
 )
+"""No settings: they decide only how soon a lost connection is noticed and opened again. What a call
+waits for is `client.attempt_timeout_s`; after it another node is asked."""
 
 _AVOIDED_S = 5.0
 """How long a node that gave no answer is not asked while there are others: one that hangs costs a
-request a whole try, and its connection is given up only by the keepalive."""
+request a whole try, and its connection is given up only by the keepalive. No setting: it decides
+only whom to ask first."""
 
 _NO_NODE = re.compile(
     r"Connection refused|Failed parsing HTTP/2|http1\.x server|address lookup failed"

@@ -682,4 +682,4 @@ class LogClient:
 
     @property
     def _view_timeout_s(self) -> float:
-        return min(2.0, self.settings.request_timeout_s)
+        return min(self.settings.view_timeout_s, self.settings.request_timeout_s)

@@ -6,7 +6,8 @@ A tick that comes late counts as one, so a process that was paused does not blam
 from __future__ import annotations
 
 _LAPSE = 4
-"""So many times the bound after its last slow write a disk that had nothing to do is trusted."""
+"""A disk that had nothing to do is trusted again so many times `raft.slow_disk_timeout_s` after its
+last slow write. No setting of its own: it scales with that one."""
 
 
 class DiskWatch:

@@ -62,7 +62,8 @@ from raftlog.multiraft.upgrade import raise_rules
 from raftlog.replica import Budget, Output, Replica
 
 _UPGRADE_HEARTBEATS = 100
-"""Rules that could not be raised when they were due (a full disk, say) are tried again so often."""
+"""Rules that could not be raised when they were due (a full disk, say) are tried again so often. No
+setting: only an upgrade's end waits for it."""
 
 TURN_ENTRIES_MAX = 4096
 TURN_BYTES_MAX = 8 * 1024 * 1024
@@ -70,7 +71,8 @@ TURN_BYTES_MAX = 8 * 1024 * 1024
 user may set; these hold where the clock says too little, and no figure depends on them."""
 
 APPLY_ENTRIES_MAX = 64
-"""Entries applied of one group before it is another's turn: a millisecond or two of work."""
+"""Entries applied of one group before it is another's turn: a millisecond or two of work, well
+within `server.turn_work_max_s`, which is the setting."""
 
 
 class MultiRaft:

@@ -21,10 +21,11 @@ _GRPC_LOOP = "_server_main_loop"
 
 _REBIND_TRIES = 100
 _REBIND_PAUSE_S = 0.05
-"""The old server's port may take a moment to be free."""
+"""Five seconds in all: the old server's port may take a moment to be free. No settings: a port that
+is taken for longer is another process's."""
 
 _CAUSE_CHARACTERS_MAX = 400
-"""It quotes what a stranger sent."""
+"""It quotes what a stranger sent, so the log's line is bounded; no setting."""
 
 log = structlog.get_logger(__name__)
 

@@ -145,7 +145,8 @@ def _server_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.max_send_message_length", -1),
         # Two nodes on one port would each answer half of the calls.
         ("grpc.so_reuseport", 0),
-        # Who connects and says nothing, or half of it, holds a socket no longer than this.
+        # Who connects and says nothing, or half of it, holds a socket no longer than this. No
+        # setting: a client or peer of raftlog sends its part at once.
         ("grpc.server_handshake_timeout_ms", 5_000),
         ("grpc.http2.settings_timeout", 5_000),
         *KEEPALIVE_OPTIONS,

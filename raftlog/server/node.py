@@ -55,11 +55,12 @@ T = TypeVar("T")
 
 _IDLE_MARKER_S = 1.0
 """A log that was not written for so long gets its synced marker, which bears witness to the end
-of it (docs/FORMAT.md, "Torn or damaged")."""
+of it (docs/FORMAT.md, "Torn or damaged"). No setting: it costs one small write after a burst, and
+shorter would only write more of them."""
 
 _READ_THREADS = 2
 """Threads that read entries for followers that catch up. Not those that sync: a sync must not wait
-behind a read. Two keep a disk busy; more would only take turns at Python's lock."""
+behind a read. No setting: two keep a disk busy, and more would only take turns at Python's lock."""
 
 log = structlog.get_logger(__name__)
 

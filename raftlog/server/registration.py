@@ -19,9 +19,12 @@ from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_request
 
 _ATTEMPT_TIMEOUT_S = 5.0
 _PAUSE_S = 0.2
+"""One try at the leader, and the pause before the next. No settings: a node tries until it is
+registered, and waits for nothing else meanwhile."""
 
 _RULES_PAUSE_S = 1.0
-"""Between two looks whether another leader took over, while the rules known here are not told."""
+"""The pause between two checks whether another leader took over, while the controller does not know
+which rules this node knows. No setting: only an upgrade waits for it."""
 
 log = structlog.get_logger(__name__)
 

@@ -36,6 +36,7 @@ _REMOVED_ENDING = ".removed"
 _GROUP_NAME = re.compile(r"0|[1-9]\d{0,18}")
 _HEADLINE = re.compile(rb"raftlog text (\d{1,9}) crc ([0-9a-f]{8}) bytes (\d{1,9})\n")
 _TEXT_BYTES_MAX = 16 * 1024 * 1024
+"""A longer file is damaged: no manifest comes near it. It bounds what opening reads; no setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,7 @@ _CRCS = struct.Struct("<II")
 SEGMENT_HEADER_BYTES = _SEGMENT.size + _CRC.size
 FRAME_HEADER_BYTES = _FIELDS.size + _CRCS.size
 _PAYLOAD_LIMIT = 1 << 32
+"""Lengths have 32 bits on disk. `server.entry_bytes_max` is the setting, far below."""
 
 assert SEGMENT_HEADER_BYTES == 64
 assert FRAME_HEADER_BYTES == 56

@@ -45,6 +45,9 @@ _FORGET = 0
 _RESERVE_BYTES = 64 * 1024
 _COMPACT_BYTES_MIN = 256 * 1024
 _COMPACT_FACTOR = 4
+"""Disk space reserved ahead, and when the journal is rewritten: once it holds so many times what is
+alive in it, and at least so much. No settings: a group's record takes a few dozen bytes, so the
+file stays small whatever these are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

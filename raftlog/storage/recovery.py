@@ -43,6 +43,8 @@ from raftlog.storage.frames import (
 _WINDOW_BYTES_MIN = 4 * 1024
 _WINDOW_BYTES_MAX = 256 * 1024
 _SEARCH_BYTES = 1024 * 1024
+"""Bytes read at once: while frames follow one another, and in search of the next. No settings: they
+change no result, only how many reads opening takes."""
 _ZEROS = bytes(_SEARCH_BYTES)
 
 

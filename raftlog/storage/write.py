@@ -27,6 +27,7 @@ NEW_FILE_ENDING = ".new"
 removed."""
 
 _RESERVE_BYTES_MIN = 64 * 1024
+"""The least that is reserved ahead, where `storage.preallocate_bytes` lets it be more."""
 
 
 class Segment:

@@ -32,11 +32,12 @@ Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 """A call or stream as grpc's server passes it to a handler. Its frames are not decoded."""
 
 _HELLO_WAIT_S = 5.0
-"""How long a stream may take to send its greeting."""
+"""How long a stream may take to send its greeting. No setting: a peer sends it at once."""
 
 _TEXT_BYTES_MAX = 400
 """An error's text for people stays below this. grpc sends it percent-encoded in the status, up to
-three times as long. It shares one bound with the encoded error, which carries the full text."""
+three times as long. It shares one bound of grpc's with the encoded error, which carries the
+full text."""
 
 log = structlog.get_logger(__name__)
 

@@ -43,7 +43,8 @@ KEEPALIVE_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.max_ping_strikes", 0),
 )
 """Gives up a connection whose packets vanish within seconds. TCP by itself would back off for
-minutes, and a partition would last that much longer than the network's fault."""
+minutes, and a partition would last that much longer than the network's fault. No settings: an
+election does not wait for them, and a ping costs nothing."""
 
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.max_receive_message_length", -1),
@@ -54,10 +55,12 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.enable_retries", 0),
     *KEEPALIVE_OPTIONS,
 )
-"""Finds a node that comes back within half a second. The senders bound the size of frames."""
+"""Finds a node that comes back within half a second, which is no setting because a try costs one
+packet. The senders bound the size of frames."""
 
 _REFUSED_WAIT_S = 2.0
-"""The wait after a refusal. The peer refuses again until somebody mends a folder or an address."""
+"""The wait after a refusal. The peer refuses again until somebody mends a folder or an address. No
+setting: nobody waits for this but the one who mends it."""
 
 STREAM_METHOD = f"/{PEER_SERVICE}/Stream"
 

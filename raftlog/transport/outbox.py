@@ -19,7 +19,7 @@ grpc holds. Not a setting: it goes with `raft.append_bytes_max`, and larger fram
 (docs/DECISIONS.md, "Heartbeats go ahead of bulk")."""
 
 MESSAGE_BYTES = 64
-"""What a message counts besides its entries."""
+"""What a message counts besides its entries: about its size in a frame, so no setting."""
 
 CONTROL_BYTES_MAX = 4 * 1024 * 1024
 """Control messages have a separate bound, so that a full bulk queue never drops a heartbeat. It has
