@@ -45,24 +45,7 @@ VALUES = ("raftlog.machines.commands", "raftlog.machines.outcomes", "raftlog.mac
 """What a client's calls take and give."""
 
 ROOMS = {
-    "raftlog.exit_code": Room(anyone=(), pure=True),
-    "raftlog.error_base": Room(ours=("raftlog.exit_code",), anyone=(), pure=True),
-    "raftlog.loss_errors": Room(
-        ours=("raftlog.error_base", "raftlog.exit_code"), anyone=(), pure=True
-    ),
-    "raftlog.node_errors": Room(
-        ours=("raftlog.error_base", "raftlog.exit_code"), anyone=(), pure=True
-    ),
-    "raftlog.errors": Room(
-        ours=(
-            "raftlog.error_base",
-            "raftlog.exit_code",
-            "raftlog.loss_errors",
-            "raftlog.node_errors",
-        ),
-        anyone=(),
-        pure=True,
-    ),
+    "raftlog.errors": Room(anyone=(), pure=True),
     "raftlog.core.types": Room(anyone=(), pure=True),
     "raftlog.checksum": Room(third_party=("google_crc32c",), pure=True),
     "raftlog.core": Room(pure=True),

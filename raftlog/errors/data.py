@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raftlog.error_base import RaftlogError
-from raftlog.exit_code import ExitCode
+from raftlog.errors.base import RaftlogError
+from raftlog.errors.exit_code import ExitCode
 
 
 @dataclass(kw_only=True, eq=False)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
-from raftlog.exit_code import ExitCode
+from raftlog.errors.exit_code import ExitCode
 
 
 @dataclass(kw_only=True, eq=False)

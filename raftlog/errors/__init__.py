@@ -1,0 +1,197 @@
+"""Every error a user can meet: one tree, each with its cause, its remedy and whether to retry.
+
+    RaftlogError
+    |-- Unavailable                 retriable: nobody can answer now
+    |   |-- NotLeader               the asked node does not lead; carries a hint
+    |   |-- NodeUnreachable         no answer from that address
+    |   |-- NodeStopping            the node was told to end
+    |   |-- NoQuorum                a leader that lost its majority, or an election in progress
+    |   |-- NotYet                  this replica has not applied far enough; ask another
+    |   |-- Overloaded              a bounded queue is full
+    |   |-- DiskFull                writes wait or are refused until there is room; reads continue
+    |   `-- DeadlineExceeded        the request's one total deadline has passed
+    |-- InvalidRequest              the request can never succeed as it is
+    |   |-- MalformedRequest        bytes or values that the called node cannot accept
+    |   |-- InvalidOption           an option's name or value
+    |   |-- ClusterMismatch         a checkpoint of another cluster
+    |   |-- ExtraMissing            the parts that run a node are not installed
+    |   |-- InvalidTopicName
+    |   |-- PeerProtocolViolation   a message that no correct peer sends: it is dropped
+    |   |-- ProducerClosed          rows for a producer that was closed, failed, or is the parent's
+    |   |-- SchemaMismatch          a field-by-field difference
+    |   |-- TooLarge                a size over its limit
+    |   `-- TooMany                 a count over its bound
+    |-- NotFound
+    |   |-- TopicNotFound           with the nearest names
+    |   `-- WriterNotFound
+    |-- AlreadyExists
+    |   `-- TopicExists
+    |-- TopicRecreated              the requested incarnation was deleted, or recreated
+    |-- OffsetTrimmed               below the log's start
+    |-- DataLoss                    records that must exist do not
+    |   `-- CorruptFile             a file's bytes are not what was written
+    |-- WriteRefused                the exactly-once rules refused the write
+    |   |-- RunFenced               another run of the same writer took over
+    |   |-- EpochTooOld             older than the counts that are remembered
+    |   |-- EpochContentMismatch    a replay of another plan or size
+    |   |-- CheckpointReset         another query id at an epoch already passed
+    |   |-- CheckpointRewound       a stream below its last batch: an older copy of its checkpoint
+    |   |-- VersionReused           another write of a stream took this txnVersion
+    |   |-- EpochIncomplete         a named attempt is missing, or not as named
+    |   |-- UnknownWriter           recreated topic, removed writer, or another cluster's topic
+    |   |-- WriterForgotten         a late call of a batch write that had committed
+    |   |-- RulesTooOld             the topic's rules do not support the request yet
+    |   |-- StageGap                a stage arrived before its predecessor
+    |   |-- UnknownProducer         a forgotten producer, whose last append may be in the log
+    |   |-- EpochReferencesMismatch the same run names other attempts than it committed
+    |   |-- SequenceGap             a producer's append arrived before its predecessor
+    |   |-- SequenceReused          other records under a producer's earlier sequence
+    |   |-- UnknownSchemaVersion    the client must describe the topic again
+    |   |-- TooManyWriters          the topic's limit
+    |   `-- WriterBytesExceeded     too many staged bytes of one writer
+    |-- NodeRefused                 this process must not serve: `raftlog.errors.node`
+    `-- Internal                    a defect of ours
+
+An error is made only from keyword values, so the other side of the wire can build the same error:
+`to_wire()` gives its code and values, `from_wire()` the typed error.
+"""
+
+from __future__ import annotations
+
+from raftlog.errors.base import (
+    Internal,
+    RaftlogError,
+    from_wire,
+)
+from raftlog.errors.data import (
+    CorruptFile,
+    DataLoss,
+    OffsetTrimmed,
+    TopicRecreated,
+)
+from raftlog.errors.exit_code import (
+    ExitCode,
+)
+from raftlog.errors.node import (
+    AddressInUse,
+    DataFolderForeign,
+    DataFolderLocked,
+    DiskFailed,
+    FormatUnsupported,
+    IdentityRefused,
+    LogFromNewerVersion,
+    NodeRefused,
+)
+from raftlog.errors.request import (
+    AlreadyExists,
+    ClusterMismatch,
+    ExtraMissing,
+    InvalidOption,
+    InvalidRequest,
+    InvalidTopicName,
+    MalformedRequest,
+    NotFound,
+    PeerProtocolViolation,
+    ProducerClosed,
+    SchemaMismatch,
+    TooLarge,
+    TooMany,
+    TopicExists,
+    TopicNotFound,
+    WriterNotFound,
+)
+from raftlog.errors.unavailable import (
+    DeadlineExceeded,
+    DiskFull,
+    NodeStopping,
+    NodeUnreachable,
+    NoQuorum,
+    NotLeader,
+    NotYet,
+    Overloaded,
+    Unavailable,
+)
+from raftlog.errors.write import (
+    CheckpointReset,
+    CheckpointRewound,
+    EpochContentMismatch,
+    EpochIncomplete,
+    EpochReferencesMismatch,
+    EpochTooOld,
+    RulesTooOld,
+    RunFenced,
+    SequenceGap,
+    SequenceReused,
+    StageGap,
+    TooManyWriters,
+    UnknownProducer,
+    UnknownSchemaVersion,
+    UnknownWriter,
+    VersionReused,
+    WriterBytesExceeded,
+    WriteRefused,
+    WriterForgotten,
+)
+
+__all__ = [
+    "AddressInUse",
+    "AlreadyExists",
+    "CheckpointReset",
+    "CheckpointRewound",
+    "ClusterMismatch",
+    "CorruptFile",
+    "DataFolderForeign",
+    "DataFolderLocked",
+    "DataLoss",
+    "DeadlineExceeded",
+    "DiskFailed",
+    "DiskFull",
+    "EpochContentMismatch",
+    "EpochIncomplete",
+    "EpochReferencesMismatch",
+    "EpochTooOld",
+    "ExitCode",
+    "ExtraMissing",
+    "FormatUnsupported",
+    "IdentityRefused",
+    "Internal",
+    "InvalidOption",
+    "InvalidRequest",
+    "InvalidTopicName",
+    "LogFromNewerVersion",
+    "MalformedRequest",
+    "NoQuorum",
+    "NodeRefused",
+    "NodeStopping",
+    "NodeUnreachable",
+    "NotFound",
+    "NotLeader",
+    "NotYet",
+    "OffsetTrimmed",
+    "Overloaded",
+    "PeerProtocolViolation",
+    "ProducerClosed",
+    "RaftlogError",
+    "RulesTooOld",
+    "RunFenced",
+    "SchemaMismatch",
+    "SequenceGap",
+    "SequenceReused",
+    "StageGap",
+    "TooLarge",
+    "TooMany",
+    "TooManyWriters",
+    "TopicExists",
+    "TopicNotFound",
+    "TopicRecreated",
+    "Unavailable",
+    "UnknownProducer",
+    "UnknownSchemaVersion",
+    "UnknownWriter",
+    "VersionReused",
+    "WriteRefused",
+    "WriterBytesExceeded",
+    "WriterForgotten",
+    "WriterNotFound",
+    "from_wire",
+]

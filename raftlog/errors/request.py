@@ -1,0 +1,179 @@
+"""Errors of a request that cannot succeed as it is, and of names that are missing or taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftlog.errors.base import RaftlogError
+from raftlog.errors.exit_code import ExitCode
+
+
+class InvalidRequest(RaftlogError):
+    exit_code = ExitCode.USAGE
+    grpc_status = "INVALID_ARGUMENT"
+
+
+@dataclass(kw_only=True, eq=False)
+class MalformedRequest(InvalidRequest):
+    """Bytes that are not a request of the named call, or values that it can never accept."""
+
+    call: str
+    what: str
+
+    cause_text = "{call} got a request that it cannot read: {what}."
+    remedy_text = "Use a client of the same major version as the server."
+
+
+@dataclass(kw_only=True, eq=False)
+class PeerProtocolViolation(InvalidRequest):
+    """A message between nodes that breaks the rules of Raft. It has changed nothing."""
+
+    group: int
+    peer: int
+    kind: str
+    problem: str
+
+    cause_text = "Node {peer} sent {kind} of group {group} that no correct node sends: {problem}."
+    remedy_text = "It was dropped. Stop node {peer}, check its version and disk, or replace it."
+
+
+@dataclass(kw_only=True, eq=False)
+class InvalidOption(InvalidRequest):
+    """An option's name or value. `problem` continues the sentence, `advice` is one of its own."""
+
+    option: str
+    problem: str
+    advice: str
+
+    cause_text = "Option {option!r} {problem}."
+
+    remedy_text = "{advice}"
+
+
+@dataclass(kw_only=True, eq=False)
+class ClusterMismatch(InvalidRequest):
+    """A checkpoint has offsets of cluster `wanted`, but `servers` are of cluster `found`."""
+
+    wanted: str
+    found: str
+    servers: str
+
+    cause_text = (
+        "This checkpoint is of cluster {wanted}, and the servers {servers} are of cluster {found}."
+    )
+    remedy_text = (
+        "Name the servers of cluster {wanted} in raftlog.bootstrap.servers. To read this cluster "
+        "instead, use a new checkpointLocation; failOnDataLoss does not change this."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class ExtraMissing(InvalidRequest):
+    """The verb runs nodes, but this is a client's installation."""
+
+    verb: str
+    missing: str
+
+    cause_text = "`raftlog {verb}` runs nodes, and this installation lacks {missing}."
+    remedy_text = 'Install the server\'s parts: pip install "raftlog[server]"'
+
+
+@dataclass(kw_only=True, eq=False)
+class InvalidTopicName(InvalidRequest):
+    topic: str
+
+    cause_text = "{topic!r} is not a valid topic name."
+    remedy_text = "Use 1 to 249 of A-Z a-z 0-9 . _ - without a leading dot."
+
+
+@dataclass(kw_only=True, eq=False)
+class SchemaMismatch(InvalidRequest):
+    """`difference` lists the fields that differ, one per line."""
+
+    topic: str
+    difference: str
+
+    cause_text = "The schema does not fit topic {topic!r}:\n{difference}\n"
+    remedy_text = "Select and cast the columns to the topic's schema (`raftlog topic describe`)."
+
+
+@dataclass(kw_only=True, eq=False)
+class TooLarge(InvalidRequest):
+    """`what` has `size` bytes, more than `limit`, which the setting `option` raises."""
+
+    what: str
+    size: int
+    limit: int
+    option: str
+
+    cause_text = "{what} has {size} bytes; the limit is {limit}."
+    remedy_text = "Split it, or raise {option}."
+
+
+@dataclass(kw_only=True, eq=False)
+class TooMany(InvalidRequest):
+    """A count over a fixed bound. It is not a setting, because what is applied, or both ends of a
+    call, depend on it."""
+
+    what: str
+    limit: int
+    unit: str
+
+    cause_text = "{what} would have more than {limit} {unit}."
+    remedy_text = "Use fewer; this bound is the same in every cluster."
+
+
+@dataclass(kw_only=True, eq=False)
+class ProducerClosed(InvalidRequest):
+    """The producer takes no more rows. Nothing of this call was accepted."""
+
+    topic: str
+    problem: str = "it was closed"
+
+    cause_text = "This producer of topic {topic!r} takes no more rows: {problem}."
+    remedy_text = "Make a new one. Rows that were not flushed may be in the log: check its end."
+
+
+class NotFound(RaftlogError):
+    exit_code = ExitCode.NOT_FOUND
+    grpc_status = "NOT_FOUND"
+
+
+@dataclass(kw_only=True, eq=False)
+class TopicNotFound(NotFound):
+    """`nearest` holds the closest known names, comma-separated, or is empty."""
+
+    topic: str
+    nearest: str = ""
+
+    @property
+    def cause(self) -> str:
+        hint = f" Did you mean {self.nearest}?" if self.nearest else ""
+        return f"There is no topic {self.topic!r}.{hint}"
+
+    remedy_text = (
+        "Create it: raftlog topic create {topic} --schema '...'; or name the servers of the "
+        "cluster that has it: --servers, in Spark raftlog.bootstrap.servers."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class WriterNotFound(NotFound):
+    topic: str
+    writer: str
+
+    cause_text = "Topic {topic!r} remembers no writer {writer!r}."
+    remedy_text = "See `raftlog writers list {topic}`."
+
+
+class AlreadyExists(RaftlogError):
+    exit_code = ExitCode.ALREADY_EXISTS
+    grpc_status = "ALREADY_EXISTS"
+
+
+@dataclass(kw_only=True, eq=False)
+class TopicExists(AlreadyExists):
+    topic: str
+
+    cause_text = "Topic {topic!r} exists."
+    remedy_text = "Write to it, choose another name, or accept it as it is (--if-not-exists)."

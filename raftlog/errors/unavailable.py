@@ -1,0 +1,124 @@
+"""Errors of a cluster that cannot answer now: the same request may succeed later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftlog.errors.base import RaftlogError
+from raftlog.errors.exit_code import ExitCode
+
+
+class Unavailable(RaftlogError):
+    """Nobody can answer now; the same request may succeed later."""
+
+    retriable = True
+    exit_code = ExitCode.UNAVAILABLE
+    grpc_status = "UNAVAILABLE"
+
+
+@dataclass(kw_only=True, eq=False)
+class NotLeader(Unavailable):
+    """The asked node does not lead `group`. `leader` and `address` are a hint (0, "": none)."""
+
+    group: int
+    leader: int = 0
+    address: str = ""
+
+    cause_text = "This node does not lead group {group}."
+
+    @property
+    def remedy(self) -> str:
+        if self.leader:
+            return f"Ask node {self.leader} at {self.address}."
+        return "No leader is known: an election may be in progress; try again shortly."
+
+
+@dataclass(kw_only=True, eq=False)
+class NodeUnreachable(Unavailable):
+    """No answer from `address`. What was asked of it may still have been done."""
+
+    address: str
+    problem: str
+
+    cause_text = "The node at {address} gave no answer: {problem}."
+    remedy_text = (
+        "Start the cluster (`raftlog up`) or name its nodes: --servers, client.bootstrap_servers, "
+        "in Spark raftlog.bootstrap.servers."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class NodeStopping(Unavailable):
+    """The node was told to end and takes no more calls."""
+
+    cause_text = "This node is stopping."
+    remedy_text = "Another node answers; the client asks there."
+
+
+@dataclass(kw_only=True, eq=False)
+class NoQuorum(Unavailable):
+    """A majority did not confirm the write or read. A write may still become visible."""
+
+    what: str
+
+    cause_text = "No majority of voters confirmed {what}."
+    remedy_text = "See `raftlog status`: a majority of the nodes must run and reach one another."
+
+
+@dataclass(kw_only=True, eq=False)
+class NotYet(Unavailable):
+    """This replica has applied the topic only up to `have`, below the mark `need`."""
+
+    topic: str
+    have: int
+    need: int
+
+    cause_text = "This replica of {topic!r} has applied up to offset {have} of {need}."
+    remedy_text = "Another replica may have it; the client asks there."
+
+
+@dataclass(kw_only=True, eq=False)
+class Overloaded(Unavailable):
+    """A bounded queue is full; nothing was accepted."""
+
+    queue: str
+    limit: int
+
+    cause_text = "The queue {queue} holds its limit of {limit}."
+    remedy_text = "Send less at once, or raise {queue} in conf/raftlog.toml."
+
+
+@dataclass(kw_only=True, eq=False)
+class DiskFull(Unavailable):
+    """There is no room for a write to `file`. Nothing of it counts; it may be written later."""
+
+    file: str
+    node: str = "this node"
+    grpc_status = "RESOURCE_EXHAUSTED"
+
+    cause_text = "The disk of {node} is full: there is no room for {file}."
+    remedy_text = (
+        "Make room on that disk or delete topics. A running node then continues by itself, and "
+        "serves reads meanwhile; start a node that could not start again."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class DeadlineExceeded(Unavailable):
+    """The request's one total deadline passed. `last` is the last answer, if there was any."""
+
+    what: str
+    seconds: str
+    last: str = ""
+    exit_code = ExitCode.UNAVAILABLE
+    grpc_status = "DEADLINE_EXCEEDED"
+
+    @property
+    def cause(self) -> str:
+        because = f" The last answer was: {self.last}" if self.last else ""
+        return f"{self.what} was not done within {self.seconds} s.{because}"
+
+    remedy_text = (
+        "See `raftlog status`; a slow cluster needs a higher client.request_timeout_s (option "
+        "raftlog.request.timeout.ms in Spark)."
+    )

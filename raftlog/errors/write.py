@@ -1,0 +1,315 @@
+"""Errors of a write that the exactly-once rules refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftlog.errors.base import RaftlogError
+from raftlog.errors.exit_code import ExitCode
+
+
+class WriteRefused(RaftlogError):
+    exit_code = ExitCode.REFUSED
+    grpc_status = "FAILED_PRECONDITION"
+
+
+@dataclass(kw_only=True, eq=False)
+class RunFenced(WriteRefused):
+    """The writer's run `run` writes after `current_run` took over."""
+
+    writer: str
+    run: str
+    current_run: str
+
+    cause_text = (
+        "Run {run} of writer {writer!r} was fenced by run {current_run}: two drivers write "
+        "with one checkpointLocation or txnAppId."
+    )
+    remedy_text = "Stop one of the two; a restarted query continues where the log ends."
+
+
+@dataclass(kw_only=True, eq=False)
+class EpochTooOld(WriteRefused):
+    """An epoch below the writer's last that cannot be compared with what was committed."""
+
+    writer: str
+    epoch: int
+    last_epoch: int
+
+    cause_text = (
+        "Epoch {epoch} of writer {writer!r} is below its last, {last_epoch}, and its record count "
+        "is not known (any more)."
+    )
+    remedy_text = (
+        "Do not roll a checkpoint back that far; write under a new txnAppId if you mean to."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class EpochContentMismatch(WriteRefused):
+    """The writer's last epoch comes again with another plan or, if plans are unknown, size."""
+
+    writer: str
+    epoch: int
+    committed_records: int
+    replayed_records: int
+    committed_plan: str = ""
+    replayed_plan: str = ""
+    """Both are empty if one of the two is not known."""
+
+    @property
+    def cause(self) -> str:
+        text = (
+            f"Epoch {self.epoch} of writer {self.writer!r} was committed with "
+            f"{self.committed_records} records and is replayed with {self.replayed_records}"
+        )
+        if not self.replayed_plan:
+            return f"{text}."
+        return (
+            f"{text}, which Spark planned again: the log has plan {self.committed_plan}, the "
+            f"checkpoint's offsets/{self.epoch} is {self.replayed_plan}."
+        )
+
+    remedy_text = (
+        "The source returned other rows than before, the query changed, or the checkpoint is an "
+        "older copy. With onReplayMismatch=keep the query continues: the first commit stays, and "
+        "the rows of this batch are discarded."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class EpochReferencesMismatch(WriteRefused):
+    """The same run named other attempts for an epoch it had committed: a defect or a zombie."""
+
+    writer: str
+    epoch: int
+    run: str
+
+    cause_text = (
+        "Run {run} of writer {writer!r} committed epoch {epoch} before, naming other attempts."
+    )
+    remedy_text = "Restart the query; report this if it happens again."
+
+
+@dataclass(kw_only=True, eq=False)
+class CheckpointReset(WriteRefused):
+    """Query `query_id` writes an epoch that query `known_query_id` has passed already."""
+
+    writer: str
+    epoch: int
+    last_epoch: int
+    query_id: str
+    known_query_id: str
+
+    cause_text = (
+        "Query {query_id} writes epoch {epoch} as writer {writer!r}, whose last epoch "
+        "{last_epoch} came from query {known_query_id}: the checkpoint was deleted or replaced."
+    )
+    remedy_text = "Restore the checkpointLocation. Another txnAppId writes the rows once more."
+
+
+@dataclass(kw_only=True, eq=False)
+class CheckpointRewound(WriteRefused):
+    """Spark replays only the last batch of a checkpoint, so this is not a replay."""
+
+    writer: str
+    batch: int
+    last_batch: int
+
+    cause_text = (
+        "A query writes batch {batch} as writer {writer!r}, whose last batch in the log is "
+        "{last_batch}: the checkpointLocation is an older copy, or another driver that uses it is "
+        "ahead. A restart repeats at most the last batch, so this one's content is not known."
+    )
+    remedy_text = (
+        "Restore the newer checkpoint. To write from the older one's offsets on, start under "
+        "another txnAppId with createTopic=always: rows that the log has from there on are "
+        "duplicated. onReplayMismatch=keep does not help."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class VersionReused(WriteRefused):
+    """Two different writes inside foreachBatch; `last_batch` is the one that wrote first."""
+
+    writer: str
+    version: int
+    batch: int
+    last_batch: int
+
+    cause_text = (
+        "txnVersion {version} of txnAppId {writer!r} was written before, in batch {last_batch} of "
+        "this query. Another write uses it in batch {batch} and would be taken for its replay."
+    )
+    remedy_text = (
+        "In foreachBatch give each write a txnAppId of its own, and the batch's id as txnVersion. "
+        "If it repeats a write whose reply was lost, that one is in the log: restart the query."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class EpochIncomplete(WriteRefused):
+    """An attempt of a CommitEpoch is not as named. `problem` continues the sentence."""
+
+    writer: str
+    epoch: int
+    attempt: str
+    problem: str
+
+    cause_text = (
+        "Epoch {epoch} of writer {writer!r} cannot be committed: attempt {attempt} {problem}."
+    )
+    remedy_text = "Nothing became visible; the query's restart stages the epoch again."
+
+
+@dataclass(kw_only=True, eq=False)
+class UnknownWriter(WriteRefused):
+    """`cluster` is the id of the cluster that refused; `servers` are the client's."""
+
+    writer: str
+    epoch: int
+    cluster: str = ""
+    servers: str = ""
+
+    @property
+    def cause(self) -> str:
+        of = f" of cluster {self.cluster}" if self.cluster else ""
+        at = f" (servers: {self.servers})" if self.servers else ""
+        return (
+            f"This topic{of}{at} does not know writer {self.writer!r}, which is at epoch "
+            f"{self.epoch}: the topic was recreated, or the writer removed, under a running "
+            "query, or the checkpoint is of another cluster."
+        )
+
+    remedy_text = (
+        "Check that raftlog.bootstrap.servers names the cluster that the query wrote to. If it "
+        "does, start with a new checkpoint, or set createTopic=always to continue in the new topic."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class WriterForgotten(WriteRefused):
+    """Its row was removed by age or to make room. Otherwise it would look like a new writer's."""
+
+    writer: str
+
+    cause_text = (
+        "Batch write {writer!r} was committed, and the topic has forgotten it since: this is a "
+        "late repeat."
+    )
+    remedy_text = (
+        "Its records are in the topic: do not write them again. With txnAppId and txnVersion a "
+        "repeat is recognised no matter how late it is."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class RulesTooOld(WriteRefused):
+    """`what` needs rules version `needed`, and the topic is still at `rules`."""
+
+    topic: str
+    what: str
+    rules: int
+    needed: int
+
+    cause_text = "{what} needs rules {needed}; topic {topic!r} applies rules {rules}."
+    remedy_text = "Upgrade all nodes: a topic's rules follow once every node knows them."
+
+
+@dataclass(kw_only=True, eq=False)
+class StageGap(WriteRefused):
+    """Stage `number` arrived while `expected` was due: resend from there, in order."""
+
+    attempt: str
+    number: int
+    expected: int
+
+    cause_text = "Stage {number} of attempt {attempt} came before stage {expected}."
+    remedy_text = "The client resends from the expected number."
+
+
+@dataclass(kw_only=True, eq=False)
+class UnknownProducer(WriteRefused):
+    """An append above sequence 0, or a late one, of a producer that the topic has forgotten."""
+
+    producer: str
+    sequence: int
+
+    cause_text = (
+        "Producer {producer} is not known at sequence {sequence}: it expired, so nobody can tell "
+        "whether its last unacknowledged append is in the log."
+    )
+    remedy_text = (
+        "Check the end of the topic, then continue with a new producer. A producer that is often "
+        "idle needs client.producer_idle_max_s below topic.producer_lease_s."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class SequenceGap(WriteRefused):
+    """An append with `sequence` came while `expected` was due. Nothing was appended."""
+
+    producer: str
+    sequence: int
+    expected: int
+
+    cause_text = "Producer {producer} sent sequence {sequence} before {expected}."
+    remedy_text = "The client resends from the expected sequence."
+
+
+@dataclass(kw_only=True, eq=False)
+class SequenceReused(WriteRefused):
+    """Other bytes under a used sequence. Taking them for a resend would lose them."""
+
+    producer: str
+    sequence: int
+
+    cause_text = (
+        "Producer {producer} sent sequence {sequence} again with other records: two clients share "
+        "one producer id, or a retry changed its batch."
+    )
+    remedy_text = "Check the end of the topic, then continue with a new producer."
+
+
+@dataclass(kw_only=True, eq=False)
+class WriterBytesExceeded(WriteRefused):
+    writer: str
+    staged_bytes: int
+    limit: int
+    option: str = ""
+    """The setting behind the limit; empty under rules 1, whose limit is fixed."""
+
+    cause_text = (
+        "The open batch of writer {writer!r} would have {staged_bytes} staged bytes; the limit "
+        "is {limit}."
+    )
+
+    @property
+    def remedy(self) -> str:
+        smaller = "Write smaller batches (maxOffsetsPerTrigger, maxFilesPerTrigger)"
+        if not self.option:
+            return f"{smaller}, or through more than one txnAppId."
+        return f"{smaller}, or raise {self.option} on all nodes (0: no limit)."
+
+
+@dataclass(kw_only=True, eq=False)
+class TooManyWriters(WriteRefused):
+    """A new writer of a stream, or with a txnAppId, in a topic that has `limit` of them."""
+
+    topic: str
+    limit: int
+
+    cause_text = "The topic already remembers its limit of {limit} writers."
+    remedy_text = (
+        "Reuse a txnAppId, or remove the rows of writers that are gone: raftlog writers list "
+        "{topic}, raftlog writers remove {topic} WRITER."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class UnknownSchemaVersion(WriteRefused):
+    version: int
+    latest: int
+
+    cause_text = "Schema version {version} is not known here; the latest is {latest}."
+    remedy_text = "The client describes the topic again."
