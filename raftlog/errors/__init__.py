@@ -58,11 +58,6 @@ An error is made only from keyword values, so the other side of the wire can bui
 
 from __future__ import annotations
 
-from raftlog.errors.base import (
-    Internal,
-    RaftlogError,
-    from_wire,
-)
 from raftlog.errors.data import (
     CorruptFile,
     DataLoss,
@@ -81,6 +76,11 @@ from raftlog.errors.node import (
     IdentityRefused,
     LogFromNewerVersion,
     NodeRefused,
+)
+from raftlog.errors.raftlog_error import (
+    Internal,
+    RaftlogError,
+    from_wire,
 )
 from raftlog.errors.request import (
     AlreadyExists,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raftlog.errors.base import RaftlogError
 from raftlog.errors.exit_code import ExitCode
+from raftlog.errors.raftlog_error import RaftlogError
 
 
 class Unavailable(RaftlogError):
