@@ -46,6 +46,8 @@ _MESSAGE_OVERHEAD_BYTES = MIB
 class ClientSettings(Section):
     """What a client, the command line and Spark's tasks need."""
 
+    renamed: ClassVar[dict[str, Renamed]] = {"attempt_timeout_s": Renamed("try_timeout_s")}
+
     bootstrap_servers: str = setting(
         "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403",
         "Nodes to ask first, host:port separated by commas. One that answers names the others. "
@@ -72,7 +74,7 @@ class ClientSettings(Section):
     retry_delay_max_s: float = setting(
         0.5, "Longest pause between retries, short enough not to miss an election.", gt=0, le=60
     )
-    attempt_timeout_s: float = setting(
+    try_timeout_s: float = setting(
         3.0,
         "One try of a call: if a node has not answered by then, the client asks another. Each "
         "further try that times out doubles it. Every call may be sent twice, so a slow answer "

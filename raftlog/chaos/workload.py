@@ -93,7 +93,7 @@ class Site:
     def client_of(self, node: int) -> LogClient:
         """A client that asks only this node, once."""
         settings = self.settings.model_copy(
-            update={"request_timeout_s": ONE_TRY_S, "attempt_timeout_s": ONE_TRY_S}
+            update={"request_timeout_s": ONE_TRY_S, "try_timeout_s": ONE_TRY_S}
         )
         return LogClient(OneNode(settings, self.nodes[node]))
 

@@ -66,7 +66,7 @@ _CHANNEL_OPTIONS = (
     ("grpc.enable_retries", 0),
 )
 """No settings: they decide only how soon a lost connection is noticed and opened again. What a call
-waits for is `client.attempt_timeout_s`; after it another node is asked."""
+waits for is `client.try_timeout_s`; after it another node is asked."""
 
 _AVOIDED_S = 5.0
 """How long a node that gave no answer is not asked while there are others: one that hangs costs a
@@ -193,7 +193,7 @@ class Connection:
         if address is None:
             return None
         data = encode_request(call, request, body)
-        try_s = _try_s(deadline, self.settings.attempt_timeout_s)
+        try_s = _try_s(deadline, self.settings.try_timeout_s)
         return Sent(call, address, self._stub(address, call.name).future(data, try_s))
 
     def receive(self, sent: Sent[Reply], group: GroupId) -> Reply:
@@ -231,9 +231,9 @@ class Connection:
         addresses where no node listens at any of them.
         """
         told: list[RaftlogError] = []
-        longest_s = self.settings.attempt_timeout_s
+        longest_s = self.settings.try_timeout_s
 
-        def attempt() -> T:
+        def once_timed() -> T:
             nonlocal longest_s
             given_s, began_s = _try_s(deadline, longest_s), time.monotonic()
             try:
@@ -259,7 +259,7 @@ class Connection:
             stop=lambda _: deadline.remaining_s() <= 0 or self._nobody_listens(),
             retry_error_callback=give_up,
         )
-        return retrying(attempt)
+        return retrying(once_timed)
 
     # ------------------------------------------------------------ nodes
 
@@ -286,7 +286,7 @@ class Connection:
         Raises `NodeUnreachable` where nothing listens at any of these.
         """
         if not self._addresses:
-            patience_s = self.settings.attempt_timeout_s + self.settings.refused_timeout_s
+            patience_s = self.settings.try_timeout_s + self.settings.refused_timeout_s
             try:
                 description = self.call_any(
                     DESCRIBE_CLUSTER,

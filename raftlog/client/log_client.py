@@ -381,15 +381,15 @@ class LogClient:
             DataLoss: Records below the mark cannot be read at any replica.
         """
         reader = self._reader(topic, columns, "nearest")
-        position = Offset(start) if start is not None else reader.mark().high_water_mark
-        check_offset("start", position)
+        next_offset = Offset(start) if start is not None else reader.mark().high_water_mark
+        check_offset("start", next_offset)
         patience_s = self.settings.request_timeout_s if idle_timeout_s is None else idle_timeout_s
         while True:
-            came = reader.wait(Offset(position + 1), patience_s)
+            came = reader.wait(Offset(next_offset + 1), patience_s)
             mark = reader.mark().high_water_mark
-            if mark > position:
-                yield from reader.batches(position, mark, mark=mark)
-                position = mark
+            if mark > next_offset:
+                yield from reader.batches(next_offset, mark, mark=mark)
+                next_offset = mark
             elif not came and idle_timeout_s is not None:
                 return
 

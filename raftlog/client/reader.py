@@ -118,17 +118,19 @@ class TopicReader:
                 problem=f"is {end}, beyond the mark {mark} that was given with it",
                 advice="Read up to a mark that is known, or leave `mark` out.",
             )
-        position = start
+        next_offset = start
         damaged: dict[str, DataLoss] = {}
-        while position < end:
+        while next_offset < end:
             try:
-                for extent, body in self._extents(position, end, mark, damaged):
+                for extent, body in self._extents(next_offset, end, mark, damaged):
                     batch = self._decode(extent, body)
-                    first = max(position, extent.start)
+                    first = max(next_offset, extent.start)
                     last = min(end, extent.start + extent.batch.record_count)
-                    assert extent.start <= position < last, "extents come in order, without a gap"
+                    assert extent.start <= next_offset < last, (
+                        "extents come in order, without a gap"
+                    )
                     yield batch.slice(first - extent.start, last - first)
-                    position = Offset(last)
+                    next_offset = Offset(last)
             except DataLoss as error:
                 # This replica's copy is damaged. The others have their own.
                 damaged[self._asked] = error

@@ -148,7 +148,7 @@ class NodeDisk:
         self._job_running = True
         job = self._jobs.popleft()
 
-        def attempt() -> Any:
+        def work_or_full() -> Any:
             try:
                 return job.work()
             except DiskFull as error:
@@ -163,4 +163,4 @@ class NodeDisk:
                 job.done(value)
             self._start_job()
 
-        self._effects.run_job(attempt, ran)
+        self._effects.run_job(work_or_full, ran)

@@ -9,7 +9,8 @@ from raftlog.core.types import NodeId
 
 
 class PeerLiveness:
-    """For how many ticks each peer was silent, and in which run of its process it was heard last.
+    """For how many ticks each peer was silent, and which start of its process was heard
+    last (its boot_id).
 
     Whatever comes from a peer tells that it lives. It counts as silent once nothing came for
     `silent_after_ticks`; at the start every peer is taken to have been heard just now.
@@ -53,7 +54,7 @@ class PeerLiveness:
         return was_silent
 
     def booted(self, peer: NodeId, boot_id: str) -> bool:
-        """The peer says which run of its process it is; was another one heard before?"""
+        """The peer names the start of its process; was another one heard before?"""
         known = self._boots.get(peer)
         self._boots[peer] = boot_id
         return known is not None and known != boot_id

@@ -17,7 +17,7 @@ from raftlog.transport.link import CHANNEL_OPTIONS
 from raftlog.wire.calls import REGISTER_NODE, SERVICE, RegisterNodeCall
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_request
 
-_ATTEMPT_TIMEOUT_S = 5.0
+_TRY_TIMEOUT_S = 5.0
 _PAUSE_S = 0.2
 """One try at the leader, and the pause before the next. No settings: a node tries until it is
 registered, and waits for nothing else meanwhile."""
@@ -82,7 +82,7 @@ async def _ask(services: Services, call: RegisterNodeCall) -> None:
         async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
             ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
             ask = channel.unary_unary(f"/{SERVICE}/{REGISTER_NODE.name}")
-            await ask(encode_request(REGISTER_NODE, call), timeout=_ATTEMPT_TIMEOUT_S)
+            await ask(encode_request(REGISTER_NODE, call), timeout=_TRY_TIMEOUT_S)
     except grpc.aio.AioRpcError as error:
         raise _typed_error(error) from None
 

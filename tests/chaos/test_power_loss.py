@@ -18,7 +18,7 @@ from raftlog.storage.posix import PosixFileSystem
 from tests.storage.disks import FOLDER, GROUP, SMALL, content, entries, write
 
 SEEDS = range(40)
-Outcome = dict[str, bytes]
+Remains = dict[str, bytes]
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ def files_end_with_their_process(tmp_path: Path) -> Iterator[None]:
             os.close(int(number))
 
 
-def outcomes(path: Path, prepare: Callable[[FaultyFileSystem], None]) -> list[Outcome]:
+def remains(path: Path, prepare: Callable[[FaultyFileSystem], None]) -> list[Remains]:
     """The files' bytes after the power was lost, for each seed, changes created again each time."""
     found = []
     for seed in SEEDS:
@@ -53,7 +53,7 @@ def test_what_was_synced_is_never_touched(tmp_path: Path) -> None:
         fs.sync_folder("")
         file.write_at(8000, [b"lost?" * 1000])
 
-    found = outcomes(tmp_path, prepare)
+    found = remains(tmp_path, prepare)
     assert all(each["a"][:8000] == b"durable!" * 1000 for each in found)
     tails = {each["a"][8000:] for each in found}
     assert b"" in tails
@@ -72,7 +72,7 @@ def test_an_overwritten_byte_may_come_back(tmp_path: Path) -> None:
         file.truncate(2)
         file.write_at(2, [b"latter"])
 
-    found = {each["a"] for each in outcomes(tmp_path, prepare)}
+    found = {each["a"] for each in remains(tmp_path, prepare)}
     assert {b"former", b"folatter", b"fo"} <= found | {b"fo"}
     assert all(each[:2] == b"fo" for each in found)
 
@@ -90,7 +90,7 @@ def test_names_that_were_not_synced_go_newest_first(tmp_path: Path) -> None:
         fs.make_folder("folder")
         fs.remove("old")
 
-    found = outcomes(tmp_path, prepare)
+    found = remains(tmp_path, prepare)
     assert {tuple(sorted(each.items())) for each in found} == {
         (("old", b"old"),),
         (("new", b"new"), ("old", b"old")),
@@ -110,7 +110,7 @@ def test_a_removed_folder_comes_back_whole_or_not(tmp_path: Path) -> None:
         fs.rename("group", "group.removed")
         fs.remove("group.removed")
 
-    found = {tuple(each.items()) for each in outcomes(tmp_path, prepare)}
+    found = {tuple(each.items()) for each in remains(tmp_path, prepare)}
     assert found == {(("group/log", b"log"),), (("group.removed/log", b"log"),), ()}
 
 

@@ -141,7 +141,7 @@ def test_no_cluster_is_unavailable_within_the_deadline(
         server = f"127.0.0.1:{nobody.getsockname()[1]}"
         finished = command(
             "--servers", server, "--set", "client.request_timeout_s=0.3",
-            "--set", "client.attempt_timeout_s=0.3", *words,
+            "--set", "client.try_timeout_s=0.3", *words,
         )  # fmt: skip
     refused(finished, ExitCode.UNAVAILABLE, server)
 

@@ -183,7 +183,7 @@ def test_an_append_is_answered_while_most_disks_take_longer_than_a_try(
         leader = leader_of(client, TOPIC)
         slow = [node for node in cluster.pids if node != leader]
         for node in slow:
-            disks.command(node, DiskFaults(sync_delay_s=1.2 * client.settings.attempt_timeout_s))
+            disks.command(node, DiskFaults(sync_delay_s=1.2 * client.settings.try_timeout_s))
         reply = client.append(TOPIC, [{"number": 0, "text": ""}])
         assert (reply.start, reply.end) == (0, 1)
         for node in slow:

@@ -52,7 +52,7 @@ class Wired:
         settings = load().client.model_copy(
             update={
                 "request_timeout_s": request_timeout_s,
-                "attempt_timeout_s": request_timeout_s,
+                "try_timeout_s": request_timeout_s,
             }
         )
         return OneNode(settings, self.cluster.address(node))

@@ -29,7 +29,7 @@ def test_a_replica_that_hangs_holds_up_one_read_and_not_every_third(tmp_path: Pa
         cluster.wait_caught_up(first, "t")
         cluster.pause(leader_of(first, "t") % 3 + 1)
         settings = load().client.model_copy(
-            update={"bootstrap_servers": cluster.servers, "attempt_timeout_s": TRY_S}
+            update={"bootstrap_servers": cluster.servers, "try_timeout_s": TRY_S}
         )
         took_s = []
         with connect(settings=settings) as client:
@@ -72,7 +72,7 @@ def test_a_leader_that_slept_through_an_election_says_nothing_stale(tmp_path: Pa
 def only(cluster: ProcessCluster, node: int) -> Iterator[OneNode]:
     """A connection that asks this node once, and waits."""
     settings = load().client.model_copy(
-        update={"request_timeout_s": ASLEEP_S, "attempt_timeout_s": ASLEEP_S}
+        update={"request_timeout_s": ASLEEP_S, "try_timeout_s": ASLEEP_S}
     )
     connection = OneNode(settings, cluster.address(node))
     try:
