@@ -99,15 +99,14 @@ ROOMS = {
     ),
     "raftlog.chaos": Room(ours=("raftlog.client", "raftlog.config"), third_party=("pyarrow",)),
     # A disk that fails on command stands around the real one, behind the same interface ...
-    "raftlog.chaos.faulty_disk": Room(
-        ours=("raftlog.chaos.disk_notes", "raftlog.storage.contract")
-    ),
+    "raftlog.chaos.faulty_disk": Room(ours=("raftlog.storage.contract",)),
     # ... below a real node: the program that joins them is imported by nothing.
     "raftlog.chaos.faulty_node": Room(
         ours=(
             "raftlog.chaos.faulty_disk",
             "raftlog.config",
             "raftlog.server.main",
+            "raftlog.storage.contract",
             "raftlog.storage.posix",
         )
     ),

@@ -1,13 +1,10 @@
-"""The disks of a running cluster, which can be slowed, filled, broken and cut off from power."""
+"""The disks of a running cluster, which can be slowed and broken."""
 
 from __future__ import annotations
 
-from random import Random
-
-from raftlog.chaos import faulty_disk, power_loss
+from raftlog.chaos import faulty_disk
 from raftlog.chaos.cluster import ProcessCluster, wait_for
-from raftlog.chaos.faulty_disk import NO_FAULTS, DiskFaults, DiskFiles
-from raftlog.chaos.power_loss import PowerLoss
+from raftlog.chaos.faulty_disk import NO_FAULTS, DiskFaults, faults_file
 from raftlog.client.log_client import LogClient
 from raftlog.errors import RaftlogError
 
@@ -18,12 +15,11 @@ _RESTART_TIMEOUT_S = 60.0
 
 
 class ClusterDisks:
-    """Commands the disks of a cluster that was started with `program=PROGRAM`."""
+    """Commands the disks of a cluster that was started with `program=PROGRAM` or one around it."""
 
     def __init__(self, cluster: ProcessCluster) -> None:
-        """Restart every node with `PROGRAM`, because `raftlog up` starts a new cluster without it.
-        All nodes answer when this returns."""
-        assert cluster.program == PROGRAM, f"the nodes are run by {cluster.program}"
+        """Restart every node with the cluster's program: `raftlog up` starts a new cluster without
+        it. All nodes answer when this returns."""
         self._cluster = cluster
         for node in cluster.pids:
             cluster.terminate(node)
@@ -39,20 +35,11 @@ class ClusterDisks:
 
     def command(self, node: int, faults: DiskFaults) -> None:
         """Give the node's disk these faults from its next operation on. The node may be dead."""
-        faulty_disk.command(self._files(node), faults)
+        faulty_disk.command(faults_file(self._cluster.data, node), faults)
 
     def heal(self, node: int) -> None:
         """Remove all faults of the node's disk."""
         self.command(node, NO_FAULTS)
-
-    def lose_power(self, node: int, random: Random) -> PowerLoss:
-        """Take from a dead node's disk what a power loss may take, drawn from the generator."""
-        cluster = self._cluster
-        assert not cluster.runs(node), "a process must be dead before its disk is touched"
-        return power_loss.lose_power(cluster.data / f"node-{node}", self._files(node), random)
-
-    def _files(self, node: int) -> DiskFiles:
-        return DiskFiles.of(self._cluster.data, node)
 
 
 def _all_serve(client: LogClient, nodes: int) -> bool:

@@ -1,8 +1,8 @@
 """`python -m raftlog.chaos.faulty_node`: `raftlog serve` over a disk that the harness commands.
 
 It takes the arguments `[--set SECTION.KEY=VALUE ...] serve --node N --data CLUSTER` and serves as
-that verb does. No module imports this one. It is the only part of the harness that uses the server,
-and the server has no switch for it.
+that verb does. No module of the product imports this one. It is the only part of the harness that
+uses the server, and the server has no switch for it.
 """
 
 from __future__ import annotations
@@ -10,17 +10,28 @@ from __future__ import annotations
 import argparse
 import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
-from raftlog.chaos.faulty_disk import DiskFiles, FaultyFileSystem
+from raftlog.chaos.faulty_disk import FaultyFileSystem, faults_file
 from raftlog.config import load
 from raftlog.errors import RaftlogError
 from raftlog.server.main import run_node
+from raftlog.storage.contract import FileSystem
 from raftlog.storage.posix import PosixFileSystem
 
 
-def main(arguments: list[str]) -> int:
-    """Serve until told to stop. Returns the exit code."""
+def plain(disk: FileSystem, cluster: Path, node: int) -> FileSystem:
+    """The disk itself."""
+    return disk
+
+
+def main(arguments: list[str], below: Callable[[FileSystem, Path, int], FileSystem] = plain) -> int:
+    """Serve until told to stop. Returns the exit code.
+
+    `below` is given the real disk, the cluster's folder and the node; the faults happen on top of
+    what it returns.
+    """
     parser = argparse.ArgumentParser(prog="python -m raftlog.chaos.faulty_node")
     parser.add_argument("--set", action="append", default=[], dest="settings")
     verbs = parser.add_subparsers(required=True)
@@ -30,6 +41,7 @@ def main(arguments: list[str]) -> int:
     asked = parser.parse_args(arguments)
     recorded = tomllib.loads((asked.data / "cluster.toml").read_text())
     data = asked.data / f"node-{asked.node}"
+    disk = below(PosixFileSystem(data), asked.data, asked.node)
     try:
         run_node(
             settings=load(flags=asked.settings),
@@ -37,7 +49,7 @@ def main(arguments: list[str]) -> int:
             node=asked.node,
             addresses={int(node): address for node, address in recorded["nodes"].items()},
             data=data,
-            fs=FaultyFileSystem(PosixFileSystem(data), DiskFiles.of(asked.data, asked.node)),
+            fs=FaultyFileSystem(disk, faults_file(asked.data, asked.node)),
         )
     except RaftlogError as error:
         sys.stderr.write(f"error: {error}\n")

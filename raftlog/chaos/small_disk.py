@@ -1,10 +1,7 @@
 """A disk for one node that can be filled: a tmpfs that shrinks to what is used. Needs root.
 
-    CLUSTER/small-disk/data      the tmpfs, with the node's data folder in it
-    CLUSTER/node-N               a link to that
-    CLUSTER/disks/node-N.aside   a link into the same tmpfs
-
-A commanded disk keeps what it sets aside by hard links, so that folder must be in the tmpfs too.
+CLUSTER/small-disk/data      the tmpfs, with the node's data folder in it
+CLUSTER/node-N               a link to that
 """
 
 from __future__ import annotations
@@ -14,7 +11,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from raftlog.chaos.faulty_disk import DiskFiles
 from raftlog.errors import InvalidOption
 
 _SLACK_BYTES = 16 * 1024
@@ -30,7 +26,6 @@ class SmallDisk:
         self._bytes_max = bytes_max
         self._mount = cluster / "small-disk"
         self._data = cluster / f"node-{node}"
-        self._aside = DiskFiles.of(cluster, node).aside
 
     def move_in(self) -> None:
         """Mount the disk and move the node's data there. The node must not be running.
@@ -47,14 +42,9 @@ class SmallDisk:
                 problem=f"names full-disk, which needs to mount a tmpfs: {problem}",
                 advice="Run it as root, or leave that fault out.",
             )
-        for path, name in ((self._data, "data"), (self._aside, "aside")):
-            inside = self._mount / name
-            if path.exists():
-                shutil.move(path, inside)
-            else:
-                inside.mkdir()
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.symlink_to(inside)
+        inside = self._mount / "data"
+        shutil.move(self._data, inside)
+        self._data.symlink_to(inside)
 
     def fill(self) -> None:
         """Leave no free space from now on."""
@@ -83,11 +73,10 @@ class SmallDisk:
 
     def move_out(self) -> None:
         """Move the data of the node, which must not be running, back to the cluster's folder."""
-        for path in (self._data, self._aside):
-            if path.is_symlink():
-                inside = path.resolve()
-                path.unlink()
-                shutil.copytree(inside, path)
+        if self._data.is_symlink():
+            inside = self._data.resolve()
+            self._data.unlink()
+            shutil.copytree(inside, self._data)
         problem = _command("umount", str(self._mount))
         assert not problem, problem
         self._mount.rmdir()

@@ -9,12 +9,13 @@ from random import Random
 
 import pytest
 
-from raftlog.chaos.disk_notes import DiskNotes, read_notes
-from raftlog.chaos.faulty_disk import DiskFaults, DiskFiles, FaultyFileSystem, command
-from raftlog.chaos.power_loss import lose_power
+from raftlog.chaos.faulty_disk import DiskFaults, FaultyFileSystem, command
 from raftlog.errors import DiskFailed
 from raftlog.storage.log import GroupLog
 from raftlog.storage.posix import PosixFileSystem
+from tests.chaos.disk_notes import DiskNotes, read_notes
+from tests.chaos.noted_disk import NotedFileSystem, NoteFiles
+from tests.chaos.power_loss import lose_power
 from tests.storage.disks import FOLDER, GROUP, SMALL, content, entries, write
 
 SEEDS = range(40)
@@ -31,13 +32,13 @@ def files_end_with_their_process(tmp_path: Path) -> Iterator[None]:
             os.close(int(number))
 
 
-def remains(path: Path, prepare: Callable[[FaultyFileSystem], None]) -> list[Remains]:
+def remains(path: Path, prepare: Callable[[NotedFileSystem], None]) -> list[Remains]:
     """The files' bytes after the power was lost, for each seed, changes created again each time."""
     found = []
     for seed in SEEDS:
-        data, files = path / f"data-{seed}", DiskFiles.of(path / f"of-{seed}", 1)
+        data, files = path / f"data-{seed}", NoteFiles.of(path / f"of-{seed}", 1)
         data.mkdir()
-        prepare(FaultyFileSystem(PosixFileSystem(data), files))
+        prepare(NotedFileSystem(PosixFileSystem(data), files))
         lose_power(data, files, Random(seed))
         assert not files.notes.exists(), "what is there after a power loss is durable"
         files = [each for each in data.rglob("*") if each.is_file()]
@@ -46,7 +47,7 @@ def remains(path: Path, prepare: Callable[[FaultyFileSystem], None]) -> list[Rem
 
 
 def test_what_was_synced_is_never_touched(tmp_path: Path) -> None:
-    def prepare(fs: FaultyFileSystem) -> None:
+    def prepare(fs: NotedFileSystem) -> None:
         file = fs.open("a", create=True)
         file.write_at(0, [b"durable!" * 1000])
         file.sync()
@@ -64,7 +65,7 @@ def test_what_was_synced_is_never_touched(tmp_path: Path) -> None:
 
 
 def test_an_overwritten_byte_may_come_back(tmp_path: Path) -> None:
-    def prepare(fs: FaultyFileSystem) -> None:
+    def prepare(fs: NotedFileSystem) -> None:
         file = fs.open("a", create=True)
         file.write_at(0, [b"former"])
         file.sync()
@@ -78,7 +79,7 @@ def test_an_overwritten_byte_may_come_back(tmp_path: Path) -> None:
 
 
 def test_names_that_were_not_synced_go_newest_first(tmp_path: Path) -> None:
-    def prepare(fs: FaultyFileSystem) -> None:
+    def prepare(fs: NotedFileSystem) -> None:
         file = fs.open("old", create=True)
         file.write_at(0, [b"old"])
         file.sync()
@@ -100,7 +101,7 @@ def test_names_that_were_not_synced_go_newest_first(tmp_path: Path) -> None:
 
 
 def test_a_removed_folder_comes_back_whole_or_not(tmp_path: Path) -> None:
-    def prepare(fs: FaultyFileSystem) -> None:
+    def prepare(fs: NotedFileSystem) -> None:
         fs.make_folder("group")
         fs.sync_folder("")
         file = fs.open("group/log", create=True)
@@ -118,10 +119,10 @@ def test_what_a_killed_process_left_unsynced_is_lost_after_the_next_one_too(
     tmp_path: Path,
 ) -> None:
     """The page cache outlives a process, the promise that it is written does not."""
-    data, files = tmp_path / "data", DiskFiles.of(tmp_path, 1)
+    data, files = tmp_path / "data", NoteFiles.of(tmp_path, 1)
     data.mkdir()
-    FaultyFileSystem(PosixFileSystem(data), files).open("a", create=True).write_at(0, [b"x"])
-    FaultyFileSystem(PosixFileSystem(data), files).sync_folder("")
+    NotedFileSystem(PosixFileSystem(data), files).open("a", create=True).write_at(0, [b"x"])
+    NotedFileSystem(PosixFileSystem(data), files).sync_folder("")
     unsynced = read_notes(files.notes)
     assert [len(changes) for changes in unsynced.files.values()] == [1]
     assert not unsynced.folders
@@ -130,9 +131,10 @@ def test_what_a_killed_process_left_unsynced_is_lost_after_the_next_one_too(
 def test_a_log_keeps_its_durable_entries_over_any_power_loss(tmp_path: Path) -> None:
     for seed in range(60):
         random = Random(seed)
-        data, files = tmp_path / f"data-{seed}", DiskFiles.of(tmp_path / f"of-{seed}", 1)
+        data, files = tmp_path / f"data-{seed}", NoteFiles.of(tmp_path / f"of-{seed}", 1)
         data.mkdir()
-        fs = FaultyFileSystem(PosixFileSystem(data), files)
+        faults = tmp_path / f"faults-{seed}"
+        fs = FaultyFileSystem(NotedFileSystem(PosixFileSystem(data), files), faults)
         fs.make_folder(FOLDER)
         fs.sync_folder("")
         log = GroupLog.create(fs, FOLDER, GROUP, SMALL)
@@ -145,7 +147,7 @@ def test_a_log_keeps_its_durable_entries_over_any_power_loss(tmp_path: Path) -> 
             write(log)
             count -= 1
         log.append(entries(count + 1, count + 8, term=2))
-        command(files, DiskFaults(sync_fails_after=random.randrange(3)))
+        command(faults, DiskFaults(sync_fails_after=random.randrange(3)))
         work = log.take_write()
         assert work is not None
         try:
@@ -163,7 +165,7 @@ def test_a_log_keeps_its_durable_entries_over_any_power_loss(tmp_path: Path) -> 
 def test_notes_stay_small_however_much_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("raftlog.chaos.disk_notes._GROWN_BYTES_MAX", 10_000)
+    monkeypatch.setattr("tests.chaos.disk_notes._GROWN_BYTES_MAX", 10_000)
     notes = DiskNotes(tmp_path / "notes")
     for position in range(1000):
         notes.file_changes(7, position, 1, size_before=position, before=b"")

@@ -2,7 +2,7 @@
 
 A node is killed (-9), then its folder is made what a power loss may have left: everything that no
 sync had made durable is cut, zeroed, garbled, kept or mixed, and names come and go (see
-`raftlog.chaos.power_loss`). `POWER_LOSS_SEED=N` repeats the choices of a failed run; the moment
+`tests.chaos.power_loss`). `POWER_LOSS_SEED=N` repeats the choices of a failed run; the moment
 of each kill is the machine's.
 """
 
@@ -20,14 +20,16 @@ from typing import Any
 import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
-from raftlog.chaos.disks import PROGRAM, ClusterDisks
+from raftlog.chaos.disks import ClusterDisks
 from raftlog.chaos.faulty_disk import DiskFaults
-from raftlog.chaos.power_loss import PowerLoss
 from raftlog.client.log_client import LogClient
 from raftlog.core.types import Offset
 from raftlog.errors import RaftlogError
+from tests.chaos.noted_disk import NoteFiles
+from tests.chaos.power_loss import PowerLoss, lose_power
 
 SEED = int(os.environ.get("POWER_LOSS_SEED") or Random().randrange(1 << 32))
+PROGRAM = "tests.chaos.noted_node"
 TOPIC = "load"
 WRITERS = 3
 TEXT_BYTES_MAX = 20_000
@@ -103,7 +105,9 @@ class Run:
         for node in nodes:
             self.cluster.kill(node)
         for node in nodes:
-            self.losses.append(self.disks.lose_power(node, chance or self.random))
+            assert not self.cluster.runs(node), "its disk must not be changed under it"
+            data, files = self.cluster.data / f"node-{node}", NoteFiles.of(self.cluster.data, node)
+            self.losses.append(lose_power(data, files, chance or self.random))
         for node in nodes:
             self.cluster.serve(node)
 

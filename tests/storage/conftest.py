@@ -8,16 +8,18 @@ from random import Random
 
 import pytest
 
-from raftlog.chaos.faulty_disk import DiskFiles, FaultyFileSystem
+from raftlog.chaos.faulty_disk import FaultyFileSystem
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.posix import PosixFileSystem
+from tests.chaos.noted_disk import NotedFileSystem, NoteFiles
 from tests.storage.disks import FOLDER
 from tests.storage.memory import MemoryFileSystem
 
 DISKS: dict[str, Callable[[Path], FileSystem]] = {
     "posix": lambda path: PosixFileSystem(path),
     "faulty": lambda path: FaultyFileSystem(
-        PosixFileSystem(path), DiskFiles(folder=path.with_name(path.name + "-disks"), node=1)
+        NotedFileSystem(PosixFileSystem(path), NoteFiles.of(path.with_name(f"{path.name}-of"), 1)),
+        path.with_name(f"{path.name}.faults"),
     ),
     "memory": lambda path: MemoryFileSystem(Random(1)),
 }

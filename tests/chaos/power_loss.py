@@ -13,8 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import assert_never
 
-from raftlog.chaos.disk_notes import FileChange, NameChange, Unsynced, read_notes
-from raftlog.chaos.faulty_disk import DiskFiles, drop
+from tests.chaos.disk_notes import FileChange, NameChange, Unsynced, read_notes
+from tests.chaos.noted_disk import NoteFiles, drop
 
 _BLOCK_BYTES = (512, 4096)
 
@@ -35,7 +35,7 @@ class PowerLoss:
         )
 
 
-def lose_power(data: Path, files: DiskFiles, random: Random) -> PowerLoss:
+def lose_power(data: Path, files: NoteFiles, random: Random) -> PowerLoss:
     """Apply a power loss to the data folder of a dead node. What it leaves is durable."""
     unsynced = read_notes(files.notes)
     report = PowerLoss()
