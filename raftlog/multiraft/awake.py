@@ -105,8 +105,12 @@ class AwakeReplicas:
         """Tick the replica again, if it is quiesced; `ask_again`: see `Raft.wake`."""
         if hosted.raft.quiesced:
             hosted.raft.wake(self._liveness.ticks, ask_again=ask_again)
-            self._awake[hosted.group] = hosted
-            self._mark_dirty(hosted.group)
+            self.tick_again(hosted)
+
+    def tick_again(self, hosted: GroupReplica) -> None:
+        """The replica is not quiesced any more: advance it, and tick it from now on."""
+        self._awake[hosted.group] = hosted
+        self._mark_dirty(hosted.group)
 
     def step(self, hosted: GroupReplica, message: RaftMessage) -> None:
         """Hand the message to the replica, which wakes if it says something new.
@@ -131,11 +135,10 @@ class AwakeReplicas:
 
     def peer_closed(self, peer: NodeId) -> None:
         """The peer's process died or its connection was reset: its groups may elect at once."""
-        for group, hosted in self._replicas.items():
+        for hosted in self._replicas.values():
             if hosted.raft.leader == peer:
                 hosted.raft.leader_lost(peer, hosted.raft.term)
-                self._awake[group] = hosted
-                self._mark_dirty(group)
+                self.tick_again(hosted)
 
     def majority_reachable(self) -> None:
         """A majority of the nodes is in reach: groups without a leader need not wait for a

@@ -55,7 +55,7 @@ class NodeDisk:
         self._job_running = False
         self._stopped = False
         self.told = DiskChanged(keeps_up=True, full=None)
-        """What was last told: changes at ticks alone."""
+        """What was last told; it changes only at ticks."""
 
     @property
     def keeps_up(self) -> bool:

@@ -1,8 +1,8 @@
 """The replicas of a data folder: opened, created and removed, with their files.
 
-A group's folder is `groups/<id>/`; its manifest tells the topic it belongs to, so that a restarted
-node serves its topics before it has caught up with the controller. A folder comes into being only
-when the controller's log says so, and goes only when the controller's log says so.
+A group's folder is `groups/<id>/`. Its manifest says which topic it belongs to, so a restarted node
+serves its topics before it has caught up with the controller. Only the controller's log decides
+when a folder is made or removed.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from raftlog.storage.payload_cache import PayloadCache
 class GroupStore:
     """Makes replicas from the files of one data folder. Its methods block on disk.
 
-    `make_log` and `remove` may run on another thread, one at a time; the journal of hard states is
-    the host's own, and they only look into it.
+    `make_log` and `remove` may run on another thread, one at a time. They only read the journal of
+    hard states, which belongs to the loop's thread.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class GroupStore:
         return found
 
     def make_log(self, topic: TopicInfo | None) -> GroupLog:
-        """A new topic's folder and empty log, durable on return. Touches files alone."""
+        """A new topic's folder and empty log, durable on return. Touches only files."""
         group = CONTROLLER_GROUP if topic is None else topic.group
         self._folder.create_group(group, manifest_of(topic))
         return self._open_log(group)
@@ -124,7 +124,7 @@ class GroupStore:
         self._folder.close()
 
     def _open_log(self, group: GroupId) -> GroupLog:
-        """The group's log, made where a crash came between its manifest and it.
+        """The group's log, made where a crash came between its manifest and its log.
 
         A group that has a hard state has served: then a missing log is a lost one.
         """

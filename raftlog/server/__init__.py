@@ -2,7 +2,7 @@
 
 import os
 
-# Before grpc is imported: its own lines are no JSON, and whoever reaches the port can have it write
-# as many as they like. ERROR is what the client's room sets, and `raftlog up` hands down.
+# Before grpc is imported: its lines are not JSON, and anybody who reaches the port can make it
+# write any number of them. ERROR is what raftlog.client sets and `raftlog up` hands down.
 if os.environ.get("GRPC_VERBOSITY", "ERROR") == "ERROR":
     os.environ["GRPC_VERBOSITY"] = "NONE"

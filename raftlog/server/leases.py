@@ -1,13 +1,13 @@
-"""When a leader proposes to expire what was silent for its lease.
+"""When a leader proposes to expire what outlived its lease.
 
-From rules 2 on ages are log time, which every replica has alike, and the machine keeps what can
-expire in order of age. So the leader asks it for the oldest, which costs nothing, and proposes one
-`Expire` that carries its clock; a topic that falls idle has nobody else who would move its time. A
-later `Expire` takes up what one leaves over.
+From rules 2 on, ages are log time, which is the same on every replica. The machine keeps what can
+expire in order of age, so the leader asks only for the oldest, which costs nothing. It proposes one
+`Expire` with its clock, which also moves the log time of an idle topic. What one `Expire` leaves
+over, a later one takes.
 
-Under rules 1 only the leader watches, by its monotonic clock, and only from when it began to lead
-or first saw the thing in its present state: a new leader starts all leases again. Log order then
-decides whether something renewed it first (docs/EXACTLY_ONCE.md, rules 4 and 6).
+Under rules 1 only the leader watches, by its monotonic clock. A lease counts from when it began to
+lead or first saw the thing in its present state, so a new leader starts all leases again. The order
+of the log decides whether something renewed a lease first (docs/EXACTLY_ONCE.md, rules 4 and 6).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class LeaseWatch:
         self._since: dict[Hashable, float] = {}
 
     def restart(self) -> None:
-        """This node leads no more: forget all."""
+        """This node no longer leads: forget everything."""
         self._since.clear()
 
     def due(self, machine: TopicMachine, *, now_s: float, now_us: int) -> list[Expiry]:
-        """What to propose at monotonic time `now_s` and wall clock `now_us`. Call it every so
-        often while leading."""
+        """What to propose at monotonic time `now_s` and wall clock `now_us`. Call it regularly
+        while this node leads."""
         if machine.rules < 2:
             return self._due_since_the_election(machine, now_s)
         self._since.clear()

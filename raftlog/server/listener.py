@@ -1,9 +1,9 @@
-"""A node's grpc server at its address, and another in its place should grpc's own loop end.
+"""A node's grpc server at its address, which is replaced if grpc's own loop ends.
 
-grpc.aio takes all calls in one loop and decodes a call's path there: one path that is no UTF-8,
-from anybody, ends the loop and closes the port, while the process lives on, leads its groups and
-answers nobody. So that loop's end is watched, and a new server takes the place of the old one at
-once. Calls and streams of the old one are cut off; who made them tries again.
+grpc.aio takes all calls in one loop and decodes each call's path there. A path that is not UTF-8,
+from anybody, ends the loop and closes the port. The process would live on, lead its groups and
+answer nobody. So this module waits for the end of that loop and starts a new server at once. Calls
+and streams of the old server are cut off, and their clients try again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 
 
 class Listener:
-    """Serves at `address` with servers from `make`. One event loop's own."""
+    """Serves at `address` with servers from `make`. For one event loop only."""
 
     def __init__(self, make: Callable[[], grpc.aio.Server], address: str) -> None:
         self._make = make

@@ -1,10 +1,10 @@
-"""Lets the numbered calls of one sender through in their order, when they come out of it.
+"""Puts the numbered calls of one sender back in order.
 
-A client keeps several calls in flight, and large ones overtake one another on their way through
-one connection. Proposed as they came, an early one would be refused as a gap when it is applied:
-safe, but its bytes would have been replicated for nothing. So a call that is ahead of its turn is
-held back, briefly, until its predecessor was proposed. That is all: nothing here decides what is
-in the log; after the wait the call goes on as it is, and the state machine judges it.
+A client keeps several calls in flight, and large ones overtake one another on one connection. A
+call that is proposed before its predecessor is refused as a gap when it is applied. That is safe,
+but its bytes are replicated for nothing. So a call that comes too early waits briefly until its
+predecessor is proposed. Nothing here decides what is in the log: after the wait the call goes on
+as it is, and the state machine judges it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,21 @@ from collections import OrderedDict
 
 
 class SenderOrder:
-    """The turns of all senders (a producer, or a task's attempt) on one node's loop."""
+    """The turns of all senders (producers and tasks' attempts) on one node's loop.
+
+    A call waits at most `wait_max_s`. The senders that proposed last are remembered, `senders_max`
+    of them.
+    """
 
     def __init__(self, *, wait_max_s: float, senders_max: int) -> None:
         self._wait_max_s = wait_max_s
         self._senders_max = senders_max
         self._due: OrderedDict[str, int] = OrderedDict()
-        """The number due next of each sender that proposed here lately, oldest first."""
+        """By sender, the number that is due next; the sender that proposed last comes last."""
         self._waiting: dict[tuple[str, int], asyncio.Future[None]] = {}
 
     async def turn(self, sender: str, number: int) -> None:
-        """Return when the sender's call `number` is due, was due before, or has waited enough."""
+        """Return once the sender's call `number` is due or overdue, or has waited `wait_max_s`."""
         if number <= self._due.get(sender, 0):
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -33,7 +37,7 @@ class SenderOrder:
             async with asyncio.timeout(self._wait_max_s):
                 await turn
         except TimeoutError:
-            pass  # its predecessor went elsewhere, or is lost: the state machine says which
+            pass  # the predecessor went to another node or is lost: the state machine knows
         finally:
             if self._waiting.get((sender, number)) is turn:
                 del self._waiting[sender, number]

@@ -1,7 +1,7 @@
-"""Threads that run what blocks, writes and syncs above all, and tell the loop when it is done.
+"""Threads that run blocking work, mostly writes and syncs, and tell the loop when it is done.
 
-`loop.run_in_executor` does the same by way of two futures, their locks and a chain of callbacks:
-for a small entry that costs as much as its sync. This is one queue there and one call back.
+`loop.run_in_executor` would need two futures, their locks and a chain of callbacks for each piece
+of work. For a small entry that costs as much as its sync. Here it is one queue and one callback.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ class _Work(NamedTuple):
 
 
 class Workers:
-    """Runs at most `count` pieces of work at a time, begun in the order in which they were given.
+    """Runs at most `count` pieces of work at a time, and begins them in the order given.
 
-    All methods belong to the thread of the loop that was running when this was made; `done` and
-    `failed` are called there. The owner bounds what waits.
+    Make it while the loop runs, and call it only from that loop's thread, where it calls `done` and
+    `failed`. The owner bounds how much waits.
     """
 
     def __init__(self, count: int, failed: Callable[[BaseException], None]) -> None:
-        """`failed` is called with what a piece of work raised, in place of its `done`."""
+        """If a piece of work raises, `failed` gets the exception and `done` is not called."""
         assert count >= 1
         self._count = count
         self._failed = failed
@@ -53,8 +53,8 @@ class Workers:
         self._waiting.put(_Work(work, done))
 
     async def stop(self) -> None:
-        """Wait until all that was given is done and noted, then end the threads."""
-        while self._in_flight:  # what was noted may have begun more
+        """Wait until all work is done and `done` was called for it, then end the threads."""
+        while self._in_flight:  # a `done` may have begun more
             await self._idle.wait()
         for _ in self._threads:
             self._waiting.put(None)
@@ -78,7 +78,7 @@ class Workers:
 
 
 class _HandOver:
-    """Gives whatever its block raises to `to`: who owns the work decides, not the thread."""
+    """Hands what its block raises to `to`, because the owner of the work decides about it."""
 
     __slots__ = ("_to",)
 

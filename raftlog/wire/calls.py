@@ -321,7 +321,7 @@ WRITERS_PER_PAGE_MAX = 1_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListWriters:
     """Leader of the topic (linearizable): the rows of writers above `after`, by name; with `writer`
-    that one alone."""
+    only that one."""
 
     group: GroupId
     incarnation: str
@@ -334,7 +334,7 @@ class WriterView:
     """What the topic remembers of one writer. `kind` is "stream", "named batch" or "transient".
 
     `last_epoch` is -1 until it has committed one. `staged_bytes` is what its open epochs count.
-    `active_us` is log time, 0 where the topic's rules know no ages. `owner` is nobody's yet.
+    `active_us` is log time, 0 where the topic's rules know no ages. Nothing sets `owner` yet.
     """
 
     writer: str

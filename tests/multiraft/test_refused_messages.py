@@ -61,11 +61,10 @@ class Driver:
         return [event for event in self.told if isinstance(event, PeerMessagesRefused)]
 
 
-def follower() -> tuple[MultiRaft, Driver]:
+def follower(disk: MemoryFileSystem | None = None) -> tuple[MultiRaft, Driver]:
     """A node whose controller's group follows node 2 in term 1."""
-    folder = DataFolder.open(
-        MemoryFileSystem(Random(1)), cluster_id="c", node=1, new_store_uuid="store-1"
-    )
+    disk = disk or MemoryFileSystem(Random(1))
+    folder = DataFolder.open(disk, cluster_id="c", node=1, new_store_uuid="store-1")
     driver = Driver()
     store = GroupStore(
         folder=folder,

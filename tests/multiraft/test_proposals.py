@@ -1,0 +1,51 @@
+"""Who answers a proposal: the core says who leads before a node's own limits say what fits."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from raftlog.core.messages import AppendRequest
+from raftlog.core.types import (
+    CONTROLLER_GROUP,
+    Entry,
+    EntryKind,
+    LogIndex,
+    NodeId,
+    Payload,
+    Term,
+)
+from raftlog.errors import DiskFull, NotLeader
+from tests.multiraft.test_refused_messages import follower
+from tests.storage.memory import MemoryFileSystem
+
+
+def test_a_follower_without_room_on_its_disk_names_the_leader_all_the_same() -> None:
+    """The client must go on to the leader, whose disk may have room."""
+    disk = MemoryFileSystem(Random(1))
+    host, driver = follower(disk)
+
+    def no_room(operation: str, path: str) -> None:
+        if operation == "write":
+            raise DiskFull(file=path)
+
+    disk.interrupt = no_room
+    entry = Entry(index=LogIndex(1), term=Term(1), kind=EntryKind.NOOP, payload=Payload(b"", b""))
+    request = AppendRequest(
+        group=CONTROLLER_GROUP,
+        sender=NodeId(2),
+        to=NodeId(1),
+        term=Term(1),
+        prev_index=LogIndex(0),
+        prev_term=Term(0),
+        entries=(entry,),
+        commit_index=LogIndex(0),
+    )
+    host.receive(NodeId(2), [request])
+    driver.run()
+    host.tick()
+    assert host.disk.full is not None
+    with pytest.raises(NotLeader) as refused:
+        host.propose(host.replicas.of_controller, Payload(b"", b""), lambda _: None)
+    assert refused.value.leader == 2
