@@ -28,6 +28,7 @@ from raftlog.core.messages import (
     HeartbeatReply,
     OutMessage,
     PeerMessage,
+    RaftMessage,
     Replicate,
     VoteReply,
     VoteRequest,
@@ -43,6 +44,7 @@ from raftlog.core.types import (
     LogIndex,
     Membership,
     NodeId,
+    Offset,
     RaftTiming,
     Term,
 )
@@ -51,6 +53,8 @@ from raftlog.machines.commands import Command
 from raftlog.machines.contract import StateMachine
 from raftlog.machines.encoding import encode_outcome
 from raftlog.machines.outcomes import Outcome
+from raftlog.machines.topic import TopicMachine
+from raftlog.state_comparison import StateComparison, StateVerdict
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.log import GroupLog
 from raftlog.storage.read import LogRead
@@ -82,6 +86,8 @@ class Output:
     """Confirmed reads whose index is applied: they may be answered now."""
     reads_dropped: list[int] = field(default_factory=list)
     soft_state: SoftState | None = None
+    verdict: StateVerdict | None = None
+    """What is known of the replica's state has changed. It must be ticked from now on."""
 
 
 class Budget:
@@ -150,6 +156,9 @@ class Replica:
         )
         self.applied_index = LogIndex(0)
         self.state_hash = bytes(_STATE_HASH_BYTES)
+        self.comparison = StateComparison(node)
+        self._verdict = StateVerdict.TRUSTED
+        self._verdict_changed = False
         self._apply_to = LogIndex(0)
         self._reads: deque[ReadState] = deque()
         self._held: deque[_Held] = deque()
@@ -169,6 +178,31 @@ class Replica:
             _, kind, command = self.log.command(index)
             if kind is EntryKind.COMMAND:
                 yield LogIndex(index), self._decoded(LogIndex(index), command)
+
+    # ------------------------------------------------------------ peers
+
+    def step(self, message: RaftMessage) -> None:
+        """Give the core a message from another member, and read what it says of states.
+
+        Raises `PeerProtocolViolation` for what no honest member sends: then nothing has changed.
+        """
+        raft = self.raft
+        raft.step(message)
+        if message.term == raft.term:
+            if isinstance(message, Heartbeat):
+                self.comparison.heard(message)
+                self._follow_verdict()
+            elif isinstance(message, HeartbeatReply) and raft.role is Role.LEADER:
+                self.comparison.answered(message, raft.membership.voters)
+                self._follow_verdict()
+
+    def _follow_verdict(self) -> None:
+        """A replica that has diverged stops leading at once."""
+        verdict = self.comparison.verdict
+        if verdict is not self._verdict:
+            self._verdict = verdict
+            self._verdict_changed = True
+            self.raft.note_state(diverged=verdict is StateVerdict.DIVERGED)
 
     # ------------------------------------------------------------ disk
 
@@ -209,7 +243,7 @@ class Replica:
                 self._take(ready, output)
             if not self._release_held(output):
                 break
-        self._answer_reads(output)
+        self._answer(output)
         return output
 
     @property
@@ -227,7 +261,8 @@ class Replica:
             if budget.spent:
                 break
         self.raft.applied(self.applied_index)
-        self._answer_reads(output)
+        self._follow_verdict()
+        self._answer(output)
         return output
 
     def _take(self, ready: Ready, output: Output) -> None:
@@ -244,7 +279,7 @@ class Replica:
         if ready.hard_state is not None:
             self._journal.put(self.group, ready.hard_state)
         for message in ready.messages:
-            _hand_out(message, output)
+            self._hand_out(message, output)
         if ready.messages_after_persist:
             self._held.append(
                 _Held(self._write_asked, self._journal.ticket, ready.messages_after_persist)
@@ -271,7 +306,7 @@ class Replica:
                     self.raft.step(message)
                     own = True
                 else:
-                    _hand_out(message, output)
+                    self._hand_out(message, output)
         return own
 
     # ------------------------------------------------------------ append requests
@@ -329,6 +364,10 @@ class Replica:
         if outcome is not None:
             digest.update(encode_outcome(outcome))
         self.state_hash = digest.digest()
+        if self.comparison.is_point(index):
+            machine = self.machine
+            mark = machine.high_water_mark if isinstance(machine, TopicMachine) else Offset(0)
+            self.comparison.reached(index, self.state_hash, mark)
         return Applied(index, term, outcome)
 
     def _decoded(self, index: LogIndex, command: bytes) -> Command:
@@ -340,19 +379,29 @@ class Replica:
         except MalformedRequest as error:
             raise LogFromNewerVersion(group=self.group, index=index, found=error.what) from None
 
-    def _answer_reads(self, output: Output) -> None:
+    def _answer(self, output: Output) -> None:
+        """The reads that may be answered now, and a verdict that has changed."""
+        if self._verdict is StateVerdict.DIVERGED:
+            output.reads_dropped.extend(read.request_id for read in self._reads)
+            self._reads.clear()
         while self._reads and self._reads[0].index <= self.applied_index:
             output.reads.append(self._reads.popleft())
+        if self._verdict_changed:
+            self._verdict_changed = False
+            output.verdict = self._verdict
 
-
-def _hand_out(message: OutMessage, output: Output) -> None:
-    match message:
-        case Replicate():
-            output.replicate.append(message)
-        case VoteRequest() | VoteReply() | AppendReply() | Heartbeat() | HeartbeatReply():
-            output.messages.append(message)
-        case _:
-            assert_never(message)
+    def _hand_out(self, message: OutMessage, output: Output) -> None:
+        match message:
+            case Replicate():
+                output.replicate.append(message)
+            case Heartbeat():
+                output.messages.append(self.comparison.ask(message))
+            case HeartbeatReply():
+                output.messages.append(self.comparison.answer(message))
+            case VoteRequest() | VoteReply() | AppendReply():
+                output.messages.append(message)
+            case _:
+                assert_never(message)
 
 
 def _recovered_hard_state(recorded: HardState | None, last_term: Term) -> HardState:

@@ -59,14 +59,22 @@ ROOMS = {
         third_party=("google", "grpc", "grpc_tools"),
     ),
     "raftlog.storage": Room(ours=("raftlog.config",)),
+    "raftlog.state_comparison": Room(ours=("raftlog.core",), pure=True),
     "raftlog.replica": Room(
-        ours=("raftlog.core", "raftlog.machines", "raftlog.storage", "raftlog.wire")
+        ours=(
+            "raftlog.core",
+            "raftlog.machines",
+            "raftlog.state_comparison",
+            "raftlog.storage",
+            "raftlog.wire",
+        )
     ),
     "raftlog.multiraft": Room(
         ours=(
             "raftlog.core",
             "raftlog.machines",
             "raftlog.replica",
+            "raftlog.state_comparison",
             "raftlog.storage",
             "raftlog.wire",
         ),
@@ -90,6 +98,7 @@ ROOMS = {
             "raftlog.multiraft",
             "raftlog.machines",
             "raftlog.replica",
+            "raftlog.state_comparison",
             "raftlog.storage",
             "raftlog.transport",
             "raftlog.wire",

@@ -88,6 +88,20 @@ def _cell(value: object) -> str:
     return "-" if value is None else str(value)
 
 
+DOUBTS = {
+    "diverged": "its state differs from the majority's, so it neither leads nor serves reads. "
+    "Restart this node: it replays its log",
+    "disputed": "the replicas' states differ and none has a majority, so new records are not "
+    "served. Start all nodes",
+}
+"""What a replica's state means for people; every other state is sound or unknown."""
+
+
+def doubt(topic: str, node: int, state: str) -> str:
+    """A line about a replica whose state is one of `DOUBTS`."""
+    return f"{topic or 'the controller'}, replica {node} is {state}: {DOUBTS[state]}."
+
+
 def plain(value: Any) -> Any:
     """The value in JSON's types: dataclasses as objects, times as ISO text, bytes as UTF-8 text
     (base64 if they are not UTF-8), and numbers that JSON lacks as Spark's words for them."""

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
+from raftlog.cli.output import (
+    DOUBTS,
+    Format,
+    FormatOption,
+    doubt,
+    say,
+    show_json,
+    show_table,
+)
 from raftlog.cli.session import ServersOption, session_of
 from raftlog.errors import DiskFull, ExitCode, RaftlogError
 
@@ -40,6 +48,7 @@ def status(
     answering = [row for row in rows if not row.get("problem")]
     leader = _leader(answering)
     waiting = topics_without_leader(views)
+    doubted = replicas_in_doubt(views)
     if output is Format.JSON:
         first = next(a for _, a in described if not isinstance(a, RaftlogError))
         show_json(
@@ -47,12 +56,15 @@ def status(
                 "cluster_id": first.cluster_id,
                 "controller_leader": leader,
                 "topics_without_leader": waiting,
+                "replicas_in_doubt": doubted,
                 **_rules(described),
                 "nodes": rows,
             }
         )
     else:
         _show(rows, leader, waiting)
+        for row in doubted:
+            say(doubt(**row))
         _show_rules(**_rules(described))
     writable = [row for row in answering if not row["disk_full"]]
     if leader == 0 or waiting or 2 * len(writable) <= len(rows):
@@ -74,6 +86,18 @@ def topics_without_leader(answers: Sequence[NodeAnswer]) -> list[str]:
         newest[view.topic] = max(view.group, newest.get(view.topic, 0))
     led = {view.topic for view in views if view.leader and view.group == newest[view.topic]}
     return sorted(newest.keys() - led)
+
+
+def replicas_in_doubt(answers: Sequence[NodeAnswer]) -> list[dict[str, Any]]:
+    """The replicas whose state is not known to be what a majority has, by topic and node."""
+    rows = [
+        {"topic": view.topic, "node": view.node, "state": view.state}
+        for _, _, reply in answers
+        if not isinstance(reply, RaftlogError)
+        for view in reply.groups
+        if view.state in DOUBTS
+    ]
+    return sorted(rows, key=lambda row: (row["topic"], row["node"]))
 
 
 def _nodes(

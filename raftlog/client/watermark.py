@@ -27,6 +27,9 @@ class ReplicaWatermark:
     high_water_mark: int = 0
     lag_records: int | None = None
     """Readable records that this replica does not serve yet."""
+    state: str = ""
+    """`trusted`; `diverged`: a majority has another state, so it serves no reads; `disputed`: no
+    state has a majority, so nobody serves new records; "" from an older node."""
     problem: str = ""
 
 
@@ -125,4 +128,5 @@ def _replica(
         applied_index=view.applied_index,
         high_water_mark=view.high_water_mark,
         lag_records=leader.high_water_mark - view.high_water_mark if leader else None,
+        state=view.state,
     )

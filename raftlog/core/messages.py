@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raftlog.core.types import Entry, GroupId, LogIndex, NodeId, Span, Term
+from raftlog.core.types import NO_INDEX, Entry, GroupId, LogIndex, NodeId, Span, Term
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +156,14 @@ class Heartbeat:
     read_round: int
     quiesce_round: int
     """Which attempt to quiesce this asks to agree to; 0: stay awake (`raftlog.core.quiescence`)."""
+    hash_index: LogIndex = NO_INDEX
+    """At which entry the receiver's state hash is asked for; 0: at none. The core carries this and
+    what follows for `raftlog.state_comparison`, and does not look at it."""
+    agreed_index: LogIndex = NO_INDEX
+    """The latest entry at which a majority's state hashes are known to agree; 0: none."""
+    agreed_hash: bytes = b""
+    disputed: bool = False
+    """State hashes differ, and none has a majority."""
 
     def reply(
         self, term: Term, *, last_index: LogIndex, quiesce_round: int, disk_keeps_up: bool
@@ -187,6 +195,9 @@ class HeartbeatReply:
     """The attempt to quiesce that the sender agrees to, being quiesced now; 0: it is awake."""
     disk_keeps_up: bool
     """The sender's disk writes in time, so it could lead in place of one whose disk does not."""
+    hash_index: LogIndex = NO_INDEX
+    """The entry that was asked for, if the sender has the hash; 0: it has not."""
+    state_hash: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

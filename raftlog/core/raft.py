@@ -69,6 +69,7 @@ class Raft(Part):
         "_disk_keeps_up",
         "_leadership",
         "_log",
+        "_may_lead",
         "_outbox",
         "_tally",
         "_timer",
@@ -125,6 +126,7 @@ class Raft(Part):
         self.durable_index = log.last_index
         """The log is durable up to here at least, as `persisted` said."""
         self._disk_keeps_up = True
+        self._may_lead = True
         self._tally: election.VoteTally | None = None
         self._leadership: Leadership | None = None
         self.quiesced = False
@@ -198,8 +200,9 @@ class Raft(Part):
                 return True
             return leadership.something_due
         if self._timer.tick(1 if self._disk_keeps_up else election.SLOW_DISK_PATIENCE):
-            self._start_pre_vote()
-            return True
+            if self._may_lead:
+                self._start_pre_vote()
+            return self._may_lead
         return False
 
     def step(self, message: RaftMessage) -> None:
@@ -340,6 +343,18 @@ class Raft(Part):
         if self._disk_keeps_up and not keeps_up and self._leadership is not None:
             self._leadership.ask_for_disks()
         self._disk_keeps_up = keeps_up
+
+    def note_state(self, *, diverged: bool) -> None:
+        """Whether this member's state machine is known to differ from the majority's.
+
+        Such a member votes and acknowledges as ever, because its log is as good as any, but it
+        neither leads nor tries to. The driver must tick it even if it was quiesced.
+        """
+        self._may_lead = not diverged
+        if diverged and self.role is not Role.FOLLOWER:
+            self.quiesced = False
+            self._become_follower()
+            self._reset_timer()
 
     def voters_reachable(self) -> None:
         """The way to a majority has opened, where messages were lost before.

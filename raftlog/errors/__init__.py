@@ -6,6 +6,8 @@
     |   |-- NodeUnreachable         no answer from that address
     |   |-- NodeStopping            the node was told to end
     |   |-- NoQuorum                a leader that lost its majority, or an election in progress
+    |   |-- ReplicaDiverged         this replica's state differs from the majority's; ask another
+    |   |-- StateDisputed           the replicas' states differ, and none has a majority
     |   |-- NotYet                  this replica has not applied far enough; ask another
     |   |-- Overloaded              a bounded queue is full
     |   |-- DiskFull                writes wait or are refused until there is room; reads continue
@@ -109,6 +111,8 @@ from raftlog.errors.unavailable import (
     NotLeader,
     NotYet,
     Overloaded,
+    ReplicaDiverged,
+    StateDisputed,
     Unavailable,
 )
 from raftlog.errors.write import (
@@ -169,6 +173,8 @@ __all__ = [
     "NotYet",
     "OffsetTrimmed",
     "Overloaded",
+    "ReplicaDiverged",
+    "StateDisputed",
     "PeerProtocolViolation",
     "ProducerClosed",
     "RaftlogError",

@@ -78,6 +78,39 @@ class NotYet(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
+class ReplicaDiverged(Unavailable):
+    """The state of this replica, on `node`, is not what a majority of the replicas has."""
+
+    topic: str
+    node: int
+
+    cause_text = (
+        "The state of topic {topic!r} on node {node} differs from that of the other replicas."
+    )
+    remedy_text = (
+        "Another replica serves reads; the client asks there. Restart node {node}: it replays its "
+        "log. Please report it if the states differ again."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class StateDisputed(Unavailable):
+    """The replicas' states differ and none has a majority. Records below `agreed` are served."""
+
+    topic: str
+    agreed: int
+
+    cause_text = (
+        "The replicas of topic {topic!r} have different states, and no state has a majority: "
+        "records from offset {agreed} on are not served."
+    )
+    remedy_text = (
+        "Start all nodes, then restart them one after another: each replays its log. Please report "
+        "it if the states still differ."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
 class Overloaded(Unavailable):
     """A bounded queue is full; nothing was accepted."""
 

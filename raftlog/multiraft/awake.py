@@ -119,8 +119,14 @@ class AwakeReplicas:
         """
         if hosted.raft.quiesced and not hosted.raft.stays_quiesced_through(message):
             self.wake(hosted)
-        hosted.raft.step(message)
+        hosted.replica.step(message)
         self._heard[hosted.group] = self._now
+
+    def judged(self, hosted: GroupReplica) -> None:
+        """What is known of the replica's state has changed: it may have stepped down while it was
+        quiesced, and is ticked from now on."""
+        self._awake[hosted.group] = hosted
+        self._mark_dirty(hosted.group)
 
     def heard(self, peer: NodeId) -> None:
         """Something came from the peer's process."""

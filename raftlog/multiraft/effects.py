@@ -15,6 +15,7 @@ from raftlog.core.ready import SoftState
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import DiskFull, PeerProtocolViolation
 from raftlog.machines.commands import TopicInfo
+from raftlog.state_comparison import StateVerdict
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 
@@ -81,6 +82,15 @@ class PeerMessagesRefused:
     """Messages of this peer that were dropped so, since this process started."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateCompared:
+    """What a replica knows of its own state has changed (`raftlog.state_comparison`)."""
+
+    group: GroupId
+    topic: TopicInfo | None
+    verdict: StateVerdict
+
+
 MultiRaftEvent = (
     LeadershipChanged
     | GroupOpened
@@ -89,6 +99,7 @@ MultiRaftEvent = (
     | TornTailTruncated
     | DiskChanged
     | PeerMessagesRefused
+    | StateCompared
 )
 """What is worth telling people. Nothing depends on whether anybody listens."""
 

@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 
 from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, LogIndex, Offset, Payload, Term
-from raftlog.errors import NoQuorum, RaftlogError
+from raftlog.errors import NoQuorum, RaftlogError, ReplicaDiverged, StateDisputed
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.contract import StateMachine
 from raftlog.machines.outcomes import Outcome
 from raftlog.machines.topic import TopicMachine
 from raftlog.replica import Output, Replica
+from raftlog.state_comparison import StateVerdict
 
 WriteReply = Callable[[Outcome | RaftlogError], None]
 """Called once: with the command's outcome, or with why there is none."""
@@ -104,6 +105,21 @@ class GroupReplica:
         """Nobody waits any more for what `await_high_water_mark` numbered so; it may have been
         answered."""
         self._high_water_mark_waits.pop(number, None)
+
+    def require_agreed(self, end: Offset) -> None:
+        """May records below `end` be read from this replica, for all that is known of its state?
+
+        Raises `ReplicaDiverged` or `StateDisputed`.
+        """
+        comparison = self.replica.comparison
+        verdict = comparison.verdict
+        if verdict is StateVerdict.TRUSTED:
+            return
+        topic = self.topic_machine.info.name
+        if verdict is StateVerdict.DIVERGED:
+            raise ReplicaDiverged(topic=topic, node=self.replica.node)
+        if end > comparison.agreed_mark:
+            raise StateDisputed(topic=topic, agreed=comparison.agreed_mark)
 
     def settle(self, output: Output) -> None:
         """Answer whatever the replica's output decides."""

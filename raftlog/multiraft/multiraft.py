@@ -52,6 +52,7 @@ from raftlog.multiraft.effects import (
     Effects,
     GroupDeletedElsewhere,
     LeadershipChanged,
+    StateCompared,
 )
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.hosted import GroupReplica, ReadReply, WriteReply
@@ -239,6 +240,10 @@ class MultiRaft:
         hosted.settle(output)
         if hosted.replica.has_to_apply:
             self._applying[hosted.group] = None
+        if output.verdict is not None:
+            self._awake.judged(hosted)
+            event = StateCompared(group=hosted.group, topic=hosted.topic, verdict=output.verdict)
+            self._effects.tell(event)
 
     def _raise_rules(self, groups: Iterable[GroupReplica]) -> None:
         """Propose the rules that are due in those of the groups that this node leads."""

@@ -35,6 +35,7 @@ from raftlog.multiraft.effects import (
     LeadershipChanged,
     MultiRaftEvent,
     PeerMessagesRefused,
+    StateCompared,
     TornTailTruncated,
 )
 from raftlog.multiraft.groups import GroupStore
@@ -42,6 +43,7 @@ from raftlog.multiraft.hosted import GroupReplica
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.server.peer_routes import parse_routes
 from raftlog.server.workers import Workers
+from raftlog.state_comparison import StateVerdict
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.read import LogRead
@@ -63,6 +65,14 @@ _READ_THREADS = 2
 behind a read. No setting: two keep a disk busy, and more would only take turns at Python's lock."""
 
 log = structlog.get_logger(__name__)
+
+_OF_STATES = {
+    StateVerdict.TRUSTED: "the replica's state is what a majority has",
+    StateVerdict.DIVERGED: "the replica's state differs from the majority's: it neither leads nor "
+    "serves reads; restart this node, which replays the log",
+    StateVerdict.DISPUTED: "the replicas' states differ and none has a majority: new records are "
+    "not served; start all nodes",
+}
 
 
 class Node:
@@ -411,6 +421,13 @@ class _LoopEffects:
                     cause=violation.cause,
                     remedy=violation.remedy,
                     dropped=count,
+                )
+            case StateCompared(group=group, topic=topic, verdict=verdict):
+                tell = log.info if verdict is StateVerdict.TRUSTED else log.error
+                tell(
+                    _OF_STATES[verdict],
+                    group=group,
+                    topic=topic.name if topic else "(controller)",
                 )
             case DiskChanged(full=DiskFull() as full):
                 log.error("the disk is full: writes wait or are refused", cause=full.cause)

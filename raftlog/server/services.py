@@ -273,14 +273,14 @@ class Services:
             raise TooMany(
                 what="A split of a range", limit=calls.READ_PIECES_MAX, unit="pieces (pieces_max)"
             )
-        hosted = await self._reached(call.group, call.incarnation, call.mark)
+        hosted = await self._reached(call)
         offsets, sizes = hosted.topic_machine.split(call.start, call.end, call.pieces_max)
         return calls.RangeSizes(offsets=tuple(offsets), body_bytes=tuple(sizes))
 
     async def read(self, call: calls.ReadCall) -> AsyncIterator[tuple[calls.ExtentReply, bytes]]:
         """The extents that meet [start, end), each with the wanted chunks as its body."""
         _check_range("Read", call.start, call.end, call.mark)
-        hosted = await self._reached(call.group, call.incarnation, call.mark)
+        hosted = await self._reached(call)
         machine = hosted.topic_machine
         if call.start < machine.log_start_offset:
             raise errors.OffsetTrimmed(
@@ -293,8 +293,9 @@ class Services:
         wanted = None if call.all_fields else frozenset(call.field_ids)
         budget = self._limits.read_bytes_per_turn_max
         for extent in machine.extents_between(call.start, call.end):
-            # Between two extents the loop turns, and the topic may be deleted.
+            # Between two extents the loop turns: the topic may be deleted, the state found wrong.
             self._multiraft.replicas.of_topic(call.group, call.incarnation)
+            hosted.require_agreed(call.end)
             term, _, command = hosted.replica.log.command(extent.index)
             header, ranges = column_slices(decode_batch_header(command), wanted)
             body = b"".join(hosted.replica.log.body_slices(extent.index, ranges))
@@ -341,17 +342,21 @@ class Services:
         self._node.check_leads(hosted)
         return hosted
 
-    async def _reached(self, group: GroupId, incarnation: str, mark: Offset) -> GroupReplica:
-        """The topic's replica here once it has applied `mark`; waits briefly, then `NotYet`."""
-        hosted = self._multiraft.replicas.of_topic(group, incarnation)
+    async def _reached(self, call: calls.ReadCall | calls.ReadSizes) -> GroupReplica:
+        """The topic's replica here once it has applied the call's mark; waits briefly, then
+        `NotYet`. Raises `ReplicaDiverged` or `StateDisputed` where its state is in doubt."""
+        mark = call.mark
+        hosted = self._multiraft.replicas.of_topic(call.group, call.incarnation)
         if hosted is None:
-            raise NotYet(topic=f"group {group}", have=0, need=mark)
+            raise NotYet(topic=f"group {call.group}", have=0, need=mark)
+        hosted.require_agreed(call.end)
         try:
             async with asyncio.timeout(self._limits.not_yet_wait_max_s):
                 await self._node.high_water_mark_reached(hosted, mark)
         except TimeoutError:
             machine = hosted.topic_machine
             raise NotYet(topic=machine.info.name, have=machine.high_water_mark, need=mark) from None
+        hosted.require_agreed(call.end)
         return hosted
 
     def _check_staged_bytes(self, machine: TopicMachine, stage: Stage) -> None:

@@ -34,6 +34,7 @@ def group_view(node: Node, hosted: GroupReplica) -> GroupView:
         state_hash=hosted.replica.state_hash.hex(),
         followers=_followers(node, hosted),
         dead_bytes=topic.dead_bytes if topic else 0,
+        state=hosted.replica.comparison.verdict.value,
     )
 
 

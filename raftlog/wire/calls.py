@@ -301,6 +301,8 @@ class GroupView:
     followers: tuple[FollowerView, ...]
     dead_bytes: int
     """Body bytes in the log that nobody will ever read: a figure for people."""
+    state: str
+    """`trusted`, `diverged` or `disputed` (`raftlog.state_comparison`); "" from an older node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

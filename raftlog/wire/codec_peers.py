@@ -181,6 +181,10 @@ def _put_heartbeat(message: pb.Heartbeat, heartbeat: Heartbeat) -> None:
     message.commit_index = heartbeat.commit_index
     message.read_round = heartbeat.read_round
     message.quiesce_round = heartbeat.quiesce_round
+    message.hash_index = heartbeat.hash_index
+    message.agreed_index = heartbeat.agreed_index
+    message.agreed_hash = heartbeat.agreed_hash
+    message.disputed = heartbeat.disputed
 
 
 def _get_heartbeat(message: Any) -> Heartbeat:
@@ -192,6 +196,10 @@ def _get_heartbeat(message: Any) -> Heartbeat:
         commit_index=message.commit_index,
         read_round=message.read_round,
         quiesce_round=message.quiesce_round,
+        hash_index=message.hash_index,
+        agreed_index=message.agreed_index,
+        agreed_hash=message.agreed_hash,
+        disputed=message.disputed,
     )
 
 

@@ -621,7 +621,7 @@ class FollowerView(_message.Message):
     def __init__(self, node: _Optional[int] = ..., match_index: _Optional[int] = ..., contact_ms_ago: _Optional[int] = ...) -> None: ...
 
 class GroupView(_message.Message):
-    __slots__ = ("group", "topic", "incarnation", "node", "role", "leader", "term", "last_index", "commit_index", "applied_index", "log_start_offset", "high_water_mark", "open_epochs", "staged_bytes", "state_hash", "followers", "dead_bytes")
+    __slots__ = ("group", "topic", "incarnation", "node", "role", "leader", "term", "last_index", "commit_index", "applied_index", "log_start_offset", "high_water_mark", "open_epochs", "staged_bytes", "state_hash", "followers", "dead_bytes", "state")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -639,6 +639,7 @@ class GroupView(_message.Message):
     STATE_HASH_FIELD_NUMBER: _ClassVar[int]
     FOLLOWERS_FIELD_NUMBER: _ClassVar[int]
     DEAD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
     group: int
     topic: str
     incarnation: str
@@ -656,7 +657,8 @@ class GroupView(_message.Message):
     state_hash: str
     followers: _containers.RepeatedCompositeFieldContainer[FollowerView]
     dead_bytes: int
-    def __init__(self, group: _Optional[int] = ..., topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., node: _Optional[int] = ..., role: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_water_mark: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., state_hash: _Optional[str] = ..., followers: _Optional[_Iterable[_Union[FollowerView, _Mapping]]] = ..., dead_bytes: _Optional[int] = ...) -> None: ...
+    state: str
+    def __init__(self, group: _Optional[int] = ..., topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., node: _Optional[int] = ..., role: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_water_mark: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., state_hash: _Optional[str] = ..., followers: _Optional[_Iterable[_Union[FollowerView, _Mapping]]] = ..., dead_bytes: _Optional[int] = ..., state: _Optional[str] = ...) -> None: ...
 
 class NodeView(_message.Message):
     __slots__ = ("node", "groups")
@@ -853,7 +855,7 @@ class AppendReply(_message.Message):
     def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., accepted: _Optional[bool] = ..., prev_index: _Optional[int] = ..., match_index: _Optional[int] = ..., conflict_term: _Optional[int] = ..., conflict_index: _Optional[int] = ..., last_index: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("group", "sender", "to", "term", "commit_index", "read_round", "quiesce_round")
+    __slots__ = ("group", "sender", "to", "term", "commit_index", "read_round", "quiesce_round", "hash_index", "agreed_index", "agreed_hash", "disputed")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
@@ -861,6 +863,10 @@ class Heartbeat(_message.Message):
     COMMIT_INDEX_FIELD_NUMBER: _ClassVar[int]
     READ_ROUND_FIELD_NUMBER: _ClassVar[int]
     QUIESCE_ROUND_FIELD_NUMBER: _ClassVar[int]
+    HASH_INDEX_FIELD_NUMBER: _ClassVar[int]
+    AGREED_INDEX_FIELD_NUMBER: _ClassVar[int]
+    AGREED_HASH_FIELD_NUMBER: _ClassVar[int]
+    DISPUTED_FIELD_NUMBER: _ClassVar[int]
     group: int
     sender: int
     to: int
@@ -868,10 +874,14 @@ class Heartbeat(_message.Message):
     commit_index: int
     read_round: int
     quiesce_round: int
-    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., read_round: _Optional[int] = ..., quiesce_round: _Optional[int] = ...) -> None: ...
+    hash_index: int
+    agreed_index: int
+    agreed_hash: bytes
+    disputed: bool
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., read_round: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., hash_index: _Optional[int] = ..., agreed_index: _Optional[int] = ..., agreed_hash: _Optional[bytes] = ..., disputed: _Optional[bool] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("group", "sender", "to", "term", "read_round", "last_index", "quiesce_round", "disk_keeps_up")
+    __slots__ = ("group", "sender", "to", "term", "read_round", "last_index", "quiesce_round", "disk_keeps_up", "hash_index", "state_hash")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
@@ -880,6 +890,8 @@ class HeartbeatReply(_message.Message):
     LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
     QUIESCE_ROUND_FIELD_NUMBER: _ClassVar[int]
     DISK_KEEPS_UP_FIELD_NUMBER: _ClassVar[int]
+    HASH_INDEX_FIELD_NUMBER: _ClassVar[int]
+    STATE_HASH_FIELD_NUMBER: _ClassVar[int]
     group: int
     sender: int
     to: int
@@ -888,7 +900,9 @@ class HeartbeatReply(_message.Message):
     last_index: int
     quiesce_round: int
     disk_keeps_up: bool
-    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., read_round: _Optional[int] = ..., last_index: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., disk_keeps_up: _Optional[bool] = ...) -> None: ...
+    hash_index: int
+    state_hash: bytes
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., read_round: _Optional[int] = ..., last_index: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., disk_keeps_up: _Optional[bool] = ..., hash_index: _Optional[int] = ..., state_hash: _Optional[bytes] = ...) -> None: ...
 
 class NodeHeartbeat(_message.Message):
     __slots__ = ("sender", "to", "boot_id")

@@ -26,6 +26,7 @@ def view(node: int, group: int, topic: str, leader: int) -> GroupView:
         open_epochs=0,
         staged_bytes=0,
         dead_bytes=0,
+        state="trusted",
         state_hash="",
         followers=(),
     )

@@ -25,12 +25,14 @@ from raftlog.multiraft.effects import (
     LeadershipChanged,
     MultiRaftEvent,
     PeerMessagesRefused,
+    StateCompared,
     TornTailTruncated,
 )
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.hosted import GroupReplica
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.replica import Budget, Output, Replica
+from raftlog.state_comparison import StateComparison
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.log import GroupLog
 from raftlog.storage.read import LogRead
@@ -45,6 +47,9 @@ from tests.simulation.swarm import Settings
 T = TypeVar("T")
 
 CLUSTER_ID = "simulation"
+
+COMPARED_EVERY = 8
+"""Entries between two points at which replicas compare their states: runs are short."""
 
 JOB_CHANGES_MAX = 12
 """A crash in the middle of making or removing a group comes before one of its first changes."""
@@ -128,6 +133,7 @@ class WatchedReplica(Replica):
         self._checker = owner.checker
         self._hosted = Hosted(self)
         self.raft.count = owner.count
+        self.comparison = StateComparison(self.node, COMPARED_EVERY)
         self.raft.stepped = lambda: self._checker.stepped(self._hosted)
         self._checker.opened(owner, self._hosted, log)
 
@@ -446,6 +452,9 @@ class SimulatedNode:
             case GroupDeletedElsewhere(group=group, peer=peer):
                 simulator.note("group deleted elsewhere", self.node, group, peer)
                 simulator.counts["replicas told that their group is deleted"] += 1
+            case StateCompared(group=group, verdict=verdict):
+                simulator.note("state", self.node, group, verdict.value)
+                self.checker.verdict_changed(self.node, group, verdict)
             case PeerMessagesRefused(latest=violation):
                 raise Violation(Promise.PROTOCOL_KEPT, violation.cause)
             case TornTailTruncated():

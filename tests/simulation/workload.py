@@ -11,7 +11,8 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 from raftlog.checksum import chain, crc32c
-from raftlog.core.types import CONTROLLER_GROUP, NOBODY, GroupId, NodeId, Payload
+from raftlog.core.types import CONTROLLER_GROUP, NOBODY, GroupId, NodeId, Offset, Payload
+from raftlog.errors import ReplicaDiverged, StateDisputed
 from raftlog.machines.commands import (
     AbortEpoch,
     Append,
@@ -113,6 +114,10 @@ def read_rows(node: SimulatedNode, group: GroupId, start: int, end: int, mark: i
     """
     hosted = node.hosted(group)
     if hosted is None or hosted.machine.high_water_mark < mark:
+        return Failed(written=False)
+    try:
+        hosted.require_agreed(Offset(end))
+    except (ReplicaDiverged, StateDisputed):
         return Failed(written=False)
     rows = []
     for extent in hosted.machine.extents_between(start, end):

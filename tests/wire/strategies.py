@@ -96,6 +96,8 @@ def _values(hint: Any, field: FieldDescriptor) -> st.SearchStrategy[Any]:
         return st.booleans()
     if plain is str:
         return TEXTS
+    if plain is bytes:
+        return st.binary()
     if plain is int:
         return st.integers(*_RANGES[field.type])
     if hint == ColumnChunk.__annotations__["minimum"] or not isinstance(plain, type):

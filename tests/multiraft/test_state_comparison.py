@@ -1,0 +1,196 @@
+"""Replicas compare their states: what each of them concludes, as values and without a network."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+
+from raftlog.core.messages import Heartbeat, HeartbeatReply
+from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Term
+from raftlog.state_comparison import StateComparison, StateVerdict
+
+EVERY = 10
+GOOD, BAD, WORSE = b"good", b"bad", b"worse"
+TRUSTED, DIVERGED, DISPUTED = StateVerdict.TRUSTED, StateVerdict.DIVERGED, StateVerdict.DISPUTED
+
+
+class Group:
+    """The comparisons of a group whose replica 1 leads unless a test says otherwise."""
+
+    def __init__(self, voters: int, *, older: Collection[int] = ()) -> None:
+        self.voters = [NodeId(node) for node in range(1, voters + 1)]
+        self.older = older
+        self.replicas = {node: StateComparison(node, EVERY) for node in self.voters}
+
+    def reach(self, index: int, **states: bytes) -> None:
+        """Replicas named n1, n2, ... reach the point with such states; the mark is its double."""
+        for name, state in states.items():
+            replica = self.replicas[NodeId(int(name[1:]))]
+            replica.reached(LogIndex(index), state, Offset(2 * index))
+
+    def heartbeat(self, leader: int = 1, *, to: Collection[int] | None = None) -> Heartbeat:
+        """One heartbeat to each follower and its answer; what was asked and told."""
+        sent = None
+        asker = self.replicas[NodeId(leader)]
+        for follower in self.voters:
+            if follower == leader or (to is not None and follower not in to):
+                continue
+            sent = asker.ask(self._heartbeat(leader, follower))
+            reply = self._reply(sent)
+            if follower not in self.older:
+                self.replicas[follower].heard(sent)
+                reply = self.replicas[follower].answer(reply)
+            asker.answered(reply, self.voters)
+        assert sent is not None
+        return sent
+
+    @property
+    def verdicts(self) -> list[StateVerdict]:
+        return [self.replicas[node].verdict for node in self.voters]
+
+    def _heartbeat(self, sender: int, to: int) -> Heartbeat:
+        return Heartbeat(
+            group=GroupId(1),
+            sender=NodeId(sender),
+            to=NodeId(to),
+            term=Term(1),
+            commit_index=LogIndex(0),
+            read_round=0,
+            quiesce_round=0,
+        )
+
+    def _reply(self, heartbeat: Heartbeat) -> HeartbeatReply:
+        return heartbeat.reply(Term(1), last_index=LogIndex(0), quiesce_round=0, disk_keeps_up=True)
+
+
+def test_nothing_is_said_before_the_first_point_and_little_after_agreement() -> None:
+    group = Group(3)
+    assert group.heartbeat() == group._heartbeat(1, 3)
+    group.reach(10, n1=GOOD, n2=GOOD, n3=GOOD)
+    assert group.heartbeat(to=[2]).hash_index == 10
+    sent = group.heartbeat()
+    assert (sent.hash_index, sent.agreed_index, sent.agreed_hash) == (0, 10, GOOD)
+    assert group.verdicts == [TRUSTED] * 3
+    assert [replica.agreed_mark for replica in group.replicas.values()] == [20] * 3
+
+
+@pytest.mark.parametrize("voters", [3, 4, 5])
+@pytest.mark.parametrize("odd", [1, 2])
+def test_the_one_that_differs_from_a_majority_knows_it_whether_or_not_it_leads(
+    voters: int, odd: int
+) -> None:
+    group = Group(voters)
+    states = {f"n{node}": BAD if node == odd else GOOD for node in group.voters}
+    group.reach(10, **states)
+    for _ in range(2):
+        group.heartbeat()
+    assert group.verdicts == [DIVERGED if node == odd else TRUSTED for node in group.voters]
+
+
+def test_a_group_of_one_has_nobody_to_differ_from() -> None:
+    """Its leader sends no heartbeats."""
+    group = Group(1)
+    group.reach(10, n1=GOOD)
+    assert group.verdicts == [TRUSTED]
+
+
+def test_with_no_majority_the_state_is_disputed_until_there_is_one() -> None:
+    group = Group(3)
+    group.reach(10, n1=GOOD, n2=GOOD, n3=GOOD)
+    group.heartbeat()
+    group.reach(20, n1=GOOD, n2=BAD, n3=WORSE)
+    for _ in range(2):
+        group.heartbeat()
+    assert group.verdicts == [DISPUTED] * 3
+    assert {replica.agreed_mark for replica in group.replicas.values()} == {20}
+    # Replica 3 starts again, replays its log, and comes to another state.
+    group.replicas[NodeId(3)] = StateComparison(NodeId(3), EVERY)
+    group.reach(20, n3=BAD)
+    for _ in range(2):
+        group.heartbeat()
+    assert group.verdicts == [DIVERGED, TRUSTED, TRUSTED]
+
+
+def test_two_that_differ_are_disputed_while_the_third_is_away() -> None:
+    group = Group(3)
+    group.reach(10, n1=GOOD, n2=BAD)
+    for _ in range(2):
+        group.heartbeat(to=[2])
+    assert group.verdicts[:2] == [DISPUTED] * 2
+    group.reach(10, n3=BAD)
+    group.heartbeat()
+    group.heartbeat()
+    assert group.verdicts == [DIVERGED, TRUSTED, TRUSTED]
+
+
+def test_two_equal_ones_of_three_agree_without_the_third() -> None:
+    group = Group(3)
+    group.reach(10, n1=GOOD, n2=GOOD)
+    group.heartbeat(to=[2])
+    assert group.replicas[NodeId(1)].agreed_index == 10
+    # The third comes back and learns from a heartbeat that it is wrong, once it gets there.
+    group.heartbeat()
+    assert group.verdicts == [TRUSTED] * 3
+    group.reach(10, n3=BAD)
+    assert group.verdicts == [TRUSTED, TRUSTED, DIVERGED]
+
+
+def test_an_older_peer_neither_asks_nor_answers_nor_counts() -> None:
+    """Half of an upgrade: two of three know of states, and may agree but not outvote each other."""
+    group = Group(3, older=[3])
+    group.reach(10, n1=GOOD, n2=GOOD)
+    group.heartbeat()
+    assert group.replicas[NodeId(1)].agreed_index == 10
+    group.reach(20, n1=GOOD, n2=BAD)
+    group.heartbeat()
+    group.heartbeat()
+    assert group.verdicts[:2] == [DISPUTED] * 2
+    group = Group(3, older=[2, 3])
+    group.reach(10, n1=BAD)
+    group.heartbeat()
+    assert group.verdicts == [TRUSTED] * 3
+
+
+def test_the_next_leader_goes_on_asking_and_believes_no_older_agreement() -> None:
+    group = Group(3)
+    group.reach(10, n1=GOOD, n2=GOOD, n3=GOOD)
+    group.heartbeat()
+    group.heartbeat()
+    group.reach(20, n1=BAD, n2=GOOD, n3=GOOD)
+    for _ in range(2):
+        group.heartbeat(2)
+    assert group.verdicts == [DIVERGED, TRUSTED, TRUSTED]
+    assert group.replicas[NodeId(1)].agreed_index == 20
+    stale = group.replicas[NodeId(3)].ask(group._heartbeat(3, 1))
+    group.replicas[NodeId(1)].heard(stale)
+    assert group.verdicts == [DIVERGED, TRUSTED, TRUSTED]
+
+
+def test_a_question_that_a_follower_has_passed_gives_way_to_a_newer_one() -> None:
+    """Replica 2 is away, then so far ahead that it has forgotten the point; 3 never answers."""
+    group = Group(3)
+    group.reach(10, n1=GOOD)
+    assert group.heartbeat(to=[3]).hash_index == 10
+    for index in range(20, 50, EVERY):
+        group.reach(index, n1=GOOD)
+    assert group.heartbeat(to=[3]).hash_index == 10
+    for index in range(50, 300, EVERY):
+        group.reach(index, n1=GOOD, n2=GOOD)
+    assert group.heartbeat(to=[2]).hash_index == 290
+    assert group.replicas[NodeId(1)].agreed_index == 290
+
+
+def test_a_replica_that_agrees_again_is_trusted_again() -> None:
+    """The others were wrong, and are right after a restart."""
+    group = Group(3)
+    group.reach(10, n1=GOOD, n2=BAD, n3=BAD)
+    group.heartbeat()
+    group.heartbeat()
+    assert group.verdicts == [DIVERGED, TRUSTED, TRUSTED]
+    for node in (2, 3):
+        group.replicas[NodeId(node)] = StateComparison(NodeId(node), EVERY)
+    group.reach(20, n1=GOOD, n2=GOOD, n3=GOOD)
+    for _ in range(2):
+        group.heartbeat(2)
+    assert group.verdicts == [TRUSTED] * 3
