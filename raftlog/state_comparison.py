@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from raftlog.core.messages import Heartbeat, HeartbeatReply
 from raftlog.core.quorum import majority
-from raftlog.core.types import LogIndex, NodeId, Offset
+from raftlog.core.types import NO_INDEX, LogIndex, NodeId, Offset
 
 COMPARED_EVERY = 1024
 """Entries from one point of comparison to the next. Nodes need not have the same number: what a
@@ -33,8 +33,8 @@ node is asked and does not have, it does not answer."""
 
 _POINTS_KEPT_MAX = 16
 _QUESTION_POINTS_MAX = 4
-"""A question that is open for so many points gives way to a newer one: a follower that was away
-may have passed its point already."""
+"""A question that is open for so many points gives way to a newer one: a follower that was away may
+have passed its point already."""
 
 
 class StateVerdict(Enum):
@@ -57,17 +57,20 @@ class StateComparison:
         """`every` so many entries is a point of comparison."""
         self._node = node
         self._every = every
+        self._patience = _QUESTION_POINTS_MAX * every
         self._points: dict[LogIndex, _Point] = {}
         """The latest ones, in order."""
-        self._asked = LogIndex(0)
+        self._asked = NO_INDEX
         """Whose hash the leader asks for; 0: none."""
-        self._question = LogIndex(0)
+        self._question = NO_INDEX
         """What this replica asks for, or asked for last, as a leader; open above `agreed_index`."""
         self._answers: dict[NodeId, bytes] = {}
+        self._outvoted: set[NodeId] = set()
+        """The followers that say that they have diverged."""
         self._agreed_hash = b""
         self._diverged = False
         self._disputed = False
-        self.agreed_index = LogIndex(0)
+        self.agreed_index = NO_INDEX
         """The latest point at which a majority agrees, as far as is known here; 0: none."""
         self.agreed_mark = Offset(0)
         """The high-water mark at the latest point at which this replica agreed with a majority."""
@@ -95,10 +98,10 @@ class StateComparison:
 
     def ask(self, heartbeat: Heartbeat) -> Heartbeat:
         """The heartbeat with what this leader asks and tells."""
-        latest = next(reversed(self._points), LogIndex(0))
+        latest = next(reversed(self._points), NO_INDEX)
         is_open = self._question > self.agreed_index
         if latest > self.agreed_index and (
-            not is_open or latest - self._question >= _QUESTION_POINTS_MAX * self._every
+            not is_open or latest >= self._question + self._patience
         ):
             self._question = latest
             self._answers = {self._node: self._points[latest].state_hash}
@@ -107,23 +110,31 @@ class StateComparison:
             return heartbeat
         return replace(
             heartbeat,
-            hash_index=self._question if is_open else LogIndex(0),
+            hash_index=self._question if is_open else NO_INDEX,
             agreed_index=self.agreed_index,
             agreed_hash=self._agreed_hash,
             disputed=self._disputed,
         )
 
     def answered(self, reply: HeartbeatReply, voters: Collection[NodeId]) -> None:
-        """A follower has answered this leader; it says nothing if it is older or not there yet."""
+        """A follower has answered this leader; it says nothing if it is older or not there yet.
+
+        Those that know themselves outvoted dispute nothing: they differ at every later point, which
+        says nothing about the others.
+        """
+        if reply.diverged:
+            self._outvoted.add(reply.sender)
+        else:
+            self._outvoted.discard(reply.sender)
         if reply.hash_index != self._question or self._question <= self.agreed_index:
             return
         self._answers[reply.sender] = reply.state_hash
-        holders = Counter(self._answers[voter] for voter in voters if voter in self._answers)
-        state_hash, count = holders.most_common(1)[0]
-        if count >= majority(len(voters)):
+        answers = {voter: self._answers[voter] for voter in voters if voter in self._answers}
+        state_hash, holders = Counter(answers.values()).most_common(1)[0]
+        if holders >= majority(len(voters)):
             self._disputed = False
             self._learn(self._question, state_hash)
-        elif len(holders) > 1:
+        elif len({answers[voter] for voter in answers if voter not in self._outvoted}) > 1:
             self._disputed = True
 
     # ------------------------------------------------------------ as a follower
@@ -138,9 +149,9 @@ class StateComparison:
     def answer(self, reply: HeartbeatReply) -> HeartbeatReply:
         """The reply with the hash that the leader asks for, if this replica has it."""
         point = self._points.get(self._asked)
-        if point is None:
-            return reply
-        return replace(reply, hash_index=self._asked, state_hash=point.state_hash)
+        if point is not None:
+            reply = replace(reply, hash_index=self._asked, state_hash=point.state_hash)
+        return replace(reply, diverged=True) if self._diverged else reply
 
     # ------------------------------------------------------------ verdicts
 

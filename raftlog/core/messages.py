@@ -198,6 +198,8 @@ class HeartbeatReply:
     hash_index: LogIndex = NO_INDEX
     """The entry that was asked for, if the sender has the hash; 0: it has not."""
     state_hash: bytes = b""
+    diverged: bool = False
+    """A majority is known to have another state than the sender."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -881,7 +881,7 @@ class Heartbeat(_message.Message):
     def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., read_round: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., hash_index: _Optional[int] = ..., agreed_index: _Optional[int] = ..., agreed_hash: _Optional[bytes] = ..., disputed: _Optional[bool] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("group", "sender", "to", "term", "read_round", "last_index", "quiesce_round", "disk_keeps_up", "hash_index", "state_hash")
+    __slots__ = ("group", "sender", "to", "term", "read_round", "last_index", "quiesce_round", "disk_keeps_up", "hash_index", "state_hash", "diverged")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
@@ -892,6 +892,7 @@ class HeartbeatReply(_message.Message):
     DISK_KEEPS_UP_FIELD_NUMBER: _ClassVar[int]
     HASH_INDEX_FIELD_NUMBER: _ClassVar[int]
     STATE_HASH_FIELD_NUMBER: _ClassVar[int]
+    DIVERGED_FIELD_NUMBER: _ClassVar[int]
     group: int
     sender: int
     to: int
@@ -902,7 +903,8 @@ class HeartbeatReply(_message.Message):
     disk_keeps_up: bool
     hash_index: int
     state_hash: bytes
-    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., read_round: _Optional[int] = ..., last_index: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., disk_keeps_up: _Optional[bool] = ..., hash_index: _Optional[int] = ..., state_hash: _Optional[bytes] = ...) -> None: ...
+    diverged: bool
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., read_round: _Optional[int] = ..., last_index: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., disk_keeps_up: _Optional[bool] = ..., hash_index: _Optional[int] = ..., state_hash: _Optional[bytes] = ..., diverged: _Optional[bool] = ...) -> None: ...
 
 class NodeHeartbeat(_message.Message):
     __slots__ = ("sender", "to", "boot_id")

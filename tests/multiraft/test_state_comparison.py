@@ -124,6 +124,23 @@ def test_two_that_differ_are_disputed_while_the_third_is_away() -> None:
     assert group.verdicts == [DIVERGED, TRUSTED, TRUSTED]
 
 
+@pytest.mark.parametrize("asker", [2, 3])
+def test_one_that_was_outvoted_disputes_nothing_while_another_is_away(asker: int) -> None:
+    """Whether or not this leader was the one that found it out."""
+    group = Group(3)
+    group.reach(10, n1=BAD, n2=GOOD, n3=GOOD)
+    for _ in range(2):
+        group.heartbeat(2)
+    away = 5 - asker
+    group.heartbeat(asker, to=[1])
+    group.reach(20, n1=BAD, **{f"n{asker}": GOOD})
+    group.heartbeat(asker, to=[1])
+    assert group.replicas[NodeId(asker)].verdict is TRUSTED
+    group.reach(20, **{f"n{away}": WORSE})
+    group.heartbeat(asker)
+    assert group.replicas[NodeId(asker)].verdict is DISPUTED
+
+
 def test_two_equal_ones_of_three_agree_without_the_third() -> None:
     group = Group(3)
     group.reach(10, n1=GOOD, n2=GOOD)

@@ -30,6 +30,7 @@ from raftlog.machines.topic import TopicMachine
 from raftlog.machines.writer_row import WriterRow
 from raftlog.machines.writers import WriterTable
 from raftlog.replica import Replica
+from raftlog.state_comparison import StateComparison
 from raftlog.storage import recovery, reopen
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.hard_state import HardStateJournal
@@ -465,6 +466,11 @@ def sealed_where_the_plan_ends_now() -> Any:
     return _replaced(LogWrite, "_run_file", run_file)
 
 
+def divergence_unnoticed() -> Any:
+    """A replica hears what the majority agrees on, and does not compare itself with it."""
+    return _replaced(StateComparison, "_judge", lambda self: None)
+
+
 BUGS: dict[str, Callable[[], Any]] = {
     bug.__name__: bug
     for bug in (
@@ -509,5 +515,6 @@ BUGS: dict[str, Callable[[], Any]] = {
         abort_undoes_an_applied_epoch,
         expiry_overtakes_a_stage,
         state_outside_the_log,
+        divergence_unnoticed,
     )
 }

@@ -48,6 +48,7 @@ from tests.core.member import (
 )
 from tests.core.network import Network
 from tests.simulation.cluster import Run
+from tests.simulation.diverged import state_changed_in_memory
 from tests.simulation.history import Label
 from tests.simulation.node import SimulatedNode
 from tests.simulation.swarm import SECOND, draw
@@ -324,5 +325,6 @@ SCRIPTS: dict[str, Callable[[], None]] = {
     "expiry_overtakes_a_stage": stage_after_the_leader_looked,
     "truncation_not_done_before_the_append": shorter_log_after_a_conflict,
     "sealed_where_the_plan_ends_now": truncation_while_a_write_waits,
+    "divergence_unnoticed": state_changed_in_memory,
 }
 """By the planted bug that each makes visible."""

@@ -9,7 +9,8 @@ from raftlog.machines.commands import RegisterNode
 from raftlog.machines.outcomes import NodeRegistered
 from raftlog.machines.rules import RULES_FIRST, RULES_LATEST
 from raftlog.wire.codec import encode_command
-from tests.simulation.test_quiescence import SEEDS, VOTERS, CalmCluster
+from tests.simulation.calm import VOTERS, CalmCluster
+from tests.simulation.test_quiescence import SEEDS
 
 
 def register(cluster: CalmCluster, node: NodeId, rules: int) -> None:

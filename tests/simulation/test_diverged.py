@@ -1,0 +1,46 @@
+"""Replicas whose states differ so that none has a majority."""
+
+from __future__ import annotations
+
+import pytest
+
+from raftlog.errors import ReplicaDiverged, StateDisputed
+from raftlog.state_comparison import StateVerdict
+from tests.simulation.calm import VOTERS
+from tests.simulation.diverged import Scene
+from tests.simulation.node import COMPARED_EVERY, Failed
+
+
+def test_without_a_majority_new_records_are_refused_and_writes_go_on() -> None:
+    scene = Scene()
+    scene.append(2 * COMPARED_EVERY)
+    leader = scene.leader
+    replicas = scene.cluster.replicas(scene.group)
+    scene.cluster.wait(lambda: len({each.replica.comparison.agreed_mark for each in replicas}) == 1)
+    agreed = replicas[0].replica.comparison.agreed_mark
+    assert agreed > 0
+    changed = [node for node in VOTERS if node != leader]
+    for by, node in enumerate(changed, 1):
+        scene.change(node, by=by)
+    scene.append(2 * COMPARED_EVERY)
+    scene.cluster.wait(lambda: scene.doubted() == list(VOTERS))
+    assert scene.leader == leader, "nothing but reads stops"
+    scene.append(1)
+    for hosted in replicas:
+        node = hosted.replica.node
+        assert len(scene.rows(node, agreed)) == agreed
+        assert isinstance(scene.rows(node, agreed + 1), Failed)
+        with pytest.raises(StateDisputed, match=f"from offset {agreed} on are not served"):
+            hosted.require_agreed(scene.mark(node))
+    # One of them starts again: two of three agree, and the third learns that it is wrong.
+    healed, other = changed
+    scene.restart(healed)
+    scene.append(COMPARED_EVERY)
+    scene.cluster.wait(lambda: scene.doubted() == [other])
+    assert leader is not None
+    scene.cluster.wait(lambda: scene.mark(healed) == scene.mark(leader))
+    assert scene.rows(healed) == scene.rows(leader)
+    diverged = scene.cluster.hosted(other, scene.group)
+    assert diverged.replica.comparison.verdict is StateVerdict.DIVERGED
+    with pytest.raises(ReplicaDiverged, match=f"Restart node {other}"):
+        diverged.require_agreed(agreed)
