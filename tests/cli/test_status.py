@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from raftlog.cli.status import topics_without_leader
+from raftlog.cli.output import doubt
+from raftlog.cli.status import replicas_in_doubt, topics_without_leader
 from raftlog.client.watermark import NodeAnswer
 from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Term
 from raftlog.errors import NodeUnreachable
 from raftlog.wire.calls import GroupView, NodeView
 
 
-def view(node: int, group: int, topic: str, leader: int) -> GroupView:
+def view(node: int, group: int, topic: str, leader: int, *, state: str = "trusted") -> GroupView:
     return GroupView(
         group=GroupId(group),
         topic=topic,
@@ -26,7 +27,7 @@ def view(node: int, group: int, topic: str, leader: int) -> GroupView:
         open_epochs=0,
         staged_bytes=0,
         dead_bytes=0,
-        state="trusted",
+        state=state,
         state_hash="",
         followers=(),
     )
@@ -53,3 +54,20 @@ def test_a_topic_waits_for_a_leader_while_no_node_that_answers_knows_one() -> No
         NodeAnswer(NodeId(3), "a:3", NodeUnreachable(address="a:3", problem="refused")),
     ]
     assert topics_without_leader(answers) == ["created again", "waits"]
+
+
+def test_replicas_whose_state_is_in_doubt_are_named_and_those_of_older_nodes_are_not() -> None:
+    views = [
+        view(1, 1, "sound", 1),
+        view(1, 2, "split", 1, state="disputed"),
+        view(1, 3, "odd", 1, state="diverged"),
+        view(1, 4, "unknown", 1, state=""),
+    ]
+    answers = [
+        NodeAnswer(NodeId(1), "a:1", NodeView(node=NodeId(1), groups=tuple(views))),
+        NodeAnswer(NodeId(2), "a:2", NodeUnreachable(address="a:2", problem="refused")),
+    ]
+    found = replicas_in_doubt(answers)
+    assert [(row["topic"], row["node"]) for row in found] == [("odd", 1), ("split", 1)]
+    assert "Restart this node" in doubt(**found[0])
+    assert "Start all nodes" in doubt(**found[1])
