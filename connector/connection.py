@@ -1,8 +1,8 @@
-"""The clients of this process, one per cluster and deadline, opened when first needed.
+"""The clients of this process, one for each cluster and deadline, opened when first needed.
 
-Spark's Python workers are forked and used again for many tasks. So a client lives as long as its
-process, is keyed by the process id (one that came through a fork is never touched), and is never
-part of a pickled object: readers and writers carry `ConnectionOptions` and ask here.
+Spark forks its Python workers and uses them again for many tasks. So a client lives as long as its
+process and is keyed by the process id; one that came through a fork is never used. A client is
+never part of a pickled object: readers and writers carry `ConnectionOptions` and ask here.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _topics: dict[tuple[int, ConnectionOptions, str], TopicInfo] = {}
 
 
 def client(options: ConnectionOptions, *, starting: bool = False) -> LogClient:
-    """This process's client; opening it sends nothing yet.
+    """This process's client for these options. Opening it sends nothing.
 
-    While a query is only `starting`, addresses where nothing listens are an error soon
-    (`client.refused_timeout_s`). Later they are a cluster that is down for a moment, also for a
-    worker process that never spoke to it: then every request has its whole deadline.
+    While a query is `starting`, addresses where nothing listens become an error soon
+    (`client.refused_timeout_s`). Later they may be a cluster that is down for a moment, even for a
+    worker process that never reached it: then every request has its whole deadline.
     """
     import raftlog
     from raftlog.config import load
@@ -48,9 +48,9 @@ def client(options: ConnectionOptions, *, starting: bool = False) -> LogClient:
 
 
 def topic(options: ConnectionOptions, name: str, incarnation: str) -> TopicInfo:
-    """What the controller knows of exactly this incarnation, remembered by this process.
+    """The description of exactly this incarnation, remembered by this process.
 
-    Raises `TopicRecreated` if the name means another incarnation now, `TopicNotFound` if none.
+    Raises `TopicRecreated` if the name now means another incarnation, `TopicNotFound` if none.
     """
     key = (os.getpid(), options, name)
     with _lock:

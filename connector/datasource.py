@@ -1,8 +1,8 @@
-"""The data source `raftlog`: which option set, schema and reader or writer belong to which use.
+"""The data source `raftlog`: the option set, schema, and reader or writer of each use.
 
-Spark pickles the class by reference and calls it in short-lived driver-side workers and in
-executors, so it holds nothing but the options and imports grpc and pyarrow only when it needs
-them. Everything that can be refused is refused on the driver, before any task.
+Spark pickles the class by reference and calls it in short-lived workers of the driver and in
+executors. So it holds only the options, and imports grpc and pyarrow only when it needs them. What
+can be refused is refused on the driver, before any task.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class RaftlogDataSource(DataSource):
         return "raftlog"
 
     def schema(self) -> StructType:
-        """The subscribed topics' columns, which must be equal. Not asked with `.schema(...)`."""
+        """The columns of the subscribed topics, which must be equal. Not called with
+        `.schema(...)`.
+        """
         subscribed = subscription(self.options)
         topics = _describe(subscribed)
         return topic_struct(topics[0], include_metadata=subscribed.include_metadata)

@@ -1,19 +1,19 @@
 """A stream's position in its topics: Spark's offset, as JSON and as values. Pure logic.
 
-The JSON, whose text Spark stores and compares (keys sorted, nothing volatile in it):
+Spark stores and compares the JSON's text, so its keys are sorted and nothing in it is volatile:
 
     {"cluster": "...", "topics": {"flights": {"end": 15, "from": 10, "incarnation": "..."}}, "v": 1}
     {"topics": {"flights": {"start": "latest"}}, "v": 1}          the initial offset
 
-`cluster` is the id of the cluster that the topics are of. An offset without it, which earlier
-versions wrote, is of any cluster; the next one that is not idle has it.
+`cluster` is the id of the topics' cluster. An offset without it, which earlier versions wrote, is
+accepted by any cluster; the next offset that is not idle has it.
 
-Spark asks for the initial offset more than once within batch 0 and gives a Python source no
-place to remember an answer. So the initial offset is symbolic (`start`: earliest, latest or a
-number), and the *end* of the first batch fixes it: `from` is where that topic's range starts. It
-is written, and read, only for topics whose `start` offset is symbolic, missing, or of another
-incarnation; every other range is [start.end, end.end). A query that starts again within batch 0
-finds that end in Spark's own log, and so the same range.
+Spark asks for the initial offset more than once within batch 0, and a Python source cannot remember
+its answer. So the initial offset is symbolic (`start`: earliest, latest or a number), and the *end*
+of the first batch fixes it: `from` is where that topic's range starts. It is written and read only
+for topics whose `start` offset is symbolic, missing, or of another incarnation. Every other range
+is [start.end, end.end). A query that starts again within batch 0 finds that end in Spark's log, and
+so the same range.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Pending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """A topic read up to `end`, exclusive. `first` is the JSON's "from"."""
+    """A topic that is read up to `end`, exclusive. `first` is "from" in the JSON."""
 
     incarnation: str
     end: int
@@ -57,7 +57,7 @@ StreamOffset = Mapping[str, Pending | Reached]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicWatermark:
-    """A topic as a linearizable read found it: it holds [log_start, high_water_mark)."""
+    """A topic as a linearizable read found it, with the records [log_start, high_water_mark)."""
 
     topic: str
     incarnation: str
@@ -77,14 +77,14 @@ class TopicRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """The cluster that answered, and the servers it was asked at."""
+    """The cluster that answered, and the servers that were asked."""
 
     id: str
     servers: str
 
 
 def initial(starting: Mapping[str, Position]) -> dict[str, Any]:
-    """The offset before batch 0. Depends on the options alone, so every call agrees."""
+    """The offset before batch 0. It depends only on the options, so every call agrees."""
     return render({topic: Pending(start=position) for topic, position in starting.items()})
 
 
@@ -123,15 +123,17 @@ def parse(json_object: Mapping[str, Any]) -> StreamOffset:
 
 
 def cluster_of(json_object: Mapping[str, Any]) -> str | None:
-    """The id of the cluster that an offset is of; None: an earlier version wrote it, or the start
-    is symbolic."""
+    """The id of an offset's cluster.
+
+    None if an earlier version wrote the offset, or if it is the initial offset.
+    """
     return json_object.get("cluster")
 
 
 def check_cluster(wanted_id: str | None, found: Cluster) -> None:
-    """Raise `ClusterMismatch` where an offset is of another cluster than the one that answered.
+    """Raise `ClusterMismatch` if an offset is of another cluster than the one that answered.
 
-    Offsets mean nothing in another cluster, so failOnDataLoss has no say in it.
+    Offsets mean nothing in another cluster, so failOnDataLoss does not matter here.
     """
     if wanted_id is not None and wanted_id != found.id:
         raise ClusterMismatch(wanted=wanted_id, found=found.id, servers=found.servers)
@@ -147,13 +149,13 @@ def next_end(
 ) -> dict[str, Any]:
     """The end of the batch that begins at `start`, given what the subscribed topics hold.
 
-    `start` itself is returned when there is nothing to do. A pending or missing topic is never
-    idle: its start becomes concrete, even with an empty range. A missing one (subscribed after
-    the query began) starts at its log start, as Kafka's new partitions do. A topic that is no
-    longer subscribed keeps its entry, so that subscribing again goes on where it stopped. A mark
-    below the stream's own position means wait. `rows_max` is exact and shared in proportion to
-    what each topic has waiting. Raises `ClusterMismatch`, `OffsetTrimmed`, `TopicRecreated` or
-    `InvalidOption`; with `fail_on_data_loss` false the middle two become a warning and a skip.
+    Returns `start` itself if there is nothing to do. A pending or missing topic is never idle: its
+    start becomes concrete, even with an empty range. A missing topic (subscribed after the query
+    began) starts at its log start, as Kafka's new partitions do. A topic that is no longer
+    subscribed keeps its entry, so that subscribing again continues where it stopped. A mark below
+    the stream's own position means to wait. `rows_max` is exact, and shared in proportion to what
+    each topic has waiting. Raises `ClusterMismatch`, `OffsetTrimmed`, `TopicRecreated` or
+    `InvalidOption`. With `fail_on_data_loss` false, the middle two become a warning and a skip.
     """
     check_cluster(cluster_of(start), cluster)
     known = parse(start)
@@ -169,7 +171,7 @@ def next_end(
         entry, mark = known.get(topic), marks[topic]
         end = begin + takes[topic]
         if _continues(entry, mark.incarnation):
-            assert end >= entry.end, f"{topic}: {end} would go back behind {entry.end}"
+            assert end >= entry.end, f"{topic}: {end} would be a step back from {entry.end}"
             if end > entry.end:
                 ends[topic] = Reached(incarnation=mark.incarnation, end=end)
         else:
@@ -178,7 +180,7 @@ def next_end(
 
 
 def ranges(start: Mapping[str, Any], end: Mapping[str, Any]) -> list[TopicRange]:
-    """What the batch (start, end] of Spark means: non-empty ranges, by topic name."""
+    """What Spark's batch (start, end] means: the ranges that are not empty, by topic name."""
     before, after = parse(start), parse(end)
     found = []
     for topic in sorted(after):
@@ -204,10 +206,10 @@ def ranges(start: Mapping[str, Any], end: Mapping[str, Any]) -> list[TopicRange]
 def clamp(
     wanted: TopicRange, mark: TopicWatermark | None, *, fail_on_data_loss: bool
 ) -> TopicRange | None:
-    """The part of a planned range that the topic still holds; None: nothing of it.
+    """The part of a planned range that the topic still holds; None if that is nothing.
 
-    `mark` is a linearizable one; None: the topic does not exist. With `fail_on_data_loss` any
-    difference is an error that names the exact range lost.
+    `mark` is a linearizable one, or None if the topic does not exist. With `fail_on_data_loss`, any
+    difference is an error that names the lost range.
     """
     if mark is None or mark.incarnation != wanted.incarnation:
         error: Exception = TopicRecreated(
@@ -228,8 +230,8 @@ def clamp(
     elif end < wanted.end:
         error = DataLoss(
             what=f"Records [{max(end, wanted.start)}, {wanted.end}) of topic {wanted.topic!r} "
-            f"were read before and are gone: it ends at {mark.high_water_mark} now.",
-            advice="Was an older log restored? Set failOnDataLoss=false to go on without them.",
+            f"were read before and are gone: it now ends at {mark.high_water_mark}.",
+            advice="Was an older log restored? Set failOnDataLoss=false to continue without them.",
         )
     else:
         return wanted
@@ -262,7 +264,7 @@ def _continues(entry: Pending | Reached | None, incarnation: str) -> TypeGuard[R
 
 
 def _resume(entry: Pending | Reached | None, mark: TopicWatermark, fail_on_data_loss: bool) -> int:
-    """Where reading this topic goes on. It may lie above the mark: then there is nothing yet."""
+    """Where reading this topic continues. Above the mark there is nothing to read yet."""
     match entry:
         case None:
             return mark.log_start
@@ -280,14 +282,14 @@ def _resume(entry: Pending | Reached | None, mark: TopicWatermark, fail_on_data_
             error = TopicRecreated(topic=mark.topic, wanted=incarnation, found=mark.incarnation)
             if fail_on_data_loss:
                 raise error
-            log.warning("%s Going on at its offset %s.", error.cause, mark.log_start)
+            log.warning("%s The stream continues at its offset %s.", error.cause, mark.log_start)
             return mark.log_start
 
 
 def check_start_exists(
     position: int, mark: TopicWatermark, option: str = "startingOffsets"
 ) -> None:
-    """Raise `InvalidOption` where an option names an offset that is not written yet."""
+    """Raise `InvalidOption` if an option names an offset that is not written yet."""
     if position > mark.high_water_mark:
         raise InvalidOption(
             option=option,
@@ -307,7 +309,7 @@ def _not_trimmed(position: int, mark: TopicWatermark, fail_on_data_loss: bool) -
     )
     if fail_on_data_loss:
         raise error
-    log.warning("%s Going on at offset %s.", error.cause, mark.log_start)
+    log.warning("%s The stream continues at offset %s.", error.cause, mark.log_start)
     return mark.log_start
 
 

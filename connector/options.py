@@ -1,8 +1,8 @@
 """Every option of the Spark source and sink, declared once: name, default, where it is valid.
 
-Names are Kafka's and Spark's own wherever the meaning is the same. Options arrive lower-cased and
-as text. Parsing happens on the driver, before any task: an unknown name, a bad value or two
-options that contradict each other are an `InvalidOption` that says what to do.
+Names are Kafka's and Spark's own wherever the meaning is the same. Options arrive as text, their
+names in lower case. They are parsed on the driver, before any task: an unknown name, a bad value,
+or two options that contradict each other raise an `InvalidOption` that says what to do.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from raftlog.config import ClientSettings
 
 SPARKS_OWN = frozenset({"path", "queryname", "checkpointlocation", "schema", "outputmode"})
-"""Keys that Spark itself adds to a source's or sink's options: none is an option of ours."""
+"""Keys that Spark adds to the options of a source or sink. They are not ours."""
 
 ASYNC_PROGRESS = "asyncProgressTrackingEnabled"
-"""Spark's option of a stream that may replay more than its last batch."""
+"""Spark's option by which a stream may replay more than its last batch."""
 
 POSITION_NUMBERS = {-2: EARLIEST, -1: LATEST}
-"""Kafka's numbers for the two symbolic positions, in the JSON form."""
+"""Kafka's numbers for the two symbolic positions in JSON."""
 
 
 class Place(Enum):
-    """Where an option can stand; the value is the phrase that messages use."""
+    """Where an option is valid; messages use the value."""
 
     STREAM_SOURCE = "readStream"
     BATCH_SOURCE = "read"
@@ -45,7 +45,7 @@ SINKS = frozenset({Place.STREAM_SINK, Place.BATCH_SINK})
 
 
 class CreateTopic(Enum):
-    """`ALWAYS` also lets a running query go on into a topic that was recreated under it."""
+    """`ALWAYS` also lets a running query continue in a topic that was recreated under it."""
 
     TRUE = "true"
     FALSE = "false"
@@ -54,7 +54,7 @@ class CreateTopic(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option. `default` is its text form, None: unset, unless `doc` says otherwise."""
+    """One option. `default` is its text; None means unset, unless `doc` says otherwise."""
 
     name: str
     places: frozenset[Place]
@@ -99,26 +99,26 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="maxOffsetsPerTrigger",
         places=frozenset({Place.STREAM_SOURCE}),
-        doc="Records of one micro-batch, at most, over all topics; exact.",
+        doc="The most records of one micro-batch, over all topics; exact.",
     ),
     Option(
         name="minPartitions",
         places=SOURCES,
         doc=(
             "Tasks of one read, at least, as far as there are records. Default: at most one for "
-            "each core of the driver's machine, none smaller than about 1 MiB."
+            "each core of the driver's machine, and none smaller than about 1 MiB."
         ),
     ),
     Option(
         name="maxRecordsPerPartition",
         places=SOURCES,
-        doc="Records of one task, at most.",
+        doc="The most records of one task.",
     ),
     Option(
         name="failOnDataLoss",
         places=SOURCES,
         default="true",
-        doc="false: what is trimmed or deleted is skipped with a warning instead of an error.",
+        doc="false: trimmed or deleted records are skipped with a warning, not an error.",
     ),
     Option(
         name="includeMetadata",
@@ -137,13 +137,13 @@ OPTIONS: tuple[Option, ...] = (
         default="true",
         doc=(
             "true: the first write creates the topic with its schema; false: the topic must "
-            "exist; always: a running query also goes on into a recreated topic."
+            "exist; always: a running query also continues in a recreated topic."
         ),
     ),
     Option(
         name="txnAppId",
         places=SINKS,
-        doc="The writer's name instead of the query's id; with txnVersion for batch writes.",
+        doc="The writer's name, in place of the query's id; with txnVersion for batch writes.",
     ),
     Option(
         name="txnVersion",
@@ -155,27 +155,27 @@ OPTIONS: tuple[Option, ...] = (
         places=SINKS,
         default="fail",
         doc=(
-            "The last batch comes again, planned again or, where no plan is known, of another "
-            "size: fail, or keep (the first commit stands)."
+            "What happens if the last batch comes again under another plan, or under another size "
+            "if no plan is known: fail, or keep (the first commit stays)."
         ),
     ),
     Option(
         name="compression",
         places=SINKS,
         setting="compression",
-        doc="Of the column chunks: lz4 (the default), zstd or none.",
+        doc="How column chunks are compressed: lz4 (the default), zstd or none.",
     ),
     Option(
         name="batch.bytes",
         places=SINKS,
         setting="batch_bytes",
-        doc="Arrow bytes that a task batches into one log entry, about. Default: 1048576.",
+        doc="About how many Arrow bytes a task puts into one log entry. Default: 1048576.",
     ),
     Option(
         name="maxInFlight",
         places=SINKS,
         setting="max_in_flight",
-        doc="Entries that a task has in flight at once. Default: 4.",
+        doc="The most entries that a task has in flight at once. Default: 4.",
     ),
 )
 
@@ -192,7 +192,7 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What is read, as far as stream and batch agree: enough to tell the schema."""
+    """What a stream and a batch read have in common: enough to tell the schema."""
 
     connection: ConnectionOptions
     topics: tuple[str, ...]
@@ -215,7 +215,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """A sink's options, typed. `txn_version` is set exactly for batch writes with an app id."""
+    """A sink's options, typed. `txn_version` is set only for batch writes with an app id."""
 
     connection: ConnectionOptions
     topic: str
@@ -227,21 +227,21 @@ class SinkOptions:
     batch_bytes: int
     max_in_flight: int
     checkpoint_location: str
-    """Of a stream, as Spark passes it on; "" if it came as a setting of the session."""
+    """A stream's, as Spark passes it on; "" if it is a setting of the session."""
     query_name: str
-    """Of a stream, "" without one."""
+    """A stream's; "" if it has none."""
 
 
 def subscription(given: Mapping[str, str]) -> Subscription:
-    """What a source reads, before it is known whether as a stream or a batch.
+    """What a source reads, before it is known whether as a stream or as a batch.
 
-    Raises `InvalidOption`, also for names that belong to neither.
+    Raises `InvalidOption`, also for names that are valid in neither.
     """
     return _subscription(_Values(given, SOURCES))
 
 
 def source_options(given: Mapping[str, str], place: Place) -> SourceOptions:
-    """Parse a source's options. Raises `InvalidOption`; touches nothing but the text."""
+    """Parse a source's options, without contacting anything. Raises `InvalidOption`."""
     assert place in SOURCES, place
     values = _Values(given, frozenset({place}))
     topics = _topics(values)
@@ -265,7 +265,7 @@ def source_options(given: Mapping[str, str], place: Place) -> SourceOptions:
 
 
 def sink_options(given: Mapping[str, str], place: Place) -> SinkOptions:
-    """Parse a sink's options. Raises `InvalidOption`; touches nothing but the text."""
+    """Parse a sink's options, without contacting anything. Raises `InvalidOption`."""
     assert place in SINKS, place
     values = _Values(given, frozenset({place}))
     topic = values.text("topic")
@@ -295,7 +295,7 @@ def sink_options(given: Mapping[str, str], place: Place) -> SinkOptions:
 
 
 class _Values:
-    """The given options: names checked against `places` at once, values when asked for."""
+    """The given options. Names are checked against `places` at once, values when they are read."""
 
     def __init__(self, given: Mapping[str, str], places: frozenset[Place]) -> None:
         self._places = places
@@ -319,7 +319,7 @@ class _Values:
         return self._sparks_own.get(name, "")
 
     def text(self, name: str) -> str | None:
-        """The option's text, its default, or None; "" is kept as given."""
+        """The option's text, its default, or None. An option given as "" is ""."""
         option = _BY_KEY[name.lower()]
         assert self._places & option.places, f"{name} is not an option of {self._places}"
         given = self._given.get(name.lower())
@@ -328,7 +328,7 @@ class _Values:
         return option.default if given is None else given
 
     def _setting(self, key: str) -> str:
-        """A client setting as an option's text: seconds become the option's milliseconds."""
+        """A client setting as an option's text, with seconds as the option's milliseconds."""
         from raftlog.config import load
 
         if self._settings is None:
@@ -345,7 +345,7 @@ class _Values:
         if not (text.isascii() and text.isdecimal() and int(text) >= minimum):
             raise InvalidOption(
                 option=name,
-                problem=f"is {text!r}, which is no whole number from {minimum} up",
+                problem=f"is {text!r}, which is not a whole number from {minimum} up",
                 advice=_doc(name),
             )
         return int(text)
@@ -371,8 +371,8 @@ def _refuse_async_progress(value: str) -> None:
     raise InvalidOption(
         option=ASYNC_PROGRESS,
         problem=f"is {value!r}: a restart then replays batches before the last, which the log "
-        "tells from an older copy of the checkpoint by nothing",
-        advice="Leave it out: the sink is exactly once only for a query that logs every batch.",
+        "cannot tell from an older copy of the checkpoint",
+        advice="Leave it out: exactly once needs a query that logs every batch.",
     )
 
 
@@ -392,7 +392,7 @@ def _check_name(key: str, places: frozenset[Place]) -> None:
     raise InvalidOption(
         option=key,
         problem=f"is not known to {_phrase(places)}",
-        advice=f"Did you mean {known[near[0]]!r}?" if near else f"Known are: {names}.",
+        advice=f"Did you mean {known[near[0]]!r}?" if near else f"The known ones are: {names}.",
     )
 
 
@@ -405,15 +405,16 @@ def _doc(name: str) -> str:
 
 
 def _connection(values: _Values) -> ConnectionOptions:
+    from raftlog.config import is_address
+
     text = values.text("raftlog.bootstrap.servers")
     assert text is not None, "raftlog.bootstrap.servers has a default"
     servers = [server.strip() for server in text.split(",")]
     for server in servers:
-        host, colon, port = server.rpartition(":")
-        if not (host and colon and port.isascii() and port.isdecimal() and int(port) < 65536):
+        if not is_address(server):
             raise InvalidOption(
                 option="raftlog.bootstrap.servers",
-                problem=f"holds {server!r}, which is no host:port",
+                problem=f"holds {server!r}, which is not host:port",
                 advice="Give host:port pairs, comma-separated: 127.0.0.1:7401,127.0.0.1:7402.",
             )
     return ConnectionOptions(
@@ -444,13 +445,13 @@ def _topics(values: _Values) -> tuple[str, ...]:
             raise InvalidOption(
                 option="subscribe",
                 problem=f"names {name!r} twice",
-                advice="Name each topic once; a topic is read once.",
+                advice="Name each topic once.",
             )
     return tuple(sorted(names))
 
 
 def _transaction(values: _Values, place: Place) -> tuple[str | None, int | None]:
-    """(txnAppId, txnVersion): both or neither in batch, the first alone at most in a stream."""
+    """(txnAppId, txnVersion): both or neither in batch; in a stream at most the first."""
     app_id = values.text("txnAppId")
     if app_id == "":
         raise InvalidOption(
@@ -465,7 +466,7 @@ def _transaction(values: _Values, place: Place) -> tuple[str | None, int | None]
         there, missing = ("txnAppId", "txnVersion") if app_id else ("txnVersion", "txnAppId")
         raise InvalidOption(
             option=there,
-            problem=f"stands without {missing!r}",
+            problem=f"is given without {missing!r}",
             advice="A batch write needs both (a rerun is then a no-op) or neither.",
         )
     return app_id, version
@@ -477,7 +478,7 @@ def _transaction(values: _Values, place: Place) -> tuple[str | None, int | None]
 def _positions(
     values: _Values, name: str, topics: tuple[str, ...], default: Position
 ) -> dict[str, Position]:
-    """earliest, latest or JSON as a position for every subscribed topic."""
+    """A position for every subscribed topic, from earliest, latest or JSON."""
     text = values.text(name)
     if text is None:
         return dict.fromkeys(topics, default)
@@ -541,9 +542,10 @@ def _check_batch_range(starting: Mapping[str, Position], ending: Mapping[str, Po
 
 
 def default_parallelism() -> int:
-    """Tasks of one read where `minPartitions` is unset.
+    """Tasks of one read if `minPartitions` is unset.
 
-    Spark tells a planning worker nothing of the cluster's size, so this is the number of cores of
-    the driver's machine: what a local session runs at once. A cluster sets `minPartitions`.
+    Spark does not tell a planning worker the size of the cluster, so this is the number of cores of
+    the driver's machine, which is what a local session runs at once. On a cluster, set
+    `minPartitions`.
     """
     return max(1, len(os.sched_getaffinity(0)))

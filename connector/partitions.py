@@ -11,7 +11,7 @@ BYTES_PER_TASK_MIN = 1 << 20
 
 
 def pieces_wanted(records: Sequence[int], pieces_min: int) -> list[int]:
-    """`pieces_min` shared among ranges in proportion to their records, at least one each."""
+    """`pieces_min` shared among ranges in proportion to their records; at least one for each."""
     total = sum(records)
     return [max(1, -(-pieces_min * count // total)) for count in records]
 
@@ -23,11 +23,12 @@ def split(
     pieces_min: int | None,
     records_max: int | None,
 ) -> list[tuple[int, int]]:
-    """Ranges [start, end) that cover [offsets[0], offsets[-1]) in order, none empty.
+    """Ranges [start, end) that cover [offsets[0], offsets[-1]) in order; none is empty.
 
-    `body_bytes[i]` lie between `offsets[i]` and `offsets[i + 1]`. Without `pieces_min`, pieces
-    below `BYTES_PER_TASK_MIN` are joined with their successors; with it, pieces are halved until
-    there are as many, or each is one record. Then none is left above `records_max`.
+    `body_bytes[i]` bytes lie between `offsets[i]` and `offsets[i + 1]`. Without `pieces_min`,
+    pieces below `BYTES_PER_TASK_MIN` are joined with their successors. With it, pieces are halved
+    until there are as many, or each is one record. At the end, pieces above `records_max` are
+    split.
     """
     assert len(offsets) == len(body_bytes) + 1, (len(offsets), len(body_bytes))
     pieces = [(start, end) for start, end in pairwise(offsets) if start < end]
@@ -36,7 +37,7 @@ def split(
     else:
         pieces = _halved(pieces, pieces_min)
     if records_max is not None:
-        pieces = [part for piece in pieces for part in _cut(piece, records_max)]
+        pieces = [part for piece in pieces for part in _divided(piece, records_max)]
     return pieces
 
 
@@ -64,7 +65,7 @@ def _halved(pieces: list[tuple[int, int]], pieces_min: int) -> list[tuple[int, i
     return sorted((start, end) for _, start, end in heap)
 
 
-def _cut(piece: tuple[int, int], records_max: int) -> list[tuple[int, int]]:
+def _divided(piece: tuple[int, int], records_max: int) -> list[tuple[int, int]]:
     start, end = piece
     count = -(-(end - start) // records_max)
     bounds = [start + (end - start) * part // count for part in range(count + 1)]

@@ -1,9 +1,9 @@
 """What Spark planned a batch to be: the digest of `offsets/N` in the query's checkpoint.
 
-Spark makes that file durable before it plans batch N, never changes it for a replay, and writes
-another one, with another time in it, when the batch is planned again. So its digest tells a replay
-from other rows under an old number, which no record count can (docs/EXACTLY_ONCE.md, "What a
-replay is"). Where it cannot be read, that is said once, and the count decides.
+Spark makes that file durable before it runs batch N. A replay uses the same file. If the batch is
+planned again, Spark writes another file, with another time in it. So the digest tells a replay from
+other rows under an old number, which a record count cannot (docs/EXACTLY_ONCE.md, "What a replay
+is"). If the file cannot be read, the connector says so once, and the count decides.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ CHUNK_BYTES = 1 << 20
 that are read at once."""
 
 _unread_said: set[int] = set()
-"""Ids of the processes that have said that they cannot read a plan."""
+"""Ids of the processes that have warned that they cannot read a plan."""
 
 _silent: set[tuple[int, str]] = set()
-"""(process id, location) of checkpoints that did not answer in time: not asked again."""
+"""(process id, location) of checkpoints that did not answer in time. They are not asked again."""
 
 
 class _Unread(NamedTuple):
@@ -38,14 +38,14 @@ class _Unread(NamedTuple):
     problem: str
 
 
-NOWHERE = _Unread("neither the option checkpointLocation nor a query's name tells where it is")
+NOWHERE = _Unread("neither the option checkpointLocation nor a query's name says where it is")
 
 
 def location_of(option: str, setting: str, query_name: str) -> str:
-    """Where the query's checkpoint is, as Spark decides it; "" if that cannot be told.
+    """Where the query's checkpoint is, as Spark decides it; "" if that is not known.
 
-    `option` is checkpointLocation, `setting` the session's default for it. In the latter a query
-    without a name gets a folder of a random name, and so a checkpoint that none finds again.
+    `option` is checkpointLocation, `setting` the session's default for it. Under that default, a
+    query without a name gets a folder with a random name.
     """
     if option:
         return option
@@ -53,10 +53,10 @@ def location_of(option: str, setting: str, query_name: str) -> str:
 
 
 def plan_digest(location: str, query_id: str, batch: int, timeout_s: float) -> str:
-    """The batch's plan as 32 hex digits, or "", with one warning of this process.
+    """The batch's plan as 32 hex digits; "" if it cannot be read, with one warning in this process.
 
-    The checkpoint must be this query's: its `metadata` says so. A storage that does not answer
-    within the timeout is not asked again.
+    The checkpoint must be this query's, by its `metadata`. A storage that does not answer within
+    the timeout is not asked again.
     """
     outcome = _read_in_time(location, query_id, batch, timeout_s) if location else NOWHERE
     if isinstance(outcome, str):
@@ -65,7 +65,7 @@ def plan_digest(location: str, query_id: str, batch: int, timeout_s: float) -> s
         _unread_said.add(os.getpid())
         log.warning(
             "The checkpoint %s of query %s cannot be read here: %s. So a replay of its last batch "
-            "is known by the record count alone, and other rows of the same count are NOT "
+            "is known only by the record count, and other rows of the same count are NOT "
             "written. Give checkpointLocation as an option and with its scheme (docs/SPARK.md).",
             repr(location) if location else "",
             query_id,
@@ -89,7 +89,7 @@ def _read_in_time(location: str, query_id: str, batch: int, timeout_s: float) ->
     if reader.is_alive():
         _silent.add(here)
         return _Unread(f"it did not answer within {timeout_s:g} s")
-    assert outcomes, "the reader ended by an error that is a defect"
+    assert outcomes, "the reader ended with an error that is a defect"
     return outcomes[0]
 
 
@@ -101,7 +101,7 @@ def _read(location: str, query_id: str, batch: int) -> str | _Unread:
         with files.open_input_stream(f"{folder}/metadata") as stream:
             owner = json.loads(stream.read())["id"]
         if owner != query_id:
-            return _Unread(f"what is there belongs to query {owner}")
+            return _Unread(f"it belongs to query {owner}")
         digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
         with files.open_input_stream(f"{folder}/offsets/{batch}", compression=None) as stream:
             while chunk := stream.read(CHUNK_BYTES):
@@ -112,8 +112,11 @@ def _read(location: str, query_id: str, batch: int) -> str | _Unread:
 
 
 def _opened(location: str) -> tuple[FileSystem, str]:
-    """The file system and the folder. Hadoop's local paths are no URIs: nothing in them is
-    escaped; and its names of S3's clients are all S3."""
+    """The file system and the folder.
+
+    Hadoop's local paths are not URIs: nothing in them is escaped. Its names for S3's clients all
+    mean S3.
+    """
     from pyarrow import fs
 
     scheme, colon, rest = location.partition(":")

@@ -1,8 +1,8 @@
 """The source: from offsets to tasks on the driver, from a task's range to Arrow batches.
 
-Spark builds a stream's reader twice (for offsets, and for planning) and pickles the latter to the
-executors, so a reader holds options, schema and topic names, and asks `connection` for a client
-wherever it finds itself. Rows never become Python objects.
+Spark builds a stream's reader twice (for offsets and for planning) and pickles the latter to the
+executors. So a reader holds options, schema and topic names, and asks `connection` for the client
+of its process. Rows never become Python objects.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ log = logging.getLogger("raftlog.spark")
 
 
 class RaftlogPartition(InputPartition):
-    """One task's records: [start, end) of one incarnation, all of them below `mark`.
+    """One task's records: [start, end) of one incarnation, all below `mark`.
 
-    `cluster_id` is None where a checkpoint of an earlier version does not tell it.
+    `cluster_id` is None if a checkpoint of an earlier version does not have it.
     """
 
     def __init__(self, *, wanted: TopicRange, mark: int, cluster_id: str | None) -> None:
@@ -52,7 +52,7 @@ class RaftlogPartition(InputPartition):
 
 
 class _RangeReader:
-    """What batch and stream share: tasks out of ranges, and a task's records."""
+    """What batch and stream have in common: tasks from ranges, and a task's records."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
@@ -91,8 +91,8 @@ class _RangeReader:
             pieces_min=None if self._options.min_partitions is None else pieces_max,
             records_max=self._options.max_records_per_partition,
         )
-        assert pieces[0][0] == wanted.start, f"{pieces} does not begin as {wanted}"
-        assert pieces[-1][1] == wanted.end, f"{pieces} does not end as {wanted}"
+        assert pieces[0][0] == wanted.start, f"{pieces} does not begin where {wanted} does"
+        assert pieces[-1][1] == wanted.end, f"{pieces} does not end where {wanted} does"
         return [
             RaftlogPartition(
                 wanted=TopicRange(
@@ -105,9 +105,9 @@ class _RangeReader:
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The task's records as Arrow batches of exactly the schema Spark planned with.
+        """The task's records as Arrow batches of exactly the schema that Spark planned with.
 
-        Spark hands `InputPartition(None)` to a batch read without tasks: it has no records.
+        Spark passes `InputPartition(None)` to a batch read without tasks: it has no records.
         """
         if not isinstance(partition, RaftlogPartition):
             assert partition.value is None, f"{partition!r} is not a partition of this source"
@@ -120,7 +120,7 @@ class _RangeReader:
                 yield conform(batch, target)
 
     def _existing(self, partition: RaftlogPartition) -> Iterator[pa.RecordBatch]:
-        """The records, or with failOnDataLoss=false those that retention left since planning."""
+        """The records; with failOnDataLoss=false those that are left since planning."""
         begin = partition.start
         while begin < partition.end:
             try:
@@ -129,7 +129,7 @@ class _RangeReader:
                     yield batch
             except (OffsetTrimmed, TopicRecreated) as error:
                 if isinstance(error, TopicRecreated):
-                    # This executor's servers may not be the driver's: 127.0.0.1 is each one's own.
+                    # This executor's servers may differ from the driver's, as 127.0.0.1 does.
                     offsets.check_cluster(partition.cluster_id, self.cluster())
                 if self._options.fail_on_data_loss:
                     raise
@@ -161,21 +161,21 @@ class _RangeReader:
         )
 
     def cluster(self) -> Cluster:
-        """Whom the servers are of, asked now."""
+        """The cluster that the servers belong to, asked now."""
         return Cluster(
             id=connection.client(self._connection).cluster_id(),
             servers=self._connection.bootstrap_servers,
         )
 
     def describe(self, name: str) -> TopicInfo:
-        """Whichever incarnation has the name now."""
+        """The incarnation that has the name now."""
         return connection.client(self._connection).describe_topic(name)
 
 
 def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
     """The batch with exactly `target`'s columns, types and nullability.
 
-    Spark checks only a task's first batch against its schema, so every one is made to fit.
+    Spark checks only a task's first batch against its schema, so every batch is made to fit.
     """
     import pyarrow as pa
 
@@ -197,7 +197,7 @@ class RaftlogBatchReader(DataSourceReader):
         self._ranges = _RangeReader(options, schema)
 
     def partitions(self) -> list[InputPartition]:
-        """Tasks for [startingOffsets, endingOffsets) as the topics stand now."""
+        """Tasks for [startingOffsets, endingOffsets) of the topics as they are now."""
         topics = [self._ranges.describe(name) for name in self._options.subscription.topics]
         wanted = [self._range(self._ranges.mark(topic)) for topic in topics]
         existing = [one for one in wanted if one.start < one.end]
@@ -230,11 +230,11 @@ def _concrete(position: Position, mark: TopicWatermark) -> int:
 
 
 class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream's reader. Offsets are explained in `raftlog.spark.offsets`.
+    """A stream's reader. `raftlog.spark.offsets` explains the offsets.
 
-    The process that asks for offsets lives as long as the query and keeps what it learned of the
-    topics (`_topics`), of their cluster (`_cluster`, asked again with every topic) and the marks it
-    saw last (`_marks`); the copy that is pickled to executors was never asked and has none.
+    The process that asks for offsets lives as long as the query. It keeps what it learned of the
+    topics (`_topics`) and of their cluster (`_cluster`, asked again with every topic), and the
+    marks that it saw last (`_marks`). The copy that is pickled to executors has none of these.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -253,10 +253,10 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The end of the batch that begins at `start`; `start` itself when there is nothing."""
+        """The end of the batch that begins at `start`; `start` itself if there is nothing."""
         assert isinstance(limit, ReadAllAvailable | ReadMaxRows), f"{limit!r} was never offered"
         marks = self._available_now or self._read_marks(offsets.cluster_of(start))
-        assert self._cluster is not None, "it is asked with the topics, of which there is one"
+        assert self._cluster is not None, "it is asked with each topic, and there is at least one"
         return offsets.next_end(
             start,
             marks,
@@ -266,7 +266,7 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Nothing written from now on is read by this start of the query."""
+        """Read only what is written by now, until the query is started again."""
         self._available_now = self._read_marks()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -290,21 +290,23 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._ranges.read(partition)
 
     def _read_marks(self, cluster_id: str | None = None) -> dict[str, TopicWatermark]:
-        """Of all topics. That one is gone is told only of `cluster_id`'s, where it is known."""
+        """All topics' marks. If one is gone, the cluster is first compared with `cluster_id`, if
+        known.
+        """
         topics = self._options.subscription.topics
         try:
             self._marks = {topic: self._mark(topic) for topic in topics}
         except (TopicRecreated, TopicNotFound):
-            assert self._cluster is not None, "it is asked before any topic is found gone"
+            assert self._cluster is not None, "it is asked before any topic is found to be gone"
             offsets.check_cluster(cluster_id, self._cluster)
             raise
         return self._marks
 
     def _mark(self, name: str) -> TopicWatermark:
-        """One round trip while the topic stays the same; a recreated one is found by name.
+        """One round trip while the topic stays the same. A recreated one is found by name.
 
-        Raises `TopicRecreated` if the topic went since this process asked last, `TopicNotFound`
-        if it never was there.
+        Raises `TopicRecreated` if the topic is gone since this process last asked, `TopicNotFound`
+        if it never existed.
         """
         known = self._topics.get(name)
         if known is not None:

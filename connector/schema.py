@@ -1,8 +1,8 @@
 """Spark's schemas and a topic's: conversion, projection, and differences field by field.
 
-A topic's field type is the JSON text of Spark's type, so a column keeps its exact type on the way
-through the log. Nullability: a read may ask for `nullable` where the topic says never null, not
-the other way round; a write is judged by its rows, because Spark calls almost every column
+A topic's field type is the JSON text of Spark's type, so a column keeps its exact type on its way
+through the log. Nullability: a read may ask for `nullable` where the topic says never null, but
+not the other way round. A write is judged by its rows, because Spark calls almost every column
 nullable.
 """
 
@@ -40,16 +40,16 @@ METADATA = StructType(
         StructField("_term", LongType()),
     ]
 )
-"""Columns that a read can ask for and that a write strips; a topic never has them itself."""
+"""Columns that a read can ask for and that a write leaves out. A topic never has them."""
 
 METADATA_NAMES = tuple(METADATA.names)
 
 _NULLABILITY = ("nullable", "containsNull", "valueContainsNull")
-"""Where the JSON of a type says that nulls may be inside."""
+"""The keys with which the JSON of a type allows nulls inside it."""
 
 
 def topic_struct(topic: TopicInfo, *, include_metadata: bool) -> StructType:
-    """The topic's columns as Spark's schema, the metadata columns after them if asked for."""
+    """The topic's columns as Spark's schema, followed by the metadata columns if asked for."""
     fields = [
         StructField.fromJson(
             {
@@ -65,7 +65,7 @@ def topic_struct(topic: TopicInfo, *, include_metadata: bool) -> StructType:
 
 
 def check_same(topics: Sequence[TopicInfo]) -> None:
-    """Topics read together have equal columns. Raises `SchemaMismatch` with the difference."""
+    """Check that topics to be read together have equal columns. Raises `SchemaMismatch`."""
     first, *others = topics
     columns = topic_struct(first, include_metadata=False)
     for other in others:
@@ -79,9 +79,10 @@ def check_same(topics: Sequence[TopicInfo]) -> None:
 
 
 def check_projection(wanted: StructType, topic: TopicInfo) -> None:
-    """`wanted` (from `.schema(...)`) names the topic's or metadata columns with their types.
+    """Check that `wanted` (from `.schema(...)`) names columns of the topic or metadata columns,
+    with their types.
 
-    Raises `SchemaMismatch`. Order is free; a column may be asked for once.
+    The order is free, and each column may be named once. Raises `SchemaMismatch`.
     """
     if not wanted.fields:
         raise InvalidOption(
@@ -104,7 +105,7 @@ def check_projection(wanted: StructType, topic: TopicInfo) -> None:
 
 
 def check_writable(given: StructType, topic: TopicInfo) -> None:
-    """A DataFrame's columns, in any order, are the topic's. Raises `SchemaMismatch`."""
+    """Check that a DataFrame's columns, in any order, are the topic's. Raises `SchemaMismatch`."""
     lines = _repeated(given) + _differences(
         without_metadata(given),
         topic_struct(topic, include_metadata=False),
@@ -115,9 +116,9 @@ def check_writable(given: StructType, topic: TopicInfo) -> None:
 
 
 def check_reserved(given: StructType, topic: str) -> None:
-    """A column under a metadata name is metadata, by its type, or somebody's own by mistake.
+    """Check that a column under a metadata name is metadata, by its type.
 
-    Raises `SchemaMismatch` for the latter: it would be left out unseen.
+    Another column of such a name would be left out without a word, so it raises `SchemaMismatch`.
     """
     lines = [
         f"  {field.name}: {field.dataType.simpleString()} in the DataFrame; the name is reserved "
@@ -130,15 +131,15 @@ def check_reserved(given: StructType, topic: str) -> None:
 
 
 def without_metadata(given: StructType) -> StructType:
-    """The columns that are a topic's own: reserved names go, so a read-to-write copy works."""
+    """The columns without metadata columns, so that what was read can be written."""
     return StructType([field for field in given.fields if field.name not in METADATA_NAMES])
 
 
 def creation_text(given: StructType) -> str:
     """Spark's JSON text of the schema that a first write gives a topic.
 
-    Reserved names and column metadata go; every column, and every part of one, may be null,
-    because one DataFrame's promise does not bind the next one's.
+    Metadata columns and column metadata are left out. Every column, and every part of one, may be
+    null, because what one DataFrame promises does not bind the next.
     """
     fields = without_metadata(given).fields
     if not fields:
@@ -167,26 +168,26 @@ def _all_nullable(given: DataType) -> DataType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sides:
-    """What is compared: how the two sides are called, and whether nullability counts."""
+    """The names of the two sides of a comparison, and whether nullability counts."""
 
     given: str
     wanted: str
     nullability: bool
 
     def equal(self, given: StructField, wanted: StructField) -> bool:
-        """Whether two fields of one name are the same as far as it counts."""
+        """Whether two fields of one name are the same, as far as it counts."""
         if self.nullability and given.nullable != wanted.nullable:
             return False
         dropped = ("metadata",) if self.nullability else ("metadata", *_NULLABILITY)
         return bool(_tree(given.dataType, dropped) == _tree(wanted.dataType, dropped))
 
     def words(self, field: StructField) -> str:
-        """The field's type, with NOT NULL where that counts."""
+        """The field's type, with NOT NULL if that counts."""
         return _words(field) if self.nullability else field.dataType.simpleString()
 
 
 def _differences(given: StructType, wanted: StructType, sides: _Sides) -> list[str]:
-    """One line for each column that is only on one side, or differs."""
+    """One line for each column that is only on one side, or that differs."""
     has = {field.name: field for field in given.fields}
     needs = {field.name: field for field in wanted.fields}
     lines = []
@@ -206,7 +207,7 @@ def _differences(given: StructType, wanted: StructType, sides: _Sides) -> list[s
 
 def _repeated(schema: StructType) -> list[str]:
     names = schema.names
-    return [f"  {name}: stands twice" for name in sorted(set(names)) if names.count(name) > 1]
+    return [f"  {name}: named twice" for name in sorted(set(names)) if names.count(name) > 1]
 
 
 def _words(field: StructField) -> str:
@@ -227,7 +228,7 @@ def _plain(tree: Any, dropped: tuple[str, ...]) -> Any:
 
 
 def _readable(wanted: Any, have: Any) -> bool:
-    """Equal types, save that `wanted` may allow nulls inside where `have` has none."""
+    """Whether types are equal, but that `wanted` may allow nulls inside where `have` does not."""
     if isinstance(wanted, dict) and isinstance(have, dict):
         if wanted.keys() != have.keys():
             return False

@@ -1,10 +1,10 @@
-"""What the connector logs in Spark's Python workers: a line with time, level and logger.
+"""What the connector logs in Spark's Python workers: lines with time, level and logger.
 
-Spark runs a source and a sink in worker processes of its own, where nobody configures `logging`:
-Python's last resort then writes a bare message to standard error, which Spark passes on to the
-driver's or the executor's. Here that line gets its level and logger. Where somebody did configure
-`logging`, records go there alone: so with spark.sql.pyspark.worker.logging.enabled, which gives
-the root logger a handler of Spark's (rows of `spark.tvf.python_worker_logs()`).
+Spark runs sources and sinks in worker processes, where nobody configures `logging`. Python then
+writes the bare message to standard error, which Spark passes on to that of the driver or the
+executor. The handler here adds time, level and logger. If somebody did configure `logging`, records
+go only there. This includes spark.sql.pyspark.worker.logging.enabled, which gives the root logger a
+handler of Spark's (rows of `spark.tvf.python_worker_logs()`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TIME_FORMAT = "%y/%m/%d %H:%M:%S"
 
 
 class LastResort(logging.Handler):
-    """Writes to what is standard error at the moment, unless the root logger has a handler."""
+    """Writes to the present standard error, unless the root logger has a handler."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if not logging.getLogger().handlers:

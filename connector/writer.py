@@ -1,11 +1,12 @@
-"""The sink: every task stages its rows, the driver makes them visible by one `CommitEpoch`.
+"""The sink: every task stages its rows, and the driver makes them visible by one `CommitEpoch`.
 
-Exactly once (docs/EXACTLY_ONCE.md): a streaming task learns query, batch and run from
-its task's local properties and stages under them; what it staged travels to the driver in its
-message; the driver names all of it in one entry, with a digest of what Spark planned the batch to
-be, by which a replay is known (`raftlog.spark.plan`). A batch write never takes its key from those
+Exactly once (docs/EXACTLY_ONCE.md): a streaming task learns query, batch and run from its task's
+local properties, and stages under them. Its message tells the driver what it staged. The driver
+names all of it in one entry, with a digest of what Spark planned the batch to be
+(`raftlog.spark.plan`); the log knows a replay by it. A batch write never takes its key from those
 properties: inside `foreachBatch` they are the stream's, and two writes there would share a key. It
-carries them as a fence: by them a lost checkpoint and a second write of one version are told.
+carries them as a fence, by which the log notices a lost checkpoint and a second write of one
+version.
 """
 
 from __future__ import annotations
@@ -44,43 +45,44 @@ BATCH_ID = "streaming.sql.batchId"
 RUN_ID = "spark.jobGroup.id"
 """Local properties of a streaming query's tasks (`sql.streaming.runId` is null in them).
 
-A batch write inside foreachBatch sees them too, in the thread that called the function and in an
-InheritableThread, but neither in a plain thread nor with Spark Connect.
+A batch write inside foreachBatch sees them as well, in the thread that called the function and in
+an InheritableThread, but not in a plain thread and not with Spark Connect.
 """
 
 CHECKPOINT_SETTING = "spark.sql.streaming.checkpointLocation"
-"""Where a query keeps its checkpoint that is given no option; a local property where it is set."""
+"""Where a query without the option keeps its checkpoint; a local property if it is set."""
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """How Spark writes the ids of queries and of their runs."""
 
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 ARROW_BYTES_UNCHECKED = 2147483647
-"""With this value alone Spark does not size its Arrow batch after every row."""
+"""Only with this value does Spark not measure its Arrow batch after every row."""
 
 _slow_setting_said: set[int] = set()
-"""Ids of the processes that have given the advice about `ARROW_BYTES`."""
+"""Ids of the processes that have warned about `ARROW_BYTES`."""
 
 _no_fence_said: set[int] = set()
-"""Ids of the processes that have said that a named batch write saw no streaming query."""
+"""Ids of the processes that have warned that a named batch write saw no streaming query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedMessage(WriterCommitMessage):
-    """What a task did: under which key, and what it staged; no reference: it had no rows."""
+    """A task's key, and what it staged under it. `reference` is None if it had no rows."""
 
     key: EpochKey
     reference: AttemptReference | None
     checkpoint: str = ""
-    """Where a stream's is, as far as the task sees it: its driver sees less."""
+    """Where a stream's checkpoint is, as far as the task sees it; the driver sees less."""
 
 
 def stream_writer(
     given: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> RaftlogStreamWriter:
-    """A stream's writer. Runs twice for each batch, in two processes, and changes nothing.
+    """A stream's writer. Spark calls this twice for each batch, in two processes; it changes
+    nothing.
 
-    Which batch it is for, only tasks are told. So a topic that is not there is left to them.
+    Only tasks are told which batch it is for. So if the topic does not exist, they create it.
     """
     _refuse_overwrite(overwrite, "outputMode", "'complete'", "Use outputMode('append').")
     options = sink_options(given, Place.STREAM_SINK)
@@ -90,7 +92,7 @@ def stream_writer(
 def batch_writer(
     given: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> RaftlogBatchWriter:
-    """A batch write's writer, once for each write: it mints the run."""
+    """A batch write's writer. Spark calls this once for each write, so the run is minted here."""
     _refuse_overwrite(overwrite, "mode", "'overwrite'", "Use .mode('append').")
     options = sink_options(given, Place.BATCH_SINK)
     target = _target(options, schema, starting=True)
@@ -100,23 +102,24 @@ def batch_writer(
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What is written to: the topic, None if it was not there, and the rows' columns."""
+    """What is written to: the topic (None if it did not exist), and the rows' columns."""
 
     schema: StructType
     topic: TopicInfo | None
 
 
 class _Sink:
-    """What both writers share; pickled to executors, so it holds plain values alone."""
+    """What both writers have in common. Pickled to executors, so it holds only plain values."""
 
     def __init__(self, options: SinkOptions, target: _Target) -> None:
         self._options = options
         self._target = target
 
     def stage(self, key: EpochKey, batches: Iterator[pa.RecordBatch]) -> StagedMessage:
-        """Stage all rows as one new attempt; on return every entry is replicated, none visible.
+        """Stage all rows as one new attempt. On return every entry is replicated and none is
+        visible.
 
-        The client casts and coalesces the batches, and passes over reserved columns.
+        The client casts and coalesces the batches, and leaves out reserved columns.
         """
         attempt = connection.client(self._options.connection).attempt(
             self._target.topic or self._made_for(key),
@@ -161,12 +164,12 @@ class _Sink:
         )
 
     def discard(self, key: EpochKey) -> None:
-        """Drop the key's open attempts; nothing that is visible changes."""
+        """Drop the key's open attempts. Nothing that is visible changes."""
         if self._target.topic is not None:
             connection.client(self._options.connection).abort_epoch(self._target.topic, key)
 
     def _made_for(self, key: EpochKey) -> TopicInfo:
-        """The topic, made now by the first batch; a later one's was deleted under the query."""
+        """The topic, created now by the first batch. For a later batch it was deleted meanwhile."""
         if key.epoch > 0 and self._options.create_topic is not CreateTopic.ALWAYS:
             raise InvalidOption(
                 option="createTopic",
@@ -174,25 +177,25 @@ class _Sink:
                 f"batch {key.epoch}, and there is no topic {self._options.topic!r} (any more)",
                 advice="Check that raftlog.bootstrap.servers names the cluster that the query "
                 "wrote to. If it does, start with a new checkpointLocation, or set "
-                "createTopic=always to go on into a new topic.",
+                "createTopic=always to continue in a new topic.",
             )
         return _made(self._options, self._target)
 
 
 class RaftlogStreamWriter(DataSourceStreamArrowWriter):
-    """One micro-batch. The ids reach `commit` in the messages: it has no task context."""
+    """One micro-batch. `commit` has no task context, so it gets the ids in the messages."""
 
     def __init__(self, options: SinkOptions, target: _Target) -> None:
         self._options = options
         self._sink = _Sink(options, target)
 
-    # Spark's Arrow classes take batches where those that they derive from take rows.
+    # Spark's Arrow classes take batches; the classes that they derive from take rows.
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:  # type: ignore[override]
         message = self._sink.stage(_streaming_key(self._options.txn_app_id), iterator)
         return replace(message, checkpoint=_checkpoint_location(self._options))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Called again for the same epoch, it is recognised and changes nothing."""
+        """Make the batch visible. A second call for the same epoch changes nothing."""
         key = _known_key(messages)
         assert key is not None, f"batch {batchId} has no message: Spark runs at least one task"
         assert key.epoch == batchId, f"{key} in the messages of batch {batchId}"
@@ -205,14 +208,14 @@ class RaftlogStreamWriter(DataSourceStreamArrowWriter):
         self._sink.publish(key, messages, plan=plan)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Some or all messages are None after a task failed; without any, leases clean up."""
+        """Drop what was staged. Without any message, the leases clean up."""
         key = _known_key(messages)
         if key is not None:
             self._sink.discard(key)
 
 
 class RaftlogBatchWriter(DataSourceArrowWriter):
-    """One batch write: `txnAppId` and `txnVersion`, or a writer of its own that expires."""
+    """One batch write: under `txnAppId` and `txnVersion`, or as its own writer, which expires."""
 
     def __init__(self, options: SinkOptions, target: _Target, *, run: str) -> None:
         import raftlog
@@ -250,18 +253,19 @@ def _refuse_overwrite(overwrite: bool, option: str, value: str, advice: str) -> 
     if overwrite:
         raise InvalidOption(
             option=option,
-            problem=f"is {value}, which would cut the topic's records, and this version cannot",
+            problem=f"is {value}, which would delete the topic's records, and this version cannot",
             advice=advice,
         )
 
 
 def _target(options: SinkOptions, schema: StructType, *, starting: bool = False) -> _Target:
-    """The topic if it is there, and that rows of this schema fit. Raises before any task runs.
+    """The topic if it exists, after checking that rows of this schema fit. Raises before any task
+    runs.
 
-    Every batch of a stream asks again, so only a batch write is known to be `starting`.
+    Every batch of a stream calls this, so only a batch write is known to be `starting`.
 
-    It is looked up before it is made: looking is a read, twice for each micro-batch of a stream,
-    making an entry in the controller's log.
+    It looks the topic up before creating it: a look-up is a read (twice for each micro-batch), and
+    a creation is an entry in the controller's log.
     """
     from raftlog.records.arrow_types import schema_of
 
@@ -272,7 +276,7 @@ def _target(options: SinkOptions, schema: StructType, *, starting: bool = False)
     except TopicNotFound:
         if options.create_topic is CreateTopic.FALSE:
             raise
-        # A stream's first task makes it; what no topic can hold is refused here all the same.
+        # A stream's first task creates it. A schema that no topic can have is refused here.
         schema_of(creation_text(schema))
         return _Target(schema, None)
     check_writable(schema, topic)
@@ -280,7 +284,7 @@ def _target(options: SinkOptions, schema: StructType, *, starting: bool = False)
 
 
 def _made(options: SinkOptions, target: _Target) -> TopicInfo:
-    """The topic, made with the rows' columns unless another process was faster."""
+    """The topic, created with the rows' columns unless another process was faster."""
     client = connection.client(options.connection)
     topic = client.create_topic(options.topic, creation_text(target.schema), if_not_exists=True)
     check_writable(target.schema, topic)
@@ -299,13 +303,13 @@ def _known_checkpoint(messages: Sequence[WriterCommitMessage | None]) -> str:
 
 
 def _say_no_fence(key: EpochKey) -> None:
-    """Say once in this process what is not noticed; a job that is no stream's is not told apart."""
+    """Warn once in this process of what the log cannot notice, be it inside a stream or not."""
     if os.getpid() in _no_fence_said:
         return
     _no_fence_said.add(os.getpid())
     log.warning(
-        "txnAppId %r, txnVersion %s is written in no streaming query, as far as its tasks see. If "
-        "it is in foreachBatch (with Spark Connect, or in a thread that is no "
+        "As far as its tasks see, txnAppId %r, txnVersion %s is not written in a streaming query. "
+        "If it is in foreachBatch (with Spark Connect, or in a thread that is not a "
         "pyspark.InheritableThread), a lost checkpoint is not noticed, and neither are two writes "
         "of one version: other rows of the same count are taken for a rerun and NOT written.",
         key.writer,
@@ -339,10 +343,10 @@ def _checkpoint_location(options: SinkOptions) -> str:
 
 
 def _fenced(key: EpochKey) -> EpochKey:
-    """The key with the batch of the streaming query that the write stands in, if it sees one.
+    """The key with the batch of the surrounding streaming query, if the task sees one.
 
-    The run is left out where somebody set a job group of their own in foreachBatch: a name that
-    stays the same over restarts would make an honest replay look like a second write.
+    The run is left out if somebody set a job group of their own in foreachBatch. Its name would
+    stay the same over restarts, so a replay would look like a second write.
     """
     context = TaskContext.get()
     assert context is not None, "a sink writes in a task"
@@ -363,7 +367,7 @@ def _local_property(context: TaskContext, name: str) -> str:
     if value is None:
         raise InvalidOption(
             option="txnAppId",
-            problem=f"has no epoch to go with it: this Spark gives a stream's tasks no {name}",
+            problem=f"has no epoch to go with it: this Spark does not tell a stream's tasks {name}",
             advice="Use the Spark version that raftlog is tested with, or write inside "
             "foreachBatch with txnAppId and, as txnVersion, the batch's id.",
         )
@@ -371,10 +375,10 @@ def _local_property(context: TaskContext, name: str) -> str:
 
 
 def _advise_on_arrow_bytes() -> None:
-    """Say once in this process that Spark's default makes every write several times slower.
+    """Warn once in this process that Spark's default makes every write several times slower.
 
-    Session settings reach a task as local properties when they are set at all. Only a write's
-    first task looks, so that a large cluster does not say it a hundred times.
+    Session settings reach a task as local properties, if they are set at all. Only a write's first
+    task looks, so that a large cluster does not repeat the warning a hundred times.
     """
     context = TaskContext.get()
     if context is None or context.partitionId() != 0 or os.getpid() in _slow_setting_said:
@@ -383,8 +387,8 @@ def _advise_on_arrow_bytes() -> None:
     given = context.getLocalProperty(ARROW_BYTES)
     if given is None or given.rstrip("bB") != str(ARROW_BYTES_UNCHECKED):
         log.warning(
-            "%s is %s: Spark sizes its Arrow batch after every row, which makes this sink several "
-            "times slower. Set it to %s, as conf/spark-defaults.conf does.",
+            "%s is %s: Spark measures its Arrow batch after every row, which makes this sink "
+            "several times slower. Set it to %s, as conf/spark-defaults.conf does.",
             ARROW_BYTES,
             given or "at its default",
             ARROW_BYTES_UNCHECKED,

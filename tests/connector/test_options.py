@@ -157,9 +157,9 @@ def test_a_batch_transaction_needs_both_names_and_a_stream_only_the_first():
     parsed = sink_options(both, Place.BATCH_SINK)
     assert (parsed.txn_app_id, parsed.txn_version) == ("job", 0)
     error = refused(TOPIC | {"txnappid": "job"}, Place.BATCH_SINK)
-    assert "'txnAppId' stands without 'txnVersion'" in str(error)
+    assert "'txnAppId' is given without 'txnVersion'" in str(error)
     error = refused(TOPIC | {"txnversion": "1"}, Place.BATCH_SINK)
-    assert "'txnVersion' stands without 'txnAppId'" in str(error)
+    assert "'txnVersion' is given without 'txnAppId'" in str(error)
     assert sink_options(TOPIC | {"txnappid": "job"}, Place.STREAM_SINK).txn_app_id == "job"
     error = refused(both, Place.STREAM_SINK)
     assert "'txnVersion' is not an option of writeStream" in str(error)

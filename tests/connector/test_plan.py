@@ -55,7 +55,7 @@ def test_a_local_folder_is_read_in_each_of_hadoops_spellings(checkpoint, form):
 
 def test_what_cannot_be_read_is_no_plan_and_is_said_once_in_a_process(checkpoint, caplog):
     assert plan_digest(str(checkpoint), QUERY, 4, TIMEOUT_S) == ""
-    assert "known by the record count alone" in caplog.text
+    assert "known only by the record count" in caplog.text
     assert "FileNotFoundError" in caplog.text
     assert "Give checkpointLocation as an option and with its scheme" in caplog.text
     assert plan_digest("", QUERY, 4, TIMEOUT_S) == ""
@@ -77,7 +77,7 @@ def test_the_reason_is_said(location, problem, caplog):
 
 def test_the_checkpoint_of_another_query_says_nothing_of_this_one(checkpoint, caplog):
     assert plan_digest(str(checkpoint), "another", 3, TIMEOUT_S) == ""
-    assert f"what is there belongs to query {QUERY}" in caplog.text
+    assert f"it belongs to query {QUERY}" in caplog.text
 
 
 @pytest.mark.parametrize("metadata", ["", "[]", "3", "{}", "{"])

@@ -102,7 +102,7 @@ def test_a_projection_that_does_not_fit_is_explained_field_by_field():
         "  d: asked for as NOT NULL, may be null",
     ]
     assert lines[0].startswith("  A: asked for, not in the topic")
-    assert "b: stands twice" in difference(
+    assert "b: named twice" in difference(
         check_projection, StructType().add("b", "string").add("b", "string"), topic()
     )
     with pytest.raises(InvalidOption):

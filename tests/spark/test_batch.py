@@ -121,7 +121,7 @@ def test_wrong_options_fail_on_the_driver_with_the_nearest_name(lab):
         lab.read(startingOffset="earliest")
     with pytest.raises(AnalysisException, match="Did you mean 'createTopic'"):
         lab.write(rows, createTopics="true")
-    with pytest.raises(AnalysisException, match="'txnAppId' stands without 'txnVersion'"):
+    with pytest.raises(AnalysisException, match="'txnAppId' is given without 'txnVersion'"):
         lab.write(rows, txnAppId="job")
     with pytest.raises(AnalysisException, match=r"There is no topic .* Did you mean"):
         lab.read(subscribe=lab.topic + "s")

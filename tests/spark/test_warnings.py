@@ -68,7 +68,7 @@ def test_warnings_of_tasks_and_of_the_source_reach_the_drivers_log_with_level_an
     slow = "spark.sql.execution.arrow.maxBytesPerBatch is at its default"
     # Of the first write's task alone: the second write's goes where Spark was told to gather logs.
     assert len(re.findall(LINE + re.escape(slow), ended.stderr, re.MULTILINE)) == 1
-    recreated = r"Topic 'warned', incarnation [0-9a-f]+, was deleted; .* Going on at its offset 0\."
+    recreated = r"Topic 'warned', incarnation [0-9a-f]+, was deleted; .* at its offset 0\."
     assert len(re.findall(LINE + recreated, ended.stderr, re.MULTILINE)) == 1
     rows = json.loads(ended.stdout.splitlines()[-1])
     gathered = [(level, logger) for level, logger, text in rows if slow in text]
