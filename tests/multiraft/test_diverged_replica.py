@@ -1,0 +1,124 @@
+"""A replica that finds out that it has diverged answers nobody from its state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from raftlog.core.messages import Heartbeat
+from raftlog.core.ready import Role
+from raftlog.core.types import LogIndex, Membership, NodeId
+from raftlog.machines.controller import ControllerMachine
+from raftlog.replica import Budget, Output, Replica
+from raftlog.state_comparison import StateComparison, StateVerdict
+from raftlog.storage.contract import ROOT
+from raftlog.storage.hard_state import HardStateJournal
+from raftlog.storage.limits import LogLimits
+from raftlog.storage.log import GroupLog
+from tests.core.member import (
+    GROUP,
+    TIMING,
+    Shortest,
+    acceptance,
+    heartbeat,
+    heartbeat_reply,
+    vote_reply,
+)
+from tests.storage.memory import MemoryFileSystem
+
+
+class Driver:
+    """A replica of three that compares states at every entry, on a disk that writes at once."""
+
+    def __init__(self) -> None:
+        fs = MemoryFileSystem(Random(1))
+        fs.make_folder("log")
+        self.journal = HardStateJournal.open(fs, ROOT)
+        self.replica = Replica(
+            node=NodeId(1),
+            group=GROUP,
+            membership=Membership((NodeId(1), NodeId(2), NodeId(3))),
+            timing=TIMING,
+            log=GroupLog.create(fs, "log", GROUP, LogLimits(preallocate_bytes=0)),
+            journal=self.journal,
+            machine=ControllerMachine(),
+            random=Shortest(),
+        )
+        self.replica.comparison = StateComparison(NodeId(1), every=1)
+
+    def advance(self) -> Output:
+        """Everything that is asked of the disk is done; the last output."""
+        for _ in range(3):
+            output = self.replica.advance()
+            write = self.replica.take_write()
+            if write is not None:
+                write.run()
+                self.replica.written(write)
+            states = self.journal.take_write()
+            if states is not None:
+                states.run()
+                self.journal.written(states)
+        return output
+
+    def lead(self) -> None:
+        """Win an election by the vote of node 2."""
+        raft = self.replica.raft
+        while raft.role is Role.FOLLOWER:
+            raft.tick()
+        for pre, term in ((True, 1), (False, 1)):
+            self.advance()
+            self.replica.step(vote_reply(self.replica, 2, term=term, pre=pre))
+        self.advance()
+        assert raft.role is Role.LEADER
+
+    def apply(self) -> Output:
+        """Apply what is committed."""
+        budget = Budget(entries=9, bytes_max=1 << 20, work_us=1, clock_us=lambda: 0)
+        return self.replica.apply(budget, 9)
+
+
+def test_a_confirmed_read_is_dropped_if_the_entry_that_it_waits_for_shows_the_divergence() -> None:
+    driver = Driver()
+    replica = driver.replica
+    driver.lead()
+    replica.step(acceptance(replica, 2, 1))
+    replica.raft.read_index(7)
+    driver.advance()
+    replica.step(heartbeat_reply(replica, 2, read_round=1, last_index=1))
+    assert driver.advance().reads == [], "its index is not applied yet"
+    told = heartbeat(replica, 2, term=1)
+    replica.comparison.heard(_with_agreement(told, 1, b"another"))
+    output = driver.apply()
+    assert (output.reads, output.reads_dropped) == ([], [7])
+    assert output.verdict is StateVerdict.DIVERGED
+    assert replica.raft.role is Role.FOLLOWER
+
+
+def test_a_verdict_is_told_once() -> None:
+    driver = Driver()
+    replica = driver.replica
+    driver.lead()
+    replica.step(acceptance(replica, 2, 1))
+    driver.advance()
+    assert driver.apply().verdict is None
+    replica.step(_with_agreement(heartbeat(replica, 2, term=2), 1, b"another"))
+    assert driver.replica.advance().verdict is StateVerdict.DIVERGED
+    assert driver.replica.advance().verdict is None
+    replica.step(_with_agreement(heartbeat(replica, 2, term=2), 1, replica.state_hash))
+    assert driver.replica.advance().verdict is StateVerdict.TRUSTED
+
+
+def test_what_a_deposed_leader_says_of_states_is_not_heard() -> None:
+    driver = Driver()
+    replica = driver.replica
+    driver.lead()
+    replica.step(acceptance(replica, 2, 1))
+    driver.advance()
+    driver.apply()
+    replica.step(heartbeat(replica, 2, term=3))
+    replica.step(_with_agreement(heartbeat(replica, 3, term=2), 1, b"another"))
+    assert replica.comparison.verdict is StateVerdict.TRUSTED
+
+
+def _with_agreement(told: Heartbeat, index: int, state_hash: bytes) -> Heartbeat:
+    return replace(told, agreed_index=LogIndex(index), agreed_hash=state_hash)
