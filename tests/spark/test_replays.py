@@ -82,7 +82,7 @@ def test_an_older_checkpoint_is_refused_though_its_batches_have_as_many_rows(lab
     files_then_older_copy(lab, 3)
     for options in ({}, {"onReplayMismatch": "keep"}):
         message = failure(lab.sink(lab.file_stream(), **options).start())
-        assert "comes with batch 1 as writer" in message
+        assert "writes batch 1 as writer" in message
         assert "whose last batch in the log is 3" in message
         assert "Restore the newer checkpoint" in message
         assert lab.ids() == [1, 2, 10, 11, 12]
@@ -220,7 +220,7 @@ def test_an_older_checkpoint_is_noticed_here_too(lab):
     older.rename(lab.checkpoint)
     for options in ({}, {"onReplayMismatch": "keep"}):
         message = failure(lab.each(lab.file_stream(), written(lab, **options)))
-        assert "comes with batch 1 as writer 'job', whose last batch in the log is 2" in message
+        assert "writes batch 1 as writer 'job', whose last batch in the log is 2" in message
     assert lab.ids() == [1, 2, 3]
 
 
