@@ -1,0 +1,1 @@
+"""The demo's Spark jobs, imported as `raftlog.spark_jobs`: they know only the string "raftlog"."""

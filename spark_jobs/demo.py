@@ -2,11 +2,10 @@
 
     python -m raftlog.spark_jobs.demo
 
-Starts a cluster with `raftlog up`, runs ingest.py and pipeline.py beside each other, kills the
-leader of `flights` with -9 while both run, brings it back with `raftlog serve`, waits until all
-is through, and lets verify.py compare both topics with the input. It uses the commands as a user
-would and nothing of their insides. Exits with 1 on any difference or if a step did not happen
-as it should.
+Starts a cluster with `raftlog up` and runs ingest.py and pipeline.py side by side. Kills the leader
+of `flights` with -9 while both run, and starts it again with `raftlog serve`. Waits until all rows
+have arrived, and lets verify.py compare both topics with the input. It uses the commands as a user
+would. Exits with 1 on any difference, or if a step did not happen as it should.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ ROWS = nycflights.FLIGHTS_ROWS
 
 NODES = 3
 FILES = 24
-"""Micro-batches of the ingest. The rest arrive when the pipeline has its first batch, so that
-both queries run at the kill however slowly a Spark starts."""
+"""Micro-batches of the ingest. All but the first few arrive when the pipeline has its first batch,
+so that both queries run at the kill, however slowly Spark starts."""
 FIRST_FILES = 4
 
 DEADLINE_S = 240.0
@@ -48,29 +47,29 @@ STOP_TIMEOUT_S = 20.0
 LOOK_INTERVAL_S = 0.1
 WATCH_INTERVAL_S = 0.2
 NEAR_KILL_US = 5_000_000
-"""A gap between writes that begins up to this long after the kill counts as around it."""
+"""A gap between writes counts as around the kill if it begins up to this long after it."""
 
 SPARK_FLAGS = (
     "--master local[2] --driver-memory 1g --conf spark.ui.enabled=false "
     "--conf spark.ui.showConsoleProgress=false pyspark-shell"
 )
-"""Each of the two Sparks is small: they share the machine with three nodes."""
+"""Each of the two Sparks is small, because they share the machine with three nodes."""
 
 
 class StoryError(Exception):
-    """The demo could not go on; the text says why and where to look."""
+    """The demo could not continue. The text says why and where to look."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the demo; exits with 0 only if every row is where it should be."""
+    """Run the demo. Exits with 0 only if every row is where it should be."""
     options = parser().parse_args(arguments)
     console = Console()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     folder = options.data.absolute()
     if folder.exists() and any(folder.iterdir()):
         sys.exit(
-            f"error: {folder} is there, from a run that was kept or failed.\n"
-            "  Remove it, or give another --data. What may still run from it ends with\n"
+            f"error: {folder} exists, from a run that was kept or failed.\n"
+            "  Remove it, or give another --data. If its nodes still run, end them with\n"
             f"  raftlog down --data {folder / 'cluster'}"
         )
     folder.mkdir(parents=True, exist_ok=True)
@@ -105,7 +104,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def play(stage: Stage) -> bool:
-    """The demo from start to end; whether the log equals the input."""
+    """The demo from start to end. Returns whether the log equals the input."""
     say = stage.console.print
     began = time.monotonic()
     stage.start_cluster()
@@ -138,12 +137,12 @@ def play(stage: Stage) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """Which node led `flights` and died, and when (microseconds since 1970)."""
+    """Which node led `flights` and was killed, and when (microseconds since 1970)."""
 
     node: int
     at_us: int
     flights_end: int
-    """The topic's high-water mark as last seen before."""
+    """The topic's high-water mark as last seen before the kill."""
 
 
 def through(
@@ -152,10 +151,10 @@ def through(
     jobs: Sequence[subprocess.Popen[bytes]],
     refresh: Callable[[], None],
 ) -> Kill:
-    """Watch until every row is in both topics; kill and revive the leader on the way.
+    """Wait until every row is in both topics; kill the leader on the way and start it again.
 
-    Both queries have a batch in the log when the rest of the files arrive, and run when the leader
-    dies, some batches later.
+    The remaining files arrive when both queries have a batch in the log. The leader is killed some
+    batches later, so both queries run at that moment.
     """
     say = stage.console.print
     kill: Kill | None = None
@@ -187,7 +186,7 @@ def through(
 
 
 class Arrivals:
-    """The input files, and the folder into which they arrive one after the other."""
+    """The input files, and the folder in which they arrive one after another."""
 
     def __init__(self, folder: Path) -> None:
         outside = folder / "files"
@@ -197,7 +196,7 @@ class Arrivals:
         self.waiting = sorted(outside.iterdir())
 
     def arrive(self, count: int) -> None:
-        """Let up to `count` more files appear, each at once and whole."""
+        """Let up to `count` more files appear; each appears at once and complete."""
         for path in self.waiting[:count]:
             path.rename(self.inbox / path.name)
         self.waiting = self.waiting[count:]
@@ -205,7 +204,7 @@ class Arrivals:
 
 @contextlib.contextmanager
 def progress_bars(stage: Stage) -> Iterator[Callable[[], None]]:
-    """Two bars; calling what it yields moves them."""
+    """Two bars; calling the yielded function updates them."""
     with Progress(
         TextColumn("{task.description:<8}"),
         BarColumn(),
@@ -226,7 +225,7 @@ def progress_bars(stage: Stage) -> Iterator[Callable[[], None]]:
 
 
 class Stage:
-    """The processes of the demo, their logs, and what `raftlog watermark --watch` says."""
+    """The processes of the demo, their logs, and what `raftlog watermark --watch` prints."""
 
     def __init__(self, folder: Path, port: int, console: Console) -> None:
         self.folder = folder
@@ -251,7 +250,7 @@ class Stage:
         self._idle.wait(seconds)
 
     def start_cluster(self) -> None:
-        """`raftlog up`, until it says with one line that all nodes are ready."""
+        """Start `raftlog up`, and wait for its one line that says that all nodes are ready."""
         data = str(self.folder / "cluster")
         command = [str(BIN / "raftlog"), "up", "--nodes", str(NODES), "--port", str(self._port)]
         command += ["--data", data, "-o", "json"]
@@ -263,7 +262,7 @@ class Stage:
         self._pids = {row["node"]: row["pid"] for row in json.loads(line)["nodes"]}
 
     def start_watch(self) -> None:
-        """Follow the topics' marks from now on, on a thread of their own."""
+        """Follow the topics' marks from now on, on a separate thread."""
         command = [*self.raftlog(), "watermark", "--watch", "--interval", str(WATCH_INTERVAL_S)]
         watch = self._start("watermark", [*command, "-o", "json"], stdout=subprocess.PIPE)
         threading.Thread(target=self._follow, args=(watch,), daemon=True).start()
@@ -283,7 +282,9 @@ class Stage:
     def _start(
         self, name: str, command: list[str], stdout: int | None = None
     ) -> subprocess.Popen[bytes]:
-        """Outside this process's group: Ctrl-C reaches the demo alone, which ends them in order."""
+        """Start it outside this process's group: Ctrl-C reaches only the demo, which ends it in
+        order.
+        """
         environment = os.environ | {
             "PYSPARK_PYTHON": sys.executable,
             "PYSPARK_SUBMIT_ARGS": SPARK_FLAGS,
@@ -309,26 +310,28 @@ class Stage:
         return mark
 
     def kill_leader(self, flights_end: int) -> Kill:
-        """Kill the leader of `flights` with -9. It is known: a batch was committed just now."""
+        """Kill the leader of `flights` with -9. It is known, because a batch was committed just
+        now.
+        """
         node = self._marks["flights"]["leader"]
         if node not in self._pids:
-            raise StoryError(f"flights has no leader that could be killed: {node}")
+            raise StoryError(f"flights has no leader to kill: {node}")
         at_us = time.time_ns() // 1000
         os.kill(self._pids[node], signal.SIGKILL)
         return Kill(node=node, at_us=at_us, flights_end=flights_end)
 
     def revive(self, node: int) -> None:
-        """Bring a node back as `raftlog up` advises."""
+        """Start a node again as `raftlog up` advises."""
         command = [str(BIN / "raftlog"), "serve", "--node", str(node)]
         self._start(f"serve-{node}", [*command, "--data", str(self.folder / "cluster")])
 
     def await_end(self, process: subprocess.Popen[bytes], name: str) -> None:
-        """Wait for a job that was told to end; it must end well."""
+        """Wait for a job that was told to end. It must exit with 0."""
         if process.wait(STOP_TIMEOUT_S) != 0:
             raise StoryError(f"{name} ended with {process.returncode}: {self.log_file(name)}")
 
     def end(self, *, keep_cluster: bool) -> None:
-        """End what still runs, jobs first; with `keep_cluster` the nodes stay."""
+        """End all processes, jobs first. With `keep_cluster` the nodes keep running."""
         for name, process in reversed(self._processes.items()):
             is_node = name == "up" or name.startswith("serve-")
             if process.poll() is not None or (keep_cluster and is_node):
@@ -340,7 +343,7 @@ class Stage:
                 process.kill()
         if keep_cluster:
             self.console.print(
-                f"the cluster runs on: {self.servers}\n"
+                f"the cluster keeps running: {self.servers}\n"
                 f"  raftlog --servers {self.servers} watermark --watch\n"
                 f"  raftlog down --data {self.folder / 'cluster'}",
                 soft_wrap=True,
@@ -352,12 +355,12 @@ class Stage:
 
 
 def measures(writes_us: dict[str, list[tuple[int, int]]], kill: Kill) -> Table:
-    """Rows per second, and the longest silence around the kill, per topic.
+    """Rows per second, and the longest gap between writes around the kill, for each topic.
 
-    Both come from the records' `_timestamp`: the leader's clock when the entry that made a batch
-    visible was made, microseconds. So a gap holds Spark's own work between two micro-batches,
-    whose usual length stands beside it, and the failover only where that is longer. Rows per
-    second count the batches from the kill on, so they include the failover.
+    Both come from the records' `_timestamp`: the leader's clock, in microseconds, when it made the
+    entry that made a batch visible. So a gap includes Spark's own work between two micro-batches,
+    whose usual length is next to it. The failover shows only where it took longer. Rows per second
+    count the batches from the kill on, so they include the failover.
     """
     table = Table(title="Writes, by the leaders' clocks")
     for head in (

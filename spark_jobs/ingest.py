@@ -2,9 +2,9 @@
 
     spark-submit spark_jobs/ingest.py
 
-The first write creates the topic with the files' schema. The job ends when all files are in; run
-again with the same --work it finds nothing to do, and killed at any moment it goes on where the
-log stands. With --input it follows a folder instead, until Ctrl-C or SIGTERM.
+The first write creates the topic with the files' schema. The job ends when all files are in. If it
+runs again with the same --work, it finds nothing to do; if it is killed, it continues where the log
+ends. With --input it follows a folder instead, until Ctrl-C or SIGTERM.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from raftlog.spark_jobs.session import await_end, job_parser, open_session, stop
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the job; returns when every file is in the topic, or it was stopped."""
+    """Run the job. Returns when every file is in the topic, or when it was stopped."""
     options = parser().parse_args(arguments)
     folder = options.input or options.work / "input"
     if options.input is None:
@@ -37,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         .queryName("ingest")
         .option("raftlog.bootstrap.servers", options.servers)
         .option("topic", options.topic)
-        # With a name of its own the writer is known again when its checkpoint is lost, and then
-        # refused, rather than taken for another query that writes every row once more.
+        # Under a name of its own, a writer that lost its checkpoint is recognised and refused.
+        # Without one it would look like another query, and would write every row once more.
         .option("txnAppId", "ingest")
         .option("checkpointLocation", str(options.work / "checkpoint"))
     )

