@@ -12,7 +12,7 @@ from raftlog.core.messages import RaftMessage, VoteReply, VoteRequest
 from raftlog.core.quorum import VoteResult, vote_result
 from raftlog.core.ready import Role
 from raftlog.core.state import Part
-from raftlog.core.types import NOBODY, NodeId, Term
+from raftlog.core.types import NOBODY, GroupId, NodeId, Term
 
 SLOW_DISK_PATIENCE = 4
 """So many election timeouts does a member whose disk is slow wait before it tries to lead."""
@@ -83,6 +83,21 @@ def outranks(request: VoteRequest, *, node: NodeId, log: LogView) -> bool:
     """
     theirs = (request.last_term, request.last_index, -request.sender)
     return theirs > (log.last_term, log.last_index, -node)
+
+
+def vote_request(
+    group: GroupId, node: NodeId, term: Term, log: LogView, *, pre: bool
+) -> VoteRequest:
+    """What a candidate asks, addressed to itself."""
+    return VoteRequest(
+        group=group,
+        sender=node,
+        to=node,
+        term=term,
+        last_index=log.last_index,
+        last_term=log.last_term,
+        pre=pre,
+    )
 
 
 class VoteTally(Part):

@@ -20,6 +20,7 @@ is a message to itself that waits for persistence, the entries count through `pe
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from raftlog.core import election, replication, validity
@@ -439,20 +440,9 @@ class Raft(Part):
         before, with a shorter log than it had then.
         """
         requests = self._outbox.messages if pre else self._outbox.after_persist
-        for voter in self.membership.voters:
-            request = VoteRequest(
-                group=self.group,
-                sender=self.node,
-                to=voter,
-                term=term,
-                last_index=self._log.last_index,
-                last_term=self._log.last_term,
-                pre=pre,
-            )
-            if voter == self.node:
-                self._outbox.after_persist.append(request.reply(term, granted=True))
-            else:
-                requests.append(request)
+        own = election.vote_request(self.group, self.node, term, self._log, pre=pre)
+        requests.extend(replace(own, to=voter) for voter in self._others)
+        self._outbox.after_persist.append(own.reply(term, granted=True))
 
     def _become_leader(self) -> None:
         """Begin a term with an entry of it: only such can be committed by counting."""
@@ -465,11 +455,15 @@ class Raft(Part):
             group=self.group,
             node=self.node,
             term=self.term,
-            followers=[voter for voter in self.membership.voters if voter != self.node],
+            followers=self._others,
             last_index=self._log.last_index,
             timing=self._timing,
         )
         self._append_own((EMPTY_PAYLOAD,), EntryKind.NOOP)
+
+    @property
+    def _others(self) -> list[NodeId]:
+        return [voter for voter in self.membership.voters if voter != self.node]
 
     def _hears_leader(self) -> bool:
         """Does this member lead, or did its leader speak within the shortest timeout?"""
