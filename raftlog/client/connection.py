@@ -73,6 +73,10 @@ _AVOIDED_S = 5.0
 request a whole try, and only the keepalive gives its connection up. No setting: it decides only
 which node is asked first."""
 
+_HINTS_MAX = 3
+"""So many hints of the leader are followed almost at once; then the pauses grow, because the nodes
+may still name one another in a circle. No setting: an election settles it."""
+
 _NO_NODE = re.compile(
     r"Connection refused|Failed parsing HTTP/2|http1\.x server|address lookup failed"
 )
@@ -398,7 +402,7 @@ class Connection:
         assert state.outcome is not None
         error = state.outcome.exception()
         least = self.settings.retry_delay_min_s
-        if isinstance(error, NotLeader) and error.address and state.attempt_number <= 3:
+        if isinstance(error, NotLeader) and error.address and state.attempt_number <= _HINTS_MAX:
             return least
         exponential = tenacity.wait_random_exponential(
             multiplier=least, max=self.settings.retry_delay_max_s
@@ -407,6 +411,7 @@ class Connection:
 
 
 def _try_s(deadline: Deadline, longest_s: float) -> float:
+    """Seconds for the next try; never 0, with which grpc would not even send it."""
     return max(0.001, min(deadline.remaining_s(), longest_s))
 
 
