@@ -7,14 +7,14 @@ when a process that it relies on falls silent or is another one, and now and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from raftlog.core.messages import RaftMessage
 from raftlog.core.quorum import majority
 from raftlog.core.ready import Role
 from raftlog.core.timer import Random
 from raftlog.core.types import GroupId, NodeId, RaftTiming
-from raftlog.multiraft.hosted import GroupReplica
+from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.peer_liveness import PeerLiveness
 
 _CHECK_HEARTBEATS = 10
@@ -32,8 +32,8 @@ class AwakeReplicas:
         self,
         *,
         node: NodeId,
-        replicas: Mapping[GroupId, GroupReplica],
-        liveness: PeerLiveness,
+        nodes: Sequence[NodeId],
+        replicas: Mapping[GroupId, LocalReplica],
         timing: RaftTiming,
         random: Random,
         idle_ticks_max: int,
@@ -47,14 +47,16 @@ class AwakeReplicas:
         told of groups that must be advanced."""
         self._node = node
         self._replicas = replicas
-        self._liveness = liveness
+        self._liveness = PeerLiveness(
+            [peer for peer in nodes if peer != node], timing.election_ticks_min
+        )
         self._random = random
         self._idle_ticks_max = idle_ticks_max
         self._refresh_ticks = refresh_ticks
         self._check_step = _CHECK_HEARTBEATS * timing.heartbeat_ticks
         self._mark_dirty = mark_dirty
         self._now = 0
-        self._awake: dict[GroupId, GroupReplica] = {}
+        self._awake: dict[GroupId, LocalReplica] = {}
         self._heard: dict[GroupId, int] = {}
         """The tick at which a message of the group last came."""
         self._checks: dict[int, list[GroupId]] = {}
@@ -62,10 +64,15 @@ class AwakeReplicas:
         self._check_due: dict[GroupId, int] = {}
         """The tick of each group's latest check in `_checks`; its earlier ones do not count."""
 
-    def add(self, hosted: GroupReplica) -> None:
+    @property
+    def silent_ticks(self) -> Mapping[NodeId, int]:
+        """Ticks since each peer's process was heard."""
+        return self._liveness.ticks
+
+    def add(self, local: LocalReplica) -> None:
         """The replica has come into being."""
-        self._awake[hosted.group] = hosted
-        self._heard[hosted.group] = 0
+        self._awake[local.group] = local
+        self._heard[local.group] = 0
 
     def forget(self, group: GroupId) -> None:
         """The group is gone from here."""
@@ -77,8 +84,8 @@ class AwakeReplicas:
         """One tick of the clock has passed: tick the awake replicas, check quiesced ones."""
         self._now += 1
         fallen_silent = self._liveness.tick()
-        for hosted in list(self._awake.values()):
-            self._tick(hosted)
+        for local in list(self._awake.values()):
+            self._tick(local)
         # After the ticks: a leader that is woken sends what wakes its followers before it may
         # find that it must step down.
         for peer in fallen_silent:
@@ -86,47 +93,42 @@ class AwakeReplicas:
         for group in self._checks.pop(self._now, ()):
             self._check(group)
 
-    def _tick(self, hosted: GroupReplica) -> None:
-        raft = hosted.raft
-        campaigns = not hosted.deleted_elsewhere
+    def _tick(self, local: LocalReplica) -> None:
+        raft = local.raft
+        campaigns = not local.deleted_elsewhere
         if campaigns and not raft.quiesced and raft.tick(self._liveness.silent):
-            self._mark_dirty(hosted.group)
-        hosted.idle_ticks += 1
-        if hosted.idle_ticks == self._idle_ticks_max and hosted.replica.log.idle_marker():
-            self._mark_dirty(hosted.group)
-        has_marker = hosted.idle_ticks > self._idle_ticks_max and not hosted.writing
+            self._mark_dirty(local.group)
+        local.idle_ticks += 1
+        if local.idle_ticks == self._idle_ticks_max and local.replica.log.idle_marker():
+            self._mark_dirty(local.group)
+        has_marker = local.idle_ticks > self._idle_ticks_max and not local.writing
         if has_marker and (raft.quiesced or not campaigns):
-            del self._awake[hosted.group]
-            self._plan_check(hosted)
+            del self._awake[local.group]
+            self._plan_check(local)
 
     # ------------------------------------------------------------ what wakes a replica
 
-    def wake(self, hosted: GroupReplica, *, ask_again: bool = False) -> None:
+    def wake(self, local: LocalReplica, *, ask_again: bool = False) -> None:
         """Tick the replica again, if it is quiesced; `ask_again`: see `Raft.wake`."""
-        if hosted.raft.quiesced:
-            hosted.raft.wake(self._liveness.ticks, ask_again=ask_again)
-            self.tick_again(hosted)
+        if local.raft.quiesced:
+            local.raft.wake(self._liveness.ticks, ask_again=ask_again)
+            self.tick_again(local)
 
-    def tick_again(self, hosted: GroupReplica) -> None:
-        """The replica is not quiesced any more: advance it, and tick it from now on."""
-        self._awake[hosted.group] = hosted
-        self._mark_dirty(hosted.group)
+    def tick_again(self, local: LocalReplica) -> None:
+        """The replica is not quiesced any more, whatever ended that: advance it, and tick it from
+        now on."""
+        self._awake[local.group] = local
+        self._mark_dirty(local.group)
 
-    def step(self, hosted: GroupReplica, message: RaftMessage) -> None:
+    def step(self, local: LocalReplica, message: RaftMessage) -> None:
         """Hand the message to the replica, which wakes if it says something new.
 
         Raises `PeerProtocolViolation`: then the message changed nothing but that.
         """
-        if hosted.raft.quiesced and not hosted.raft.stays_quiesced_through(message):
-            self.wake(hosted)
-        hosted.replica.step(message)
-        self._heard[hosted.group] = self._now
-
-    def judged(self, hosted: GroupReplica) -> None:
-        """What is known of the replica's state has changed: it may have stepped down while it was
-        quiesced, and is ticked from now on."""
-        self._awake[hosted.group] = hosted
-        self._mark_dirty(hosted.group)
+        if local.raft.quiesced and not local.raft.stays_quiesced_through(message):
+            self.wake(local)
+        local.replica.step(message)
+        self._heard[local.group] = self._now
 
     def heard(self, peer: NodeId) -> None:
         """Something came from the peer's process."""
@@ -141,62 +143,62 @@ class AwakeReplicas:
 
     def peer_closed(self, peer: NodeId) -> None:
         """The peer's process died or its connection was reset: its groups may elect at once."""
-        for hosted in self._replicas.values():
-            if hosted.raft.leader == peer:
-                hosted.raft.leader_lost(peer, hosted.raft.term)
-                self.tick_again(hosted)
+        for local in self._replicas.values():
+            if local.raft.leader == peer:
+                local.raft.leader_lost(peer, local.raft.term)
+                self.tick_again(local)
 
     def majority_reachable(self) -> None:
         """A majority of the nodes is in reach: groups without a leader need not wait for a
         timeout."""
-        for hosted in self._awake.values():
-            hosted.raft.voters_reachable()
+        for local in self._awake.values():
+            local.raft.voters_reachable()
 
     def _wake_relying_on(self, peer: NodeId) -> None:
         """The peer has fallen silent: its followers here wait no longer, and leaders here check
         whether they still hear a majority."""
-        for hosted in self._replicas.values():
-            leader = hosted.raft.leader
-            if leader == peer or (leader == self._node and not self._hears_quorum(hosted)):
-                self.wake(hosted)
+        for local in self._replicas.values():
+            leader = local.raft.leader
+            if leader == peer or (leader == self._node and not self._hears_quorum(local)):
+                self.wake(local)
 
     def _tell_missed(self, peer: NodeId) -> None:
         """The peer is back, or is another process: leaders here tell it what it may have missed."""
-        for hosted in self._replicas.values():
-            raft = hosted.raft
+        for local in self._replicas.values():
+            raft = local.raft
             if raft.leader == self._node and peer in raft.membership.voters:
                 if raft.quiesced:
-                    self.wake(hosted)
+                    self.wake(local)
                 else:
                     raft.node_is_back(peer)
 
-    def _hears_quorum(self, hosted: GroupReplica) -> bool:
-        voters = hosted.raft.membership.voters
+    def _hears_quorum(self, local: LocalReplica) -> bool:
+        voters = local.raft.membership.voters
         heard = sum(1 for voter in voters if voter not in self._liveness.silent)
         return heard >= majority(len(voters))
 
     # ------------------------------------------------------------ checks
 
-    def _plan_check(self, hosted: GroupReplica) -> None:
+    def _plan_check(self, local: LocalReplica) -> None:
         """A leader's check comes at random, so that a thousand groups that quiesced together do not
         all ask at once; a follower's comes when it should have been asked twice. Checks that are
         due at about the same time come together: then what leaders ask shares a frame."""
         longest = self._refresh_ticks
-        if hosted.raft.role is Role.LEADER:
+        if local.raft.role is Role.LEADER:
             due = self._now + self._random.randrange(longest // 2 + 1, longest + 1)
         else:
-            due = max(self._heard[hosted.group] + 2 * longest, self._now + 1)
+            due = max(self._heard[local.group] + 2 * longest, self._now + 1)
         tick = -(-due // self._check_step) * self._check_step
-        self._check_due[hosted.group] = tick
-        self._checks.setdefault(tick, []).append(hosted.group)
+        self._check_due[local.group] = tick
+        self._checks.setdefault(tick, []).append(local.group)
 
     def _check(self, group: GroupId) -> None:
-        hosted = self._replicas.get(group)
-        if hosted is None or group in self._awake or self._check_due[group] != self._now:
+        local = self._replicas.get(group)
+        if local is None or group in self._awake or self._check_due[group] != self._now:
             return
-        if hosted.raft.role is Role.LEADER:
-            self.wake(hosted, ask_again=True)
+        if local.raft.role is Role.LEADER:
+            self.wake(local, ask_again=True)
         elif self._now < self._heard[group] + 2 * self._refresh_ticks:
-            self._plan_check(hosted)
+            self._plan_check(local)
         else:
-            self.wake(hosted)
+            self.wake(local)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from raftlog.core.messages import PeerMessage, Replicate
 from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.multiraft.effects import Effects
-from raftlog.multiraft.hosted import GroupReplica
+from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.storage.read import LogRead
 
 
@@ -29,10 +29,10 @@ class _Line:
     takes the place of all that waits.
     """
 
-    __slots__ = ("end", "hosted", "reading", "wishes")
+    __slots__ = ("end", "local", "reading", "wishes")
 
-    def __init__(self, hosted: GroupReplica) -> None:
-        self.hosted = hosted
+    def __init__(self, local: LocalReplica) -> None:
+        self.local = local
         self.wishes: deque[Replicate] = deque()
         self.reading: Replicate | None = None
         self.end = (0, LogIndex(0))
@@ -71,7 +71,7 @@ class CatchUp:
         self,
         effects: Effects,
         limits: CatchUpLimits,
-        ended: Callable[[GroupReplica], None],
+        ended: Callable[[LocalReplica], None],
     ) -> None:
         """`ended` is told of each read that is over."""
         self._effects = effects
@@ -92,27 +92,27 @@ class CatchUp:
         """Begin no read from now on, and send nothing."""
         self._stopped = True
 
-    def forget(self, hosted: GroupReplica) -> None:
+    def forget(self, local: LocalReplica) -> None:
         """The group is gone from here. Reads that are out end as ever, for nobody."""
         for lines in self._lines.values():
-            line = lines.pop(hosted.group, None)
+            line = lines.pop(local.group, None)
             if line is not None:
                 line.clear()
 
-    def requests(self, hosted: GroupReplica, wishes: Iterable[Replicate]) -> list[PeerMessage]:
+    def requests(self, local: LocalReplica, wishes: Iterable[Replicate]) -> list[PeerMessage]:
         """The wishes that can be sent now; the others wait for `go_on`."""
         ready: list[PeerMessage] = []
         for wish in wishes:
             lines = self._lines.setdefault(wish.to, OrderedDict())
-            line = lines.get(hosted.group)
+            line = lines.get(local.group)
             if line is None:
-                read = hosted.replica.plan_read(wish)
+                read = local.replica.plan_read(wish)
                 if not read.from_disk:
-                    request = hosted.replica.request(wish, read)
+                    request = local.replica.request(wish, read)
                     assert request is not None, "it was decided just now"
                     ready.append(request)
                     continue
-                line = lines[hosted.group] = _Line(hosted)
+                line = lines[local.group] = _Line(local)
             line.add(wish)
         return ready
 
@@ -138,7 +138,7 @@ class CatchUp:
         )
 
     def _go_on(self, peer: NodeId, line: _Line) -> None:
-        replica = line.hosted.replica
+        replica = line.local.replica
         while line.wishes and line.reading is None and self._has_room(peer):
             wish = line.wishes.popleft()
             if not replica.stands(wish):
@@ -154,18 +154,18 @@ class CatchUp:
 
     def _read(self, peer: NodeId, line: _Line, wish: Replicate, read: LogRead) -> None:
         line.reading = wish
-        line.hosted.reads_out += 1
+        line.local.reads_out += 1
         self._reading_bytes[peer] += read.byte_count
         self._allowance -= read.byte_count
 
         def ran() -> None:
-            line.hosted.reads_out -= 1
+            line.local.reads_out -= 1
             self._reading_bytes[peer] -= read.byte_count
             if line.reading is wish and not self._stopped:
                 line.reading = None
-                request = line.hosted.replica.request(wish, read)
+                request = line.local.replica.request(wish, read)
                 if request is not None:
                     self._effects.send(peer, [request])
-            self._ended(line.hosted)
+            self._ended(line.local)
 
         self._effects.run_read(read, ran)

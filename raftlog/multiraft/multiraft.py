@@ -55,8 +55,8 @@ from raftlog.multiraft.effects import (
     StateCompared,
 )
 from raftlog.multiraft.groups import GroupStore
-from raftlog.multiraft.hosted import GroupReplica, ReadReply, WriteReply
-from raftlog.multiraft.peer_liveness import PeerLiveness
+from raftlog.multiraft.journal_writer import JournalWriter
+from raftlog.multiraft.local_replica import LocalReplica, ReadReply, WriteReply
 from raftlog.multiraft.refusals import Refusals
 from raftlog.multiraft.replicas import NodeReplicas
 from raftlog.multiraft.upgrade import raise_rules
@@ -101,36 +101,37 @@ class MultiRaft:
         all unanswered proposals carry. A write that takes `slow_disk_ticks` makes the node let
         others lead; one that finds no room does so too, and is tried again every
         `full_disk_ticks`. A turn ends after `turn_work_us`. `idle_ticks_max` and
-        `quiesce_refresh_ticks` are those of `AwakeReplicas`, the journal's marker included.
+        `quiesce_refresh_ticks` are those of `AwakeReplicas` and `JournalWriter`.
         """
         self.node = node
         self._nodes = tuple(nodes)
-        self._store = store
         self._effects = effects
         self._timing = timing
         self._boot_id = boot_id
         self._ticks = 0
-        self._idle_ticks_max = idle_ticks_max
         self._request_bytes_max = request_bytes_max
         self._request_bytes = 0
         self._disk = NodeDisk(effects, slow_ticks=slow_disk_ticks, full_ticks=full_disk_ticks)
+        self._journal = JournalWriter(
+            store.journal,
+            self._disk,
+            idle_ticks_max=idle_ticks_max,
+            durable=self._journal_durable,
+        )
         self.replicas = NodeReplicas(
             node=node,
             node_count=len(nodes),
             store=store,
             disk=self._disk,
             effects=effects,
-            added=lambda hosted: self._awake.add(hosted),
+            added=lambda local: self._awake.add(local),
             ended=self._ended,
             journal_changed=self._schedule_turn,
         )
-        self._liveness = PeerLiveness(
-            [peer for peer in nodes if peer != node], timing.election_ticks_min
-        )
         self._awake = AwakeReplicas(
             node=node,
+            nodes=nodes,
             replicas=self.replicas,
-            liveness=self._liveness,
             timing=timing,
             random=random,
             idle_ticks_max=idle_ticks_max,
@@ -144,8 +145,6 @@ class MultiRaft:
         self._turn_work_us = turn_work_us
         self.refusals = Refusals(effects)
         self._turn_scheduled = False
-        self._journal_writing = False
-        self._journal_idle_ticks = 0
         self._stopped = False
 
     # ------------------------------------------------------------ life
@@ -165,9 +164,9 @@ class MultiRaft:
         assert self._stopped, "a host is stopped before it is closed"
         self.replicas.close()
 
-    def _ended(self, hosted: GroupReplica) -> None:
-        self._awake.forget(hosted.group)
-        self._catch_up.forget(hosted)
+    def _ended(self, local: LocalReplica) -> None:
+        self._awake.forget(local.group)
+        self._catch_up.forget(local)
 
     # ------------------------------------------------------------ turns
 
@@ -188,9 +187,9 @@ class MultiRaft:
         half_us = max(1, self._turn_work_us // 2)
         until_us = self._effects.work_us() + half_us
         for _ in range(len(self._dirty)):
-            hosted = self.replicas.get(_next_of(self._dirty))
-            if hosted is not None:
-                self._advance(hosted)
+            local = self.replicas.get(_next_of(self._dirty))
+            if local is not None:
+                self._advance(local)
             if self._effects.work_us() >= until_us:
                 break
         # The other half of the turn is kept for this: with so many awake groups that messages
@@ -202,54 +201,54 @@ class MultiRaft:
             clock_us=self._effects.work_us,
         )
         while self._applying:
-            hosted = self.replicas.get(_next_of(self._applying))
-            if hosted is not None:
-                self._apply(hosted, budget)
+            local = self.replicas.get(_next_of(self._applying))
+            if local is not None:
+                self._apply(local, budget)
             if budget.spent:
                 break
         self._catch_up.go_on()
-        self._write_journal()
+        self._journal.write()
         if self._dirty or self._applying:
             self._schedule_turn()
 
-    def _advance(self, hosted: GroupReplica) -> None:
-        output = hosted.replica.advance()
+    def _advance(self, local: LocalReplica) -> None:
+        output = local.replica.advance()
         self._send(output.messages)
-        self._send(self._catch_up.requests(hosted, output.replicate))
-        self._settle(hosted, output)
+        self._send(self._catch_up.requests(local, output.replicate))
+        self._settle(local, output)
         if output.soft_state is not None:
             self._effects.tell(
-                LeadershipChanged(group=hosted.group, topic=hosted.topic, state=output.soft_state)
+                LeadershipChanged(group=local.group, topic=local.topic, state=output.soft_state)
             )
-            self._raise_rules([hosted])
-        self._write_log(hosted)
+            self._raise_rules([local])
+        self._write_log(local)
 
-    def _apply(self, hosted: GroupReplica, budget: Budget) -> None:
+    def _apply(self, local: LocalReplica, budget: Budget) -> None:
         try:
-            output = hosted.replica.apply(budget, APPLY_ENTRIES_MAX)
+            output = local.replica.apply(budget, APPLY_ENTRIES_MAX)
         except LogFromNewerVersion:
             # Nothing later is done here, in no group, while the driver ends the process.
             self.stop()
             raise
-        self._settle(hosted, output)
-        if hosted.group == CONTROLLER_GROUP and not hosted.replica.has_to_apply:
+        self._settle(local, output)
+        if local.group == CONTROLLER_GROUP and not local.replica.has_to_apply:
             self.replicas.follow_controller()
             self._raise_rules(self.replicas.values())
 
-    def _settle(self, hosted: GroupReplica, output: Output) -> None:
-        hosted.settle(output)
-        if hosted.replica.has_to_apply:
-            self._applying[hosted.group] = None
+    def _settle(self, local: LocalReplica, output: Output) -> None:
+        local.settle(output)
+        if local.replica.has_to_apply:
+            self._applying[local.group] = None
         if output.verdict is not None:
-            self._awake.judged(hosted)
-            event = StateCompared(group=hosted.group, topic=hosted.topic, verdict=output.verdict)
+            self._awake.tick_again(local)
+            event = StateCompared(group=local.group, topic=local.topic, verdict=output.verdict)
             self._effects.tell(event)
 
-    def _raise_rules(self, groups: Iterable[GroupReplica]) -> None:
+    def _raise_rules(self, groups: Iterable[LocalReplica]) -> None:
         """Propose the rules that are due in those of the groups that this node leads."""
 
-        def propose(hosted: GroupReplica, payload: Payload) -> None:
-            self.propose(hosted, payload, lambda _: None)
+        def propose(local: LocalReplica, payload: Payload) -> None:
+            self.propose(local, payload, lambda _: None)
 
         raise_rules(groups, self.replicas.controller, self._nodes, propose)
 
@@ -260,73 +259,59 @@ class MultiRaft:
         for peer, batch in by_peer.items():
             self._effects.send(peer, batch)
 
-    def _write_log(self, hosted: GroupReplica) -> None:
-        if hosted.writing:
+    def _write_log(self, local: LocalReplica) -> None:
+        if local.writing:
             return
-        write = hosted.replica.take_write()
+        write = local.replica.take_write()
         if write is None:
             return
-        hosted.writing = True
+        local.writing = True
 
         def ended() -> None:
-            hosted.writing = False
-            hosted.idle_ticks = 0
+            local.writing = False
+            local.idle_ticks = 0
             if write.done:
-                hosted.replica.written(write)
-            if hosted.group in self.replicas:
-                self.mark_dirty(hosted.group)
+                local.replica.written(write)
+            if local.group in self.replicas:
+                self.mark_dirty(local.group)
             else:
-                self.replicas.remove_files(hosted)
+                self.replicas.remove_files(local)
 
         def no_room(full: DiskFull) -> bool:
-            hosted.abandon_writes(self._own(full))
+            local.abandon_writes(self._own(full))
             # What a deleted topic had to write is not waited for: its end may make room.
-            return hosted.group in self.replicas
+            return local.group in self.replicas
 
-        self._disk.run(hosted.group, write, ended, no_room=no_room)
+        self._disk.run(local.group, write, ended, no_room=no_room)
 
-    def _read_ended(self, hosted: GroupReplica) -> None:
-        if hosted.group not in self.replicas:
-            self.replicas.remove_files(hosted)
+    def _read_ended(self, local: LocalReplica) -> None:
+        if local.group not in self.replicas:
+            self.replicas.remove_files(local)
         self._schedule_turn()
 
-    def _write_journal(self) -> None:
-        if self._journal_writing or self._stopped:
-            return
-        journal = self._store.journal
-        write = journal.take_write()
-        if write is None:
-            return
-        self._journal_writing = True
-
-        def durable() -> None:
-            self._journal_writing = False
-            self._journal_idle_ticks = 0
-            journal.written(write)
-            for group, hosted in self.replicas.items():
-                if hosted.replica.awaits_disk:
-                    self.mark_dirty(group)
-
-        self._disk.run(None, write, durable)
+    def _journal_durable(self) -> None:
+        for group, local in self.replicas.items():
+            if local.replica.awaits_disk:
+                self.mark_dirty(group)
 
     def tick(self) -> None:
         """One tick of the clock has passed, for all replicas."""
         if self._stopped:
             return
         if self._disk.tick():
-            for hosted in self.replicas.values():
-                hosted.raft.note_disk(keeps_up=self._disk.keeps_up)
+            for local in self.replicas.values():
+                local.raft.note_disk(keeps_up=self._disk.keeps_up)
         self._ticks += 1
         self._catch_up.tick()
         self._awake.tick()
-        self._journal_idle_ticks += 1
-        if self._journal_idle_ticks == self._idle_ticks_max and self._store.journal.idle_marker():
+        if self._journal.tick():
             self._schedule_turn()
         if self._ticks % self._timing.heartbeat_ticks == 0:
             self._send(
                 [
                     NodeHeartbeat(sender=self.node, to=peer, boot_id=self._boot_id)
-                    for peer in self._liveness.ticks
+                    for peer in self._nodes
+                    if peer != self.node
                 ]
             )
         if self._ticks % (_UPGRADE_HEARTBEATS * self._timing.heartbeat_ticks) == 0:
@@ -342,20 +327,20 @@ class MultiRaft:
                 self._awake.booted(message.sender, message.boot_id)
             elif isinstance(message, GroupDeleted):
                 self._group_deleted(message)
-            elif (hosted := self.replicas.get(message.group)) is not None:
-                self._step(hosted, message)
+            elif (local := self.replicas.get(message.group)) is not None:
+                self._step(local, message)
             elif self.replicas.controller.is_deleted(message.group):
                 deleted = GroupDeleted(group=message.group, sender=self.node, to=peer)
                 self._effects.send(peer, [deleted])
             # Otherwise the group is not here yet: the controller's log will bring it.
 
-    def _step(self, hosted: GroupReplica, message: RaftMessage) -> None:
+    def _step(self, local: LocalReplica, message: RaftMessage) -> None:
         try:
-            self._awake.step(hosted, message)
+            self._awake.step(local, message)
         except PeerProtocolViolation as violation:
             self.refusals.note(violation, self._ticks)
         else:
-            self.mark_dirty(hosted.group)
+            self.mark_dirty(local.group)
 
     def _group_deleted(self, message: GroupDeleted) -> None:
         if message.group == CONTROLLER_GROUP:
@@ -365,9 +350,9 @@ class MultiRaft:
             )
             self.refusals.note(violation, self._ticks)
             return
-        hosted = self.replicas.get(message.group)
-        if hosted is not None and not hosted.deleted_elsewhere:
-            hosted.deleted_elsewhere = True
+        local = self.replicas.get(message.group)
+        if local is not None and not local.deleted_elsewhere:
+            local.deleted_elsewhere = True
             event = GroupDeletedElsewhere(group=message.group, peer=message.sender)
             self._effects.tell(event)
 
@@ -392,46 +377,46 @@ class MultiRaft:
         """What was last told of this node's disk; a full or slow one is noticed at a tick."""
         return self._disk.told
 
-    def followers(self, hosted: GroupReplica) -> Sequence[FollowerView]:
+    def followers(self, local: LocalReplica) -> Sequence[FollowerView]:
         """Every voter as this leader sees it; () at any other member.
 
-        While a leader is quiesced its followers' processes answer in their stead.
+        While a leader is quiesced, a follower's contact is that of its process.
         """
-        raft = hosted.raft
+        raft = local.raft
         if not raft.quiesced:
             return raft.followers()
-        silent_ticks = self._liveness.ticks
+        silent_ticks = self._awake.silent_ticks
         return tuple(
             view._replace(contact_ticks=silent_ticks.get(view.node, 0)) for view in raft.followers()
         )
 
     # ------------------------------------------------------------ proposals and reads
 
-    def propose(self, hosted: GroupReplica, payload: Payload, reply: WriteReply) -> None:
+    def propose(self, local: LocalReplica, payload: Payload, reply: WriteReply) -> None:
         """Give a command its place in the log; reply with what applying it comes to.
 
         Raises `NotLeader`, `Overloaded`, `DiskFull`, `TopicRecreated`: nothing was written and
         `reply` is never called. It may be called with `NoQuorum`, `DiskFull` or `TopicRecreated`:
         then the command may have been written, or may yet be.
         """
-        self.replicas.check_here(hosted)
-        if hosted.raft.role is Role.LEADER:
-            self._check_room(hosted, payload)
-            self._awake.wake(hosted)
+        self.replicas.check_here(local)
+        if local.raft.role is Role.LEADER:
+            self._check_room(local, payload)
+            self._awake.wake(local)
 
         def release(answer: Outcome | RaftlogError) -> None:
             self._request_bytes -= payload.size
             reply(answer)
 
-        hosted.propose(payload, release)
+        local.propose(payload, release)
         self._request_bytes += payload.size
-        self.mark_dirty(hosted.group)
+        self.mark_dirty(local.group)
 
-    def _check_room(self, hosted: GroupReplica, payload: Payload) -> None:
+    def _check_room(self, local: LocalReplica, payload: Payload) -> None:
         limit = self._request_bytes_max
         if self._request_bytes and self._request_bytes + payload.size > limit:
             raise Overloaded(queue="server.request_bytes_max", limit=limit)
-        full = self._disk.full(hosted.group)
+        full = self._disk.full(local.group)
         if full is not None:
             raise self._own(full)
 
@@ -439,16 +424,16 @@ class MultiRaft:
         """The error as a client is told it: it names the node."""
         return DiskFull(file=full.file, node=f"node {self.node}")
 
-    def read_barrier(self, hosted: GroupReplica, reply: ReadReply) -> None:
+    def read_barrier(self, local: LocalReplica, reply: ReadReply) -> None:
         """Reply with None when a read of the machine here is linearizable.
 
         Raises `NotLeader`, `Overloaded`, `TopicRecreated`: then `reply` is never called.
         """
-        self.replicas.check_here(hosted)
-        if hosted.raft.role is Role.LEADER:
-            self._awake.wake(hosted)
-        hosted.read_barrier(reply)
-        self.mark_dirty(hosted.group)
+        self.replicas.check_here(local)
+        if local.raft.role is Role.LEADER:
+            self._awake.wake(local)
+        local.read_barrier(reply)
+        self.mark_dirty(local.group)
 
 
 def _next_of(waiting: OrderedDict[GroupId, None]) -> GroupId:

@@ -15,12 +15,12 @@ from raftlog.machines.controller import ControllerMachine
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import Effects, GroupOpened, GroupRemoved
 from raftlog.multiraft.groups import GroupStore
-from raftlog.multiraft.hosted import GroupReplica
+from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.replica import Replica
 from raftlog.storage.log import GroupLog
 
 
-class NodeReplicas(Mapping[GroupId, GroupReplica]):
+class NodeReplicas(Mapping[GroupId, LocalReplica]):
     """Every replica of node `node` by its group, the controller's among them. One thread's own."""
 
     def __init__(
@@ -31,8 +31,8 @@ class NodeReplicas(Mapping[GroupId, GroupReplica]):
         store: GroupStore,
         disk: NodeDisk,
         effects: Effects,
-        added: Callable[[GroupReplica], None],
-        ended: Callable[[GroupReplica], None],
+        added: Callable[[LocalReplica], None],
+        ended: Callable[[LocalReplica], None],
         journal_changed: Callable[[], None],
     ) -> None:
         """`added` is told of each replica that came into being, `ended` of each that is gone from
@@ -45,14 +45,14 @@ class NodeReplicas(Mapping[GroupId, GroupReplica]):
         self._added = added
         self._ended = ended
         self._journal_changed = journal_changed
-        self._replicas: dict[GroupId, GroupReplica] = {}
+        self._replicas: dict[GroupId, LocalReplica] = {}
         self._opening: set[GroupId] = set()
         self._logged_nodes = ControllerMachine()
         """What the controller's log here says of nodes, committed or not."""
         self._logged_until = LogIndex(0)
         """Where that log ended when this process started."""
 
-    def __getitem__(self, group: GroupId) -> GroupReplica:
+    def __getitem__(self, group: GroupId) -> LocalReplica:
         return self._replicas[group]
 
     def __iter__(self) -> Iterator[GroupId]:
@@ -66,19 +66,19 @@ class NodeReplicas(Mapping[GroupId, GroupReplica]):
     def start(self, opened: Iterable[tuple[Replica, TopicInfo | None]]) -> None:
         """Begin with what `GroupStore.open_all` found."""
         for replica, topic in opened:
-            self._add(GroupReplica(replica, topic))
+            self._add(LocalReplica(replica, topic))
         assert CONTROLLER_GROUP in self._replicas, "every node carries the controller's group"
         self._read_logged_nodes()
 
     def close(self) -> None:
         """Answer everybody who waits, close the files."""
-        for hosted in self._replicas.values():
-            hosted.abandon_all(NotLeader(group=hosted.group))
-        self._store.close(hosted.replica for hosted in self._replicas.values())
+        for local in self._replicas.values():
+            local.abandon_all(NotLeader(group=local.group))
+        self._store.close(local.replica for local in self._replicas.values())
 
-    def _add(self, hosted: GroupReplica) -> None:
-        self._replicas[hosted.group] = hosted
-        self._added(hosted)
+    def _add(self, local: LocalReplica) -> None:
+        self._replicas[local.group] = local
+        self._added(local)
 
     def _read_logged_nodes(self) -> None:
         controller = self.of_controller.replica
@@ -92,7 +92,7 @@ class NodeReplicas(Mapping[GroupId, GroupReplica]):
     # ------------------------------------------------------------ the controller
 
     @property
-    def of_controller(self) -> GroupReplica:
+    def of_controller(self) -> LocalReplica:
         """The replica of the controller's group, which every node has."""
         return self._replicas[CONTROLLER_GROUP]
 
@@ -115,31 +115,31 @@ class NodeReplicas(Mapping[GroupId, GroupReplica]):
             known = self._logged_nodes.nodes.get(node)
         return known.store_uuid if known is not None else None
 
-    def of_topic(self, group: GroupId, incarnation: str) -> GroupReplica | None:
+    def of_topic(self, group: GroupId, incarnation: str) -> LocalReplica | None:
         """The replica of exactly this incarnation; None: not here (yet).
 
         Raises `TopicRecreated` when the incarnation is known to be gone.
         """
-        hosted = self._replicas.get(group)
-        if hosted is not None and hosted.topic is not None:
-            if hosted.topic.incarnation != incarnation or hosted.deleted_elsewhere:
-                raise TopicRecreated(topic=hosted.topic.name, wanted=incarnation)
-            return hosted
+        local = self._replicas.get(group)
+        if local is not None and local.topic is not None:
+            if local.topic.incarnation != incarnation or local.deleted_elsewhere:
+                raise TopicRecreated(topic=local.topic.name, wanted=incarnation)
+            return local
         if self.controller.is_deleted(group):
             former = self.controller.deleted_topic(incarnation)
             name = former.name if former is not None else f"group {group}"
             raise TopicRecreated(topic=name, wanted=incarnation)
         return None
 
-    def check_here(self, hosted: GroupReplica) -> None:
+    def check_here(self, local: LocalReplica) -> None:
         """Raises `TopicRecreated` if the replica's group is gone.
 
         A caller that waited meanwhile may still hold it: it believes that it leads, and nothing
         would ever answer.
         """
-        if self._replicas.get(hosted.group) is not hosted:
-            assert hosted.topic is not None, "the controller's group is never deleted"
-            raise TopicRecreated(topic=hosted.topic.name, wanted=hosted.topic.incarnation)
+        if self._replicas.get(local.group) is not local:
+            assert local.topic is not None, "the controller's group is never deleted"
+            raise TopicRecreated(topic=local.topic.name, wanted=local.topic.incarnation)
 
     # ------------------------------------------------------------ come and go
 
@@ -164,40 +164,40 @@ class NodeReplicas(Mapping[GroupId, GroupReplica]):
 
         def made(log: GroupLog) -> None:
             self._opening.discard(topic.group)
-            hosted = GroupReplica(self._store.replica(topic, log), topic)
-            hosted.raft.note_disk(keeps_up=self._disk.keeps_up)
-            self._add(hosted)
+            local = LocalReplica(self._store.replica(topic, log), topic)
+            local.raft.note_disk(keeps_up=self._disk.keeps_up)
+            self._add(local)
             self._effects.tell(GroupOpened(topic=topic))
             self.follow_controller()
 
         self._disk.queue_job(lambda: self._store.make_log(topic), made)
 
-    def _end(self, hosted: GroupReplica) -> None:
-        topic = hosted.topic
+    def _end(self, local: LocalReplica) -> None:
+        topic = local.topic
         assert topic is not None, "the controller's group is never deleted"
-        self._ended(hosted)
-        hosted.abandon_all(TopicRecreated(topic=topic.name, wanted=topic.incarnation))
-        if hosted.writing:
-            self._disk.give_up(hosted.group)
+        self._ended(local)
+        local.abandon_all(TopicRecreated(topic=topic.name, wanted=topic.incarnation))
+        if local.writing:
+            self._disk.give_up(local.group)
         else:
-            self.remove_files(hosted)
+            self.remove_files(local)
 
-    def remove_files(self, hosted: GroupReplica) -> None:
+    def remove_files(self, local: LocalReplica) -> None:
         """Drop the files of a group that is gone from here, once no write or read of it is out.
 
         Call it when one of these has ended. The group's hard state is forgotten after the files: a
         crash in between leaves one that nobody asks for.
         """
-        topic = hosted.topic
+        topic = local.topic
         assert topic is not None, "the controller's group is never removed"
-        assert hosted.group not in self._replicas, "only a group that is gone loses its files"
-        if hosted.writing or hosted.reads_out:
+        assert local.group not in self._replicas, "only a group that is gone loses its files"
+        if local.writing or local.reads_out:
             return  # whichever ends last comes here again
         applied = self.of_controller.replica.applied_index
 
         def removed(_: None) -> None:
-            self._store.journal.forget(hosted.group)
+            self._store.journal.forget(local.group)
             self._journal_changed()
             self._effects.tell(GroupRemoved(topic=topic))
 
-        self._disk.queue_job(lambda: self._store.remove(hosted.replica, applied), removed)
+        self._disk.queue_job(lambda: self._store.remove(local.replica, applied), removed)

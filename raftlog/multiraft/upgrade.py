@@ -15,31 +15,31 @@ from raftlog.errors import DiskFull, Overloaded
 from raftlog.machines.commands import Rules
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.rules import RULES_LATEST
-from raftlog.multiraft.hosted import GroupReplica
+from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.wire.codec import encode_command
 
 
 def raise_rules(
-    groups: Iterable[GroupReplica],
+    groups: Iterable[LocalReplica],
     controller: ControllerMachine,
     nodes: Iterable[NodeId],
-    propose: Callable[[GroupReplica, Payload], None],
+    propose: Callable[[LocalReplica, Payload], None],
 ) -> None:
     """Propose the rules that are due in those of the groups that this node leads."""
-    for hosted in groups:
-        raft = hosted.raft
-        version = version_due(hosted, controller, nodes)
+    for local in groups:
+        raft = local.raft
+        version = version_due(local, controller, nodes)
         if raft.role is not Role.LEADER or version is None:
             continue
         try:
-            propose(hosted, Payload(encode_command(Rules(version=version), None), b""))
+            propose(local, Payload(encode_command(Rules(version=version), None), b""))
         except (Overloaded, DiskFull):
             return  # writes go first; it is tried again
-        hosted.rules_proposed = (raft.term, version)
+        local.rules_proposed = (raft.term, version)
 
 
 def version_due(
-    hosted: GroupReplica, controller: ControllerMachine, nodes: Iterable[NodeId]
+    local: LocalReplica, controller: ControllerMachine, nodes: Iterable[NodeId]
 ) -> int | None:
     """The version that the group's leader should raise its rules to now; None: there is none.
 
@@ -47,10 +47,10 @@ def version_due(
     back. A leader proposes a version once in its term; a repeat would be harmless.
     """
     permitted = controller.rules
-    if hosted.machine is controller and not controller.behind_rules(nodes, RULES_LATEST):
+    if local.machine is controller and not controller.behind_rules(nodes, RULES_LATEST):
         permitted = RULES_LATEST
-    if hosted.machine.rules >= permitted:
+    if local.machine.rules >= permitted:
         return None
-    if hosted.rules_proposed == (hosted.raft.term, permitted):
+    if local.rules_proposed == (local.raft.term, permitted):
         return None
     return permitted

@@ -159,22 +159,22 @@ async def _watch_leases(node: Node) -> None:
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(node.settings.topic.lease_check_s)
-        for hosted in node.multiraft.replicas.values():
-            if hosted.group == CONTROLLER_GROUP:
+        for local in node.multiraft.replicas.values():
+            if local.group == CONTROLLER_GROUP:
                 continue
-            watch = watches.setdefault(hosted.group, LeaseWatch(node.settings.topic))
-            if hosted.raft.role is not Role.LEADER:
+            watch = watches.setdefault(local.group, LeaseWatch(node.settings.topic))
+            if local.raft.role is not Role.LEADER:
                 watch.restart()
                 continue
-            assert isinstance(hosted.machine, TopicMachine)
-            due = watch.due(hosted.machine, now_s=loop.time(), now_us=node.now_us())
+            assert isinstance(local.machine, TopicMachine)
+            due = watch.due(local.machine, now_s=loop.time(), now_us=node.now_us())
             for command in due:
                 try:
                     payload = Payload(encode_command(command, None), b"")
-                    node.multiraft.propose(hosted, payload, lambda _: None)
+                    node.multiraft.propose(local, payload, lambda _: None)
                 except (Overloaded, DiskFull):
                     break  # writes go first; the next check finds it again
-        gone = watches.keys() - {hosted.group for hosted in node.multiraft.replicas.values()}
+        gone = watches.keys() - {local.group for local in node.multiraft.replicas.values()}
         for group in gone:
             del watches[group]
 

@@ -1,12 +1,11 @@
 """A node's asyncio side: one event loop, a clock, bounded pools of threads, links to the peers.
 
-Everything that decides happens in `raftlog.multiraft`, on the loop. A thread only ever runs a
-`LogWrite`, a `LogRead`, a journal write or a job on the data folder, which touch files and nothing
-else.
+Everything is decided in `raftlog.multiraft`, on the loop. A thread runs only a `LogWrite`, a
+`LogRead`, a journal write or a job on the data folder. These touch files and nothing else.
 
-A failed write or sync ends the process through `fail`, and so does whatever a turn, a tick or a
-note of a finished write raises (the loop's exception handler, `raftlog.server.main`): going on
-would mean to acknowledge what may not be there.
+A write or sync that fails ends the process through `fail`. So does an exception from a turn, a tick
+or the end of a write (through the loop's exception handler in `raftlog.server.main`): a node that
+went on might acknowledge what is not there.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar, assert_never
+from typing import Any, TypeVar
 
 import structlog
 
@@ -23,31 +22,18 @@ from raftlog.config import Settings
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import NodeId, Offset, Payload
-from raftlog.errors import DiskFull, IdentityRefused, NotLeader, RaftlogError, TooLarge
+from raftlog.errors import IdentityRefused, NotLeader, RaftlogError, TooLarge
 from raftlog.machines.commands import Command
 from raftlog.machines.outcomes import Outcome
 from raftlog.multiraft.catch_up import CatchUpLimits
-from raftlog.multiraft.effects import (
-    DiskChanged,
-    GroupDeletedElsewhere,
-    GroupOpened,
-    GroupRemoved,
-    LeadershipChanged,
-    MultiRaftEvent,
-    PeerMessagesRefused,
-    StateCompared,
-    TornTailTruncated,
-)
 from raftlog.multiraft.groups import GroupStore
-from raftlog.multiraft.hosted import GroupReplica
+from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.multiraft import MultiRaft
+from raftlog.server.loop_effects import LoopEffects
 from raftlog.server.peer_routes import parse_routes
 from raftlog.server.workers import Workers
-from raftlog.state_comparison import StateVerdict
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
-from raftlog.storage.read import LogRead
-from raftlog.storage.write import LogWrite
 from raftlog.transport.link import PeerLink
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.calls import NodeAddress, PeerHello, PeerWelcome
@@ -65,14 +51,6 @@ _READ_THREADS = 2
 behind a read. No setting: two keep a disk busy, and more would only take turns at Python's lock."""
 
 log = structlog.get_logger(__name__)
-
-_OF_STATES = {
-    StateVerdict.TRUSTED: "the replica's state is what a majority has",
-    StateVerdict.DIVERGED: "the replica's state differs from the majority's: it neither leads nor "
-    "serves reads; restart this node, which replays the log",
-    StateVerdict.DISPUTED: "the replicas' states differ and none has a majority: new records are "
-    "not served; start all nodes",
-}
 
 
 class Node:
@@ -99,7 +77,13 @@ class Node:
         self._tick_s = settings.raft.tick_interval_s
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopping = False
-        effects = _LoopEffects(self)
+        routes = parse_routes(settings.server.peer_routes)
+        self.links = {
+            peer: self._link(peer, routes.get((self.node, peer), address))
+            for peer, address in addresses.items()
+            if peer != self.node
+        }
+        effects = LoopEffects(self.links, self._workers, self._readers)
         chance = random.Random()
         timing = settings.raft.timing()
         self._store = GroupStore(
@@ -137,12 +121,6 @@ class Node:
             ),
             turn_work_us=max(1, round(settings.server.turn_work_max_s * 1_000_000)),
         )
-        routes = parse_routes(settings.server.peer_routes)
-        self.links = {
-            peer: self._link(peer, routes.get((self.node, peer), address))
-            for peer, address in addresses.items()
-            if peer != self.node
-        }
 
     def _link(self, peer: NodeId, address: str) -> PeerLink:
         return PeerLink(
@@ -197,14 +175,6 @@ class Node:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
 
-    def run_in_pool(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
-        """Run `work` on a thread, then `done` on the loop. Work that fails ends the node."""
-        self._workers.run(work, done)
-
-    def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
-        """Run the read on a thread, then `ran` on the loop."""
-        self._readers.run(read.run, lambda _: ran())
-
     def _tick(self) -> None:
         """One tick for all, also after a pause: time that was slept through is not made up for."""
         if self._stopping:
@@ -258,14 +228,14 @@ class Node:
 
     # ------------------------------------------------------------ proposals and reads
 
-    def check_leads(self, hosted: GroupReplica) -> None:
+    def check_leads(self, local: LocalReplica) -> None:
         """Raises `NotLeader` with a hint unless this node leads the group.
 
         Only the core's answer to a proposal or a read counts. This comes before work that would
         be for nothing elsewhere.
         """
-        if hosted.raft.role is not Role.LEADER:
-            raise self._hinted(NotLeader(group=hosted.group, leader=hosted.raft.leader))
+        if local.raft.role is not Role.LEADER:
+            raise self._hinted(NotLeader(group=local.group, leader=local.raft.leader))
 
     def _hinted(self, error: NotLeader) -> NotLeader:
         """The error with the leader's address, if this node knows it."""
@@ -274,7 +244,7 @@ class Node:
 
     def propose(
         self,
-        hosted: GroupReplica,
+        local: LocalReplica,
         command: Command,
         batch: BatchHeader | None = None,
         body: bytes = b"",
@@ -300,28 +270,28 @@ class Node:
             else:
                 done.set_result(answer)
 
-        self._decided(lambda: self.multiraft.propose(hosted, payload, reply))
+        self._decided(lambda: self.multiraft.propose(local, payload, reply))
         return done
 
-    async def read_barrier(self, hosted: GroupReplica) -> None:
+    async def read_barrier(self, local: LocalReplica) -> None:
         """Wait until a read of the machine here is linearizable.
 
         Raises `NotLeader`, `NoQuorum`.
         """
         done, reply = self._awaited()
-        self._decided(lambda: self.multiraft.read_barrier(hosted, reply))
+        self._decided(lambda: self.multiraft.read_barrier(local, reply))
         await done
 
-    async def high_water_mark_reached(self, hosted: GroupReplica, mark: Offset) -> None:
+    async def high_water_mark_reached(self, local: LocalReplica, mark: Offset) -> None:
         """Wait until the topic's replica here has applied `mark`."""
-        if hosted.topic_machine.high_water_mark >= mark:
+        if local.topic_machine.high_water_mark >= mark:
             return
         done, reply = self._awaited()
-        number = hosted.await_high_water_mark(mark, reply)
+        number = local.await_high_water_mark(mark, reply)
         try:
             await done
         finally:
-            hosted.forget_high_water_mark(number)
+            local.forget_high_water_mark(number)
 
     def _awaited(self) -> tuple[asyncio.Future[None], Callable[[RaftlogError | None], None]]:
         """A future, and the reply that ends it."""
@@ -357,83 +327,3 @@ class Node:
 
     def cluster_nodes(self) -> tuple[NodeAddress, ...]:
         return tuple(NodeAddress(node, self.addresses[node]) for node in sorted(self.addresses))
-
-
-class _LoopEffects:
-    """The host's effects on an event loop; see `Effects`."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._loop = asyncio.get_running_loop()
-
-    def soon(self, turn: Callable[[], None]) -> None:
-        self._loop.call_soon(turn)
-
-    def work_us(self) -> int:
-        return time.monotonic_ns() // 1000
-
-    def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
-        link = self._node.links.get(peer)
-        if link is not None:
-            link.send(messages)
-
-    def queued_bytes(self, peer: NodeId) -> int:
-        link = self._node.links.get(peer)
-        return link.queued_bytes if link is not None else 0
-
-    def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
-        self._node.run_read(read, ran)
-
-    def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
-        self._node.run_in_pool(write.run, lambda _: ran())
-
-    def run_job(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
-        self._node.run_in_pool(work, done)
-
-    def tell(self, event: MultiRaftEvent) -> None:
-        match event:
-            case LeadershipChanged(group=group, topic=topic, state=state):
-                log.info(
-                    "leadership",
-                    group=group,
-                    topic=topic.name if topic else "(controller)",
-                    role=state.role.value,
-                    term=state.term,
-                    leader=state.leader,
-                )
-            case GroupOpened(topic=topic):
-                log.info("group opened", group=topic.group, topic=topic.name)
-            case GroupRemoved(topic=topic):
-                log.info("group removed", group=topic.group, topic=topic.name)
-            case GroupDeletedElsewhere(group=group, peer=peer):
-                log.info("group deleted elsewhere", group=group, peer=peer)
-            case TornTailTruncated(file=file, position=position, byte_count=byte_count):
-                log.warning(
-                    "a torn tail was truncated: it was never acknowledged",
-                    file=file,
-                    position=position,
-                    bytes=byte_count,
-                )
-            case PeerMessagesRefused(latest=violation, count=count):
-                log.error(
-                    "a peer breaks the protocol: its message was dropped",
-                    peer=violation.peer,
-                    cause=violation.cause,
-                    remedy=violation.remedy,
-                    dropped=count,
-                )
-            case StateCompared(group=group, topic=topic, verdict=verdict):
-                tell = log.info if verdict is StateVerdict.TRUSTED else log.error
-                tell(
-                    _OF_STATES[verdict],
-                    group=group,
-                    topic=topic.name if topic else "(controller)",
-                )
-            case DiskChanged(full=DiskFull() as full):
-                log.error("the disk is full: writes wait or are refused", cause=full.cause)
-            case DiskChanged(keeps_up=False):
-                log.warning("the disk is slow: others lead where they can")
-            case DiskChanged():
-                log.info("the disk keeps up")
-            case _:
-                assert_never(event)

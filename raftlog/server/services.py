@@ -44,7 +44,7 @@ from raftlog.machines.outcomes import (
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.validity import problem_of_append, problem_of_removal, problem_of_stage
-from raftlog.multiraft.hosted import GroupReplica
+from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.server import views
 from raftlog.server.node import Node
 from raftlog.server.order import SenderOrder
@@ -157,9 +157,9 @@ class Services:
         """This node's own replicas, as they stand."""
         wanted = set(call.groups)
         shown = [
-            views.group_view(self._node, hosted)
-            for hosted in self._multiraft.replicas.values()
-            if not wanted or hosted.group in wanted
+            views.group_view(self._node, local)
+            for local in self._multiraft.replicas.values()
+            if not wanted or local.group in wanted
         ]
         return calls.NodeView(node=self._node.node, groups=tuple(shown))
 
@@ -167,40 +167,40 @@ class Services:
 
     async def append(self, call: calls.AppendCall, body: bytes) -> Appended:
         """Append one batch; answered once it is durable on a majority and applied here."""
-        hosted = self._leading(call.group, call.incarnation)
+        local = self._leading(call.group, call.incarnation)
         command = Append(
             producer=call.producer,
             sequence=call.sequence,
             timestamp_us=self._node.now_us(),
-            batch=checked_summary(hosted.topic_machine.info, call.batch, call.crc, body),
+            batch=checked_summary(local.topic_machine.info, call.batch, call.crc, body),
         )
         _check_sense("Append", problem_of_append(command))
         await self._order.turn(call.producer, call.sequence)
-        done = self._node.propose(hosted, command, call.batch, body)
+        done = self._node.propose(local, command, call.batch, body)
         self._order.proposed(call.producer, call.sequence)
         return self._accepted(Appended, await done)
 
     async def stage(self, call: calls.StageCall, body: bytes) -> Staged:
         """Stage one batch of an open epoch; answered as an append is, and visible to nobody."""
-        hosted = self._leading(call.group, call.incarnation)
+        local = self._leading(call.group, call.incarnation)
         command = Stage(
             key=call.key,
             attempt=call.attempt,
             number=call.number,
             timestamp_us=self._node.now_us(),
-            batch=checked_summary(hosted.topic_machine.info, call.batch, call.crc, body),
+            batch=checked_summary(local.topic_machine.info, call.batch, call.crc, body),
             create_writer=call.create_writer,
         )
         _check_sense("Stage", problem_of_stage(command, RULES_LATEST))
-        self._check_staged_bytes(hosted.topic_machine, command)
+        self._check_staged_bytes(local.topic_machine, command)
         await self._order.turn(call.attempt, call.number)
-        done = self._node.propose(hosted, command, call.batch, body)
+        done = self._node.propose(local, command, call.batch, body)
         self._order.proposed(call.attempt, call.number)
         return self._accepted(Staged, await done)
 
     async def commit_epoch(self, call: calls.CommitEpochCall) -> EpochCommitted:
         """Make an epoch's attempts visible. Raises what the exactly-once rules refuse."""
-        hosted = self._here(call.group, call.incarnation)
+        local = self._here(call.group, call.incarnation)
         command = CommitEpoch(
             key=call.key,
             attempts=call.attempts,
@@ -211,22 +211,22 @@ class Services:
             transient_writer=call.transient_writer,
             plan=call.plan,
         )
-        outcome = await self._node.propose(hosted, command)
+        outcome = await self._node.propose(local, command)
         return self._accepted(EpochCommitted, outcome)
 
     async def abort_epoch(self, call: calls.AbortEpochCall) -> EpochAborted:
         """Drop the open attempts of one run's epoch."""
-        hosted = self._here(call.group, call.incarnation)
-        outcome = await self._node.propose(hosted, AbortEpoch(key=call.key))
+        local = self._here(call.group, call.incarnation)
+        outcome = await self._node.propose(local, AbortEpoch(key=call.key))
         return self._accepted(EpochAborted, outcome)
 
     # ------------------------------------------------------------ writers
 
     async def list_writers(self, call: calls.ListWriters) -> calls.WritersReply:
         """The topic's writers as of now, linearizable, a page at a time."""
-        hosted = self._here(call.group, call.incarnation)
-        await self._node.read_barrier(hosted)
-        machine = hosted.topic_machine
+        local = self._here(call.group, call.incarnation)
+        await self._node.read_barrier(local)
+        machine = local.topic_machine
         if call.writer:
             row = machine.writer(call.writer)
             one = () if row is None else (views.writer_view(row),)
@@ -240,24 +240,24 @@ class Services:
     async def remove_writer(self, call: calls.RemoveWriterCall) -> WriterRemoved:
         """Forget a writer's row. Raises `RulesTooOld` where the topic does not know the command:
         it would stop every replica that is older."""
-        hosted = self._leading(call.group, call.incarnation)
-        machine = hosted.topic_machine
+        local = self._leading(call.group, call.incarnation)
+        machine = local.topic_machine
         command = RemoveWriter(writer=call.writer)
         if machine.rules < 2:
             raise errors.RulesTooOld(
                 topic=machine.info.name, what="Removing a writer", rules=machine.rules, needed=2
             )
         _check_sense("RemoveWriter", problem_of_removal(command, machine.rules))
-        outcome = await self._node.propose(hosted, command)
+        outcome = await self._node.propose(local, command)
         return self._accepted(WriterRemoved, outcome)
 
     # ------------------------------------------------------------ reading
 
     async def read_high_water_mark(self, call: calls.ReadHighWaterMark) -> calls.ReadableRange:
         """The high-water mark by a read round of this leader (ReadIndex)."""
-        hosted = self._here(call.group, call.incarnation)
-        await self._node.read_barrier(hosted)
-        machine = hosted.topic_machine
+        local = self._here(call.group, call.incarnation)
+        await self._node.read_barrier(local)
+        machine = local.topic_machine
         return calls.ReadableRange(
             log_start_offset=machine.log_start_offset,
             high_water_mark=machine.high_water_mark,
@@ -273,15 +273,15 @@ class Services:
             raise TooMany(
                 what="A split of a range", limit=calls.READ_PIECES_MAX, unit="pieces (pieces_max)"
             )
-        hosted = await self._reached(call)
-        offsets, sizes = hosted.topic_machine.split(call.start, call.end, call.pieces_max)
+        local = await self._reached(call)
+        offsets, sizes = local.topic_machine.split(call.start, call.end, call.pieces_max)
         return calls.RangeSizes(offsets=tuple(offsets), body_bytes=tuple(sizes))
 
     async def read(self, call: calls.ReadCall) -> AsyncIterator[tuple[calls.ExtentReply, bytes]]:
         """The extents that meet [start, end), each with the wanted chunks as its body."""
         _check_range("Read", call.start, call.end, call.mark)
-        hosted = await self._reached(call)
-        machine = hosted.topic_machine
+        local = await self._reached(call)
+        machine = local.topic_machine
         if call.start < machine.log_start_offset:
             raise errors.OffsetTrimmed(
                 topic=machine.info.name,
@@ -295,10 +295,10 @@ class Services:
         for extent in machine.extents_between(call.start, call.end):
             # Between two extents the loop turns: the topic may be deleted, the state found wrong.
             self._multiraft.replicas.of_topic(call.group, call.incarnation)
-            hosted.require_agreed(call.end)
-            term, _, command = hosted.replica.log.command(extent.index)
+            local.require_agreed(call.end)
+            term, _, command = local.replica.log.command(extent.index)
             header, ranges = column_slices(decode_batch_header(command), wanted)
-            body = b"".join(hosted.replica.log.body_slices(extent.index, ranges))
+            body = b"".join(local.replica.log.body_slices(extent.index, ranges))
             yield (
                 calls.ExtentReply(
                     start=extent.start,
@@ -328,36 +328,36 @@ class Services:
             error.cluster = self._node.identity.cluster_id
         raise error
 
-    def _here(self, group: GroupId, incarnation: str) -> GroupReplica:
+    def _here(self, group: GroupId, incarnation: str) -> LocalReplica:
         """The topic's replica here. Raises `NotLeader` where there is none (yet),
         `TopicRecreated`."""
-        hosted = self._multiraft.replicas.of_topic(group, incarnation)
-        if hosted is None:
+        local = self._multiraft.replicas.of_topic(group, incarnation)
+        if local is None:
             raise errors.NotLeader(group=group)
-        return hosted
+        return local
 
-    def _leading(self, group: GroupId, incarnation: str) -> GroupReplica:
+    def _leading(self, group: GroupId, incarnation: str) -> LocalReplica:
         """As `_here`, and it leads: else `NotLeader` with a hint, before a body is judged."""
-        hosted = self._here(group, incarnation)
-        self._node.check_leads(hosted)
-        return hosted
+        local = self._here(group, incarnation)
+        self._node.check_leads(local)
+        return local
 
-    async def _reached(self, call: calls.ReadCall | calls.ReadSizes) -> GroupReplica:
+    async def _reached(self, call: calls.ReadCall | calls.ReadSizes) -> LocalReplica:
         """The topic's replica here once it has applied the call's mark; waits briefly, then
         `NotYet`. Raises `ReplicaDiverged` or `StateDisputed` where its state is in doubt."""
         mark = call.mark
-        hosted = self._multiraft.replicas.of_topic(call.group, call.incarnation)
-        if hosted is None:
+        local = self._multiraft.replicas.of_topic(call.group, call.incarnation)
+        if local is None:
             raise NotYet(topic=f"group {call.group}", have=0, need=mark)
-        hosted.require_agreed(call.end)
+        local.require_agreed(call.end)
         try:
             async with asyncio.timeout(self._limits.not_yet_wait_max_s):
-                await self._node.high_water_mark_reached(hosted, mark)
+                await self._node.high_water_mark_reached(local, mark)
         except TimeoutError:
-            machine = hosted.topic_machine
+            machine = local.topic_machine
             raise NotYet(topic=machine.info.name, have=machine.high_water_mark, need=mark) from None
-        hosted.require_agreed(call.end)
-        return hosted
+        local.require_agreed(call.end)
+        return local
 
     def _check_staged_bytes(self, machine: TopicMachine, stage: Stage) -> None:
         """Refuse here what would lie on all disks for nothing."""

@@ -6,18 +6,18 @@ from raftlog.core.ready import Role
 from raftlog.core.types import Offset
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.writer_row import WriterRow
-from raftlog.multiraft.hosted import GroupReplica
+from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.server.node import Node
 from raftlog.wire.calls import FollowerView, GroupView, WriterView
 
 
-def group_view(node: Node, hosted: GroupReplica) -> GroupView:
+def group_view(node: Node, local: LocalReplica) -> GroupView:
     """The replica as it stands. Nothing here is linearizable; it is for people and charts."""
-    raft = hosted.raft
-    machine = hosted.machine
+    raft = local.raft
+    machine = local.machine
     topic = machine if isinstance(machine, TopicMachine) else None
     return GroupView(
-        group=hosted.group,
+        group=local.group,
         topic=topic.info.name if topic else "",
         incarnation=topic.info.incarnation if topic else "",
         node=node.node,
@@ -26,15 +26,15 @@ def group_view(node: Node, hosted: GroupReplica) -> GroupView:
         term=raft.term,
         last_index=raft.last_index,
         commit_index=raft.commit_index,
-        applied_index=hosted.replica.applied_index,
+        applied_index=local.replica.applied_index,
         log_start_offset=topic.log_start_offset if topic else Offset(0),
         high_water_mark=topic.high_water_mark if topic else Offset(0),
         open_epochs=len(topic.open_epochs()) if topic else 0,
         staged_bytes=topic.staged_bytes if topic else 0,
-        state_hash=hosted.replica.state_hash.hex(),
-        followers=_followers(node, hosted),
+        state_hash=local.replica.state_hash.hex(),
+        followers=_followers(node, local),
         dead_bytes=topic.dead_bytes if topic else 0,
-        state=hosted.replica.comparison.verdict.value,
+        state=local.replica.comparison.verdict.value,
     )
 
 
@@ -53,8 +53,8 @@ def writer_view(row: WriterRow) -> WriterView:
     )
 
 
-def _followers(node: Node, hosted: GroupReplica) -> tuple[FollowerView, ...]:
-    raft = hosted.raft
+def _followers(node: Node, local: LocalReplica) -> tuple[FollowerView, ...]:
+    raft = local.raft
     if raft.role is not Role.LEADER:
         return ()
     tick_ms = round(node.settings.raft.tick_interval_s * 1000)
@@ -64,5 +64,5 @@ def _followers(node: Node, hosted: GroupReplica) -> tuple[FollowerView, ...]:
             match_index=follower.match_index,
             contact_ms_ago=follower.contact_ticks * tick_ms,
         )
-        for follower in node.multiraft.followers(hosted)
+        for follower in node.multiraft.followers(local)
     )

@@ -35,13 +35,13 @@ def test_nothing_is_applied_from_an_unknown_entry_on(
     script.topic("t", "1" * 32)
     script.append("p", 0, "before")
     group = script.group if in_topic else CONTROLLER_GROUP
-    hosted = node.host.replicas.get(group)
-    assert hosted is not None
-    index = hosted.replica.applied_index + 1
-    state = hosted.machine.fingerprint()
-    node.host.propose(hosted, Payload(NEWER[found], b""), lambda _: None)
+    local = node.host.replicas.get(group)
+    assert local is not None
+    index = local.replica.applied_index + 1
+    state = local.machine.fingerprint()
+    node.host.propose(local, Payload(NEWER[found], b""), lambda _: None)
     node.host.propose(
-        hosted, Payload(encode_command(Rules(version=RULES_LATEST), None), b""), lambda _: None
+        local, Payload(encode_command(Rules(version=RULES_LATEST), None), b""), lambda _: None
     )
     with pytest.raises(LogFromNewerVersion) as caught:
         node.settle()
@@ -50,12 +50,12 @@ def test_nothing_is_applied_from_an_unknown_entry_on(
     assert error.exit_code is ExitCode.NODE_REFUSED
     assert (error.group, error.index) == (group, index)
     assert found in error.found
-    assert hosted.replica.applied_index == index - 1
-    assert hosted.machine.fingerprint() == state
+    assert local.replica.applied_index == index - 1
+    assert local.machine.fingerprint() == state
     # What was marked or written meanwhile is not gone on with, and the files close whole.
     node.host.mark_dirty(CONTROLLER_GROUP)
     node.rest()
-    assert hosted.replica.applied_index == index - 1
+    assert local.replica.applied_index == index - 1
     node.close()
 
 

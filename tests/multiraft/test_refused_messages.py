@@ -130,9 +130,9 @@ def test_it_is_told_at_once_and_then_now_and_then_with_the_count() -> None:
         driver.run()
     assert [event.count for event in driver.refusals()] == [1, 201, 401]
     assert host.refusals.counts == {3: 500}
-    hosted = host.replicas.get(CONTROLLER_GROUP)
-    assert hosted is not None
-    assert hosted.replica.raft.leader == 2
+    local = host.replicas.get(CONTROLLER_GROUP)
+    assert local is not None
+    assert local.replica.raft.leader == 2
 
 
 def test_the_controller_s_group_is_never_deleted_whoever_says_so() -> None:
@@ -140,6 +140,6 @@ def test_the_controller_s_group_is_never_deleted_whoever_says_so() -> None:
     deleted = GroupDeleted(group=CONTROLLER_GROUP, sender=NodeId(3), to=NodeId(1))
     host.receive(NodeId(3), [deleted])
     assert host.refusals.counts == {3: 1}
-    hosted = host.replicas.get(CONTROLLER_GROUP)
-    assert hosted is not None
-    assert not hosted.deleted_elsewhere
+    local = host.replicas.get(CONTROLLER_GROUP)
+    assert local is not None
+    assert not local.deleted_elsewhere

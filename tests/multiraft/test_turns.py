@@ -115,7 +115,7 @@ class Scene:
 
     def hear_the_leader(self) -> None:
         """A heartbeat for every group in one frame, the controller's last: all is committed."""
-        groups = sorted((hosted.group for hosted in self.host.replicas.values()), reverse=True)
+        groups = sorted((local.group for local in self.host.replicas.values()), reverse=True)
         self.host.receive(
             NODES[1],
             [
@@ -138,9 +138,7 @@ class Scene:
         turn()
 
     def applied(self) -> dict[GroupId, int]:
-        return {
-            hosted.group: hosted.replica.applied_index for hosted in self.host.replicas.values()
-        }
+        return {local.group: local.replica.applied_index for local in self.host.replicas.values()}
 
     def answered(self) -> list[GroupId]:
         return [each.group for each in self.driver.sent if isinstance(each, HeartbeatReply)]

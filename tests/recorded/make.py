@@ -92,9 +92,9 @@ class OneNode:
             self.rest()
             groups = self.host.replicas.values()
             if all(
-                hosted.replica.raft.role is Role.LEADER
-                and hosted.replica.applied_index == hosted.replica.raft.last_index
-                for hosted in groups
+                local.replica.raft.role is Role.LEADER
+                and local.replica.applied_index == local.replica.raft.last_index
+                for local in groups
             ):
                 return
             self.host.tick()
@@ -107,11 +107,11 @@ class OneNode:
 
     def write(self, group: int, command: Any, batch: tuple[Any, bytes] | None = None) -> Any:
         """The outcome of the command."""
-        hosted = self.host.replicas.get(group)
-        assert hosted is not None
+        local = self.host.replicas.get(group)
+        assert local is not None
         header, body = batch if batch is not None else (None, b"")
         answers: list[Any] = []
-        self.host.propose(hosted, Payload(encode_command(command, header), body), answers.append)
+        self.host.propose(local, Payload(encode_command(command, header), body), answers.append)
         self.settle()
         return answers[0]
 
@@ -177,9 +177,9 @@ def plain(outcome: Any) -> list[Any]:
 
 def records_digest(node: OneNode, group: int) -> str:
     """Over every visible record's bytes, offset and time, in order."""
-    hosted = node.host.replicas.get(group)
-    assert hosted is not None
-    machine, log = hosted.machine, hosted.replica.log
+    local = node.host.replicas.get(group)
+    assert local is not None
+    machine, log = local.machine, local.replica.log
     digest = hashlib.blake2b(digest_size=16)
     for extent in machine.extents_between(machine.log_start_offset, machine.high_water_mark):
         header = decode_batch_header(log.command(extent.index)[2])
@@ -192,11 +192,11 @@ def records_digest(node: OneNode, group: int) -> str:
 def expected(node: OneNode) -> dict[str, Any]:
     """What every later version must come to when it replays the folder."""
     groups = {}
-    for hosted in node.host.replicas.values():
-        group = hosted.group
+    for local in node.host.replicas.values():
+        group = local.group
         found: dict[str, Any] = {"commands": node.seen[group]}
         if group != CONTROLLER_GROUP:
-            found["topic"] = hosted.topic.name
+            found["topic"] = local.topic.name
             found["records"] = records_digest(node, group)
         groups[str(group)] = found
     return {"groups": groups}

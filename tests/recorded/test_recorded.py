@@ -64,7 +64,7 @@ def test_a_recorded_folder_is_upgraded_and_written_on(recorded: Path, tmp_path: 
     )
     node.write(CONTROLLER_GROUP, register)
     node.settle()
-    assert {hosted.machine.rules for hosted in node.host.replicas.values()} == {RULES_LATEST}
+    assert {local.machine.rules for local in node.host.replicas.values()} == {RULES_LATEST}
     marks = {h.group: h.machine.high_water_mark for h in node.host.replicas.values() if h.group}
     script = Script(node)
     for group in marks:

@@ -9,7 +9,7 @@ from random import Random
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
 from raftlog.machines.commands import CreateTopic
 from raftlog.machines.outcomes import TopicCreated
-from raftlog.multiraft.hosted import GroupReplica
+from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.wire.codec import encode_command
 from tests.simulation.checkers import Checker
 from tests.simulation.cluster import ELECTION_TIMEOUTS_MAX
@@ -80,30 +80,28 @@ class CalmCluster:
 
     # ------------------------------------------------------------ what is there
 
-    def hosted(self, node: NodeId, group: GroupId) -> GroupReplica:
-        found = self.nodes[node].hosted(group)
+    def local(self, node: NodeId, group: GroupId) -> LocalReplica:
+        found = self.nodes[node].local(group)
         assert found is not None
         return found
 
-    def replicas(self, group: GroupId) -> list[GroupReplica]:
-        return [
-            hosted for node in self.nodes.values() if (hosted := node.hosted(group)) is not None
-        ]
+    def replicas(self, group: GroupId) -> list[LocalReplica]:
+        return [local for node in self.nodes.values() if (local := node.local(group)) is not None]
 
     def leader(self, group: GroupId) -> NodeId | None:
         """The leader of the latest term, among the nodes that run."""
         leaders = [node for node in self.nodes if self.nodes[node].leads(group)]
-        return max(leaders, key=lambda n: self.hosted(n, group).replica.raft.term, default=None)
+        return max(leaders, key=lambda n: self.local(n, group).replica.raft.term, default=None)
 
     def all_quiesced(self) -> bool:
         return all(
             len(self.replicas(group)) == len(self.nodes)
-            and all(hosted.replica.raft.quiesced for hosted in self.replicas(group))
+            and all(local.replica.raft.quiesced for local in self.replicas(group))
             for group in self.groups
         )
 
     def terms(self) -> list[int]:
-        return [hosted.replica.raft.term for g in self.groups for hosted in self.replicas(g)]
+        return [local.replica.raft.term for g in self.groups for local in self.replicas(g)]
 
     # ------------------------------------------------------------ what is asked
 
@@ -162,5 +160,5 @@ class CalmCluster:
         )
 
     def _has_committed(self, node: NodeId, group: GroupId) -> bool:
-        raft = self.hosted(node, group).replica.raft
+        raft = self.local(node, group).replica.raft
         return raft.term_at(raft.commit_index) == raft.term

@@ -187,8 +187,8 @@ class Run:
 
     def _replicas(self, group: GroupId) -> list[Any] | None:
         """The group's replica of every node; None unless all are there."""
-        hosted = [node.hosted(group) for node in self.nodes.values()]
-        return [each.replica for each in hosted if each] if all(hosted) else None
+        local = [node.local(group) for node in self.nodes.values()]
+        return [each.replica for each in local if each] if all(local) else None
 
     def _acknowledged(self) -> int:
         return sum(history.acknowledged_records for _, history in self.topics.values())

@@ -56,7 +56,7 @@ class Scene:
 
     def change(self, changed: NodeId, *, by: int = 1) -> None:
         """A bit flips while the next command is applied: from then on every offset is wrong."""
-        machine = self.cluster.hosted(changed, self.group).machine
+        machine = self.cluster.local(changed, self.group).machine
         sound = machine.apply
 
         def apply(index: LogIndex, command: Append) -> Any:
@@ -84,7 +84,7 @@ class Scene:
         that is away would keep the group without a leader.
         """
         logs = self.cluster.replicas(self.group)
-        self.cluster.wait(lambda: len({hosted.raft.durable_index for hosted in logs}) == 1)
+        self.cluster.wait(lambda: len({local.raft.durable_index for local in logs}) == 1)
         self.cluster.nodes[without].end(power=False)
         self.cluster.wait(lambda: self.leader is not None)
         assert self.leader != changed
@@ -118,14 +118,14 @@ class Scene:
     def doubted(self) -> list[NodeId]:
         """The nodes whose replica is known to differ, or may."""
         return [
-            hosted.replica.node
-            for hosted in self.cluster.replicas(self.group)
-            if hosted.replica.comparison.verdict is not StateVerdict.TRUSTED
+            local.replica.node
+            for local in self.cluster.replicas(self.group)
+            if local.replica.comparison.verdict is not StateVerdict.TRUSTED
         ]
 
     def mark(self, node: NodeId) -> int:
-        hosted = self.cluster.nodes[node].hosted(self.group)
-        return hosted.topic_machine.high_water_mark if hosted is not None else 0
+        local = self.cluster.nodes[node].local(self.group)
+        return local.topic_machine.high_water_mark if local is not None else 0
 
     def rows(self, node: NodeId, end: int | None = None) -> Any:
         """The records below `end`, all by default, as the node serves them, or Failed."""

@@ -224,9 +224,9 @@ class Faults:
         self._network.cut(links)
         self._tell_peers(victim.node)
         victim.stall_disk()
-        hosted = victim.hosted(group)
-        assert hosted is not None, "it leads"
-        raft = hosted.replica.raft
+        local = victim.local(group)
+        assert local is not None, "it leads"
+        raft = local.replica.raft
         first, term = LogIndex(raft.last_index + 1), raft.term
         for _ in range(self._random.randrange(1, HURRIED_MAX)):
             victim.propose(group, lambda _: _of_no_effect(), lambda _: None)

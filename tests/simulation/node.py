@@ -29,7 +29,7 @@ from raftlog.multiraft.effects import (
     TornTailTruncated,
 )
 from raftlog.multiraft.groups import GroupStore
-from raftlog.multiraft.hosted import GroupReplica
+from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.replica import Budget, Output, Replica
 from raftlog.state_comparison import StateComparison
@@ -505,18 +505,18 @@ class SimulatedNode:
         assert self._multiraft is not None, "the process runs"
         return self._multiraft
 
-    def hosted(self, group: GroupId) -> GroupReplica | None:
+    def local(self, group: GroupId) -> LocalReplica | None:
         """The replica, if the node runs and has it."""
         return self._multiraft.replicas.get(group) if self._multiraft is not None else None
 
     def followers(self, group: GroupId) -> Sequence[FollowerView]:
         """The group's voters as its leader here sees them."""
-        hosted = self.hosted(group)
-        return self._running_host.followers(hosted) if hosted is not None else ()
+        local = self.local(group)
+        return self._running_host.followers(local) if local is not None else ()
 
     def leads(self, group: GroupId) -> bool:
-        hosted = self.hosted(group)
-        return hosted is not None and hosted.replica.raft.role is Role.LEADER
+        local = self.local(group)
+        return local is not None and local.replica.raft.role is Role.LEADER
 
     def log_folder(self, group: GroupId) -> str:
         return self._folder.group_folder(group)
@@ -530,19 +530,19 @@ class SimulatedNode:
 
     def propose(self, group: GroupId, make_payload: Callable[[int], Payload], reply: Reply) -> None:
         """Replicate the command made with this node's clock; reply with its outcome."""
-        hosted = self.hosted(group)
-        if hosted is None or hosted.deleted_elsewhere:
+        local = self.local(group)
+        if local is None or local.deleted_elsewhere:
             reply(Failed(written=False))
             return
         payload = make_payload(self._clock_us + self._simulator.now_us)
 
         def answer(outcome: Any) -> None:
-            leader = hosted.replica.raft.leader
+            leader = local.replica.raft.leader
             failed = isinstance(outcome, RaftlogError)
             reply(Failed(written=True, leader=leader) if failed else outcome)
 
         try:
-            self._running_host.propose(hosted, payload, answer)
+            self._running_host.propose(local, payload, answer)
         except NotLeader as error:
             reply(Failed(written=False, leader=NodeId(error.leader)))
         except (Overloaded, DiskFull):
@@ -551,8 +551,8 @@ class SimulatedNode:
 
     def read_barrier(self, group: GroupId, reply: Reply) -> None:
         """Reply with None when a read of the machine here is linearizable."""
-        hosted = self.hosted(group)
-        if hosted is None:
+        local = self.local(group)
+        if local is None:
             reply(Failed(written=False))
             return
 
@@ -560,7 +560,7 @@ class SimulatedNode:
             reply(Failed(written=False) if error is not None else None)
 
         try:
-            self._running_host.read_barrier(hosted, answer)
+            self._running_host.read_barrier(local, answer)
         except NotLeader as error:
             reply(Failed(written=False, leader=NodeId(error.leader)))
         except (Overloaded, DiskFull):

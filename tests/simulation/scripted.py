@@ -140,7 +140,7 @@ def deleted_group_in_a_replay() -> None:
         if clients.unfinished or not made:
             return False
         return not any(
-            node.hosted(made[0].group) or node.disk.fs.exists(node.log_folder(made[0].group))
+            node.local(made[0].group) or node.disk.fs.exists(node.log_folder(made[0].group))
             for node in run.nodes.values()
         )
 
@@ -149,7 +149,7 @@ def deleted_group_in_a_replay() -> None:
     simulator.run_until(simulator.now_us + SECOND)
 
     leader = next(node for node in run.nodes.values() if node.leads(CONTROLLER_GROUP))
-    raft = leader.hosted(CONTROLLER_GROUP).replica.raft
+    raft = leader.local(CONTROLLER_GROUP).replica.raft
     sleeper = run.nodes[NodeId(leader.node % 3 + 1)]
     sleeper.end(power=True)
     for node in run.nodes.values():
@@ -166,15 +166,15 @@ def deleted_group_in_a_replay() -> None:
     )
     run.network.send(leader.node, sleeper.node, [word])
     simulator.run_until(simulator.now_us + SECOND)
-    known = sleeper.hosted(CONTROLLER_GROUP)
+    known = sleeper.local(CONTROLLER_GROUP)
     assert known.replica.applied_index == raft.commit_index - 1
-    assert sleeper.hosted(made[0].group) is None, "a deleted group came into being again"
+    assert sleeper.local(made[0].group) is None, "a deleted group came into being again"
 
 
 def _has_applied(node: SimulatedNode, topic: TopicInfo) -> bool:
     """Something of the group: it has voted, and its log is not empty."""
-    hosted = node.hosted(topic.group)
-    return hosted is not None and hosted.replica.applied_index > 0
+    local = node.local(topic.group)
+    return local is not None and local.replica.applied_index > 0
 
 
 def read_at_a_deposed_leader() -> None:

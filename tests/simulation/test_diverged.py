@@ -26,12 +26,12 @@ def test_without_a_majority_new_records_are_refused_and_writes_go_on() -> None:
     scene.cluster.wait(lambda: scene.doubted() == list(VOTERS))
     assert scene.leader == leader, "nothing but reads stops"
     scene.append(1)
-    for hosted in replicas:
-        node = hosted.replica.node
+    for local in replicas:
+        node = local.replica.node
         assert len(scene.rows(node, agreed)) == agreed
         assert isinstance(scene.rows(node, agreed + 1), Failed)
         with pytest.raises(StateDisputed, match=f"from offset {agreed} on are not served"):
-            hosted.require_agreed(scene.mark(node))
+            local.require_agreed(scene.mark(node))
     # One of them starts again: two of three agree, and the third learns that it is wrong.
     healed, other = changed
     scene.restart(healed)
@@ -40,7 +40,7 @@ def test_without_a_majority_new_records_are_refused_and_writes_go_on() -> None:
     assert leader is not None
     scene.cluster.wait(lambda: scene.mark(healed) == scene.mark(leader))
     assert scene.rows(healed) == scene.rows(leader)
-    diverged = scene.cluster.hosted(other, scene.group)
+    diverged = scene.cluster.local(other, scene.group)
     assert diverged.replica.comparison.verdict is StateVerdict.DIVERGED
     with pytest.raises(ReplicaDiverged, match=f"Restart node {other}"):
         diverged.require_agreed(agreed)

@@ -86,7 +86,7 @@ def test_a_quiesced_leader_cut_off_steps_down_and_follows_when_healed(
     quiesced_cluster.wait(lambda: quiesced_cluster.has_other_leaders(old))
     quiesced_cluster.network.heal()
     quiesced_cluster.quiesce()
-    assert len({hosted.replica.raft.leader for hosted in quiesced_cluster.replicas(group)}) == 1
+    assert len({local.replica.raft.leader for local in quiesced_cluster.replicas(group)}) == 1
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
@@ -101,14 +101,14 @@ def test_a_node_that_restarts_unnoticed_is_taken_along(
     quiesced_cluster.nodes[victim].end(power=True)
     quiesced_cluster.nodes[victim].start()
     if role == "follower":
-        follower = quiesced_cluster.hosted(victim, group).replica.raft
+        follower = quiesced_cluster.local(victim, group).replica.raft
         quiesced_cluster.wait_heartbeats(4, lambda: follower.leader == leader)
     quiesced_cluster.wait(
         lambda: all(
-            hosted.replica.applied_index == hosted.replica.raft.last_index
-            and hosted.replica.raft.leader != 0
+            local.replica.applied_index == local.replica.raft.last_index
+            and local.replica.raft.leader != 0
             for each in quiesced_cluster.groups
-            for hosted in quiesced_cluster.replicas(each)
+            for local in quiesced_cluster.replicas(each)
         )
     )
     quiesced_cluster.quiesce()
@@ -129,7 +129,7 @@ def test_groups_fall_quiesced_without_a_node_that_is_down_and_tell_it_all_when_i
     down.start()
     quiesced_cluster.quiesce()
     for group in quiesced_cluster.groups:
-        ends = {hosted.replica.applied_index for hosted in quiesced_cluster.replicas(group)}
+        ends = {local.replica.applied_index for local in quiesced_cluster.replicas(group)}
         assert len(ends) == 1
 
 
@@ -154,8 +154,8 @@ def test_a_write_wakes_its_group_alone(quiesced_cluster: CalmCluster) -> None:
     awake = [
         group
         for group in quiesced_cluster.groups[1:-1]
-        for hosted in quiesced_cluster.replicas(group)
-        if not hosted.replica.raft.quiesced
+        for local in quiesced_cluster.replicas(group)
+        if not local.replica.raft.quiesced
     ]
     assert awake == []
 
@@ -203,15 +203,15 @@ def test_a_deleted_group_s_replica_takes_nothing_more(quiesced_cluster: CalmClus
     group = cluster.groups.pop()
     leader = cluster.leader(group)
     assert leader is not None
-    hosted, host = cluster.hosted(leader, group), cluster.nodes[leader]._running_host
-    assert hosted.topic is not None
-    command = DeleteTopic(name=hosted.topic.name, incarnation=hosted.topic.incarnation)
+    local, host = cluster.local(leader, group), cluster.nodes[leader]._running_host
+    assert local.topic is not None
+    command = DeleteTopic(name=local.topic.name, incarnation=local.topic.incarnation)
     cluster.write(CONTROLLER_GROUP, Payload(encode_command(command, None), b""))
-    cluster.wait(lambda: cluster.nodes[leader].hosted(group) is None)
+    cluster.wait(lambda: cluster.nodes[leader].local(group) is None)
     answers: list[object] = []
     with pytest.raises(TopicRecreated):
-        host.propose(hosted, Payload(b"late", b""), answers.append)
+        host.propose(local, Payload(b"late", b""), answers.append)
     with pytest.raises(TopicRecreated):
-        host.read_barrier(hosted, answers.append)
+        host.read_barrier(local, answers.append)
     assert not answers
     cluster.wait(cluster.all_quiesced)

@@ -23,7 +23,7 @@ def register(cluster: CalmCluster, node: NodeId, rules: int) -> None:
 
 def rules(cluster: CalmCluster) -> set[int]:
     """The versions that the replicas of all groups apply by."""
-    return {hosted.machine.rules for group in cluster.groups for hosted in cluster.replicas(group)}
+    return {local.machine.rules for group in cluster.groups for local in cluster.replicas(group)}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -53,8 +53,8 @@ def test_a_later_leader_raises_the_rules_of_its_group(seed: int) -> None:
     cluster.wait(lambda: cluster.leader(group) is not None)
     leader = cluster.leader(group)
     assert leader is not None
-    hosted = cluster.hosted(leader, group)
-    hosted.rules_proposed = (hosted.replica.raft.term, RULES_LATEST)
+    local = cluster.local(leader, group)
+    local.rules_proposed = (local.replica.raft.term, RULES_LATEST)
     for node in VOTERS:
         register(cluster, node, RULES_LATEST)
     cluster.pass_timeouts(2)

@@ -112,19 +112,19 @@ def read_rows(node: SimulatedNode, group: GroupId, start: int, end: int, mark: i
 
     A column whose bytes are not what its client wrote is a violation.
     """
-    hosted = node.hosted(group)
-    if hosted is None or hosted.machine.high_water_mark < mark:
+    local = node.local(group)
+    if local is None or local.machine.high_water_mark < mark:
         return Failed(written=False)
     try:
-        hosted.require_agreed(Offset(end))
+        local.require_agreed(Offset(end))
     except (ReplicaDiverged, StateDisputed):
         return Failed(written=False)
     rows = []
-    for extent in hosted.machine.extents_between(start, end):
-        _, _, command = hosted.replica.log.command(extent.index)
+    for extent in local.machine.extents_between(start, end):
+        _, _, command = local.replica.log.command(extent.index)
         column = decode_batch_header(command).columns[0]
         slices = [(column.position, column.length)]
-        (body,) = hosted.replica.log.body_slices(extent.index, slices)
+        (body,) = local.replica.log.body_slices(extent.index, slices)
         if crc32c(body) != column.crc:
             raise Violation(
                 Promise.READS_BELOW_THE_MARK,
@@ -531,8 +531,8 @@ class Clients:
         """Let open epochs run out that some node knows of, as a leader does after their lease."""
         while not self.stopping:
             node = self._nodes[NodeId(self.random.randrange(len(self._nodes)) + 1)]
-            hosted = node.hosted(topic.group)
-            opened = hosted.machine.open_epochs() if hosted is not None else []
+            local = node.local(topic.group)
+            opened = local.machine.open_epochs() if local is not None else []
             if opened:
                 writer, run, epoch, renewals = self.random.choice(opened)
                 outcome = yield from self.write(
@@ -571,14 +571,14 @@ class Clients:
     ) -> Callable[[SimulatedNode, Reply], None]:
         def action(node: SimulatedNode, reply: Reply) -> None:
             def confirmed(answer: Any) -> None:
-                hosted = node.hosted(group)
-                if answer is not None or hosted is None:
+                local = node.local(group)
+                if answer is not None or local is None:
                     reply(answer or Failed(written=False))
                 else:
-                    reply(hosted.machine.high_water_mark)
+                    reply(local.machine.high_water_mark)
 
-            hosted = node.hosted(group)
-            if hosted is not None and history.is_deposed(hosted.replica.raft):
+            local = node.local(group)
+            if local is not None and history.is_deposed(local.replica.raft):
                 self.simulator.counts["marks asked of a deposed leader"] += 1
             node.read_barrier(group, confirmed)
 

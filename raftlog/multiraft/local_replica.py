@@ -1,4 +1,9 @@
-"""A replica on this node, and the calls that wait for it."""
+"""A replica of this node: what the node does with it, and the calls that wait for it.
+
+`raftlog.replica.Replica` is synchronous and knows neither callers nor writes in flight, so a test
+drives it in a few lines. What a node adds is here. The others of the group are on other nodes, and
+this node sees of them only messages.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +38,13 @@ class _HighWaterMarkWait(NamedTuple):
     reply: ReadReply
 
 
-class GroupReplica:
-    """Joins one replica to those who wait for it.
+class LocalReplica:
+    """Joins one replica to the calls that wait for it.
 
-    Every reply is called: applied with the entry's own term (the outcome), lost to another leader
-    or a step-down (`NoQuorum`, which a client may resend because every write is idempotent), no
-    room on this node's disk (`DiskFull`, alike), or the group is gone from here. A caller whose
-    deadline passed ignores what comes.
+    Every reply is called once. It gets the outcome, if the entry was applied with its own term. It
+    gets `NoQuorum` if another leader took over or this one stepped down, and `DiskFull` if this
+    node's disk has no room: a client may resend after both, because every write is idempotent. It
+    gets another error if the group is gone from here. A caller whose deadline passed ignores it.
     """
 
     def __init__(self, replica: Replica, topic: TopicInfo | None) -> None:
@@ -47,11 +52,11 @@ class GroupReplica:
         self.raft = replica.raft
         self.topic = topic
         self.deleted_elsewhere = False
-        """A peer said that the group is deleted: it must not campaign any more."""
+        """A peer said that the group is deleted, so the replica must not campaign any more."""
         self.writing = False
-        """A write of its log is out."""
+        """A write of its log is in flight."""
         self.reads_out = 0
-        """Reads of its log that are out."""
+        """Reads of its log that are in flight, for followers that catch up."""
         self.idle_ticks = 0
         """Ticks since its log was last written."""
         self.rules_proposed: tuple[Term, int] | None = None
@@ -102,8 +107,7 @@ class GroupReplica:
         return number
 
     def forget_high_water_mark(self, number: int) -> None:
-        """Nobody waits any more for what `await_high_water_mark` numbered so; it may have been
-        answered."""
+        """End the wait that `await_high_water_mark` gave this number; it may have been answered."""
         self._high_water_mark_waits.pop(number, None)
 
     def require_agreed(self, end: Offset) -> None:
@@ -141,7 +145,7 @@ class GroupReplica:
             self._settle_high_water_marks()
 
     def abandon_all(self, error: RaftlogError) -> None:
-        """The group is gone from this node: nobody here will ever be answered otherwise."""
+        """The group is gone from this node, so this is the last chance to answer."""
         self.abandon_writes(NoQuorum(what="a write"))
         waits = [
             *self._reads.values(),
@@ -153,8 +157,8 @@ class GroupReplica:
             reply(error)
 
     def abandon_writes(self, error: RaftlogError) -> None:
-        """Nobody here can say what becomes of the writes in flight: another leader decides, or
-        there is no room for them yet. Who resends them is answered in the end."""
+        """Answer the writes in flight with `error`. Nobody here can say what becomes of them:
+        another leader decides, or there is no room yet. A client that resends one learns it."""
         writes, self._writes = self._writes, {}
         for write in writes.values():
             write.reply(error)
