@@ -14,6 +14,7 @@ holds copies. A mapping in `package_dir` would not: Python and mypy do not read 
 `pkgutil.iter_modules()`. That sees an editable install only if `package_dir` names one folder.
 """
 
+import os
 from glob import glob
 
 from setuptools import find_packages, setup
@@ -55,6 +56,9 @@ DEV = [
     "types-grpcio-health-checking>=1.0.0.20261021",
     "types-protobuf>=7.35.1,<8",
 ]
+
+if not os.path.isdir("raftlog/spark"):  # without links, git writes a text file in its place
+    raise SystemExit("raftlog/spark is not a link here: check out with core.symlinks=true")
 
 setup(
     name="raftlog",

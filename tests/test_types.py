@@ -71,6 +71,15 @@ def test_what_is_built_to_be_installed_has_the_types_and_two_names_at_the_top(tm
     assert [name for name in wanted if not (tmp_path / "lib" / name).is_file()] == []
     top = sorted(path.name for path in (tmp_path / "lib").iterdir())
     assert top == ["pyspark_raftlog.py", "raftlog"], "other names could be a user's own"
+    program = "import pyspark_raftlog, raftlog.spark.writer as of; print(of.__file__)"
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path / "lib",
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert ended.stdout.strip() == str(tmp_path / "lib" / "raftlog" / "spark" / "writer.py")
 
 
 @pytest.mark.timeout(300)  # without the cache that lint leaves, mypy reads every library again

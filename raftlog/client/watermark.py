@@ -14,13 +14,13 @@ from raftlog.wire.calls import GroupView, NodeView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaWatermark:
-    """One replica. Without an answer only `node`, `address` and `problem` mean something."""
+    """One replica. Without an answer, only `node`, `address` and `problem` are valid."""
 
     node: NodeId
     address: str
     role: str = ""
     match_index: LogIndex | None = None
-    """What the leader knows to be durable there; None while it knows nothing."""
+    """The last entry that the leader knows to be durable there; None if it knows of none."""
     lag_entries: int | None = None
     """Entries of the leader's log that are not known to be durable there."""
     applied_index: int = 0
@@ -35,10 +35,10 @@ class ReplicaWatermark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """A topic's marks. Readable are the records [log_start_offset, high_water_mark).
+    """A topic's marks. Its records [log_start_offset, high_water_mark) are readable.
 
-    Collected from all nodes at about one moment, not linearizable: ask `read_high_water_mark` for
-    that. `leader` is 0 while no node that answers leads; the marks are then the highest that anyone
+    Collected from all nodes at about one moment, so it is not linearizable; `read_high_water_mark`
+    is. `leader` is 0 if no node that answers leads; the marks are then the highest that any node
     has.
     """
 
@@ -52,15 +52,15 @@ class Watermark:
     term: Term
     open_epochs: int
     staged_bytes: int
-    """What the open epochs count; nobody sees them yet."""
+    """Bytes of the open epochs, which no reader sees yet."""
     dead_bytes: int
-    """Body bytes in the log that nobody will ever read: of batches that lost, were aborted or
-    expired, and of writes that were refused."""
+    """Body bytes in the log that will never be read: of attempts that were not committed, were
+    aborted or expired, and of writes that were refused."""
     replicas: tuple[ReplicaWatermark, ...]
 
 
 class NodeAnswer(NamedTuple):
-    """What a node answered, or why it did not."""
+    """A node's view, or the error that it gave."""
 
     node: NodeId
     address: str

@@ -11,9 +11,9 @@ import pyspark_raftlog
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_doorbell_pulls_in_no_grpc_pyarrow_or_kazoo():
+def test_the_doorbell_imports_neither_grpc_nor_pyarrow():
     code = (
-        "import sys, pyspark_raftlog; heavy = {'grpc', 'pyarrow', 'kazoo', 'google.protobuf'}; "
+        "import sys, pyspark_raftlog; heavy = {'grpc', 'pyarrow', 'pydantic', 'google.protobuf'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )
     done = subprocess.run(
