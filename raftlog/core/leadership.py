@@ -156,7 +156,7 @@ class Leadership(Part):
         ]
 
     def _quiesce_round(self, all_committed: LogIndex | None) -> int:
-        """The attempt to quiesce that a heartbeat asks followers to agree to; 0: none.
+        """The round in which a heartbeat asks followers to quiesce; 0: it does not.
 
         `all_committed` is the log's last index if all of the log is committed. Every follower must
         hold it too, except those whose process is silent: a node that is down must not keep a

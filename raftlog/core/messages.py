@@ -155,7 +155,7 @@ class Heartbeat:
     commit_index: LogIndex
     read_round: int
     quiesce_round: int
-    """Which attempt to quiesce this asks to agree to; 0: stay awake (`raftlog.core.quiescence`)."""
+    """The round in which this asks to quiesce; 0: stay awake (`raftlog.core.quiescence`)."""
     hash_index: LogIndex = NO_INDEX
     """At which entry the receiver's state hash is asked for; 0: at none. The core carries this and
     what follows for `raftlog.state_comparison`, and does not look at it."""
@@ -192,7 +192,7 @@ class HeartbeatReply:
     read_round: int
     last_index: LogIndex
     quiesce_round: int
-    """The attempt to quiesce that the sender agrees to, being quiesced now; 0: it is awake."""
+    """The round in which the sender agrees to quiesce, and is quiesced now; 0: it is awake."""
     disk_keeps_up: bool
     """The sender's disk writes in time, so it could lead in place of one whose disk does not."""
     hash_index: LogIndex = NO_INDEX

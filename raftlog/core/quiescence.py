@@ -21,12 +21,12 @@ from raftlog.core.types import LogIndex, NodeId, Term
 
 
 def keeps_quiesced(
-    message: RaftMessage, *, leader: NodeId, term: Term, commit_index: LogIndex, attempt: int
+    message: RaftMessage, *, leader: NodeId, term: Term, commit_index: LogIndex, own_round: int
 ) -> bool:
     """Does a message say only what a quiesced member knows, so that it may stay quiesced?
 
-    That is its leader asking again, and a follower's late answer to the `attempt` by which the
-    leader itself quiesced (a follower's own `attempt` is 0).
+    That is its leader asking again, and a follower's late answer to `own_round`, the round by which
+    the leader itself quiesced (0 for a follower).
     """
     if message.term != term:
         return False
@@ -34,7 +34,7 @@ def keeps_quiesced(
         case Heartbeat(sender=sender, quiesce_round=asked) if asked > 0:
             return sender == leader and message.commit_index == commit_index
         case HeartbeatReply(quiesce_round=answered):
-            return answered == attempt > 0
+            return answered == own_round > 0
         case _:
             return False
 
@@ -42,20 +42,20 @@ def keeps_quiesced(
 class Quiescence(Part):
     """A leader's way to quiesce: how long nothing was asked of it, and who has agreed.
 
-    Attempts are numbered, so that a late answer to one that was given up is not taken for this
-    one's. Mutable; it begins and ends with a leadership.
+    Rounds of asking are numbered, so that a late answer to an earlier round does not count for this
+    one. Mutable; it begins and ends with a leadership.
     """
 
-    __slots__ = ("_after_ticks", "_agreed", "_idle_ticks", "attempt")
+    __slots__ = ("_after_ticks", "_agreed", "_idle_ticks", "round")
 
     def __init__(self, after_ticks: int) -> None:
         """Ask after so many idle ticks; 0: never."""
-        self.attempt = 0
-        """The number of the latest attempt; 0: none yet."""
+        self.round = 0
+        """The number of the latest round; 0: none yet."""
         self._after_ticks = after_ticks
         self._idle_ticks = 0
         self._agreed: set[NodeId] | None = None
-        """Who agreed to the attempt in flight; None: there is none."""
+        """Who agreed in the present round; None: there is none."""
 
     @property
     def due(self) -> bool:
@@ -67,17 +67,17 @@ class Quiescence(Part):
         self._idle_ticks += 1
 
     def disturbed(self) -> None:
-        """Something was asked: an attempt in flight is given up, the wait begins again."""
+        """Something was asked: the present round is given up, the wait begins again."""
         self._idle_ticks = 0
         self._agreed = None
 
     def ask(self) -> int:
-        """The number of the attempt that a heartbeat asks for: the one in flight, or a new one."""
+        """The round in which a heartbeat asks: the present one, or a new one."""
         assert self.due, "nobody is asked to quiesce while there is something to do"
         if self._agreed is None:
-            self.attempt += 1
+            self.round += 1
             self._agreed = set()
-        return self.attempt
+        return self.round
 
     def give_up(self) -> None:
         """The group is not idle after all: answers to what was asked count no more."""
@@ -88,9 +88,9 @@ class Quiescence(Part):
         self._idle_ticks = max(1, self._after_ticks)
         self._agreed = None
 
-    def agreed(self, follower: NodeId, attempt: int) -> None:
-        """The follower is quiesced, as that attempt asked."""
-        if self._agreed is not None and attempt == self.attempt:
+    def agreed(self, follower: NodeId, in_round: int) -> None:
+        """The follower is quiesced, as it was asked in that round."""
+        if self._agreed is not None and in_round == self.round:
             self._agreed.add(follower)
 
     def disagrees(self, follower: NodeId) -> None:
@@ -99,10 +99,10 @@ class Quiescence(Part):
             self._agreed.discard(follower)
 
     def has_agreed(self, follower: NodeId) -> bool:
-        """Has the follower agreed to the attempt in flight?"""
+        """Has the follower agreed in the present round?"""
         return self._agreed is not None and follower in self._agreed
 
     @property
     def asking(self) -> bool:
-        """Is an attempt in flight?"""
+        """Is there a round now?"""
         return self._agreed is not None

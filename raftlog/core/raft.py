@@ -277,7 +277,7 @@ class Raft(Part):
             leader=self.leader,
             term=self.term,
             commit_index=self.commit_index,
-            attempt=leadership.quiescence.attempt if leadership is not None else 0,
+            own_round=leadership.quiescence.round if leadership is not None else 0,
         )
 
     def wake(self, silent_ticks: Mapping[NodeId, int], *, ask_again: bool = False) -> None:

@@ -205,8 +205,8 @@ def _problem_of_heartbeat_reply(
     if problem is None and leadership is not None and reply.term == member.term:
         if reply.read_round > leadership.reads.latest:
             return f"read round {reply.read_round} was never started"
-        if reply.quiesce_round > leadership.quiescence.attempt:
-            return f"attempt {reply.quiesce_round} to quiesce was never made"
+        if reply.quiesce_round > leadership.quiescence.round:
+            return f"round {reply.quiesce_round} of asking to quiesce never began"
     return problem
 
 

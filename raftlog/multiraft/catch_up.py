@@ -1,12 +1,12 @@
 """Append requests whose entries must come from disk: read off the loop, sent in their order.
 
-A follower that is close to the end of the log gets its entries from memory, at once. Whoever lacks
-more waits here, in a line of its own for each group: one read at a time, so that requests leave in
-the order in which the core decided them. Followers with much to catch up share what may be in
-flight, by turns over their groups.
+A follower that is close to the end of the log gets its entries from memory, at once. One that lacks
+more waits here, in one line for each group. A line reads one request at a time, so that requests
+leave in the order in which the core decided them. The groups of followers that catch up take turns
+and share what may be in flight.
 
-Time passes while a read is out. `Replica.request` decides when it is back whether its entries may
-still be sent; what waits in a line is dropped as soon as the core decided otherwise.
+Time passes while a read is in flight. When it has ended, `Replica.request` decides whether its
+entries may still be sent. What waits in a line is dropped as soon as the core decides otherwise.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from raftlog.storage.read import LogRead
 
 
 class _Line:
-    """What one follower of one group is still to be sent: contiguous, and never without end.
+    """What one follower of one group is still to be sent: contiguous and bounded.
 
-    The core sends only so many requests ahead, and whatever does not go on where the line ends
-    takes the place of all that waits.
+    The core sends a bounded number of requests ahead. A request that does not continue where the
+    line ends replaces all that waits.
     """
 
     __slots__ = ("end", "local", "reading", "wishes")
@@ -36,11 +36,11 @@ class _Line:
         self.wishes: deque[Replicate] = deque()
         self.reading: Replicate | None = None
         self.end = (0, LogIndex(0))
-        """Term and index with which the next one must go on."""
+        """Term and index with which the next wish must continue."""
 
     def add(self, wish: Replicate) -> None:
         if (wish.term, wish.prev_index) != self.end:
-            # The core went back, or on past what the follower turned out to hold.
+            # The core went back, or past what the follower turned out to hold.
             self.clear()
         elif wish.span is None and self.wishes and self.wishes[-1].span is None:
             return  # a check that was asked for again
@@ -65,7 +65,7 @@ class CatchUpLimits(NamedTuple):
 
 
 class CatchUp:
-    """The lines of one node. The host's own thread."""
+    """The lines of one node. For the thread of its `MultiRaft` only."""
 
     def __init__(
         self,

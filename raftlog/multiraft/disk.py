@@ -1,7 +1,7 @@
-"""What a node asks of its disk: writes, jobs, those that found no room again; does it keep up?
+"""A node's writes and jobs on its disk, again once there is room, and whether the disk keeps up.
 
-A write that finds no room waits and is tried again (`LogWrite.run` says why that is safe), a job as
-well; whatever fails otherwise ends the node in the driver and never comes back here.
+A write that finds no room waits and is tried again (`LogWrite.run` says why that is safe). So is a
+job. Any other failure ends the node in the driver and never comes back here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Job(NamedTuple):
 
 
 class NodeDisk:
-    """The way from a host to its disk, through the driver's effects. The host's own thread."""
+    """The way of a `MultiRaft` to its disk, through its `Effects`. For its thread only."""
 
     def __init__(self, effects: Effects, *, slow_ticks: int, full_ticks: int) -> None:
         """A write that takes `slow_ticks` is slow; what finds no room is tried again every

@@ -1,7 +1,7 @@
-"""What a host wants done outside of it, and what it tells: all that server and simulator differ in.
+"""What `MultiRaft` asks of its driver, and what it tells: all in which server and simulator differ.
 
-Whatever raises in here, or in something that was handed out to be run, is the end of the node: the
-host never hears of it, and must not be driven any more.
+Whatever raises in here, or in something that was handed out to be run, is the end of the node:
+`MultiRaft` never hears of it, and must not be driven any more.
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ MultiRaftEvent = (
 
 
 class Effects(Protocol):
-    """Done by the driver. Every callback comes on the host's own thread, never within the call."""
+    """Done by the driver. Every callback comes on `MultiRaft`'s thread, never within the call."""
 
     def soon(self, turn: Callable[[], None]) -> None:
-        """Call `turn` once what has come in already was handed to the host."""
+        """Call `turn` once what has come in already was handed over."""
 
     def work_us(self) -> int:
         """A monotonic clock in microseconds, by which the work of a turn is measured."""
@@ -128,7 +128,7 @@ class Effects(Protocol):
     def run_job(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         """Run `work`, which blocks on the disk, on any thread; then call `done` with its value.
 
-        The host asks for one job at a time.
+        `MultiRaft` asks for one job at a time.
         """
 
     def tell(self, event: MultiRaftEvent) -> None:

@@ -161,7 +161,7 @@ class MultiRaft:
 
     def close(self) -> None:
         """After `stop`, with nothing in flight any more: answer everybody, close the files."""
-        assert self._stopped, "a host is stopped before it is closed"
+        assert self._stopped, "it is stopped before it is closed"
         self.replicas.close()
 
     def _ended(self, local: LocalReplica) -> None:

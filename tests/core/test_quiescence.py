@@ -34,21 +34,21 @@ def idle_leader(voters: int = 3) -> Member:
 
 
 def asked(member: Member, ticks: int = AFTER + 2) -> int:
-    """Tick until it asks its followers to quiesce; the attempt's number."""
+    """Tick until it asks its followers to quiesce; the round's number."""
     for _ in range(ticks):
         member.tick()
-        attempts = {message.quiesce_round for message in member.take(Heartbeat)}
-        if attempts - {0}:
-            (attempt,) = attempts
-            return attempt
+        rounds = {message.quiesce_round for message in member.take(Heartbeat)}
+        if rounds - {0}:
+            (quiesce_round,) = rounds
+            return quiesce_round
     raise AssertionError("it did not ask")
 
 
 def quiesced_leader() -> Member:
     member = idle_leader()
-    attempt = asked(member)
+    quiesce_round = asked(member)
     for other in (2, 3):
-        member.step(heartbeat_reply(member, other, last_index=2, quiesce_round=attempt))
+        member.step(heartbeat_reply(member, other, last_index=2, quiesce_round=quiesce_round))
     assert member.raft.quiesced
     return member
 
@@ -63,10 +63,10 @@ def quiesced_follower() -> Member:
 
 def test_a_leader_is_quiesced_once_all_followers_agreed() -> None:
     member = idle_leader()
-    attempt = asked(member)
-    member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=attempt))
+    quiesce_round = asked(member)
+    member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=quiesce_round))
     assert not member.raft.quiesced
-    member.step(heartbeat_reply(member, 3, last_index=2, quiesce_round=attempt))
+    member.step(heartbeat_reply(member, 3, last_index=2, quiesce_round=quiesce_round))
     assert member.raft.quiesced
     assert member.raft.role is Role.LEADER
 
@@ -77,9 +77,9 @@ def test_a_leader_that_still_replays_its_log_quiesces() -> None:
     member = Member(1, terms=[1], timing=QUIET, applies=False).lead()
     member.step(acceptance(member, 2, 2), acceptance(member, 3, 2))
     member.take()
-    attempt = asked(member)
+    quiesce_round = asked(member)
     for other in (2, 3):
-        member.step(heartbeat_reply(member, other, last_index=2, quiesce_round=attempt))
+        member.step(heartbeat_reply(member, other, last_index=2, quiesce_round=quiesce_round))
     assert member.raft.quiesced
     assert member.raft.last_applied < member.raft.commit_index
 
@@ -162,14 +162,14 @@ def test_who_is_left_out_is_not_asked() -> None:
 
 def test_what_another_run_of_a_process_agreed_to_does_not_count() -> None:
     member = idle_leader()
-    attempt = asked(member)
-    member.step(heartbeat_reply(member, 3, last_index=2, quiesce_round=attempt))
+    quiesce_round = asked(member)
+    member.step(heartbeat_reply(member, 3, last_index=2, quiesce_round=quiesce_round))
     member.raft.node_is_back(THREE)
-    member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=attempt))
+    member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=quiesce_round))
     assert not member.raft.quiesced
 
 
-def test_an_answer_to_an_attempt_that_was_given_up_does_not_count() -> None:
+def test_an_answer_to_a_round_that_was_given_up_does_not_count() -> None:
     member = idle_leader()
     first = asked(member)
     member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=first))
@@ -186,10 +186,10 @@ def test_an_answer_to_an_attempt_that_was_given_up_does_not_count() -> None:
 
 def test_who_says_that_it_is_awake_takes_its_agreement_back() -> None:
     member = idle_leader()
-    attempt = asked(member)
-    member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=attempt))
+    quiesce_round = asked(member)
+    member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=quiesce_round))
     member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=0))
-    member.step(heartbeat_reply(member, 3, last_index=2, quiesce_round=attempt))
+    member.step(heartbeat_reply(member, 3, last_index=2, quiesce_round=quiesce_round))
     assert not member.raft.quiesced
 
 

@@ -142,7 +142,7 @@ TO_A_LEADER: dict[str, tuple[Make, str]] = {
     ),
     "an answer to a question that was never asked": (
         lambda m: heartbeat_reply(m, 2, quiesce_round=1),
-        "attempt 1 to quiesce was never made",
+        "round 1 of asking to quiesce never began",
     ),
 }
 
