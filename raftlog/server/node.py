@@ -14,7 +14,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import structlog
 
@@ -38,8 +38,6 @@ from raftlog.transport.link import PeerLink
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.calls import NodeAddress, PeerHello, PeerWelcome
 from raftlog.wire.codec import encode_command
-
-T = TypeVar("T")
 
 _IDLE_MARKER_S = 1.0
 """A log that was not written for so long gets its synced marker, which bears witness to the end
