@@ -1,7 +1,8 @@
-"""What must hold between two moments of one member, checked from outside what it checks.
+"""What must hold between two moments of one member, checked from outside the code.
 
-Keep `Raft.status()` of before an event and `check` after it: tests and the simulator do so around
-every single event. A broken rule is an AssertionError that names it. Costs a few microseconds.
+Keep the `Raft.status()` from before an event and `check` after it: tests and the simulator do so
+around every single event. A broken rule is an AssertionError that names it. Costs a few
+microseconds.
 """
 
 from __future__ import annotations
@@ -21,18 +22,19 @@ _NEXT_ROLES = {
 }
 """What one event may make of a role (Raft figure 4, with the pre-vote before an election).
 
-From a pre-vote it may come to lead by late votes of an election in the same term."""
+In a pre-vote, late votes of an election in the same term may still make it leader."""
 
 
 def check(before: RaftStatus, raft: Raft) -> RaftStatus:
-    """Check the moment now by itself and against `before`, one event earlier; return it."""
+    """Check the present moment by itself and against `before`, one event earlier; return it."""
     now = raft.status()
     compare(before, now, raft.term_at)
     return now
 
 
 def compare(before: RaftStatus, now: RaftStatus, term_at: Callable[[LogIndex], Term]) -> None:
-    """Check the moment `now`, of a log with such terms, by itself and against one event earlier."""
+    """Check the moment `now`, of a log with these terms, by itself and against one event
+    earlier."""
     _check_moment(now)
     _check_roles(before, now)
     _check_votes(before, now)
@@ -45,8 +47,8 @@ def _check_moment(now: RaftStatus) -> None:
     assert now.commit_index <= now.last_index, "committed what is not in the log"
     assert now.last_applied <= now.commit_index, "applied what is not committed"
     assert now.durable_index <= now.last_index, "durable beyond the log"
-    assert now.last_term <= now.term, "an entry of a term to come"
-    assert (now.role is Role.LEADER) == (now.leader == now.node), "who leads knows it"
+    assert now.last_term <= now.term, "an entry of a future term"
+    assert (now.role is Role.LEADER) == (now.leader == now.node), "a leader names itself as leader"
     if now.role in (Role.CANDIDATE, Role.LEADER):
         assert now.vote == now.node, "a candidate votes for itself"
     if now.role in (Role.CANDIDATE, Role.PRE_CANDIDATE):

@@ -1,7 +1,7 @@
-"""One member under test: its core, a disk that syncs when told, a state machine that notes.
+"""One member under test: its core, a disk that syncs when told, a state machine that records.
 
 A `Member` does what `raftlog.core.ready` asks of a driver, and checks the invariants around every
-event. What it wants to send is gathered in `outgoing`; a test or a `Network` carries it.
+event. What it wants to send is kept in `outgoing`; a test or a `Network` carries it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tests.core import invariants
 
 GROUP = GroupId(7)
 TIMING = RaftTiming(election_ticks_min=10, heartbeat_ticks=2, resend_ticks=6, quiesce_after_ticks=0)
-"""Groups never quiesce, but in the tests that are about it."""
+"""Groups quiesce only in the tests that are about it."""
 
 
 class Shortest:
@@ -64,7 +64,7 @@ def payload(text: str) -> Payload:
 
 
 def entries_of(terms: Sequence[int], *, first: int = 1) -> list[Entry]:
-    """One entry per term, whose content says term and index, as one leader would write it."""
+    """One entry per term, as its leader would write it: the content says term and index."""
     return [
         Entry(LogIndex(index), Term(term), EntryKind.COMMAND, payload(f"{term}.{index}"))
         for index, term in enumerate(terms, first)
@@ -107,7 +107,7 @@ class Member:
         self.start()
 
     def start(self) -> None:
-        """(Re)start from the disk: everything else is forgotten."""
+        """Start, or start again, from the disk: everything else is forgotten."""
         self.log = list(self.disk_log)
         self.applied: list[Entry] = []
         self.reads: list[ReadState] = []
@@ -191,7 +191,7 @@ class Member:
     def _carry_out(self, ready: Ready) -> None:
         self.outputs.append(ready)
         if ready.truncate_from is not None:
-            assert ready.truncate_from <= len(self.log), "nothing there to cut"
+            assert ready.truncate_from <= len(self.log), "nothing there to truncate"
             del self.log[ready.truncate_from - 1 :]
         self.log.extend(ready.entries)
         assert [entry.index for entry in self.log] == list(range(1, len(self.log) + 1))
@@ -224,10 +224,10 @@ class Member:
             )
         self.outgoing.append(message)
 
-    # ------------------------------------------------------------ what a test asks
+    # ------------------------------------------------------------ questions of a test
 
     def take(self, kind: type | None = None, to: int | None = None) -> list[RaftMessage]:
-        """What it sent since the last `take`, of one kind and to one member only if given."""
+        """What it sent since the last `take`; only of `kind` and to `to` if these are given."""
         sent, self.outgoing = self.outgoing, []
         return [
             message
@@ -252,9 +252,8 @@ class Member:
     # ------------------------------------------------------------ a leader by itself
 
     def lead(self, *, votes: Iterable[int] | None = None) -> Member:
-        """Bring it to lead the next term by the votes of `votes` (all others), and commit nothing.
-
-        What it sent on the way is thrown away, what it sent as a leader is in `outgoing`.
+        """Make it lead the next term by the votes of `votes` (default: all others), and commit
+        nothing. What it sent before it led is dropped; what it sent as a leader is in `outgoing`.
         """
         others = [voter for voter in self.membership.voters if voter != self.node]
         voters = list(votes) if votes is not None else others
@@ -299,7 +298,7 @@ def append_request(
     terms: Sequence[int] = (),
     commit_index: int = 0,
 ) -> AppendRequest:
-    """`prev` is (term, index); `terms` those of the entries that follow on it."""
+    """`prev` is (term, index); `terms` are those of the entries that follow it."""
     return AppendRequest(
         group=GROUP,
         sender=NodeId(sender),
@@ -330,7 +329,7 @@ def acceptance(to: Member, sender: int, match_index: int, *, term: int | None = 
 def rejection(
     to: Member, sender: int, prev_index: int, *, conflict: tuple[int, int], term: int | None = None
 ):
-    """`conflict` is (term, first index of it)."""
+    """`conflict` is (term, first index of that term)."""
     return AppendReply(
         group=GROUP,
         sender=NodeId(sender),

@@ -1,4 +1,5 @@
-"""A few members and the messages between them, as values; the safety properties checked outside.
+"""A few members and the messages between them, as values; the safety properties are checked from
+outside.
 
 The checks are those of Raft figure 3, over all members and all of the past, after every delivery
 and tick: Election Safety, Log Matching, Leader Completeness, State Machine Safety.
@@ -17,7 +18,7 @@ from tests.core.member import TIMING, Member
 
 
 class Checker:
-    """Remembers who led and what was applied, and compares with what it sees."""
+    """Remembers who led and what was applied, and compares it with what it sees."""
 
     def __init__(self) -> None:
         self.leaders: dict[int, int] = {}
@@ -95,7 +96,7 @@ class Network:
 
     @property
     def leader(self) -> Member | None:
-        """The leader of the latest term that has one among those that run."""
+        """The running leader with the latest term."""
         leaders = [member for member in self.up if member.raft.role is Role.LEADER]
         return max(leaders, key=lambda member: member.raft.term, default=None)
 
@@ -128,8 +129,8 @@ class Network:
 
     # ------------------------------------------------------------ time and transport
 
-    def gather(self) -> None:
-        """Take what the members sent; a cut link and a dead member lose it."""
+    def collect(self) -> None:
+        """Take what the members sent; what crosses a cut link or comes to a dead member is lost."""
         for member in self.up:
             self.waiting.extend(
                 message
@@ -144,12 +145,12 @@ class Network:
 
     def settle(self) -> None:
         """Deliver in order until nothing is in flight."""
-        self.gather()
+        self.collect()
         while self.waiting:
             waiting, self.waiting = self.waiting, []
             for message in waiting:
                 self.deliver(message)
-            self.gather()
+            self.collect()
 
     def tick(self, count: int = 1) -> None:
         for _ in range(count):
@@ -158,7 +159,7 @@ class Network:
             self.settle()
 
     def tick_until(self, condition: Callable[[], bool], *, ticks_max: int = 400) -> int:
-        """Tick until it holds; how many ticks that took. Fails after `ticks_max`."""
+        """Tick until it holds; return how many ticks that took. Fails after `ticks_max`."""
         for ticks in range(ticks_max):
             if condition():
                 return ticks
@@ -166,7 +167,7 @@ class Network:
         raise AssertionError(f"not within {ticks_max} ticks")
 
     def elect(self, node: int) -> Member:
-        """Let time pass for `node` alone until it leads; fails if it cannot."""
+        """Let time pass only for `node` until it leads; fails if it cannot."""
         self.tell_of_deaths()
         member = self.members[node]
         for _ in range(4 * member.timing.election_ticks_min):

@@ -13,7 +13,7 @@ from tests.core.network import Network
 
 
 def _converge(leader_terms: list[int], follower_terms: list[int]) -> tuple[Network, int]:
-    """Let member 1 lead by the vote of 3 alone; how many requests did 2 reject?"""
+    """Let member 1 lead by the vote of 3 only; return how many requests 2 rejected."""
     network = Network.of(3, logs=[leader_terms, follower_terms, leader_terms], term=9)
     network.cut |= {(1, 2), (2, 1)}
     leader = network.elect(1)
@@ -21,13 +21,13 @@ def _converge(leader_terms: list[int], follower_terms: list[int]) -> tuple[Netwo
     rejections = 0
     for _ in range(3):
         leader.tick(2)
-        network.gather()
+        network.collect()
         while network.waiting:
             waiting, network.waiting = network.waiting, []
             rejections += sum(isinstance(m, AppendReply) and not m.accepted for m in waiting)
             for message in waiting:
                 network.deliver(message)
-            network.gather()
+            network.collect()
     return network, rejections
 
 
@@ -55,14 +55,16 @@ def test_one_round_trip_per_conflicting_term(leader: list[int], follower: list[i
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_the_probing_ends_never_passes_what_agrees_and_takes_a_term_at_a_time(seed: int) -> None:
-    """CHECKLIST 7, 8: for logs as they can arise, by the answers of one and the moves of the
-    other alone."""
-    print(f"replay: .venv/bin/pytest tests/core/test_backtracking.py -k 'search_ends and {seed}]'")
+def test_probing_never_passes_the_point_of_agreement_and_skips_a_term_at_a_time(seed: int) -> None:
+    """CHECKLIST 7, 8: for logs that can arise, using only the answers of one and the moves of the
+    other."""
+    print(
+        f"replay: .venv/bin/pytest tests/core/test_backtracking.py -k 'probing_never and {seed}]'"
+    )
     random = Random(seed)
     for _ in range(50):
         shared = sorted(random.choices(range(1, 4), k=random.randrange(6)))
-        # After the logs part no term is in both: its one leader wrote it to one of them.
+        # After the logs diverge no term is in both: its only leader wrote it to one of them.
         ours = sorted(random.choices([4, 6, 8], k=random.randrange(1, 8)))
         theirs = sorted(random.choices([5, 7, 9], k=random.randrange(8)))
         next_index, trips = _probe(shared + ours, shared + theirs)
@@ -95,7 +97,7 @@ def test_next_index_starts_one_past_the_leader_s_log_and_moves_back_on_rejection
 
 
 def test_a_probe_sends_no_entries_before_the_logs_are_known_to_agree() -> None:
-    """Bulk is sent once, to a follower that can take it."""
+    """Entries are sent once, to a follower that can append them."""
     network = Network.of(3, logs=[[1] * 3 + [2] * 100, [1] * 50, [1] * 3 + [2] * 100], term=2)
     network.cut |= {(1, 2), (2, 1)}
     leader = network.elect(1)

@@ -12,7 +12,7 @@ from tests.core.network import Network
 
 
 def test_a_leader_that_hears_no_majority_steps_down_within_a_timeout() -> None:
-    """CHECKLIST 35: in its own term, naming nobody."""
+    """CHECKLIST 35: in its own term, and it names no leader."""
     member = Member(1, voters=5, terms=[1]).lead()
     term = member.raft.term
     member.tick(TIMING.election_ticks_min - 1)
@@ -27,7 +27,7 @@ def test_a_leader_that_hears_no_majority_steps_down_within_a_timeout() -> None:
 
 @pytest.mark.parametrize("answer", ["heartbeat", "append"])
 def test_a_leader_that_hears_a_majority_stays(answer: str) -> None:
-    """CHECKLIST 29, 35: answers of either kind count, a minority may be silent for ever."""
+    """CHECKLIST 29, 35: answers of either kind count, a minority may stay silent for ever."""
     member = Member(1, voters=5, terms=[1]).lead()
     for _ in range(5):
         member.tick(TIMING.election_ticks_min - 1)
@@ -39,7 +39,7 @@ def test_a_leader_that_hears_a_majority_stays(answer: str) -> None:
     assert member.raft.role is Role.LEADER
 
 
-def test_answers_of_an_earlier_term_are_no_contact() -> None:
+def test_answers_of_an_earlier_term_do_not_count_as_contact() -> None:
     """CHECKLIST 35."""
     member = Member(1, terms=[1]).lead()
     for _ in range(TIMING.election_ticks_min):
@@ -49,7 +49,7 @@ def test_answers_of_an_earlier_term_are_no_contact() -> None:
 
 
 def test_a_cut_off_leader_commits_nothing_and_follows_when_healed() -> None:
-    """CHECKLIST 16, 35: its writes are gone, the majority's stand."""
+    """CHECKLIST 16, 35: its writes are gone, the majority's are kept."""
     network = Network.of(5, logs=[[1]] * 5)
     old = network.elect(1)
     network.isolate(1, 2)
@@ -70,7 +70,7 @@ def test_a_cut_off_leader_commits_nothing_and_follows_when_healed() -> None:
     assert b"lost" not in texts
 
 
-def test_with_two_of_five_down_writes_go_on_with_three_they_do_not() -> None:
+def test_writes_continue_with_two_of_five_down_and_stop_with_three_down() -> None:
     """CHECKLIST 29."""
     network = Network.of(5)
     leader = network.elect(1)
@@ -88,6 +88,6 @@ def test_with_two_of_five_down_writes_go_on_with_three_they_do_not() -> None:
         leader.propose("refused")
     network.restart(3)
     new = network.elect_any()
-    new.propose("again three")
+    new.propose("three again")
     network.tick(TIMING.election_ticks_min)
     assert new.raft.commit_index == new.raft.last_index

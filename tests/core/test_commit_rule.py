@@ -30,7 +30,7 @@ def test_a_term_begins_with_a_no_op() -> None:
 
 
 def test_the_no_op_is_committed_before_the_term_s_first_proposal() -> None:
-    """CHECKLIST 11: log order alone sees to it."""
+    """CHECKLIST 11: the order of the log ensures it."""
     leader = Member(1, terms=[1]).lead()
     span = leader.propose("first")
     assert leader.log[span.first - 2].kind is EntryKind.NOOP
@@ -39,7 +39,7 @@ def test_the_no_op_is_committed_before_the_term_s_first_proposal() -> None:
 
 
 def test_one_round_trip_commits_and_a_slow_minority_does_not_matter() -> None:
-    """CHECKLIST 14: request out, answers in, committed; the others are never heard."""
+    """CHECKLIST 14: request out, answers in, committed; the others never answer."""
     network = Network.of(5)
     leader = network.elect(1)
     network.isolate(4, 5)
@@ -66,7 +66,7 @@ def test_a_leader_counts_its_own_entry_only_once_it_is_durable() -> None:
     assert leader.raft.commit_index == span.last
 
 
-def test_followers_alone_may_commit_what_a_leader_has_not_synced() -> None:
+def test_followers_may_commit_what_their_leader_has_not_synced() -> None:
     """CHECKLIST 14: the slow disk may be the leader's."""
     leader = Member(1, terms=[1]).lead()
     leader.sync = False
@@ -75,7 +75,7 @@ def test_followers_alone_may_commit_what_a_leader_has_not_synced() -> None:
     assert leader.raft.commit_index == span.last
 
 
-def test_a_notice_of_persistence_about_a_cut_entry_is_stale() -> None:
+def test_a_notice_of_persistence_about_a_truncated_entry_is_stale() -> None:
     """The entry that has the index now is not durable yet."""
     member = Member(1, term=1, sync=False)
     member.step(append_request(member, 2, term=1, terms=[1, 1, 1]))
@@ -88,7 +88,7 @@ def test_a_notice_of_persistence_about_a_cut_entry_is_stale() -> None:
     assert member.raft.durable_index == 3, "an older notice takes nothing back"
 
 
-def test_a_cut_takes_durability_back() -> None:
+def test_truncating_an_entry_takes_its_durability_back() -> None:
     member = Member(1, terms=[1, 1, 1], term=1, sync=False)
     assert member.raft.durable_index == 3
     member.step(append_request(member, 3, term=2, prev=(1, 1), terms=[2, 2, 2]))
@@ -96,7 +96,7 @@ def test_a_cut_takes_durability_back() -> None:
 
 
 def test_committed_entries_are_handed_out_in_order_and_once() -> None:
-    """CHECKLIST 17: the driver in these tests asserts it for every single output."""
+    """CHECKLIST 17: the driver in these tests asserts it for every output."""
     leader = Member(1, terms=[1]).lead()
     spans = [leader.propose(f"{n}") for n in range(4)]
     for span in [spans[2], spans[0], spans[3], spans[3]]:
@@ -124,7 +124,7 @@ def test_last_applied_follows_what_was_handed_out_and_never_passes_it() -> None:
 
 
 def test_a_proposal_elsewhere_names_the_leader() -> None:
-    """CHECKLIST 27, as far as the core goes."""
+    """CHECKLIST 27, the part of the core."""
     member = Member(1, term=2)
     with pytest.raises(NotLeader) as unknown:
         member.raft.propose([payload("x")])

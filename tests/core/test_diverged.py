@@ -45,7 +45,7 @@ def test_a_candidate_that_has_diverged_does_not_win_by_late_votes() -> None:
     assert member.raft.role is Role.FOLLOWER
 
 
-def test_it_votes_and_acknowledges_as_ever() -> None:
+def test_it_votes_and_acknowledges_as_before() -> None:
     member = Member(1, terms=[1])
     member.raft.note_state(diverged=True)
     member.tick(2 * TIMING.election_ticks_min)
@@ -73,7 +73,7 @@ def test_the_others_elect_a_leader_with_its_vote() -> None:
 
 
 def test_a_quiesced_follower_that_has_diverged_stays_as_it_is() -> None:
-    """It leads nothing, so nobody has to be told."""
+    """It does not lead, so it has nothing to tell the others."""
     member = Member(1, terms=[1])
     member.step(heartbeat(member, 2, term=1, commit_index=1))
     before = member.raft.status()

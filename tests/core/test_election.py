@@ -47,7 +47,7 @@ def test_a_member_becomes_leader_step_by_step() -> None:
 
 
 def test_timeouts_are_random_between_one_and_two_election_timeouts() -> None:
-    """CHECKLIST 30: members of one group do not time out together for ever."""
+    """CHECKLIST 30: members of one group do not keep timing out together."""
     waited = set()
     for seed in range(60):
         member = Member(1, terms=[1], random=Random(seed))
@@ -63,7 +63,7 @@ def test_timeouts_are_random_between_one_and_two_election_timeouts() -> None:
 
 
 def test_a_group_that_never_had_a_leader_elects_one_within_a_timeout() -> None:
-    """Nobody can be disturbed yet, so a new topic can be written sooner."""
+    """There is no leader to disturb yet, so a new topic can be written sooner."""
     for seed in range(10):
         network = Network.of(3, seed=seed)
         ticks = network.tick_until(lambda network=network: network.leader is not None)
@@ -93,7 +93,7 @@ def test_a_vote_leaves_only_after_it_is_durable_and_survives_a_crash() -> None:
     member.step(vote_request(member, 2, term=2, last=(0, 0)))
     assert member.take() == [], "not durable yet"
     member.start()
-    assert member.raft.vote == NOBODY, "forgotten, but nobody heard of it"
+    assert member.raft.vote == NOBODY, "forgotten, but it was never sent"
     member.step(vote_request(member, 3, term=2, last=(0, 0)))
     member.persist()
     assert [reply.granted for reply in member.take(VoteReply)] == [True]
@@ -156,8 +156,8 @@ def test_a_vote_for_an_earlier_term_is_refused_with_the_present_one() -> None:
     assert (reply.granted, reply.term, member.raft.term) == (False, 5, 5)
 
 
-def test_the_winner_speaks_at_once_to_everybody() -> None:
-    """CHECKLIST 33: heartbeats and the term's first entry leave with the victory."""
+def test_a_new_leader_sends_to_all_members_at_once() -> None:
+    """CHECKLIST 33: heartbeats and the term's first entry leave in the same output."""
     member = Member(1, voters=5, terms=[1, 1]).lead(votes=[2, 3])
     sent = member.take()
     assert [m.to for m in sent if isinstance(m, Heartbeat)] == [2, 3, 4, 5]
@@ -166,7 +166,7 @@ def test_the_winner_speaks_at_once_to_everybody() -> None:
 
 
 def test_a_repeated_vote_counts_once() -> None:
-    """CHECKLIST 33: of five voters, two that answer often are no majority."""
+    """CHECKLIST 33: two of five voters are no majority, however often they answer."""
     member = Member(1, voters=5, terms=[1])
     member.tick(TIMING.election_ticks_min)
     member.step(*[vote_reply(member, 2, term=2, pre=True)] * 3)
@@ -294,7 +294,7 @@ def test_a_losing_candidate_becomes_a_follower() -> None:
 
 
 def test_a_member_with_a_better_log_is_not_put_off_by_worse_candidates() -> None:
-    """CHECKLIST 30: only a granted vote resets the clock, a refused one does not."""
+    """CHECKLIST 30: a granted vote resets the timer, a refused one does not."""
     member = Member(1, terms=[1, 2], term=2)
     for term in range(3, 3 + TIMING.election_ticks_min):
         member.step(vote_request(member, 2, term=term, last=(1, 1)))
@@ -303,7 +303,7 @@ def test_a_member_with_a_better_log_is_not_put_off_by_worse_candidates() -> None
 
 
 def test_two_leaders_in_one_term_are_noticed() -> None:
-    """CHECKLIST 18: no message of a correct peer can be this one."""
+    """CHECKLIST 18: no correct peer sends such a message."""
     member = Member(1, terms=[1]).lead()
     with pytest.raises(PeerProtocolViolation, match="node 1 leads term 2"):
         member.step(heartbeat(member, 2, term=member.raft.term))

@@ -1,4 +1,4 @@
-"""The checker notices what it is there for: each rule is broken once, in what was observed."""
+"""The checker notices each broken rule: every test breaks one in the observed status."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _with_match_index(status: RaftStatus, index: int) -> RaftStatus:
 @pytest.mark.parametrize(
     ("attribute", "value", "message"),
     [
-        ("term", 1, "a term to come"),
+        ("term", 1, "a future term"),
         ("vote", 3, "two votes"),
         ("leader", 3, "two leaders"),
         ("commit_index", 1, "applied what is not committed"),
@@ -40,7 +40,7 @@ def _with_match_index(status: RaftStatus, index: int) -> RaftStatus:
         ("last_applied", 3, "applied what is not committed"),
         ("durable_index", 9, "durable beyond the log"),
         ("role", Role.CANDIDATE, "a candidate votes for itself"),
-        ("role", Role.LEADER, "who leads knows it"),
+        ("role", Role.LEADER, "a leader names itself as leader"),
         ("role", Role.PRE_CANDIDATE, "campaigns follows nobody"),
     ],
 )

@@ -14,7 +14,7 @@ from tests.core.network import Network
 
 
 def test_a_follower_told_of_its_leader_s_death_tries_within_the_jitter() -> None:
-    """Not at once, so that other members have heard of it, too, and not all together."""
+    """Not at once, so that the others have heard of it too, and not all at the same time."""
     waited = set()
     for seed in range(30):
         member = Member(1, term=2, random=Random(seed))
@@ -47,7 +47,7 @@ def test_news_of_another_leader_or_term_changes_nothing(leader: int, term: int) 
     assert member.raft.fingerprint() == before
 
 
-def test_a_leader_is_not_moved_by_it() -> None:
+def test_a_leader_ignores_it() -> None:
     member = Member(1, terms=[1]).lead()
     before = member.raft.fingerprint()
     member.leader_lost(1, member.raft.term)
@@ -65,7 +65,7 @@ def test_after_it_a_new_leader_is_followed_with_an_ordinary_timeout() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_killed_leader_is_replaced_within_the_jitter(seed: int) -> None:
-    """CHECKLIST 33: whatever the jitter says, also when both survivors try together."""
+    """CHECKLIST 33: whatever jitter is drawn, even when both survivors try at the same time."""
     print(f"replay: .venv/bin/pytest tests/core/test_leader_lost.py -k 'killed and {seed}]'")
     network = Network.of(3, logs=[[1]] * 3, seed=seed)
     old = network.elect_any()
@@ -77,8 +77,8 @@ def test_a_killed_leader_is_replaced_within_the_jitter(seed: int) -> None:
     assert ticks <= TIMING.leader_lost_jitter_ticks
 
 
-def test_a_lost_pre_vote_is_tried_again_soon_when_the_way_to_a_majority_opens() -> None:
-    """Its request may have been dropped while the peer's stream was still being dialled."""
+def test_a_lost_pre_vote_is_sent_again_soon_once_a_majority_can_be_reached() -> None:
+    """Its request may have been dropped while the stream to the peer was being dialled."""
     waited = set()
     for seed in range(30):
         member = Member(1, term=2, random=Random(seed))
@@ -98,7 +98,7 @@ def test_a_lost_pre_vote_is_tried_again_soon_when_the_way_to_a_majority_opens() 
     assert waited == set(range(1, TIMING.leader_lost_jitter_ticks + 1))
 
 
-def test_who_hears_a_leader_or_leads_is_not_moved_by_an_opened_way() -> None:
+def test_a_leader_or_a_member_that_hears_one_ignores_a_new_connection() -> None:
     follower = Member(1, term=2)
     follower.step(heartbeat(follower, 3, term=2))
     leader = Member(1, terms=[1]).lead()

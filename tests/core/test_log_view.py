@@ -1,4 +1,4 @@
-"""The view of the log: compared with a plain list of entries, through random histories."""
+"""The log view compared with a plain list of entries, over random histories."""
 
 from __future__ import annotations
 

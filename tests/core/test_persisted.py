@@ -1,9 +1,9 @@
-"""What a core takes for durable is on its disk, and will be whatever the disk does next.
+"""What a core takes for durable is on its disk, and stays there whatever the disk does next.
 
 A follower may truncate an entry and get the same one again, index, term and content: the leader of
-term 2 wrote it, the one of term 3 has another in its place, the one of term 4 has it again. The
-write that brought it first is on disk before the truncation, so what it says of the entry must not
-count for the copy behind the truncation.
+term 2 wrote it, the leader of term 3 replaced it, the leader of term 4 has it again. The first
+write of the entry is on disk before the truncation, so it must not count for the copy that is
+appended after the truncation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.core.member import Member, append_request, entries_of
 
 
 def surely_durable(member: Member) -> int:
-    """Up to where does the log stand on disk now and after each of the writes to come?"""
+    """The last index that is on disk now and after each of the writes to come."""
     safe = len(member.disk_log)
     for ready in member.unsynced:
         if ready.truncate_from is not None:
@@ -63,7 +63,7 @@ def test_writes_are_numbered_from_one_without_a_gap() -> None:
         assert bool(ready.write_number) == bool(ready.entries or ready.truncate_from)
 
 
-def test_what_was_never_handed_out_cannot_be_durable() -> None:
+def test_entries_never_handed_out_cannot_be_durable() -> None:
     member = Member(1, terms=[1], sync=False)
     with pytest.raises(AssertionError):
         member.raft.persisted(1)
@@ -73,7 +73,7 @@ TERMS = 12
 
 
 def log_of_leader(term: int) -> tuple[int, ...]:
-    """All agree on who wrote what: one (index, term), one entry and one log before it."""
+    """The leader's log of each term: one (index, term) has one entry and one log before it."""
     match term % 4:
         case 0 | 2:
             return (1, 2, 2, term) if term > 2 else (1, 2, 2)
@@ -91,7 +91,7 @@ STEPS = st.lists(
     ),
     max_size=40,
 )
-"""An append of a new leader or of the same one, from an index on; so many writes; a copy."""
+"""An append by a new leader or the same one, from an index on; a number of writes; a copy."""
 
 
 @settings(max_examples=100, deadline=None)

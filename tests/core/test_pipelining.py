@@ -1,4 +1,4 @@
-"""Many requests in flight per follower; loss, repetition and disorder do no harm (source J)."""
+"""Many requests in flight per follower; loss, repetition and reordering do no harm (source J)."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_failure_at_the_front_rewinds_once() -> None:
 
 
 def test_a_probe_goes_by_the_answer_to_its_own_check_only() -> None:
-    """CHECKLIST 60, 61: a late rejection of an earlier place does not send it further back."""
+    """CHECKLIST 60, 61: a late rejection at an earlier index does not move it further back."""
     leader = Member(1, terms=[1] * 6).lead()
     leader.step(rejection(leader, 2, 6, conflict=(0, 5)))
     assert leader.next_index[2] == 5
@@ -164,7 +164,7 @@ def test_a_lost_last_request_is_noticed_by_heartbeats() -> None:
 
 
 def test_a_follower_with_a_slow_disk_gets_nothing_twice() -> None:
-    """It holds the entries and will confirm them: at most it is asked."""
+    """It holds the entries and will confirm them: the leader only asks."""
     leader = _matched_leader()
     leader.propose("slow")
     leader.take()
@@ -176,7 +176,7 @@ def test_a_follower_with_a_slow_disk_gets_nothing_twice() -> None:
 
 
 def test_a_lost_answer_is_asked_for_again() -> None:
-    """CHECKLIST 61: and the follower's repeated word confirms all that is in flight."""
+    """CHECKLIST 61: the follower's repeated answer confirms all that is in flight."""
     network = Network.of(3)
     leader = network.elect(1)
     network.cut |= {(2, 1), (3, 1)}
@@ -190,7 +190,7 @@ def test_a_lost_answer_is_asked_for_again() -> None:
 
 
 def test_a_silent_follower_is_asked_for_ever_and_costs_no_bulk() -> None:
-    """CHECKLIST 13: also after everything was answered to the clients."""
+    """CHECKLIST 13: even after the clients have all their answers."""
     leader = _matched_leader(voters=3)
     leader.propose("x" * 1000)
     leader.step(acceptance(leader, 2, 2))
@@ -229,7 +229,7 @@ def test_lost_repeated_and_shuffled_traffic_converges_to_one_log(seed: int) -> N
             leader.propose(f"{n}")
         for member in network.up:
             member.tick()
-        network.gather()
+        network.collect()
         random.shuffle(network.waiting)
         arriving, network.waiting = network.waiting[:4], network.waiting[4:]
         for message in arriving:

@@ -1,4 +1,5 @@
-"""Pre-vote: an election is tried before it disturbs anybody (Raft dissertation section 9.6)."""
+"""Pre-vote: ask whether an election can be won before it disturbs anyone (Raft dissertation section
+9.6)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def test_a_pre_vote_changes_no_term_and_no_vote_anywhere() -> None:
 
 
 @pytest.mark.parametrize("pre", [True, False])
-def test_who_hears_a_live_leader_refuses_pre_votes_and_votes(pre: bool) -> None:
+def test_a_member_that_hears_a_leader_refuses_pre_votes_and_votes(pre: bool) -> None:
     """CHECKLIST 36: and keeps its term, so the leader is not deposed."""
     member = Member(1, term=3)
     member.step(heartbeat(member, 3, term=3))
@@ -44,7 +45,7 @@ def test_a_leader_refuses_pre_votes_and_votes() -> None:
     assert member.raft.role is Role.LEADER
 
 
-def test_who_heard_no_leader_for_a_timeout_grants() -> None:
+def test_a_member_that_heard_no_leader_for_a_timeout_grants_its_vote() -> None:
     """CHECKLIST 36."""
     member = Member(1, term=3, random=Longest())
     member.step(heartbeat(member, 3, term=3))
@@ -55,7 +56,7 @@ def test_who_heard_no_leader_for_a_timeout_grants() -> None:
 
 
 def test_the_return_of_an_isolated_member_causes_no_election() -> None:
-    """CHECKLIST 36: many timeouts alone do not raise its term, and nobody's on return."""
+    """CHECKLIST 36: many timeouts do not raise its term, and its return raises no other term."""
     network = Network.of(3, logs=[[1]] * 3)
     leader = network.elect(1)
     term = leader.raft.term
@@ -72,7 +73,7 @@ def test_the_return_of_an_isolated_member_causes_no_election() -> None:
 
 
 def test_a_refusal_from_a_later_term_is_learnt_from_even_when_it_comes_late() -> None:
-    """CHECKLIST 16, 36: whoever gets it steps down, whatever it is by then."""
+    """CHECKLIST 16, 36: its receiver steps down, whatever its role is by then."""
     for role in (Role.PRE_CANDIDATE, Role.LEADER):
         member = Member(1, terms=[1], term=1)
         if role is Role.LEADER:
@@ -85,7 +86,7 @@ def test_a_refusal_from_a_later_term_is_learnt_from_even_when_it_comes_late() ->
 
 
 def test_a_late_grant_of_a_pre_vote_raises_no_term() -> None:
-    """CHECKLIST 36: it names a term that never was."""
+    """CHECKLIST 36: it names a term that never began."""
     member = Member(1, terms=[1], term=1)
     member.tick(TIMING.election_ticks_min)
     member.step(vote_reply(member, 2, term=7, pre=True))
@@ -104,7 +105,7 @@ def test_a_refused_pre_vote_ends_in_waiting_not_in_an_election() -> None:
 
 
 def test_a_member_behind_by_a_term_may_try_for_the_present_one_once() -> None:
-    """A pre-vote for our own term is judged as a vote in it would be."""
+    """A pre-vote for our own term is granted under the same rules as a vote in it."""
     free, voted = Member(1, term=4), Member(1, term=4, vote=3)
     for member in (free, voted):
         member.step(vote_request(member, 2, term=4, last=(0, 0), pre=True))

@@ -1,4 +1,4 @@
-"""Falling quiet and waking: the core's side of it (raftlog/core/quiescence.py)."""
+"""Quiescing and waking: the core's part (raftlog/core/quiescence.py)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TWO, THREE = NodeId(2), NodeId(3)
 
 
 def idle_leader(voters: int = 3) -> Member:
-    """It leads term 2, all hold its two entries and know the first of them committed."""
+    """It leads term 2; all hold its two entries and know that the first is committed."""
     member = Member(1, voters=voters, terms=[1], timing=QUIET).lead()
     for other in range(2, voters + 1):
         member.step(acceptance(member, other, 2))
@@ -73,7 +73,7 @@ def test_a_leader_is_quiesced_once_all_followers_agreed() -> None:
 
 def test_a_leader_that_still_replays_its_log_quiesces() -> None:
     """After a restart of all nodes a thousand groups replay at once: heartbeats of all of them
-    would take the time that applying needs, and then come too late themselves."""
+    would take the time that applying needs, and then be late themselves."""
     member = Member(1, terms=[1], timing=QUIET, applies=False).lead()
     member.step(acceptance(member, 2, 2), acceptance(member, 3, 2))
     member.take()
@@ -131,7 +131,7 @@ def test_a_silent_process_is_not_waited_for_but_a_silent_group_is() -> None:
 
 @pytest.mark.parametrize("is_back", [False, True])
 def test_a_process_that_is_back_is_waited_for_from_then_on(is_back: bool) -> None:
-    """Else the leader rests beside a follower that knows nothing of what it missed."""
+    """Otherwise the leader would quiesce beside a follower that does not know what it missed."""
     member = idle_leader()
     asking = 0
     for _ in range(QUIET.election_ticks_min + 2 * QUIET.heartbeat_ticks):
@@ -146,10 +146,11 @@ def test_a_process_that_is_back_is_waited_for_from_then_on(is_back: bool) -> Non
     assert member.raft.quiesced != is_back
 
 
-def test_who_is_left_out_is_not_asked() -> None:
-    """Back with its shorter log it would take what it is told for all there is, and rest."""
+def test_a_follower_that_is_left_out_is_not_asked() -> None:
+    """Back with a shorter log, it would take what it is told for everything there is, and
+    quiesce."""
     member = idle_leader()
-    member.propose("missed by three")
+    member.propose("member 3 missed it")
     member.step(acceptance(member, 2, 3))
     for _ in range(QUIET.election_ticks_min + 2 * QUIET.heartbeat_ticks):
         member.raft.tick((THREE,))
@@ -160,7 +161,7 @@ def test_who_is_left_out_is_not_asked() -> None:
     assert asked == {TWO: True, THREE: False}
 
 
-def test_what_another_run_of_a_process_agreed_to_does_not_count() -> None:
+def test_what_another_boot_of_a_process_agreed_to_does_not_count() -> None:
     member = idle_leader()
     quiesce_round = asked(member)
     member.step(heartbeat_reply(member, 3, last_index=2, quiesce_round=quiesce_round))
@@ -184,7 +185,7 @@ def test_an_answer_to_a_round_that_was_given_up_does_not_count() -> None:
     assert not member.raft.quiesced
 
 
-def test_who_says_that_it_is_awake_takes_its_agreement_back() -> None:
+def test_a_follower_that_says_it_is_awake_takes_its_agreement_back() -> None:
     member = idle_leader()
     quiesce_round = asked(member)
     member.step(heartbeat_reply(member, 2, last_index=2, quiesce_round=quiesce_round))
@@ -234,14 +235,14 @@ def test_a_quiesced_member_is_not_ticked() -> None:
 
 
 def test_a_quiesced_follower_hears_its_leader() -> None:
-    """It refuses a pre-vote as one that hears heartbeats does, but it wakes by it."""
+    """It refuses a pre-vote, as a member that hears heartbeats does, but the pre-vote wakes it."""
     member = quiesced_follower()
     member.step(vote_request(member, 3, term=3, last=(2, 2), pre=True))
     assert [reply.granted for reply in member.take(VoteReply)] == [False]
     assert not member.raft.quiesced
 
 
-def test_what_everybody_knows_wakes_nobody() -> None:
+def test_a_message_without_news_wakes_no_member() -> None:
     follower = quiesced_follower()
     follower.step(heartbeat(follower, 1, term=2, commit_index=2, quiesce_round=2))
     assert [reply.quiesce_round for reply in follower.take(HeartbeatReply)] == [2]
@@ -267,14 +268,14 @@ def test_anything_else_wakes_a_follower(message: object) -> None:
     assert not member.raft.quiesced
 
 
-def test_a_new_leader_may_let_a_follower_fall_quiesced_at_once() -> None:
+def test_a_new_leader_may_quiesce_a_follower_at_once() -> None:
     member = quiesced_follower()
     member.step(heartbeat(member, 3, term=3, commit_index=2, quiesce_round=1))
     assert (member.raft.quiesced, member.raft.leader) == (True, 3)
 
 
 def test_a_woken_follower_counts_the_silence_as_its_own() -> None:
-    """It tries when an awake one would have tried, not a whole timeout later."""
+    """It campaigns when an awake one would have, not a whole timeout later."""
     member = quiesced_follower()
     member.raft.wake({NodeId(1): QUIET.election_ticks_min})
     member.tick()
@@ -307,7 +308,7 @@ def test_a_read_of_a_quiesced_leader_needs_its_round() -> None:
     assert [read.request_id for read in member.reads] == [1]
 
 
-def test_a_leader_that_asks_anew_leaves_its_followers_quiesced() -> None:
+def test_a_leader_that_asks_again_leaves_its_followers_quiesced() -> None:
     member = quiesced_leader()
     member.raft.wake({}, ask_again=True)
     member.settle()

@@ -11,7 +11,7 @@ from raftlog.core.types import NodeId
 
 
 @pytest.mark.parametrize("voters", range(1, 8))
-def test_any_two_majorities_share_a_member_and_no_smaller_sets_must(voters: int) -> None:
+def test_any_two_majorities_share_a_member_and_smaller_sets_need_not(voters: int) -> None:
     """CHECKLIST 9, 29."""
     assert 2 * majority(voters) > voters
     assert 2 * (majority(voters) - 1) <= voters
@@ -19,7 +19,7 @@ def test_any_two_majorities_share_a_member_and_no_smaller_sets_must(voters: int)
 
 @pytest.mark.parametrize("voters", range(1, 8))
 def test_agreed_is_the_largest_index_that_a_majority_holds(voters: int) -> None:
-    """CHECKLIST 9; for even numbers the middle of some texts would be no majority."""
+    """CHECKLIST 9; for even numbers the middle that some texts give is no majority."""
     for values in product(range(4), repeat=min(voters, 5)):
         indexes = [*values, *[2] * (voters - len(values))]
         by_counting = max(

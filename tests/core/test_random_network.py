@@ -1,4 +1,5 @@
-"""Small networks under random faults: the four safety properties hold, and all converge after."""
+"""Small networks under random faults: the four safety properties hold, and all members converge
+afterwards."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ class Swarm:
                 member.tick()
         self._fault()
         self._work()
-        network.gather()
+        network.collect()
         if random.random() < self.shuffle:
             random.shuffle(network.waiting)
         now = random.randrange(0, len(network.waiting) + 1)
@@ -108,7 +109,7 @@ def test_safety_holds_under_faults_and_all_converge_when_they_end(seed: int) -> 
 
 
 def test_the_random_networks_do_real_work() -> None:
-    """A stalled run must not pass: most seeds commit many commands, over several terms."""
+    """A stalled network must not pass: most seeds commit many commands, over several terms."""
     commands, terms = 0, 0
     for seed in range(10):
         swarm = Swarm(seed)

@@ -21,7 +21,7 @@ def _leader(voters: int = 3) -> Member:
 
 
 def test_a_read_asks_for_a_round_at_once_and_a_majority_confirms_it() -> None:
-    """CHECKLIST 37, 65: correct at the commit index of its start."""
+    """CHECKLIST 37, 65: answered at the commit_index of its start."""
     leader = _leader(voters=5)
     leader.read_index(70)
     assert [(m.to, m.read_round) for m in leader.take(Heartbeat)] == [
@@ -33,7 +33,7 @@ def test_a_read_asks_for_a_round_at_once_and_a_majority_confirms_it() -> None:
     leader.step(heartbeat_reply(leader, 2, read_round=1))
     assert leader.reads == []
     leader.step(heartbeat_reply(leader, 2, read_round=1))
-    assert leader.reads == [], "one member's word counts once"
+    assert leader.reads == [], "one member's answer counts once"
     leader.step(heartbeat_reply(leader, 4, read_round=1))
     assert leader.reads == [ReadState(70, 2)]
 
@@ -54,7 +54,7 @@ def test_a_new_leader_answers_no_read_before_its_no_op_commits() -> None:
 
 
 def test_reads_that_arrive_during_a_round_share_the_next_one() -> None:
-    """CHECKLIST 37: one round for all, at the commit index of its own start."""
+    """CHECKLIST 37: one round for all, at the commit_index of its own start."""
     leader = _leader()
     leader.read_index(1)
     for request in (2, 3, 4):
@@ -109,7 +109,8 @@ def test_reads_are_dropped_when_their_leader_steps_down() -> None:
 
 
 def test_a_deposed_leader_answers_no_read() -> None:
-    """CHECKLIST 35, 37, 65: cut off it gets no majority, and drops the read when it gives up."""
+    """CHECKLIST 35, 37, 65: when cut off, it gets no majority, and drops the read when it steps
+    down."""
     network = Network.of(3)
     old = network.elect(1)
     network.isolate(1)

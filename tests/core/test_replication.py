@@ -1,4 +1,5 @@
-"""Replication as a follower sees it: check, skip, cut, write, acknowledge (Raft section 5.3)."""
+"""Replication as a follower sees it: check, skip, truncate, write, acknowledge (Raft section
+5.3)."""
 
 from __future__ import annotations
 
@@ -50,8 +51,8 @@ def test_entries_follow_directly_on_the_checked_one() -> None:
     assert member.disk_log == entries_of([1, 1, 2])
 
 
-def test_a_late_or_repeated_request_never_cuts_a_matching_tail() -> None:
-    """CHECKLIST 5: what exists is skipped; the acknowledgement covers what was verified only."""
+def test_a_late_or_repeated_request_never_truncates_a_matching_tail() -> None:
+    """CHECKLIST 5: what exists is skipped; the acknowledgement covers only what was verified."""
     member = Member(1, terms=[1, 1, 1, 1], term=1)
     for prev, terms in [((0, 0), [1]), ((1, 1), [1, 1]), ((1, 2), []), ((0, 0), [])]:
         member.step(append_request(member, 2, term=1, prev=prev, terms=terms))
@@ -60,7 +61,7 @@ def test_a_late_or_repeated_request_never_cuts_a_matching_tail() -> None:
         assert all(output.truncate_from is None for output in member.outputs)
 
 
-def test_a_conflicting_term_cuts_from_there_and_only_from_there() -> None:
+def test_a_conflicting_term_truncates_the_log_from_there_and_only_from_there() -> None:
     """CHECKLIST 5."""
     member = Member(1, terms=[1, 1, 2, 2, 2], term=3)
     member.step(append_request(member, 2, term=3, prev=(1, 1), terms=[1, 2, 3]))
@@ -70,7 +71,7 @@ def test_a_conflicting_term_cuts_from_there_and_only_from_there() -> None:
 
 
 def test_several_conflicts_between_two_outputs_leave_the_log_of_the_last() -> None:
-    """CHECKLIST 5: storage is told of one cut, as deep as the deepest."""
+    """CHECKLIST 5: storage is told of one truncation, at the lowest index."""
     member = Member(1, terms=[1, 1, 1], term=1)
     raft = member.raft
     raft.step(append_request(member, 2, term=2, prev=(1, 2), terms=[2, 2]))
@@ -82,7 +83,7 @@ def test_several_conflicts_between_two_outputs_leave_the_log_of_the_last() -> No
     assert [m.term for m in ready.messages_after_persist] == [4]
 
 
-def test_a_cut_of_what_was_never_handed_out_is_no_business_of_storage() -> None:
+def test_storage_is_not_told_to_truncate_what_was_never_handed_out() -> None:
     """CHECKLIST 5."""
     member = Member(1, terms=[1], term=1)
     raft = member.raft
@@ -94,7 +95,7 @@ def test_a_cut_of_what_was_never_handed_out_is_no_business_of_storage() -> None:
 
 
 def test_what_is_committed_is_never_truncated() -> None:
-    """CHECKLIST 18: such a request is no correct leader's, and is refused."""
+    """CHECKLIST 18: no correct leader sends such a request, so it is refused."""
     member = Member(1, terms=[1, 1], term=1)
     member.step(heartbeat(member, 2, term=1, commit_index=2))
     with pytest.raises(PeerProtocolViolation, match="conflicts with a committed one"):
@@ -102,7 +103,7 @@ def test_what_is_committed_is_never_truncated() -> None:
 
 
 def test_an_acknowledgement_waits_until_the_entries_are_durable() -> None:
-    """CHECKLIST 21, as far as the core goes."""
+    """CHECKLIST 21, the part of the core."""
     member = Member(1, term=1, sync=False)
     member.step(append_request(member, 2, term=1, terms=[1, 1]))
     assert member.take() == []
@@ -187,8 +188,8 @@ def test_commit_index_travels_on_every_request() -> None:
     assert [m.commit_index for m in member.take(AppendRequest)] == [2, 2]
 
 
-def test_a_leader_never_cuts_its_own_log() -> None:
-    """CHECKLIST 2: nothing that arrives in its own term can, and it only ever appends."""
+def test_a_leader_never_truncates_its_own_log() -> None:
+    """CHECKLIST 2: no message of its own term makes it do so, and it only ever appends."""
     member = Member(1, terms=[1, 1]).lead()
     member.propose("a", "b")
     log = list(member.log)

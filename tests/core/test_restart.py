@@ -1,4 +1,4 @@
-"""A member that comes back: what it knows, what it forgot, what nobody may lose by it."""
+"""A member that comes back: what it knows, what it forgot, and what its restart may not lose."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_high_water_mark_survives_the_leader_s_loss() -> None:
 
 
 def test_a_whole_group_that_restarts_keeps_every_acknowledged_entry() -> None:
-    """CHECKLIST 21, 24: also if every disk lost what was not synced."""
+    """CHECKLIST 21, 24: even if every disk lost what was not synced."""
     network = Network.of(3)
     leader = network.elect(1)
     span = leader.propose("kept")
@@ -75,14 +75,14 @@ def test_a_follower_that_lost_its_unsynced_tail_gets_it_again() -> None:
 
 
 def test_a_term_that_was_not_synced_before_its_entries_is_taken_from_them() -> None:
-    """Log and hard state are different files; no vote of that term can have left."""
+    """Log and hard state are different files; so so no vote of that term can have left."""
     member = Member(1, terms=[1, 4], term=2, vote=3)
     assert (member.raft.term, member.raft.vote) == (4, NOBODY)
     assert member.raft.ready().hard_state == HardState(4, NOBODY)
 
 
 def test_a_restarted_leader_of_the_term_does_not_believe_it_still_leads() -> None:
-    """CHECKLIST 30, 60: late answers to what it was find nobody."""
+    """CHECKLIST 30, 60: late answers to its earlier role are dropped."""
     network = Network.of(3)
     leader = network.elect(1)
     leader.propose("x")
@@ -99,7 +99,7 @@ def test_a_restarted_leader_of_the_term_does_not_believe_it_still_leads() -> Non
 
 
 def test_a_heartbeat_after_a_restart_in_the_same_term_is_believed() -> None:
-    """CHECKLIST 12: what the leader knows matched was durable."""
+    """CHECKLIST 12: what the leader knows to match was durable."""
     member = Member(1, term=1)
     member.step(append_request(member, 2, term=1, terms=[1, 1]))
     member.start()
@@ -108,7 +108,8 @@ def test_a_heartbeat_after_a_restart_in_the_same_term_is_believed() -> None:
 
 
 def test_a_lost_acknowledged_entry_stops_the_member_that_lost_it() -> None:
-    """Only a disk that lied makes it so. Better to stop than to help elect a leader without it."""
+    """Only a lying disk can cause this. To stop is better than to help elect a leader without
+    it."""
     member = Member(1, terms=[1], term=1)
     with pytest.raises(AssertionError, match="acknowledged entry is gone"):
         member.step(heartbeat(member, 2, term=1, commit_index=5))
@@ -129,7 +130,7 @@ def test_a_log_above_a_base_starts_committed_at_the_base() -> None:
 
 
 def test_a_clone_decides_the_same_and_is_independent() -> None:
-    """A copy, hashed, equal on equal inputs."""
+    """A copy is hashable, and equal to the original after equal inputs."""
     network = Network.of(3, seed=4)
     leader = network.elect_any()
     leader.propose("x")

@@ -1,4 +1,4 @@
-"""A member whose disk is slow lets others lead, where they are ahead of it."""
+"""A member whose disk is slow lets others lead if they are ahead of it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_leader_whose_disk_keeps_up_stays() -> None:
 
 @pytest.mark.parametrize("ahead", [(), (2,)])
 def test_a_leader_stays_unless_a_majority_without_it_is_ahead(ahead: tuple[int, ...]) -> None:
-    """Where every disk is as slow, nobody gains from another leader."""
+    """Where all disks are equally slow, another leader would gain nothing."""
     member = Member(1, terms=[1]).lead()
     member.sync = False
     member.propose("a")
@@ -68,7 +68,7 @@ def test_a_leader_stays_unless_a_majority_without_it_is_ahead(ahead: tuple[int, 
 
 
 def test_a_leader_stays_where_all_hold_the_same() -> None:
-    """Nodes that share a slow disk would hand an idle group round for ever."""
+    """Nodes that share a slow disk would pass an idle group around for ever."""
     member = Member(1, terms=[1]).lead()
     for node in (2, 3):
         member.step(acceptance(member, node, member.raft.last_index))
@@ -80,7 +80,8 @@ def test_a_leader_stays_where_all_hold_the_same() -> None:
 
 
 def test_a_leader_stays_where_those_ahead_of_it_share_its_trouble() -> None:
-    """A full disk that all share: each holds what found room last, and none could lead better."""
+    """A full disk that all share: each holds the last entries that it had room for, and none could
+    lead better."""
     member = Member(1, terms=[1]).lead()
     member.sync = False
     member.propose("a")
@@ -89,7 +90,7 @@ def test_a_leader_stays_where_those_ahead_of_it_share_its_trouble() -> None:
     member.step(heartbeat_reply(member, 2), heartbeat_reply(member, 3))
     member.raft.note_disk(keeps_up=False)
     member.tick()
-    assert member.raft.role is Role.LEADER, "what they said before is no news of their disks now"
+    assert member.raft.role is Role.LEADER, "what they said of their disks is out of date"
     assert member.take(Heartbeat), "they are asked at once"
     for _ in range(3 * TIMING.election_ticks_min):
         member.step(heartbeat_reply(member, 2), heartbeat_reply(member, 3, disk_keeps_up=False))
@@ -100,7 +101,7 @@ def test_a_leader_stays_where_those_ahead_of_it_share_its_trouble() -> None:
         member.step(heartbeat_reply(member, 2), heartbeat_reply(member, 3))
         member.tick()
         ticks += 1
-    assert ticks == TIMING.election_ticks_min // 2, "a disk that they share is full a moment later"
+    assert ticks == TIMING.election_ticks_min // 2, "then their shared disk is full"
 
 
 def test_a_follower_says_whether_its_disk_keeps_up() -> None:
@@ -151,7 +152,7 @@ def test_a_follower_whose_disk_is_slow_tries_last_but_not_never() -> None:
     assert member.raft.role is Role.PRE_CANDIDATE
 
 
-def test_when_all_disks_are_slow_somebody_leads_all_the_same() -> None:
+def test_a_member_leads_even_when_all_disks_are_slow() -> None:
     network = Network.of(3, logs=[[1]] * 3)
     for member in network.members.values():
         member.raft.note_disk(keeps_up=False)
@@ -159,8 +160,8 @@ def test_when_all_disks_are_slow_somebody_leads_all_the_same() -> None:
 
 
 def candidate_out_of_time() -> Member:
-    """Its voters' disks take longer than an election timeout: it is at its next pre-vote
-    already."""
+    """Its voters' disks take longer than an election timeout: it has already begun its next
+    pre-vote."""
     member = Member(1, terms=[1]).lead(votes=())
     member.step(vote_reply(member, 2, term=2, pre=True))
     assert (member.raft.role, member.raft.term) == (Role.CANDIDATE, 2)
@@ -177,8 +178,8 @@ def test_a_vote_counts_however_late_in_its_term() -> None:
     assert (member.raft.role, member.raft.term) == (Role.LEADER, 2)
 
 
-def test_a_late_vote_counts_neither_for_another_run_nor_for_who_has_yielded() -> None:
-    """What another run asked with may have been a longer log than the one that is left."""
+def test_a_late_vote_counts_neither_after_a_restart_nor_after_yielding() -> None:
+    """Before the restart it may have asked with a longer log than it has now."""
     again = candidate_out_of_time()
     again.start()
     again.tick(2 * TIMING.election_ticks_min)

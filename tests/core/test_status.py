@@ -1,4 +1,4 @@
-"""What a member says about itself to those outside, at one moment."""
+"""What a member's status says, at one moment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_follower_shows_its_timer() -> None:
 
 
 def test_a_candidate_shows_the_votes_of_what_it_asks_now() -> None:
-    """The pre-vote's answers first, then the election's and nothing of the pre-vote's."""
+    """First the pre-vote's answers, then only the election's."""
     member = Member(1, voters=5)
     member.tick(2 * TIMING.election_ticks_min)
     member.step(vote_reply(member, 4, term=0, granted=False, pre=True))
@@ -39,7 +39,7 @@ def test_a_candidate_shows_the_votes_of_what_it_asks_now() -> None:
 
 
 def test_a_leader_shows_its_followers_and_the_reads_that_wait() -> None:
-    """And a status stays what it was, whatever happens next."""
+    """A status does not change with the member."""
     leader = Member(1, terms=[1]).lead()
     leader.read_index(7)
     before = leader.raft.status()

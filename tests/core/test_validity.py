@@ -1,4 +1,5 @@
-"""A message that no honest peer sends is refused before it changes anything; the member goes on."""
+"""A message that no honest peer sends is refused before it changes anything; the member carries
+on."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def leader() -> Member:
 
 
 def refused(member: Member, message: RaftMessage) -> str:
-    """Why it was; nothing has changed."""
+    """Why it was refused, after checking that nothing has changed."""
     before = member.raft.fingerprint()
     with pytest.raises(PeerProtocolViolation) as info:
         member.step(message)
@@ -90,11 +91,11 @@ TO_A_FOLLOWER: dict[str, tuple[Make, str]] = {
         lambda m: append_request(m, 2, term=2, prev=(2, 3), terms=[2, 1]),
         "entry 5 has term 1",
     ),
-    "an entry of a term to come": (
+    "an entry of a future term": (
         lambda m: append_request(m, 2, term=2, prev=(2, 3), terms=[3]),
         "entry 4 has term 3",
     ),
-    "the previous entry of a term to come": (
+    "the previous entry of a future term": (
         lambda m: append_request(m, 2, term=2, prev=(3, 3)),
         "entry 3 has term 3, above 2",
     ),
@@ -106,7 +107,7 @@ TO_A_FOLLOWER: dict[str, tuple[Make, str]] = {
         lambda m: append_request(m, 2, term=2, prev=(2, 3), commit_index=-1),
         "commit_index is -1",
     ),
-    "an endless term": (lambda m: heartbeat(m, 2, term=NUMBER_MAX + 1), "term is"),
+    "a term that is too large": (lambda m: heartbeat(m, 2, term=NUMBER_MAX + 1), "term is"),
     "a stranger": (lambda m: heartbeat(m, 9, term=3), "node 9 is no other voter"),
     "itself": (lambda m: heartbeat(m, 1, term=3), "node 1 is no other voter"),
     "a candidate whose log is of its own term": (
@@ -118,8 +119,8 @@ TO_A_FOLLOWER: dict[str, tuple[Make, str]] = {
         "last entry 0 has term 2",
     ),
     "a vote for nobody's election": (lambda m: vote_reply(m, 3, term=2), "never asked for"),
-    "a vote in a term to come": (lambda m: vote_reply(m, 3, term=9), "never asked for"),
-    "an acknowledgement in a term to come": (
+    "a vote in a future term": (lambda m: vote_reply(m, 3, term=9), "never asked for"),
+    "an acknowledgement in a future term": (
         lambda m: acceptance(m, 3, 1, term=9),
         "nothing was sent in term 9",
     ),
@@ -153,7 +154,7 @@ def test_a_follower_refuses(case: str) -> None:
     member = follower()
     assert problem in refused(member, make(member))
     member.step(append_request(member, 2, term=2, prev=(2, 3), terms=[2], commit_index=4))
-    assert member.raft.commit_index == 4, "and it follows its leader as before"
+    assert member.raft.commit_index == 4, "it follows its leader as before"
 
 
 @pytest.mark.parametrize("case", TO_A_LEADER)
@@ -162,26 +163,26 @@ def test_a_leader_refuses(case: str) -> None:
     member = leader()
     assert problem in refused(member, make(member))
     member.step(acceptance(member, 2, 4))
-    assert member.raft.commit_index == 4, "and it leads as before"
+    assert member.raft.commit_index == 4, "it leads as before"
 
 
 def test_a_replaced_leader_may_contradict_what_was_committed_since() -> None:
-    """It is answered as any message of an earlier term."""
+    """It is answered like any message of an earlier term."""
     member = follower()
     member.step(append_request(member, 3, term=1, prev=(0, 0), terms=[1, 1, 1, 1]))
     member.step(heartbeat(member, 3, term=1, commit_index=9))
     assert [reply.accepted for reply in member.take(AppendReply)] == [False]
 
 
-def test_late_votes_and_acknowledgements_are_no_violation() -> None:
+def test_late_votes_and_acknowledgements_are_not_refused() -> None:
     member = follower()
     member.step(vote_reply(member, 3, term=1), acceptance(member, 3, 9, term=1))
     member.step(vote_reply(member, 3, term=9, pre=True))
     assert member.raft.term == 2
 
 
-def test_a_leader_that_lost_what_it_had_sent_is_told_of_it_and_goes_on() -> None:
-    """It sends entries before its own disk has them; then it is killed, and hears the answer."""
+def test_a_leader_that_lost_what_it_had_sent_survives_the_acknowledgement() -> None:
+    """It sends entries before its own disk has them, is killed, and then gets the answer."""
     member = Member(1, terms=[1, 1], sync=False)
     member.lead()
     member.persist()
@@ -208,7 +209,7 @@ def messages(**fields: st.SearchStrategy) -> dict[str, st.SearchStrategy]:
 
 @st.composite
 def requests(draw: st.DrawFn) -> AppendRequest:
-    """Entries follow on `prev_index`, more often than not."""
+    """Entries follow `prev_index`, more often than not."""
     request = draw(
         st.builds(
             AppendRequest,
@@ -284,7 +285,7 @@ def happen(member: Member, event: RaftMessage | str) -> None:
             case "start":
                 member.start()
             case Heartbeat() if member.raft.last_index < event.commit_index <= NUMBER_MAX:
-                pass  # it would say that the disk here lost an entry, and stop the member
+                pass  # this would say that the disk here lost an entry, and stop the member
             case _:
                 before = member.raft.fingerprint()
                 try:
@@ -297,7 +298,7 @@ def happen(member: Member, event: RaftMessage | str) -> None:
 
 @settings(max_examples=120, deadline=None)
 @given(st.sampled_from(Role), st.booleans(), st.lists(EVENTS, max_size=20))
-def test_whatever_peers_send_nothing_is_asserted_and_what_was_applied_stays(
+def test_no_message_of_a_peer_fails_an_assertion_or_changes_what_was_applied(
     role: Role, sync: bool, events: list[RaftMessage | str]
 ) -> None:
     """`Member` checks the invariants of the core around each event."""

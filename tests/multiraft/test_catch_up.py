@@ -1,4 +1,4 @@
-"""Entries that a follower lacks come from disk: off the loop, in order, if still wanted."""
+"""Entries that a follower lacks are read from disk: off the loop, in order, if still wanted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TIMING = RaftTiming(append_entries_max=2, inflight_requests_max=8)
 
 
 class Driver:
-    """Effects: writes run at once and are noticed by `settle`, reads wait for the test."""
+    """Effects: writes run at once and are reported by `settle`; reads wait for the test."""
 
     def __init__(self) -> None:
         self.soons: list[Callable[[], None]] = []
@@ -217,8 +217,8 @@ def test_a_read_that_comes_back_after_a_step_down_is_not_sent() -> None:
     assert scene.driver.reads == [], "what waited behind it is dropped, too"
 
 
-def test_a_read_of_entries_that_were_truncated_meanwhile_harms_nobody() -> None:
-    """Another leader's entries lie where it looks: no damage of the disk, and nothing to send."""
+def test_a_read_of_entries_that_were_truncated_meanwhile_does_no_harm() -> None:
+    """Another leader's entries lie where it reads: the disk is not damaged, and nothing is sent."""
     scene = Scene()
     scene.fall_behind()
     term = Term(scene.replica.raft.term + 1)
@@ -250,7 +250,7 @@ def test_a_peer_gets_no_more_than_its_share_at_once() -> None:
 
 
 def test_reads_of_a_tick_take_their_share_and_no_more() -> None:
-    """A follower with much to catch up must leave disk and CPU to the appends of other topics."""
+    """A follower that is far behind must leave disk and CPU to the appends of other topics."""
     scene = Scene(bytes_per_tick=3 * BODY_BYTES)
     scene.fall_behind()
     read_in_tick = []
@@ -265,7 +265,7 @@ def test_reads_of_a_tick_take_their_share_and_no_more() -> None:
         scene.host.tick()
         scene.settle()
     assert sum(read_in_tick) == 40
-    assert max(read_in_tick) <= 4, "a share may be passed by one request"
+    assert max(read_in_tick) <= 4, "one request may exceed a share"
     for ticks in range(1, len(read_in_tick)):
         assert sum(read_in_tick[:ticks]) <= 3 * ticks + 2, "the next ticks make up for it"
 

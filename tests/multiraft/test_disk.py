@@ -1,4 +1,4 @@
-"""A node's way to its disk: what waits for room, what is slow, and who is told."""
+"""A node's writes: which wait for room, which are slow, and who is told."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Driver:
         return 0
 
     def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
-        raise AssertionError("a disk reads for nobody")
+        raise AssertionError("a disk reads nothing")
 
     def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
         self.asked.append(lambda: (write.run(), ran()))
@@ -62,7 +62,7 @@ class Driver:
 
 
 class Scene:
-    """A log on a disk in memory that has room or not."""
+    """A log on a disk in memory, with or without room."""
 
     def __init__(self) -> None:
         self.fs: MemoryFileSystem = new_disk()
@@ -151,7 +151,7 @@ def test_what_a_deleted_topic_has_to_write_waits_for_no_room(in_flight: bool) ->
     assert scene.disk.full(GroupId(GROUP)) is None
 
 
-def test_a_job_without_room_starts_anew_and_lets_others_go_before_it() -> None:
+def test_a_job_without_room_starts_again_and_lets_others_go_first() -> None:
     scene = Scene()
     done: list[str] = []
     room = [False]

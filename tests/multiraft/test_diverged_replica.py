@@ -1,4 +1,4 @@
-"""A replica that finds out that it has diverged answers nobody from its state."""
+"""A replica that finds out that it has diverged answers nothing from its state."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Driver:
         self.replica.comparison = StateComparison(NodeId(1), every=1)
 
     def advance(self) -> Output:
-        """Everything that is asked of the disk is done; the last output."""
+        """Carry out everything asked of the disk; return the last output."""
         for _ in range(3):
             output = self.replica.advance()
             write = self.replica.take_write()
@@ -108,7 +108,7 @@ def test_a_verdict_is_told_once() -> None:
     assert driver.replica.advance().verdict is StateVerdict.TRUSTED
 
 
-def test_what_a_deposed_leader_says_of_states_is_not_heard() -> None:
+def test_what_a_deposed_leader_says_of_states_is_ignored() -> None:
     driver = Driver()
     replica = driver.replica
     driver.lead()

@@ -1,4 +1,4 @@
-"""An entry of a newer version stops the node: before it, at once, with a reason."""
+"""An entry of a newer version stops the node at once, before the entry, with a reason."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_nothing_is_applied_from_an_unknown_entry_on(
     assert found in error.found
     assert local.replica.applied_index == index - 1
     assert local.machine.fingerprint() == state
-    # What was marked or written meanwhile is not gone on with, and the files close whole.
+    # Groups that were dirty and writes in flight go no further, and the files close whole.
     node.host.mark_dirty(CONTROLLER_GROUP)
     node.rest()
     assert local.replica.applied_index == index - 1

@@ -1,4 +1,4 @@
-"""Who answers a proposal: the core says who leads before a node's own limits say what fits."""
+"""Which answer a proposal gets: who leads is checked before the node's own limits."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.multiraft.test_refused_messages import follower
 from tests.storage.memory import MemoryFileSystem
 
 
-def test_a_follower_without_room_on_its_disk_names_the_leader_all_the_same() -> None:
-    """The client must go on to the leader, whose disk may have room."""
+def test_a_follower_without_room_on_its_disk_still_names_the_leader() -> None:
+    """The client must move to the leader, whose disk may have room."""
     disk = MemoryFileSystem(Random(1))
     host, driver = follower(disk)
 

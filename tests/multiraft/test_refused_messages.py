@@ -1,4 +1,4 @@
-"""A peer that breaks the protocol costs its own messages; the node lives, and tells of it."""
+"""A peer that breaks the protocol loses only its own messages; the node runs on and reports it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def heartbeat(sender: int, *, commit_index: int = 0) -> Heartbeat:
     )
 
 
-def test_the_rest_of_a_frame_is_heard_and_the_node_goes_on() -> None:
+def test_the_other_messages_of_a_frame_are_handled_and_the_node_keeps_running() -> None:
     host, driver = follower()
     driver.sent.clear()
     host.receive(NodeId(2), [heartbeat(2, commit_index=-1), heartbeat(2)])
@@ -120,7 +120,7 @@ def test_the_rest_of_a_frame_is_heard_and_the_node_goes_on() -> None:
     assert [type(message) for message in driver.sent] == [HeartbeatReply]
 
 
-def test_it_is_told_at_once_and_then_now_and_then_with_the_count() -> None:
+def test_a_refusal_is_reported_at_once_and_then_now_and_then_with_the_count() -> None:
     host, driver = follower()
     for tick in range(250):
         host.receive(NodeId(3), [heartbeat(3), heartbeat(3)])
@@ -135,7 +135,7 @@ def test_it_is_told_at_once_and_then_now_and_then_with_the_count() -> None:
     assert local.replica.raft.leader == 2
 
 
-def test_the_controller_s_group_is_never_deleted_whoever_says_so() -> None:
+def test_no_peer_can_delete_the_controller_s_group() -> None:
     host, _ = follower()
     deleted = GroupDeleted(group=CONTROLLER_GROUP, sender=NodeId(3), to=NodeId(1))
     host.receive(NodeId(3), [deleted])

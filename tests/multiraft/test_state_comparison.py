@@ -1,4 +1,4 @@
-"""Replicas compare their states: what each of them concludes, as values and without a network."""
+"""Replicas compare their states: what each concludes, as values and without a network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Group:
         self.replicas = {node: StateComparison(node, EVERY) for node in self.voters}
 
     def reach(self, index: int, **states: bytes) -> None:
-        """Replicas named n1, n2, ... reach the point with such states; the mark is its double."""
+        """Replicas n1, n2, ... reach the point with these states; the mark is twice the point."""
         for name, state in states.items():
             replica = self.replicas[NodeId(int(name[1:]))]
             replica.reached(LogIndex(index), state, Offset(2 * index))
@@ -77,7 +77,7 @@ def test_nothing_is_said_before_the_first_point_and_little_after_agreement() -> 
 
 @pytest.mark.parametrize("voters", [3, 4, 5])
 @pytest.mark.parametrize("odd", [1, 2])
-def test_the_one_that_differs_from_a_majority_knows_it_whether_or_not_it_leads(
+def test_a_replica_that_differs_from_a_majority_knows_it_whether_or_not_it_leads(
     voters: int, odd: int
 ) -> None:
     group = Group(voters)
@@ -104,7 +104,7 @@ def test_with_no_majority_the_state_is_disputed_until_there_is_one() -> None:
         group.heartbeat()
     assert group.verdicts == [DISPUTED] * 3
     assert {replica.agreed_mark for replica in group.replicas.values()} == {20}
-    # Replica 3 starts again, replays its log, and comes to another state.
+    # Replica 3 starts again, replays its log, and reaches another state.
     group.replicas[NodeId(3)] = StateComparison(NodeId(3), EVERY)
     group.reach(20, n3=BAD)
     for _ in range(2):
@@ -126,7 +126,7 @@ def test_two_that_differ_are_disputed_while_the_third_is_away() -> None:
 
 @pytest.mark.parametrize("asker", [2, 3])
 def test_one_that_was_outvoted_disputes_nothing_while_another_is_away(asker: int) -> None:
-    """Whether or not this leader was the one that found it out."""
+    """Whether or not this leader found it out."""
     group = Group(3)
     group.reach(10, n1=BAD, n2=GOOD, n3=GOOD)
     for _ in range(2):
@@ -154,7 +154,8 @@ def test_two_equal_ones_of_three_agree_without_the_third() -> None:
 
 
 def test_an_older_peer_neither_asks_nor_answers_nor_counts() -> None:
-    """Half of an upgrade: two of three know of states, and may agree but not outvote each other."""
+    """Half of an upgrade: two of three compare states; they can agree, but not outvote each
+    other."""
     group = Group(3, older=[3])
     group.reach(10, n1=GOOD, n2=GOOD)
     group.heartbeat()
@@ -169,7 +170,7 @@ def test_an_older_peer_neither_asks_nor_answers_nor_counts() -> None:
     assert group.verdicts == [TRUSTED] * 3
 
 
-def test_the_next_leader_goes_on_asking_and_believes_no_older_agreement() -> None:
+def test_the_next_leader_keeps_asking_and_ignores_older_agreement() -> None:
     group = Group(3)
     group.reach(10, n1=GOOD, n2=GOOD, n3=GOOD)
     group.heartbeat()
@@ -199,7 +200,7 @@ def test_a_question_that_a_follower_has_passed_gives_way_to_a_newer_one() -> Non
 
 
 def test_a_replica_that_agrees_again_is_trusted_again() -> None:
-    """The others were wrong, and are right after a restart."""
+    """The others were wrong, and right after a restart."""
     group = Group(3)
     group.reach(10, n1=GOOD, n2=BAD, n3=BAD)
     group.heartbeat()

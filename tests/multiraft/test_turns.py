@@ -1,4 +1,4 @@
-"""A turn has a budget over all groups: nobody's replay keeps another group's messages waiting."""
+"""A turn has one budget for all groups: no replay keeps another group's messages waiting."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Driver:
         return 0
 
     def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
-        raise AssertionError("nobody catches up")
+        raise AssertionError("no follower catches up")
 
     def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
         """Nothing here waits for the disk."""
@@ -162,7 +162,7 @@ def test_every_heartbeat_is_answered_in_its_turn_while_all_groups_replay_their_l
     scene.turn()
     assert sorted(scene.answered()) == list(range(41))
     assert 0 < sum(scene.applied().values()) <= TURN_US / scene.driver.look_us
-    assert len(scene.driver.turns) == 1, "what is left goes on in a turn of its own"
+    assert len(scene.driver.turns) == 1, "what is left continues in a turn of its own"
 
 
 def test_no_group_applies_twice_before_another_that_waits_applies_once() -> None:
@@ -206,7 +206,7 @@ def test_applying_keeps_its_half_of_a_turn_that_messages_could_fill() -> None:
     assert share // 2 <= sum(scene.applied().values()) <= share
 
 
-def test_a_turn_ends_at_its_entries_where_the_clock_stands_still() -> None:
+def test_a_turn_ends_after_so_many_entries_even_if_the_clock_stands_still() -> None:
     scene = Scene(groups=3, entries=TURN_ENTRIES_MAX, look_us=0)
     scene.hear_the_leader()
     scene.turn()

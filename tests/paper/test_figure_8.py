@@ -1,8 +1,9 @@
 """Raft figure 8 (sources B and F): why copies of an older term's entry must not be counted.
 
-Five members, S1 to S5. S1 led term 2 and wrote an entry at index 2 that only S2 has, too; S5 led
-term 3 and wrote another one there that nobody else has. Now S5 is down, S1 leads term 4 and copies
-its old entry to a majority. S5 may still win in that moment, so the old entry must not count.
+Five members, S1 to S5. S1 led term 2 and wrote an entry at index 2 that only S2 also has; S5 led
+term 3 and wrote another one there that no other member has. Now S5 is down, S1 leads term 4 and
+copies its old entry to a majority. S5 may still win at that moment, so the old entry must not
+count.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from tests.core.network import Network
 
 
 def _moment_c() -> Network:
-    """Figure 8 (c): the entry of term 2 is at S1, S2 and S3; the one of term 4 at S1 alone."""
+    """Figure 8 (c): the entry of term 2 is at S1, S2 and S3; the one of term 4 only at S1."""
     network = Network.of(5, logs=[[1, 2], [1, 2], [1], [1], [1, 3]], term=3)
     network.crash(5)
     leader = network[1]
     while leader.raft.role is not Role.LEADER:
         leader.tick()
-        network.gather()
+        network.collect()
         while network.waiting:
             message = network.waiting.pop(0)
             if not isinstance(message, AppendRequest):
                 network.deliver(message)
-            network.gather()
+            network.collect()
     assert (leader.raft.term, leader.terms) == (4, [1, 2, 4])
 
     for node, prev, terms in ((2, (2, 2), []), (3, (1, 1), [2])):
@@ -46,7 +47,7 @@ def test_an_old_entry_on_a_majority_is_not_committed_yet() -> None:
 
 
 def test_time_line_d_s5_wins_and_overwrites_the_entry_that_never_counted() -> None:
-    """CHECKLIST 10: S1 dies first; its old entry goes, and nobody had applied it."""
+    """CHECKLIST 10: S1 dies first; its old entry is truncated, and no member had applied it."""
     network = _moment_c()
     network.crash(1)
     network.restart(5)

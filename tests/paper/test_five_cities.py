@@ -1,6 +1,6 @@
 """The five cities of source F: athens, byzantium, cyrene, delphi, ephesus elect a new leader.
 
-Ephesus leads the first term and has copied its second entry to delphi and athens only. Ephesus and
+Ephesus leads the first term and has copied its second entry only to delphi and athens. Ephesus and
 delphi are then cut off. Byzantium times out first, and cannot win; athens can.
 """
 
@@ -29,7 +29,7 @@ def _cut_off() -> Network:
     lengths = [len(network[node].log) for node in range(1, 6)]
     assert lengths == [2, 1, 1, 2, 2]
     for node in (ATHENS, BYZANTIUM, CYRENE):
-        # Long enough without a word from ephesus for each to vote, not for it to stand.
+        # Long enough without a word from ephesus for each to vote, but not to campaign.
         network[node].tick(network[node].timing.election_ticks_min)
     return network
 
@@ -40,16 +40,16 @@ def _times_out(network: Network, node: int) -> None:
 
 
 def _tries_to_lead(network: Network, node: int) -> None:
-    """Its timer runs out, nobody else's."""
+    """Its timer runs out, no other member's."""
     status = network[node].raft.status()
     network[node].tick(status.timeout_ticks - status.elapsed_ticks)
 
 
 def test_byzantium_cannot_win_because_its_log_is_not_up_to_date() -> None:
-    """CHECKLIST 32: cyrene grants, athens, who has one entry more, refuses."""
+    """CHECKLIST 32: cyrene grants, athens, which has one entry more, refuses."""
     network = _cut_off()
     _tries_to_lead(network, BYZANTIUM)
-    network.gather()
+    network.collect()
     asked = {message.to: message for message in network.waiting}
     assert sorted(asked) == [ATHENS, CYRENE]
     for node, granted in ((CYRENE, True), (ATHENS, False)):
@@ -61,9 +61,8 @@ def test_byzantium_cannot_win_because_its_log_is_not_up_to_date() -> None:
         assert [reply.granted for reply in network[node].take(VoteReply)] == [granted]
 
 
-def test_byzantium_s_pre_vote_leaves_everybody_s_term_alone() -> None:
-    """CHECKLIST 36: the story raises the term to 2 here; the pre-vote before an election does
-    not."""
+def test_byzantium_s_pre_vote_changes_no_term() -> None:
+    """CHECKLIST 36: the source raises the term to 2 here; a pre-vote does not."""
     network = _cut_off()
     _times_out(network, BYZANTIUM)
     assert network[BYZANTIUM].raft.role is not Role.LEADER
@@ -85,7 +84,7 @@ def test_athens_wins_brings_the_others_its_entry_and_commits_it_with_its_no_op()
 
 
 def test_ephesus_returns_is_refused_and_follows() -> None:
-    """CHECKLIST 16, 35: its write meanwhile fails."""
+    """CHECKLIST 16, 35: the write that it took meanwhile fails."""
     network = _cut_off()
     _times_out(network, ATHENS)
     ephesus = network[EPHESUS]

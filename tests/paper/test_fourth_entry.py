@@ -1,8 +1,8 @@
 """The example of source H: the leader fails with a fourth entry that only it has.
 
-A new leader goes on; the failed one returns, and its fourth entry conflicts. The source lets it cut
-to the high-water mark; that loses data (see `test_truncating_to_the_high_water_mark...`): only a
-conflict cuts.
+A new leader takes over; the failed one returns, and its fourth entry conflicts. The source lets it
+truncate to the high-water mark, which loses data (see `test_truncating_to_the_high_water_mark...`):
+only a conflict truncates here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tests.core.network import Network
 
 
 def _fourth_entry() -> Network:
-    """Three entries everywhere (the no-op is the first), a fourth at the failed leader alone."""
+    """Three entries everywhere (the no-op is the first), a fourth only at the failed leader."""
     network = Network.of(3)
     leader = network.elect(1)
     leader.propose("second", "third")
@@ -29,7 +29,7 @@ def _fourth_entry() -> Network:
     return network
 
 
-def test_the_failed_leader_returns_finds_the_leader_and_cuts_only_its_fourth_entry() -> None:
+def test_the_failed_leader_returns_and_truncates_only_its_fourth_entry() -> None:
     """CHECKLIST 25: reconcile, then fetch the tail."""
     network = _fourth_entry()
     new = network.elect(2)
@@ -58,7 +58,7 @@ def test_no_one_ever_reads_the_fourth_entry() -> None:
 
 
 def test_the_failed_leader_may_win_again_and_then_its_fourth_entry_stays() -> None:
-    """CHECKLIST 25: no conflict, no cut."""
+    """CHECKLIST 25: without a conflict nothing is truncated."""
     network = _fourth_entry()
     network.restart(1)
     again = network.elect(1)
@@ -72,7 +72,7 @@ def test_truncating_to_the_high_water_mark_on_return_would_lose_an_acknowledged_
     """CHECKLIST 25 and the errata: a follower's mark is behind what it acknowledged.
 
     The entry is on two of three and acknowledged, the follower does not know that yet, and both
-    restart. Whoever then cut to its own mark would be without it; here it is kept.
+    restart. A follower that then truncated to its own mark would lose it; here it is kept.
     """
     network = Network.of(3)
     leader = network.elect(1)

@@ -1,4 +1,4 @@
-"""A cluster of real hosts in good weather: nothing happens but what a test does."""
+"""A cluster of real `MultiRaft`s without faults: nothing happens but what a test does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FOR_EVER = 10**6
 
 
 class CalmCluster:
-    """Nodes in good weather; nothing happens but what a test does."""
+    """Nodes without faults; nothing happens but what a test does."""
 
     def __init__(self, seed: int, *, quiesce_refresh_ticks: int = FOR_EVER) -> None:
         print(f"replay: .venv/bin/pytest tests/simulation -k '{seed}]'")
@@ -68,7 +68,8 @@ class CalmCluster:
         assert self.simulator.run_until(limit, done), "not in time"
 
     def wait_heartbeats(self, count: int, done: Callable[[], bool]) -> None:
-        """Let time pass until it holds; fails after so many heartbeat intervals and some way."""
+        """Let time pass until it holds; fails after so many heartbeat intervals and a few
+        latencies."""
         settings = self.settings
         ticks_us = count * settings.timing.heartbeat_ticks * settings.tick_us
         way_us = 10 * (settings.latency_us + settings.write_us + settings.turn_us)
@@ -89,7 +90,7 @@ class CalmCluster:
         return [local for node in self.nodes.values() if (local := node.local(group)) is not None]
 
     def leader(self, group: GroupId) -> NodeId | None:
-        """The leader of the latest term, among the nodes that run."""
+        """The running leader with the latest term."""
         leaders = [node for node in self.nodes if self.nodes[node].leads(group)]
         return max(leaders, key=lambda n: self.local(n, group).replica.raft.term, default=None)
 
@@ -106,7 +107,7 @@ class CalmCluster:
     # ------------------------------------------------------------ what is asked
 
     def write(self, group: GroupId, payload: Payload) -> object:
-        """The outcome of a command, asked of whoever leads until there is one."""
+        """The outcome of a command, sent to the present leader until there is one."""
         answers: list[object] = []
 
         def ask() -> None:

@@ -1,13 +1,13 @@
 """What must hold between all replicas at every moment, kept outside of them (Raft figure 3).
 
 The checker sees every entry that enters a log, every event of a replica, every message before it
-leaves, and what each simulated disk holds durably. From these alone it knows the truth:
+leaves, and what each simulated disk holds durably. From only these it knows the truth:
 
 - Election Safety: one leader per term. Leader Append-Only: `tests.core.invariants`.
 - Log Matching: an entry (index, term) has one content and one predecessor everywhere; by
   induction, two logs that share an entry share all before it.
-- Leader Completeness: who comes to lead holds every entry that was committed in earlier terms.
-- State Machine Safety: one command and one outcome per index on every node and in every life.
+- Leader Completeness: a new leader holds every entry that was committed in earlier terms.
+- State Machine Safety: one command and one outcome per index on every node and in every boot.
 - An index becomes committed by a leader of the entry's own term, when a majority of *disks* has it;
   followers learn only what a leader had committed before.
 - An acknowledgement or a vote leaves only when the sender's disk holds what it promises; a node
@@ -41,7 +41,7 @@ from tests.simulation.promises import Promise, Violation
 from tests.simulation.simulator import Simulator
 
 if TYPE_CHECKING:
-    from tests.simulation.node import Hosted, SimulatedNode
+    from tests.simulation.node import ReplicaView, SimulatedNode
 
 DEEP_CHECK_EVERY = 200
 """Acknowledgements per one for which the log is read back from the durable disk."""
@@ -92,7 +92,8 @@ class GroupChecker:
         self.votes: dict[tuple[NodeId, int], NodeId] = {}
         self.acknowledgements = 0
         self.changed: set[NodeId] = set()
-        """Where a test has changed the state in memory: it is not compared, it must be doubted."""
+        """Where a test has changed the state in memory: it is not compared, and replicas must doubt
+        it."""
 
     def fail(self, promise: Promise, what: str) -> None:
         raise Violation(promise, f"group {self.group}: {what}")
@@ -115,7 +116,7 @@ class GroupChecker:
 
 
 class _Seen:
-    """What was last seen of one replica in this life of its process."""
+    """What was last seen of one replica in this boot of its process."""
 
     __slots__ = ("applied", "commit_index", "glance", "moment", "role", "term")
 
@@ -129,9 +130,8 @@ class _Seen:
 
 
 def _glance(raft: Raft) -> tuple[object, ...]:
-    """Everything that `invariants.check` looks at, told apart from all that was there before.
-
-    Cheaper than a whole `status`, because it is read after every single event of a run.
+    """Everything that `invariants.check` looks at, to see whether any of it changed. Cheaper than a
+    whole `status`, because it is read after every event of a simulation.
     """
     glance = (
         raft.role,
@@ -150,7 +150,7 @@ def _glance(raft: Raft) -> tuple[object, ...]:
 
 
 class Checker:
-    """All groups of a run."""
+    """All groups of a simulation."""
 
     def __init__(self, simulator: Simulator, nodes: int) -> None:
         self._simulator = simulator
@@ -170,14 +170,14 @@ class Checker:
         self.group(group).disks[node] = log
 
     def half_written(self, node: NodeId, group: GroupId, planned: DurableLog) -> None:
-        """The process ended while this was being written: what both have is still there."""
+        """The process ended while this was being written: what both logs have is still there."""
         truth = self.group(group)
         truth.disks[node] = truth.disk(node).shared_with(planned)
 
-    def opened(self, node: SimulatedNode, hosted: Hosted, log: WitnessedLog) -> None:
+    def opened(self, node: SimulatedNode, view: ReplicaView, log: WitnessedLog) -> None:
         """A replica was opened from the disk, or made."""
-        truth = self.group(hosted.group)
-        raft = hosted.replica.raft
+        truth = self.group(view.group)
+        raft = view.replica.raft
         log.witness = truth
         prev_term = 0
         for entry in log.entries(1, log.last_index, 1 << 60) if log.last_index else ():
@@ -204,34 +204,34 @@ class Checker:
                 truth.fail(
                     Promise.SYNCED_STAYS, f"node {node.node} forgot its vote in term {raft.term}"
                 )
-        hosted.seen = _Seen(raft.status())
+        view.seen = _Seen(raft.status())
 
     # ------------------------------------------------------------ events
 
-    def stepped(self, hosted: Hosted) -> None:
+    def stepped(self, view: ReplicaView) -> None:
         """One event has happened to the replica."""
-        seen, raft = hosted.seen, hosted.replica.raft
+        seen, raft = view.seen, view.replica.raft
         glance = _glance(raft)
         if glance == seen.glance:
-            return  # most ticks and heartbeats change nothing of what is checked
+            return  # most ticks and heartbeats change nothing that is checked
         seen.glance = glance
         seen.moment = invariants.check(seen.moment, raft)
         if raft.role is Role.LEADER and (seen.role is not Role.LEADER or seen.term != raft.term):
-            self._leads(hosted)
+            self._leads(view)
         seen.role, seen.term = raft.role, raft.term
         if raft.commit_index > seen.commit_index:
-            self._commits(hosted, seen.commit_index)
+            self._commits(view, seen.commit_index)
             seen.commit_index = raft.commit_index
 
-    def advanced(self, hosted: Hosted, output: Output) -> None:
-        """The replica has advanced; nothing of its output was done yet."""
-        seen, replica = hosted.seen, hosted.replica
+    def advanced(self, view: ReplicaView, output: Output) -> None:
+        """The replica has advanced; none of its output has been carried out yet."""
+        seen, replica = view.seen, view.replica
         raft = replica.raft
         if raft.role is not seen.role or raft.commit_index != seen.commit_index:
-            self.stepped(hosted)  # its own vote has come back to it
+            self.stepped(view)  # its own vote has come back to it
         if not output.applied:
             return
-        truth = self.group(hosted.group)
+        truth = self.group(view.group)
         for applied in output.applied:
             index, term, outcome = applied.index, applied.term, applied.outcome
             if index != seen.applied + 1:
@@ -264,8 +264,8 @@ class Checker:
             truth.fail(Promise.STATE_MACHINE_SAFETY, f"state hashes differ at {seen.applied}")
 
     def verdict_changed(self, node: NodeId, group: GroupId, verdict: StateVerdict) -> None:
-        """What a replica knows of its state has changed: nothing may doubt a state that no test
-        has changed."""
+        """What a replica knows of its state has changed: it may doubt only a state that a test has
+        changed."""
         truth = self.group(group)
         if verdict is not StateVerdict.TRUSTED and not truth.changed:
             truth.fail(Promise.STATE_MACHINE_SAFETY, f"node {node}: its state is {verdict.value}")
@@ -277,15 +277,15 @@ class Checker:
                     truth.fail(Promise.DENSE_OFFSETS, f"{outcome} at mark {truth.mark}")
                 truth.mark = outcome.end
 
-    def _leads(self, hosted: Hosted) -> None:
-        replica, truth = hosted.replica, self.group(hosted.group)
+    def _leads(self, view: ReplicaView) -> None:
+        replica, truth = view.replica, self.group(view.group)
         term = replica.raft.term
         self._simulator.counts["elections won"] += 1
         known = truth.leaders.setdefault(term, replica.node)
         if known != replica.node:
             truth.fail(Promise.ELECTION_SAFETY, f"{known} and {replica.node} lead term {term}")
         votes = sum(
-            1 for voter in replica.raft.membership.voters if self._voted(truth, voter, hosted)
+            1 for voter in replica.raft.membership.voters if self._voted(truth, voter, view)
         )
         if 2 * votes <= truth.voters:
             truth.fail(
@@ -302,14 +302,14 @@ class Checker:
                     f"{index} of term {entry.term}",
                 )
 
-    def _voted(self, truth: GroupChecker, voter: NodeId, hosted: Hosted) -> bool:
-        """Did the voter's vote for this leader leave it? Its own is told by its candidacy."""
-        replica = hosted.replica
+    def _voted(self, truth: GroupChecker, voter: NodeId, view: ReplicaView) -> bool:
+        """Whether the voter has sent its vote for this leader. A candidate votes for itself."""
+        replica = view.replica
         own = voter == replica.node and truth.voters == 1
         return own or truth.votes.get((voter, replica.raft.term)) == replica.node
 
-    def _commits(self, hosted: Hosted, before: int) -> None:
-        raft, truth = hosted.replica.raft, self.group(hosted.group)
+    def _commits(self, view: ReplicaView, before: int) -> None:
+        raft, truth = view.replica.raft, self.group(view.group)
         index = raft.commit_index
         if index > len(truth.committed):
             if truth.leaders.get(raft.term) != raft.node:
@@ -338,21 +338,21 @@ class Checker:
 
     # ------------------------------------------------------------ messages
 
-    def sent(self, node: SimulatedNode, hosted: Hosted, message: PeerMessage) -> None:
+    def sent(self, node: SimulatedNode, view: ReplicaView, message: PeerMessage) -> None:
         """`message` is about to leave."""
         match message:
             case VoteReply(granted=True, pre=False):
-                self._votes(node, hosted, HardState(message.term, message.to))
+                self._votes(node, view, HardState(message.term, message.to))
             case VoteRequest(pre=False):
-                self._votes(node, hosted, HardState(message.term, node.node))
+                self._votes(node, view, HardState(message.term, node.node))
             case AppendReply(accepted=True):
-                self._acknowledges(node, hosted, message)
+                self._acknowledges(node, view, message)
             case AppendRequest():
-                self._replicates(node, hosted, message)
+                self._replicates(node, view, message)
 
-    def _replicates(self, node: SimulatedNode, hosted: Hosted, request: AppendRequest) -> None:
-        """Only the term's leader says so, and it sends the very entries that it has."""
-        truth = self.group(hosted.group)
+    def _replicates(self, node: SimulatedNode, view: ReplicaView, request: AppendRequest) -> None:
+        """Only the term's leader may send it, with exactly the entries that it has."""
+        truth = self.group(view.group)
         if truth.leaders.get(request.term) != node.node:
             truth.fail(
                 Promise.ELECTION_SAFETY, f"node {node.node} sends entries in term {request.term}"
@@ -366,8 +366,8 @@ class Checker:
                 )
             prev_term = entry.term
 
-    def _votes(self, node: SimulatedNode, hosted: Hosted, promise: HardState) -> None:
-        truth = self.group(hosted.group)
+    def _votes(self, node: SimulatedNode, view: ReplicaView, promise: HardState) -> None:
+        truth = self.group(view.group)
         known = truth.votes.get((node.node, promise.term))
         if known is not None and known != promise.vote:
             truth.fail(
@@ -376,7 +376,7 @@ class Checker:
             )
         if known is None:
             truth.votes[(node.node, promise.term)] = promise.vote
-            durable = durable_state(node.disk, hosted.group)
+            durable = durable_state(node.disk, view.group)
             if durable < promise or (durable.term == promise.term and durable != promise):
                 truth.fail(
                     Promise.DURABLE_VOTES,
@@ -384,18 +384,19 @@ class Checker:
                 )
         truth.promised[node.node] = max(promise, truth.promised.get(node.node, promise))
 
-    def _acknowledges(self, node: SimulatedNode, hosted: Hosted, reply: AppendReply) -> None:
-        truth = self.group(hosted.group)
+    def _acknowledges(self, node: SimulatedNode, view: ReplicaView, reply: AppendReply) -> None:
+        truth = self.group(view.group)
         index = reply.match_index
-        if index == 0 or reply.term != hosted.replica.raft.term:
-            # A promise of a term that the node has left: the entry may be cut by now, on the word
-            # of a leader whose election took this node's log, or its own leader's, into account.
+        if index == 0 or reply.term != view.replica.raft.term:
+            # A promise of a term that the node has left: the entry may be truncated by now, because
+            # a leader whose election took this node's log, or its own leader's, into account said
+            # so.
             return
         truth.acknowledgements += 1
         disk = truth.disk(node.node)
         if truth.acknowledgements % DEEP_CHECK_EVERY == 1:
-            disk = durable_log(node.disk, node.log_folder(hosted.group), hosted.group)
-        if not disk.holds(index, hosted.replica.log.term_at(index)):
+            disk = durable_log(node.disk, node.log_folder(view.group), view.group)
+        if not disk.holds(index, view.replica.log.term_at(index)):
             truth.fail(
                 Promise.DURABLE_ACKNOWLEDGEMENTS,
                 f"node {node.node} acknowledges {index}, its disk ends at {disk.last_index}",

@@ -1,4 +1,4 @@
-"""One run: a cluster in the weather of its seed, healed, then questioned to the last record."""
+"""One simulation: a cluster under the faults of its seed, healed, then read to the last record."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ ELECTION_TIMEOUTS_MAX = 10
 that was acknowledged is on all nodes."""
 
 CHAOS_EVENTS_MAX = 8_000
-"""A run with fast clients is ended early, so that seeds cost about the same."""
+"""A simulation with fast clients ends early, so that seeds cost about the same."""
 
 HEALTHY_EVENTS_MAX = 800
-"""How long clients go on after healing: for one of the longest election timeouts at most."""
+"""How long clients continue after healing: for one of the longest election timeouts at most."""
 
 FINISH_US_MAX = 600 * SECOND
-"""Every client has its last answer within this after it was asked to stop."""
+"""Every client has its last answer within this time after it was told to stop."""
 
 ACKNOWLEDGED_MIN = 20
-"""Records that every run must have acknowledged in the end, so that what stalls cannot pass."""
+"""Records that every simulation must have acknowledged at the end: a stalled one fails."""
 
 FLOOR_US_MAX = 120 * SECOND
-"""The floor is reached within this after healing, at the latest."""
+"""The floor is reached within this time after healing, at the latest."""
 
 
 class Result(NamedTuple):
-    """What a run that broke no promise came to."""
+    """What a simulation that broke no promise did."""
 
     seed: int
     trace: str
@@ -49,8 +49,8 @@ class Result(NamedTuple):
     counts: Counter[str]
 
 
-class Run:
-    """The parts of a run; `go` takes it from the first event to the last check."""
+class Simulation:
+    """The parts of a simulation; `go` runs it from the first event to the last check."""
 
     def __init__(self, seed: int, settings: Settings | None = None) -> None:
         self.simulator = Simulator(seed)
@@ -88,7 +88,7 @@ class Run:
         return [CONTROLLER_GROUP, *self.topics]
 
     def go(self) -> Result:
-        """Raises `Violation`, or whatever a replica of its own raised."""
+        """Raises `Violation`, or what a replica itself raised."""
         simulator, settings = self.simulator, self.settings
         for node in self.nodes.values():
             node.start()
@@ -104,8 +104,8 @@ class Run:
         self.faults.heal()
         self._await("every group has a leader that all follow", self._is_led)
         self.clients.wake()
-        # A call that the weather swallowed is given up at its deadline, and asked again a while
-        # after that: four deadlines at most.
+        # A call that a fault swallowed is given up at its deadline, and tried again a while after
+        # that: four deadlines at most.
         patience_us = ELECTION_TIMEOUTS_MAX * settings.election_us + 8 * settings.request_timeout_us
         self._await(
             "the topics are there", lambda: len(self.topics) == settings.topics, patience_us

@@ -1,4 +1,4 @@
-"""A node's simulated disk: what is on it durably, writes that end half-way, syncs that fail.
+"""A node's simulated disk: what is durable, writes that end half-way, syncs that fail.
 
 `Disk.image` is the disk as it would be if the power failed now and nothing unsynced came through:
 the truth against which acknowledgements and votes are checked.
@@ -26,7 +26,7 @@ class ProcessEnds(Exception):
 
 
 class Disk:
-    """A file system that a run can interrupt."""
+    """A file system that a simulation can interrupt."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -36,21 +36,21 @@ class Disk:
         self._full = False
 
     def fill(self) -> None:
-        """Give no room to anything more, until `make_room`, or until the process ends."""
+        """Refuse room for anything more, until `make_room` or until the process ends."""
         self._full = True
 
     def make_room(self) -> None:
         self._full = False
 
     def end_after(self, changes: int | None) -> None:
-        """Let the process die before the change after so many; None: not at all."""
+        """Let the process die after so many changes, before the next; None: not at all."""
         self._ends_in = changes
 
     def fail_next_sync(self) -> None:
         self._fails = True
 
     def behave(self) -> None:
-        """Neither fail, refuse nor end anything from now on."""
+        """Stop failing, refusing and ending from now on."""
         self._fails = False
         self._full = False
         self._ends_in = None
@@ -69,7 +69,7 @@ class Disk:
         self.fs.unlock()
 
     def run_partly(self, write: LogWrite) -> bool:
-        """Run a write that the end of the process meets somewhere; whether it was done."""
+        """Run a write during which the process may end; return whether it was done."""
         self._ends_in = self._random.randrange(5)
         try:
             write.run()
@@ -80,7 +80,7 @@ class Disk:
         return write.done
 
     def image(self) -> MemoryFileSystem:
-        """A copy with what is durable now, and only that."""
+        """A copy with only what is durable now."""
         return self.fs.durable_copy(Random(0))
 
     def _interrupt(self, operation: str, path: str) -> None:
@@ -96,7 +96,7 @@ class Disk:
 
 
 class DurableLog:
-    """What of a group's log is known to be on a disk: its terms by index, as runs."""
+    """What is known to be on a disk of a group's log: its terms by index, as spans."""
 
     __slots__ = ("_terms", "last_index")
 
@@ -106,7 +106,7 @@ class DurableLog:
 
     @classmethod
     def of(cls, log: GroupLog) -> DurableLog:
-        """The log as it is now, to be on disk once a write taken now has run."""
+        """The log as it is now: what is on disk once a write taken now has run."""
         return cls(log.last_index, tuple(log.terms()))
 
     def term_at(self, index: int) -> int:
@@ -119,7 +119,7 @@ class DurableLog:
         return index == 0 or self.term_at(index) == term
 
     def shared_with(self, other: DurableLog) -> DurableLog:
-        """The entries that both have: what surely survives a write that may be half done."""
+        """The entries that both have: what survives a write that may be half done."""
         last = min(self.last_index, other.last_index)
         while last and self.term_at(last) != other.term_at(last):
             last -= 1

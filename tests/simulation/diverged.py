@@ -1,4 +1,5 @@
-"""A replica whose state changes in memory, on a calm cluster: what becomes of it, step by step."""
+"""A replica whose state changes in memory, on a cluster without faults: what happens, step by
+step."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from tests.simulation.workload import batch_of, read_rows
 
 
 def state_changed_in_memory() -> None:
-    """A leader's machine, then a follower's, has something in it that the log does not say."""
+    """A leader's machine, then a follower's, gets a state that does not follow from the log."""
     for leads in (True, False):
         scene = Scene()
         changed = scene.change_one(leads=leads)
@@ -37,7 +38,7 @@ class Scene:
         self.append(1)
 
     def append(self, count: int) -> None:
-        """So many records, one after another."""
+        """Append so many records, one after another."""
         for _ in range(count):
             batch = batch_of([Label("append", "p", self.sequence, 0, "")], 0)
             command = Append(
@@ -68,7 +69,7 @@ class Scene:
         self.cluster.checker.group(self.group).changed.add(changed)
 
     def is_noticed(self, changed: NodeId) -> NodeId:
-        """The one that was changed leads no more and serves nothing; the others do. Who leads?"""
+        """The changed replica neither leads nor serves; the others do. Return the leader."""
         self.cluster.wait(lambda: self.doubted() == [changed])
         self.cluster.wait(lambda: self.leader not in (None, changed))
         sound = self.leader
@@ -78,10 +79,9 @@ class Scene:
         return sound
 
     def cannot_lead(self, changed: NodeId, *, without: NodeId) -> None:
-        """With one node away it has to vote for the third, and never leads.
-
-        The third must have the whole log: an entry that only the changed one had besides the node
-        that is away would keep the group without a leader.
+        """With one node away it has to vote for the third, and never leads. The third must have the
+        whole log: if only the changed replica and the node that is away had some entry, the group
+        would stay without a leader.
         """
         logs = self.cluster.replicas(self.group)
         self.cluster.wait(lambda: len({local.raft.durable_index for local in logs}) == 1)
@@ -92,7 +92,7 @@ class Scene:
         self.cluster.nodes[without].start()
 
     def is_healed_by_a_restart(self, changed: NodeId) -> None:
-        """The log is replayed, and what was never in it is gone."""
+        """The log is replayed, so what was never in it is gone."""
         self.restart(changed)
         self.append(COMPARED_EVERY)
         leader = self.leader

@@ -1,4 +1,4 @@
-"""What goes wrong in a run, and when: drawn from the swarm's weights, counted by class."""
+"""What goes wrong in a simulation, and when: drawn by the swarm's weights, counted by class."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Faults:
         return self._random.randrange(1, 2 * self._settings.fault_us)
 
     def _victim(self) -> SimulatedNode:
-        """Any node, more often than not one that leads something."""
+        """Any node, more often than not one that leads a group."""
         nodes = list(self._nodes.values())
         if self._random.randrange(2):
             groups = self._groups()
@@ -129,7 +129,7 @@ class Faults:
         self._cut_apart(set(self._random.sample(sorted(self._nodes), size)))
 
     def _leader_cut_off(self) -> None:
-        """Its peers may notice at once, by a reset, while it still takes itself for the leader."""
+        """Its peers may notice at once, by a reset, while it still believes that it leads."""
         victim = self._victim()
         self._cut_apart({victim.node})
         if self._random.randrange(2):
@@ -204,7 +204,8 @@ class Faults:
 
     def _overtaken_while_its_disk_stalls(self) -> None:
         """A leader is cut off with a write in flight. When it is back, another leader's entries
-        replace what that write carries; then it runs, and the process ends at one of the next.
+        replace what that write carries; then the write runs, and the process ends at one of the
+        next.
 
         The write is that of clients in a hurry, who wait for no answer: it may end a segment.
         """

@@ -1,8 +1,8 @@
-"""What clients were told, and what must therefore be true: the promises seen from outside.
+"""What clients were told, and what must therefore be true: the promises as seen from outside.
 
 Every record carries a label that is used once: its producer, sequence and place, or its writer,
-epoch, place and attempt. So from what is read alone it can be told whether a record was lost,
-doubled or moved, whether an epoch is whole, and who put it there.
+epoch, place and attempt. So what is read shows by itself whether a record was lost, duplicated or
+moved, whether an epoch is whole, and who wrote it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TopicHistory:
         self.group = group
         self._truth = checker.group(group)
         self.floor = 0
-        """No later read of the mark may be below: some client knows that it was as high."""
+        """No later read of the mark may be below it: some client knows that it was this high."""
         self.acknowledged_records = 0
         self._read: dict[int, str] = {}
         self._places: dict[Label, int] = {}
@@ -69,17 +69,17 @@ class TopicHistory:
         self._acked_epochs: dict[EpochName, tuple[int, int]] = {}
         self._plans: dict[EpochName, str] = {}
         self._first_commits: set[EpochName] = set()
-        """Epochs of which some client was told that its CommitEpoch was the one that counted."""
+        """Epochs for which a client was told that its CommitEpoch was the one that counted."""
 
     def fail(self, promise: Promise, what: str) -> None:
         raise Violation(promise, f"topic of group {self.group}: {what}")
 
     def is_deposed(self, raft: Raft) -> bool:
-        """Does it take itself for the leader, when a later term has one?"""
+        """Whether it believes that it leads although a later term has a leader."""
         return raft.role is Role.LEADER and raft.term < max(self._truth.leaders)
 
     def lines(self) -> list[str]:
-        """What clients were told, in the order in which they were: for the folder of a failure."""
+        """What clients were told, in that order: for the folder of a failure."""
         appends = [f"{key} at {place}" for key, place in self._acked_appends.items()]
         epochs = [f"{name} at {place}" for name, place in self._acked_epochs.items()]
         return [*appends, *epochs, f"highest mark known to a client: {self.floor}"]
@@ -93,7 +93,7 @@ class TopicHistory:
         count = self._appends[key]
         self.acknowledged_records += count
         if outcome.start == -1:
-            # So late a resend that its place is not remembered: it lies somewhere, once.
+            # The resend came so late that its offsets are forgotten: the append is there, once.
             self._acked_appends[key] = (-1, -1)
             return
         if outcome.end - outcome.start != count:
@@ -228,7 +228,7 @@ class TopicHistory:
             position += len(expected)
 
     def _epoch_at(self, name: EpochName, labels: Sequence[Label], position: int) -> list[Label]:
-        """The tried content of the epoch that stands there; all of it or nothing."""
+        """The tried content of the epoch that is there: all of it or nothing."""
         for attempts in sorted(self._proposals.get(name, ())):
             content = [label for attempt in attempts for label in self._attempts[attempt]]
             if content and list(labels[position : position + len(content)]) == content:

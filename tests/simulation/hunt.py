@@ -3,7 +3,7 @@
     python -m tests.simulation.hunt --jobs 2            every bug without a script, as a table
     python -m tests.simulation.hunt --bug vote_not_synced --seeds 1000
 
-The exit status is 1 if a bug went through all its seeds unnoticed.
+The exit status is 1 if no seed noticed some bug.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def hunt(bug: str, *, start: int, seeds_max: int) -> Found:
         for count, seed in enumerate(range(start, start + seeds_max), 1):
             result = run_seed(seed, keep=False)
             if isinstance(result, Failure):
-                # A bug that does not fit the classes any more shows nothing.
+                # A bug that no longer fits the classes proves nothing.
                 assert not result.noticed_by.endswith("planted.py"), result.error
                 return Found(bug, count, result.noticed_by, result.error)
     return Found(bug, 0, "", "")
@@ -49,7 +49,7 @@ def hunt_all(bugs: list[str], *, start: int, seeds_max: int, jobs: int) -> Itera
 def main() -> int:
     """The command line; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--bug", action="append", choices=sorted(BUGS), help="this one alone")
+    parser.add_argument("--bug", action="append", choices=sorted(BUGS), help="only this one")
     parser.add_argument("--seeds", type=int, default=500, help="at most so many (default 500)")
     parser.add_argument("--start", type=int, default=0, help="the first seed (default 0)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")

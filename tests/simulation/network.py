@@ -1,8 +1,8 @@
-"""The network between nodes: frames of the real codec, late, lost, doubled, out of order, or cut.
+"""The network between nodes: frames of the real codec, late, lost, duplicated, out of order, or
+cut.
 
-A frame is what one turn of a node has for another. Clients reach nodes by `call`, over the same
-latencies and losses, but no cut: what matters of a cut client is that its request or the answer
-to it is lost.
+A frame is what one turn of a node sends to another node. Clients reach nodes by `call`, over the
+same latencies and losses, but never cut: a cut client only loses its request or the answer, too.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ CONNECT_US = 50_000
 
 
 class Network:
-    """Directed links between nodes. A healed network only delays.
-
-    Frames need no stream here, but that one opens is an event for the node which opened it.
+    """Directed links between nodes. A healed network only delays. Frames need no stream here, but
+    opening one is an event for the node that opened it.
     """
 
     def __init__(self, simulator: Simulator, settings: Settings) -> None:
@@ -44,7 +43,7 @@ class Network:
         self.faulty = True
 
     def attach(self, node: NodeId, receive: Receive, peer_reachable: PeerReachable) -> None:
-        """`peer_reachable` is told how many nodes are in reach when the node's stream opens."""
+        """`peer_reachable` is told how many nodes can be reached when the node's stream opens."""
         self._receivers[node] = receive
         self._openers[node] = peer_reachable
 
@@ -59,13 +58,13 @@ class Network:
         self._up.discard(node)
 
     def connect(self, here: NodeId, there: NodeId) -> None:
-        """Open a stream as soon as the way is open, for as long as both processes run."""
+        """Open a stream as soon as the link is open, for as long as both processes run."""
         link = (here, there)
         if link in self._connecting:
             return
         self._connecting.add(link)
 
-        def attempt() -> None:
+        def dial() -> None:
             self._connecting.discard(link)
             if not self._up.issuperset(link):
                 return
@@ -75,15 +74,15 @@ class Network:
             reached = sum((here, peer) not in self._cuts for peer in self._up)
             self._openers[here](reached)
 
-        self._simulator.at(CONNECT_US + self._latency(), attempt)
+        self._simulator.at(CONNECT_US + self._latency(), dial)
 
     def heal(self) -> None:
-        """End all cuts, and lose, double and reorder nothing from now on."""
+        """End all cuts, and lose, duplicate and reorder nothing from now on."""
         self._cuts.clear()
         self.faulty = False
 
     def cut(self, links: Sequence[Link]) -> None:
-        """Truncation directed links; each cut needs its own `mend`."""
+        """Cut directed links; each cut needs its own `mend`."""
         for link in links:
             self._cuts[link] = self._cuts.get(link, 0) + 1
 

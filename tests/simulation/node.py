@@ -1,8 +1,8 @@
-"""One simulated node: the host that the server runs, on a simulated disk, clock and network.
+"""One simulated node: the server's `MultiRaft` on a simulated disk, clock and network.
 
-A write or a job runs some time after it was asked for, and is noticed some time after that.
-Between any two of these the process may die. What the checker wants to know it is told by the
-replicas and logs themselves, which are watched.
+A write or a job runs some time after it was asked for, and is reported some time after that.
+Between any two of these the process may die. The replicas and logs are watched, and tell the
+checker what it wants to know.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ T = TypeVar("T")
 CLUSTER_ID = "simulation"
 
 COMPARED_EVERY = 8
-"""Entries between two points at which replicas compare their states: runs are short."""
+"""Entries between two points of comparison: simulations are short."""
 
 JOB_CHANGES_MAX = 12
 """A crash in the middle of making or removing a group comes before one of its first changes."""
@@ -58,7 +58,7 @@ TURN_WORK_US = 1_000
 """When a turn ends, by a clock that goes by `Settings.work_us`."""
 
 NOTICE_US_MAX = 200
-"""How long after it has run a write or job is noticed, at most."""
+"""How long after it has run a write or job is reported, at most."""
 
 
 class Failed(NamedTuple):
@@ -71,7 +71,7 @@ class Failed(NamedTuple):
 Reply = Callable[[Any], None]
 
 
-class Hosted:
+class ReplicaView:
     """A replica as the checker sees it."""
 
     def __init__(self, replica: Replica) -> None:
@@ -123,7 +123,7 @@ class WatchedRaft(Raft):
 
 
 class WatchedReplica(Replica):
-    """The real replica; the checker is told of every event of it, and what its writes will do."""
+    """The real replica; the checker is told of each of its events, and what its writes will do."""
 
     def __init__(self, *, owner: SimulatedNode, log: GroupLog, **parts: Any) -> None:
         super().__init__(log=log, raft_type=WatchedRaft, **parts)
@@ -131,11 +131,11 @@ class WatchedReplica(Replica):
         assert isinstance(self.raft, WatchedRaft)
         self._owner = owner
         self._checker = owner.checker
-        self._hosted = Hosted(self)
+        self._view = ReplicaView(self)
         self.raft.count = owner.count
         self.comparison = StateComparison(self.node, COMPARED_EVERY)
-        self.raft.stepped = lambda: self._checker.stepped(self._hosted)
-        self._checker.opened(owner, self._hosted, log)
+        self.raft.stepped = lambda: self._checker.stepped(self._view)
+        self._checker.opened(owner, self._view, log)
 
     def take_write(self) -> LogWrite | None:
         write = super().take_write()
@@ -145,13 +145,13 @@ class WatchedReplica(Replica):
 
     def written(self, write: LogWrite) -> None:
         super().written(write)
-        self._checker.stepped(self._hosted)
+        self._checker.stepped(self._view)
 
     def advance(self) -> Output:
         output = super().advance()
-        self._checker.advanced(self._hosted, output)
+        self._checker.advanced(self._view, output)
         for message in output.messages:
-            self._checker.sent(self._owner, self._hosted, message)
+            self._checker.sent(self._owner, self._view, message)
         return output
 
     def request(self, wish: Replicate, read: LogRead) -> AppendRequest | None:
@@ -160,14 +160,14 @@ class WatchedReplica(Replica):
             self._owner.count("reads for a follower that came too late")
         else:
             self._owner.count("reads for a follower from disk", read.from_disk)
-            self._checker.sent(self._owner, self._hosted, found)
+            self._checker.sent(self._owner, self._view, found)
         return found
 
     def apply(self, budget: Budget, entries_max: int) -> Output:
         output = super().apply(budget, entries_max)
         if self.has_to_apply and budget.spent:
             self._owner.count("entries left for the next turn")
-        self._checker.advanced(self._hosted, output)
+        self._checker.advanced(self._view, output)
         return output
 
 
@@ -179,7 +179,7 @@ class _Plan(NamedTuple):
 
 
 class SimulatedNode:
-    """A process that may be started, paused and ended; its disk outlives it."""
+    """A process that can be started, paused and ended; its disk outlives it."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class SimulatedNode:
         return self._multiraft is not None
 
     def start(self) -> None:
-        """Open everything from the disk; the power may fail meanwhile, then try again later."""
+        """Open everything from the disk; if the power fails meanwhile, try again later."""
         assert not self.running
         self._life += 1
         self._clear()
@@ -267,7 +267,7 @@ class SimulatedNode:
         )
         if store.journal.report.torn_bytes:
             self._simulator.counts["torn tail of the journal truncated"] += 1
-        host = MultiRaft(
+        multiraft = MultiRaft(
             node=self.node,
             nodes=self.voters,
             store=store,
@@ -283,15 +283,15 @@ class SimulatedNode:
             turn_work_us=TURN_WORK_US,
             catch_up=self._settings.catch_up,
         )
-        host.start(store.open_all())
-        return host
+        multiraft.start(store.open_all())
+        return multiraft
 
     def _start_unless_running(self) -> None:
         if not self.running:
             self.start()
 
     def end(self, *, power: bool) -> None:
-        """Kill the process or, with `power`, the machine. What is in flight ends anywhere."""
+        """Kill the process or, with `power`, the machine. Writes in flight may end half done."""
         assert self.running
         self._life += 1
         self._network.ended(self.node)
@@ -305,7 +305,7 @@ class SimulatedNode:
             self.disk.power_fails()
         else:
             self.disk.process_dies()
-        # Who waits for this process hears nothing more from it: their deadlines pass.
+        # Clients that wait for this process hear nothing more from it: their deadlines pass.
         self._clear()
 
     def _run_job_partly(self, job: Callable[[], Any]) -> None:
@@ -318,7 +318,7 @@ class SimulatedNode:
             self.disk.end_after(None)
 
     def _ends_at_the_disk(self, error: DiskFailed | ProcessEnds) -> None:
-        """A sync has failed, or a crash met a write: the process ends, somebody starts it again."""
+        """A sync has failed, or a crash hit a write: the process ends and is started again."""
         failed = isinstance(error, DiskFailed)
         what = "sync failed: the process ended" if failed else "crash within a write"
         self._simulator.counts[what] += 1
@@ -330,7 +330,7 @@ class SimulatedNode:
         self._paused = True
 
     def resume(self) -> None:
-        """Do what came meanwhile, in its order."""
+        """Do what came meanwhile, in order."""
         self._paused = False
         stalled, self._stalled = self._stalled, []
         for action in stalled:
@@ -345,7 +345,7 @@ class SimulatedNode:
         self._speed = share
 
     def _later(self, delay_us: int, action: Callable[[], None]) -> None:
-        """An event of this life of the process; a paused process sees it when it goes on."""
+        """An event of this boot of the process; a paused process sees it when it resumes."""
         life = self._life
 
         def happen() -> None:
@@ -359,17 +359,17 @@ class SimulatedNode:
         self._simulator.at(delay_us, happen)
 
     def _tick(self) -> None:
-        self._running_host.tick()
+        self._running_multiraft.tick()
         self._later(int(self._tick_us / self._speed), self._tick)
 
-    # ------------------------------------------------------------ the host's effects
+    # ------------------------------------------------------------ effects of `MultiRaft`
 
     def soon(self, turn: Callable[[], None]) -> None:
         self._later(self._settings.turn_us, turn)
 
     def work_us(self) -> int:
-        """Each look at the clock finds that some work was done, as the simulated time stands still
-        within a turn."""
+        """Every reading of the clock adds some work, because simulated time does not pass within a
+        turn."""
         self._worked_us += self._random.randrange(self._settings.work_us)
         return self._worked_us
 
@@ -381,8 +381,8 @@ class SimulatedNode:
         return 0
 
     def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
-        """It sees the files some time after it was planned, and is noticed later still: in bad
-        weather so late that elections pass."""
+        """It sees the files some time after it was planned, and is reported later still: in some
+        seeds so late that elections pass."""
 
         def run() -> None:
             read.run()
@@ -415,11 +415,11 @@ class SimulatedNode:
             self._later(self._disk_us(), run)
 
     def stall_disk(self) -> None:
-        """Let no write run that is handed out from now on."""
+        """Hold every write that is handed out from now on."""
         self._disk_stalled = True
 
     def resume_disk(self) -> None:
-        """Let the writes run that waited, in their order."""
+        """Run the writes that waited, in order."""
         self._disk_stalled = False
         waiting, self._stalled_writes = self._stalled_writes, []
         for run in waiting:
@@ -487,21 +487,21 @@ class SimulatedNode:
 
     def _receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         if self.running:
-            self._later(0, lambda: self._running_host.receive(peer, messages))
+            self._later(0, lambda: self._running_multiraft.receive(peer, messages))
 
     def _peer_reachable(self, reachable: int) -> None:
-        self._later(0, lambda: self._running_host.peer_reachable(reachable))
+        self._later(0, lambda: self._running_multiraft.peer_reachable(reachable))
 
     def connection_lost(self, peer: NodeId) -> None:
         """The connection to the peer's process was reset; a new one is tried."""
         if self.running:
-            self._later(0, lambda: self._running_host.peer_closed(peer))
+            self._later(0, lambda: self._running_multiraft.peer_closed(peer))
             self._network.connect(self.node, peer)
 
     # ------------------------------------------------------------ what it has
 
     @property
-    def _running_host(self) -> MultiRaft:
+    def _running_multiraft(self) -> MultiRaft:
         assert self._multiraft is not None, "the process runs"
         return self._multiraft
 
@@ -512,7 +512,7 @@ class SimulatedNode:
     def followers(self, group: GroupId) -> Sequence[FollowerView]:
         """The group's voters as its leader here sees them."""
         local = self.local(group)
-        return self._running_host.followers(local) if local is not None else ()
+        return self._running_multiraft.followers(local) if local is not None else ()
 
     def leads(self, group: GroupId) -> bool:
         local = self.local(group)
@@ -542,7 +542,7 @@ class SimulatedNode:
             reply(Failed(written=True, leader=leader) if failed else outcome)
 
         try:
-            self._running_host.propose(local, payload, answer)
+            self._running_multiraft.propose(local, payload, answer)
         except NotLeader as error:
             reply(Failed(written=False, leader=NodeId(error.leader)))
         except (Overloaded, DiskFull):
@@ -560,7 +560,7 @@ class SimulatedNode:
             reply(Failed(written=False) if error is not None else None)
 
         try:
-            self._running_host.read_barrier(local, answer)
+            self._running_multiraft.read_barrier(local, answer)
         except NotLeader as error:
             reply(Failed(written=False, leader=NodeId(error.leader)))
         except (Overloaded, DiskFull):

@@ -1,7 +1,6 @@
-"""Bugs to plant: each breaks one rule in a real class, from outside, for as long as it lasts.
-
-The product carries no switch for any of them. `BUGS` names them by the rule that they break; how
-soon each is noticed, and by what, `tests.simulation.hunt` measures.
+"""Bugs to plant: each breaks one rule in a real class, from outside, while its context lasts. The
+product has no switch for any of them. `BUGS` names them by the rule that they break; how soon each
+is noticed, and by what, `tests.simulation.hunt` measures.
 """
 
 from __future__ import annotations
@@ -138,7 +137,7 @@ def own_entries_counted_before_fsync() -> Any:
 
 
 def two_votes_in_a_term() -> Any:
-    """A vote is given to whoever asks with a good log."""
+    """A vote is given to every candidate with a good log."""
 
     def grants_vote(request: Any, *, term: int, vote: int, leader: int, log: Any) -> bool:
         return request.term == term and election.log_is_up_to_date(request, log)
@@ -152,7 +151,7 @@ def vote_for_any_log() -> Any:
 
 
 def duplicated_vote_counted_twice() -> Any:
-    """Answers are counted, not voters."""
+    """Answers are counted instead of voters."""
 
     def record(self: VoteTally, reply: VoteReply) -> VoteResult:
         votes = self._pre_votes if reply.pre else self._votes
@@ -274,7 +273,7 @@ def read_before_the_noop() -> Any:
 
 
 def strong_read_without_a_quorum() -> Any:
-    """Who takes itself for the leader answers strong reads by itself."""
+    """A replica that believes it leads answers strong reads by itself."""
     original = Raft._speak_as_leader
 
     def speak_as_leader(self: Raft, leadership: Leadership) -> None:
@@ -357,7 +356,7 @@ def replay_published_again() -> Any:
 
 
 def plan_not_compared() -> Any:
-    """A batch that was planned again is taken for the replay of the one it has the number of."""
+    """A batch that was planned again is taken for a replay of the batch with its number."""
     original = writers.judge_commit
 
     def judge_commit(row: Any, command: CommitEpoch, facts: Any) -> Any:
@@ -367,7 +366,7 @@ def plan_not_compared() -> Any:
 
 
 def rewound_stream_taken_for_a_replay() -> Any:
-    """A stream below its last epoch is known by number and count."""
+    """A stream below its last epoch is recognised by number and count."""
     original = epoch_rules._refusal_of_passed
     return _replaced(
         epoch_rules, "_refusal_of_passed", lambda row, key, rules: original(row, key, RULES_FIRST)
@@ -454,7 +453,8 @@ def late_read_sent_unchecked() -> Any:
 
 
 def sealed_where_the_plan_ends_now() -> Any:
-    """A write that waited ends its segment where the log's plan has it by then, not as planned."""
+    """A write that waited ends its segment as the log's plan says by then, not as it was
+    planned."""
     original = LogWrite._run_file
 
     def run_file(self: LogWrite, planned: FileWrite) -> None:
@@ -467,7 +467,7 @@ def sealed_where_the_plan_ends_now() -> Any:
 
 
 def divergence_unnoticed() -> Any:
-    """A replica hears what the majority agrees on, and does not compare itself with it."""
+    """A replica hears the agreed state and does not compare its own with it."""
     return _replaced(StateComparison, "_judge", lambda self: None)
 
 

@@ -1,4 +1,4 @@
-"""The promises that a run checks, by name, and what is raised when one is broken."""
+"""The promises that a simulation checks, by name, and what is raised when one is broken."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class Promise(StrEnum):
     READS_BELOW_THE_MARK = "reads show what is committed, the same bytes everywhere"
     LINEARIZABLE_MARKS = "strong reads are linearizable"
     PROTOCOL_KEPT = "no node sends what another must refuse"
-    EXPECTED_OUTCOMES = "a command comes to what its client may expect"
-    LIVENESS = "healed, it goes on in time"
+    EXPECTED_OUTCOMES = "a command has an outcome that its client may expect"
+    LIVENESS = "healed, it makes progress in time"
 
 
 class Violation(AssertionError):

@@ -3,9 +3,9 @@
     python -m tests.simulation.run --seed 7             one seed, with what happened in it
     python -m tests.simulation.run --seeds 1000 --jobs 2  many, with faults by class
 
-A failure prints the seed, the command that replays it, and leaves a folder with the settings, the
-error, the time line, what clients were told, and every node's files. The exit status is 1 if any
-seed failed.
+A failure prints the seed and the command that replays it, and leaves a folder with the settings,
+the error, the time line, what clients were told, and every node's files. The exit status is 1 if
+any seed failed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from raftlog.errors import RaftlogError
 from raftlog.storage.contract import ROOT
-from tests.simulation.cluster import Result, Run
+from tests.simulation.cluster import Result, Simulation
 from tests.simulation.promises import noticed_by
 from tests.simulation.swarm import FAULTS, WEATHER
 from tests.storage.memory import MemoryFileSystem
@@ -36,7 +36,7 @@ REPLAY = ".venv/bin/python -m tests.simulation.run --seed {seed}"
 
 FAILURES = (AssertionError, RaftlogError, ArithmeticError, LookupError, TypeError, ValueError,
             AttributeError, RuntimeError, OSError)  # fmt: skip
-"""What a broken promise, or a defect anywhere in a replica, may come out as."""
+"""The errors that a broken promise, or a defect anywhere in a replica, may raise."""
 
 
 class Failure(NamedTuple):
@@ -54,11 +54,11 @@ class Failure(NamedTuple):
 
 def run_seed(seed: int, *, keep: bool = True) -> Result | Failure:
     """Run a seed; a failure leaves its folder if `keep`."""
-    run = Run(seed)
+    simulation = Simulation(seed)
     try:
-        return run.go()
+        return simulation.go()
     except FAILURES as error:
-        folder = str(_write_folder(run, error)) if keep else ""
+        folder = str(_write_folder(simulation, error)) if keep else ""
         return Failure(seed, noticed_by(error), f"{type(error).__name__}: {error}", folder)
 
 
@@ -74,7 +74,7 @@ def run_seeds(seeds: Iterable[int], jobs: int) -> Iterator[Result | Failure]:
 def workers(jobs: int) -> ProcessPoolExecutor:
     """Processes of their own making: a fork would inherit the locks and signal handlers of ours.
 
-    One that dies fails the run. Ctrl-C is the parent's to hear, and ends them.
+    One that dies fails the command. Ctrl-C is the parent's to hear, and ends them.
     """
     return ProcessPoolExecutor(
         jobs,
@@ -84,20 +84,22 @@ def workers(jobs: int) -> ProcessPoolExecutor:
     )
 
 
-def _write_folder(run: Run, error: BaseException) -> Path:
-    folder = Path(tempfile.gettempdir()) / "raftlog-simulation" / f"seed-{run.simulator.seed}"
+def _write_folder(simulation: Simulation, error: BaseException) -> Path:
+    folder = (
+        Path(tempfile.gettempdir()) / "raftlog-simulation" / f"seed-{simulation.simulator.seed}"
+    )
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    replay = REPLAY.format(seed=run.simulator.seed)
-    (folder / "settings.txt").write_text("\n".join([replay, *run.settings.lines()]) + "\n")
+    replay = REPLAY.format(seed=simulation.simulator.seed)
+    (folder / "settings.txt").write_text("\n".join([replay, *simulation.settings.lines()]) + "\n")
     (folder / "error.txt").write_text("".join(traceback.format_exception(error)))
     with (folder / "timeline.txt").open("w") as file:
-        for moment, *facts in run.simulator.trace.lines:
+        for moment, *facts in simulation.simulator.trace.lines:
             file.write(f"{moment:>12} us  {' '.join(map(str, facts))}\n")
     with (folder / "history.txt").open("w") as file:
-        for topic, history in run.topics.values():
+        for topic, history in simulation.topics.values():
             file.writelines(f"{topic.name}: {line}\n" for line in history.lines())
-    for node in run.nodes.values():
+    for node in simulation.nodes.values():
         _write_files(node.disk.fs, ROOT, folder / f"node-{node.node}")
     return folder
 
@@ -117,7 +119,7 @@ def _write_files(fs: MemoryFileSystem, source: str, target: Path) -> None:
 def main() -> int:
     """The command line; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seed", type=int, help="run this seed alone and show what happened")
+    parser.add_argument("--seed", type=int, help="run only this seed and show what happened")
     parser.add_argument("--seeds", type=int, default=100, help="how many seeds (default 100)")
     parser.add_argument("--start", type=int, default=0, help="the first of them (default 0)")
     parser.add_argument("--jobs", type=int, default=1, help="processes (default 1)")

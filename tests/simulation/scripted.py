@@ -1,7 +1,7 @@
-"""Cases that chance meets too seldom, written down step by step; each breaks under one planted bug.
+"""Cases that are too rare to leave to chance, step by step; each breaks under one planted bug.
 
 Most are dialogues of a few cores, with the messages between them as values; one is a cluster of
-simulated nodes without any weather, two are logs on a simulated disk, one is a table of writers.
+simulated nodes without faults, two are logs on a simulated disk, one is a table of writers.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tests.core.member import (
     vote_reply,
 )
 from tests.core.network import Network
-from tests.simulation.cluster import Run
+from tests.simulation.cluster import Simulation
 from tests.simulation.diverged import state_changed_in_memory
 from tests.simulation.history import Label
 from tests.simulation.node import SimulatedNode
@@ -57,9 +57,10 @@ from tests.storage.memory import MemoryFileSystem
 
 
 def stale_acknowledgement() -> None:
-    """A follower acknowledged an entry, lost it to another leader, and the word of it comes late.
+    """A follower acknowledged an entry, lost it to another leader, and the acknowledgement comes
+    late.
 
-    S1 led term 2 and wrote index 2, which S5 acknowledged; S4 led term 3, and S5 alone took its
+    S1 led term 2 and wrote index 2, which S5 acknowledged; S4 led term 3, and only S5 took its
     entry at index 2 instead. S1 leads term 4 when the acknowledgement of term 2 arrives.
     """
     network = Network.of(5, logs=[[1, 2], [1], [1], [1], [1, 3]], term=3)
@@ -84,7 +85,7 @@ def read_after_the_heartbeats_left() -> None:
     deposed = network.elect(1)
     network.tick(2)
     deposed.read_index(1)
-    network.gather()
+    network.collect()
     network.waiting = [each for each in network.waiting if each.to == 2]
     for message in network.waiting:
         network.deliver(message)
@@ -104,9 +105,8 @@ def read_after_the_heartbeats_left() -> None:
 
 
 def deleted_group_in_a_replay() -> None:
-    """A node that removed a group starts again, and learns for now of the topic's creation alone.
-
-    What it learns is an old heartbeat's word. Made again, the group would have forgotten its votes.
+    """A node that removed a group starts again, and so far learns only of the topic's creation,
+    from an old heartbeat. If the group were made again, it would have forgotten its votes.
     """
     settings = replace(
         draw(Random(1)),
@@ -120,16 +120,16 @@ def deleted_group_in_a_replay() -> None:
         reordering=0.0,
         crash_in_recovery=0.0,
     )
-    run = Run(1, settings)
-    simulator, clients = run.simulator, run.clients
-    for node in run.nodes.values():
+    simulation = Simulation(1, settings)
+    simulator, clients = simulation.simulator, simulation.clients
+    for node in simulation.nodes.values():
         node.start()
     made: list[TopicInfo] = []
 
     def come_and_go() -> Task:
         topic = yield from clients.create_topic("gone")
         made.append(topic)
-        while not all(_has_applied(node, topic) for node in run.nodes.values()):
+        while not all(_has_applied(node, topic) for node in simulation.nodes.values()):
             yield Sleep(SECOND)
         yield from clients.write(
             CONTROLLER_GROUP,
@@ -141,18 +141,18 @@ def deleted_group_in_a_replay() -> None:
             return False
         return not any(
             node.local(made[0].group) or node.disk.fs.exists(node.log_folder(made[0].group))
-            for node in run.nodes.values()
+            for node in simulation.nodes.values()
         )
 
     clients.spawn("come and go", come_and_go())
     assert simulator.run_until(60 * SECOND, removed), "the topic came and went"
     simulator.run_until(simulator.now_us + SECOND)
 
-    leader = next(node for node in run.nodes.values() if node.leads(CONTROLLER_GROUP))
+    leader = next(node for node in simulation.nodes.values() if node.leads(CONTROLLER_GROUP))
     raft = leader.local(CONTROLLER_GROUP).replica.raft
-    sleeper = run.nodes[NodeId(leader.node % 3 + 1)]
+    sleeper = simulation.nodes[NodeId(leader.node % 3 + 1)]
     sleeper.end(power=True)
-    for node in run.nodes.values():
+    for node in simulation.nodes.values():
         node.pause()
     sleeper.start()
     word = Heartbeat(
@@ -164,7 +164,7 @@ def deleted_group_in_a_replay() -> None:
         read_round=0,
         quiesce_round=0,
     )
-    run.network.send(leader.node, sleeper.node, [word])
+    simulation.network.send(leader.node, sleeper.node, [word])
     simulator.run_until(simulator.now_us + SECOND)
     known = sleeper.local(CONTROLLER_GROUP)
     assert known.replica.applied_index == raft.commit_index - 1
@@ -172,7 +172,7 @@ def deleted_group_in_a_replay() -> None:
 
 
 def _has_applied(node: SimulatedNode, topic: TopicInfo) -> bool:
-    """Something of the group: it has voted, and its log is not empty."""
+    """Whether it has applied something of the group: it has voted, and its log is not empty."""
     local = node.local(topic.group)
     return local is not None and local.replica.applied_index > 0
 
@@ -205,7 +205,7 @@ def read_of_a_new_leader() -> None:
 
 
 def late_votes_of_a_lost_election() -> None:
-    """The votes of term 1 reach their candidate when it stands for term 2."""
+    """The votes of term 1 reach their candidate when it campaigns for term 2."""
     candidate = Member(1, voters=5)
     for term in (1, 2):
         candidate.tick(2 * candidate.timing.election_ticks_min)
@@ -230,7 +230,7 @@ def fenced_run() -> None:
 
 
 def stage_after_the_leader_looked() -> None:
-    """A leader decides that a lease ran out; a stage comes into the log before that word."""
+    """A leader decides that a lease ran out; a stage enters the log before the leader's entry."""
     table = WriterTable(topic="t", schema_version=1, limits=TopicLimits(), clock=LogClock())
     key = EpochKey(writer="w", query_id="w", run="r", epoch=0, streaming=True)
     batch = batch_of([Label("epoch", "w", 0, 0, "a")], 0).summary
@@ -248,7 +248,7 @@ def stage_after_the_leader_looked() -> None:
 
 
 def shorter_log_after_a_conflict() -> None:
-    """A leader's entry takes the place of three, and the log is opened again."""
+    """A leader's entry replaces three, and the log is opened again."""
     fs, limits = MemoryFileSystem(Random(1)), LogLimits(preallocate_bytes=0)
     fs.make_folder("log")
     log = GroupLog.create(fs, "log", GroupId(1), limits)

@@ -1,8 +1,8 @@
-"""The clock, the queue of events and the trace: all that happens in a run, from one seed.
+"""The clock, the queue of events and the trace: all that happens in a simulation, from one seed.
 
-Time is simulated microseconds from 0. Events of the same moment run in the order in which they
-were asked for, so a run is a function of its seed alone. Chance is split by purpose: `random("x")`
-gives the same numbers however much chance other parts of the run have used.
+Time is simulated microseconds from 0. Events of the same moment run in the order in which they were
+asked for, so a simulation is a function of its seed only. Chance is split by purpose: `random("x")`
+gives the same numbers however much chance other parts have used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Trace:
         self.lines: deque[tuple[int | str, ...]] = deque(maxlen=LINES_KEPT)
 
     def note(self, *facts: int | str) -> None:
-        """Numbers and texts alone: their `repr` is the same in every process."""
+        """Only numbers and texts: their `repr` is the same in every process."""
         self._digest.update(repr(facts).encode())
         self.lines.append(facts)
 
@@ -35,7 +35,7 @@ class Trace:
 
 
 class Simulator:
-    """One run's time. `at` and `run_until` are all there is to concurrency."""
+    """One simulation's time. `at` and `run_until` are all there is to concurrency."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

@@ -1,4 +1,4 @@
-"""The settings of one run, drawn from its seed: each seed has its own kind of bad weather.
+"""The settings of one simulation, drawn from its seed: each seed has its own mixture of faults.
 
 Uniform faults find about half of the planted bugs; settings that differ from seed to seed, with
 some faults absent and others frequent, find most.
@@ -44,7 +44,7 @@ class Settings:
     # disk
     write_us: int
     read_notice_us: int
-    """How long after it ran a read for a follower is noticed, at most."""
+    """How long after it ran a read for a follower is reported, at most."""
     catch_up: CatchUpLimits
     log_limits: LogLimits
     idle_ticks: int
@@ -115,7 +115,7 @@ WEATHER = (
     "torn tail of a log truncated",
     "torn tail of the journal truncated",
 )
-"""What comes of rates, and of the faults above: each must occur in a run of many seeds."""
+"""What rates and the faults above cause: each must occur when many seeds run."""
 
 
 def draw(random: Random) -> Settings:

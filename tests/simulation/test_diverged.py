@@ -11,7 +11,7 @@ from tests.simulation.diverged import Scene
 from tests.simulation.node import COMPARED_EVERY, Failed
 
 
-def test_without_a_majority_new_records_are_refused_and_writes_go_on() -> None:
+def test_without_a_majority_new_records_are_refused_and_writes_continue() -> None:
     scene = Scene()
     scene.append(2 * COMPARED_EVERY)
     leader = scene.leader
@@ -24,7 +24,7 @@ def test_without_a_majority_new_records_are_refused_and_writes_go_on() -> None:
         scene.change(node, by=by)
     scene.append(2 * COMPARED_EVERY)
     scene.cluster.wait(lambda: scene.doubted() == list(VOTERS))
-    assert scene.leader == leader, "nothing but reads stops"
+    assert scene.leader == leader, "only reads stop"
     scene.append(1)
     for local in replicas:
         node = local.replica.node

@@ -1,8 +1,7 @@
-"""Groups that nobody asks anything of quiesce, and are awake again when it matters.
-
-A calm cluster of real hosts, one fault each: that what a quiesced replica relies on is gone must be
-noticed as soon as an awake one would. The swarm draws short quiesced times as well; only here does
-a node stay away for long, so that nothing but the wake-up can help.
+"""Idle groups quiesce, and are awake again when it matters. A cluster of real `MultiRaft`s with one
+fault each: a quiesced replica must notice the loss of what it relies on as soon as an awake one
+would. The swarm's groups quiesce for short times as well; only here does a node stay away for long,
+so that nothing but the wake-up can help.
 """
 
 from __future__ import annotations
@@ -27,28 +26,30 @@ def quiesced_cluster(request: pytest.FixtureRequest) -> CalmCluster:
     return cluster
 
 
-def test_a_quiesced_cluster_stays_so_and_elects_nobody(quiesced_cluster: CalmCluster) -> None:
+def test_a_quiesced_cluster_stays_quiesced_and_holds_no_election(
+    quiesced_cluster: CalmCluster,
+) -> None:
     terms = quiesced_cluster.terms()
     quiesced_cluster.pass_timeouts(20)
     assert quiesced_cluster.all_quiesced()
     assert quiesced_cluster.terms() == terms
 
 
-def test_quiesced_groups_send_nothing_of_their_own(quiesced_cluster: CalmCluster) -> None:
+def test_quiesced_groups_send_no_messages_of_their_own(quiesced_cluster: CalmCluster) -> None:
     """Whatever their number, the nodes send one heartbeat to each peer an interval, no more."""
     quiesced_cluster.pass_timeouts(1)
     before = quiesced_cluster.simulator.events
     quiesced_cluster.pass_timeouts(10)
     settings = quiesced_cluster.settings
     ticks = 10 * settings.election_us / (settings.tick_us * (1 - settings.tick_drift))
-    # A tick is one event, a frame its arrival and its being taken.
+    # A tick is one event; a frame is two: it arrives, and it is handled.
     events_max = 3 * ticks + 3 * 2 * 2 * ticks / settings.timing.heartbeat_ticks
     assert quiesced_cluster.simulator.events - before <= events_max + 20
 
 
 @pytest.mark.parametrize("how", ["paused", "cut off", "deaf", "mute"])
 def test_a_silent_leader_s_groups_elect_another(quiesced_cluster: CalmCluster, how: str) -> None:
-    """Nobody tells the followers: no connection is reset."""
+    """Nothing tells the followers: no connection is reset."""
     gone = quiesced_cluster.leader(quiesced_cluster.groups[-1])
     assert gone is not None
     match how:
@@ -90,10 +91,10 @@ def test_a_quiesced_leader_cut_off_steps_down_and_follows_when_healed(
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
-def test_a_node_that_restarts_unnoticed_is_taken_along(
+def test_a_node_that_restarts_unnoticed_is_brought_up_to_date(
     quiesced_cluster: CalmCluster, role: str
 ) -> None:
-    """Its power fails and is back before any timeout; what it was is told by its boot id alone."""
+    """Its power fails and is back before any timeout; only its boot id shows the restart."""
     group = quiesced_cluster.groups[-1]
     leader = quiesced_cluster.leader(group)
     assert leader is not None
@@ -114,7 +115,7 @@ def test_a_node_that_restarts_unnoticed_is_taken_along(
     quiesced_cluster.quiesce()
 
 
-def test_groups_fall_quiesced_without_a_node_that_is_down_and_tell_it_all_when_it_is_back(
+def test_groups_quiesce_without_a_node_that_is_down_and_tell_it_everything_when_it_is_back(
     quiesced_cluster: CalmCluster,
 ) -> None:
     away = next(
@@ -149,7 +150,7 @@ def test_a_leader_shows_a_follower_as_silent_as_its_process_is(
     assert all(ticks < seen[away] for node, ticks in seen.items() if node != away)
 
 
-def test_a_write_wakes_its_group_alone(quiesced_cluster: CalmCluster) -> None:
+def test_a_write_wakes_only_its_group(quiesced_cluster: CalmCluster) -> None:
     quiesced_cluster.create_topic("another")
     awake = [
         group
@@ -161,7 +162,7 @@ def test_a_write_wakes_its_group_alone(quiesced_cluster: CalmCluster) -> None:
 
 
 def test_a_quiesced_leader_cut_off_confirms_no_read(quiesced_cluster: CalmCluster) -> None:
-    """Safety rests on the round of heartbeats alone, never on anybody being quiesced."""
+    """Safety depends only on the round of heartbeats, never on a replica being quiesced."""
     group = quiesced_cluster.groups[-1]
     leader = quiesced_cluster.leader(group)
     assert leader is not None
@@ -173,7 +174,7 @@ def test_a_quiesced_leader_cut_off_confirms_no_read(quiesced_cluster: CalmCluste
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids=str)
-def test_a_quiesced_leader_asks_now_and_then_whether_all_is_as_it_believes(seed: int) -> None:
+def test_a_quiesced_leader_asks_its_followers_again_now_and_then(seed: int) -> None:
     cluster = CalmCluster(seed, quiesce_refresh_ticks=40)
     cluster.quiesce()
     terms = cluster.terms()
@@ -187,7 +188,7 @@ def test_a_quiesced_leader_asks_now_and_then_whether_all_is_as_it_believes(seed:
 def test_a_follower_left_quiesced_by_mistake_looks_for_a_leader_in_the_end(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bound on what nobody foresaw: here, that the wake-up on silence were missing."""
+    """The bound on what was not foreseen: here, that the wake-up on silence is missing."""
     monkeypatch.setattr(AwakeReplicas, "_wake_relying_on", lambda self, peer: None)
     cluster = CalmCluster(seed, quiesce_refresh_ticks=40)
     cluster.quiesce()
@@ -197,21 +198,21 @@ def test_a_follower_left_quiesced_by_mistake_looks_for_a_leader_in_the_end(
     cluster.wait(lambda: cluster.has_other_leaders(gone), timeouts=20)
 
 
-def test_a_deleted_group_s_replica_takes_nothing_more(quiesced_cluster: CalmCluster) -> None:
-    """Who got hold of it before would wait for ever, and it would be ticked for ever."""
+def test_a_deleted_group_s_replica_accepts_nothing_more(quiesced_cluster: CalmCluster) -> None:
+    """A caller that holds it would wait for ever, and it would be ticked for ever."""
     cluster = quiesced_cluster
     group = cluster.groups.pop()
     leader = cluster.leader(group)
     assert leader is not None
-    local, host = cluster.local(leader, group), cluster.nodes[leader]._running_host
+    local, multiraft = cluster.local(leader, group), cluster.nodes[leader]._running_multiraft
     assert local.topic is not None
     command = DeleteTopic(name=local.topic.name, incarnation=local.topic.incarnation)
     cluster.write(CONTROLLER_GROUP, Payload(encode_command(command, None), b""))
     cluster.wait(lambda: cluster.nodes[leader].local(group) is None)
     answers: list[object] = []
     with pytest.raises(TopicRecreated):
-        host.propose(local, Payload(b"late", b""), answers.append)
+        multiraft.propose(local, Payload(b"late", b""), answers.append)
     with pytest.raises(TopicRecreated):
-        host.read_barrier(local, answers.append)
+        multiraft.read_barrier(local, answers.append)
     assert not answers
     cluster.wait(cluster.all_quiesced)

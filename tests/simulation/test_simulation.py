@@ -1,4 +1,4 @@
-"""Every promise holds in every kind of bad weather, and a seed is one history for ever.
+"""Every promise holds under every mixture of faults, and a seed is one history for ever.
 
 A failing seed prints the command that replays it; see tests/simulation/run.py.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.cluster import Result, Run
+from tests.simulation.cluster import Result, Simulation
 from tests.simulation.run import Failure, run_seeds
 from tests.simulation.swarm import FAULTS, WEATHER
 
@@ -34,11 +34,11 @@ DEEDS = (
     "marks asked of a deposed leader",
     "ranges read",
 )
-"""What clients must have done, beside meeting every fault."""
+"""What clients must have done, besides meeting every fault."""
 
 
 def results_of(seeds: Iterable[int], jobs: int) -> list[Result]:
-    """What the seeds came to; fails with every seed that broke a promise."""
+    """The results of the seeds; fails with every seed that broke a promise."""
     results = list(run_seeds(seeds, jobs))
     failures = [str(result) for result in results if isinstance(result, Failure)]
     assert not failures, "\n".join(failures)
@@ -62,7 +62,7 @@ def test_hundreds_of_seeds_break_no_promise_and_meet_every_fault() -> None:
 
 
 def test_a_seed_is_the_same_history_in_every_process() -> None:
-    here = Run(3).go().trace
+    here = Simulation(3).go().trace
     processes = [
         subprocess.Popen(
             [sys.executable, "-m", "tests.simulation.run", "--seed", "3"],

@@ -32,10 +32,10 @@ def test_one_node_that_is_older_holds_the_rules_back_until_it_knows_them(seed: i
     for node in VOTERS[:2]:
         register(cluster, node, RULES_LATEST)
     cluster.pass_timeouts(4)
-    assert rules(cluster) == {RULES_FIRST}, "node 3 was never heard of"
+    assert rules(cluster) == {RULES_FIRST}, "node 3 has not registered"
     register(cluster, VOTERS[2], 0)
     cluster.pass_timeouts(4)
-    assert rules(cluster) == {RULES_FIRST}, "node 3 is of an older program"
+    assert rules(cluster) == {RULES_FIRST}, "node 3 runs an older program"
     register(cluster, VOTERS[2], RULES_LATEST)
     cluster.wait(lambda: rules(cluster) == {RULES_LATEST})
     cluster.create_topic("made-after")
@@ -47,7 +47,8 @@ def test_one_node_that_is_older_holds_the_rules_back_until_it_knows_them(seed: i
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_later_leader_raises_the_rules_of_its_group(seed: int) -> None:
-    """The leader's proposal was lost; once in a term is enough, so its successor makes it good."""
+    """The leader's proposal was lost; a leader proposes once in a term, so its successor proposes
+    it again."""
     cluster = CalmCluster(seed)
     group = cluster.groups[1]
     cluster.wait(lambda: cluster.leader(group) is not None)

@@ -1,8 +1,8 @@
 """Simulated clients: generators that ask nodes, sleep, and never give up on what they began.
 
 A client resends whatever outcome it does not know. Producers keep a window of appends in flight;
-writers are streaming queries: they stage a batch's attempts, commit the epoch, sometimes abort,
-die and come back as a new run that replays its last batch, or meet a rival run.
+writers are streaming queries: they stage a batch's attempts, commit the epoch, sometimes abort, die
+and come back as a new run that replays its last batch, or meet a rival run.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from tests.simulation.swarm import Settings
 SCHEMA = Schema(version=1, fields=(Field(id=1, name="label", type='"string"', nullable=False),))
 FIELD_ID = 1
 OLD_HINT_SHARE = 0.15
-"""Requests that go to any node, as those of clients do that heard long ago who leads."""
+"""Requests that go to any node, like those of clients whose knowledge of the leader is old."""
 
 NO_ANSWER = Failed(written=True)
 
@@ -137,7 +137,7 @@ def read_rows(node: SimulatedNode, group: GroupId, start: int, end: int, mark: i
 
 
 class Clients:
-    """Runs the tasks, until `stop` lets each end where nothing of it is left open."""
+    """Runs the tasks, until `stop` lets each end once none of its work is open."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class Clients:
         self.wake()
 
     def wake(self) -> None:
-        """Let nobody sleep on: what went wrong before may go well now."""
+        """Wake every task: what failed before may succeed now."""
         for name, sleep in self._asleep.items():
             self.simulator.at(0, lambda name=name, sleep=sleep: self._wake(name, sleep))
 
@@ -221,9 +221,10 @@ class Clients:
         action: Callable[[SimulatedNode, Reply], None],
         asked: Callable[[], None] | None = None,
     ) -> Task:
-        """Ask until there is an answer, whoever leads by then. The task's value is the answer.
+        """Ask until there is an answer, from the leader of that time. The task's value is the
+        answer.
 
-        `asked` is told before each try: the answer is to the last of them.
+        `asked` is called before each try: the answer is to the last one.
         """
         waits = 0
         hint = (self._current, group)
@@ -245,7 +246,7 @@ class Clients:
             longest = min(waits, 16) * self.settings.think_us
             if answer.written:
                 self.simulator.counts["outcome unknown, sent again"] += 1
-                # Longer and longer, or resends alone could fill every queue for ever.
+                # Longer and longer, or resends could fill every queue for ever.
                 longest = max(longest, self.settings.request_timeout_us * 2 ** min(waits, 5) // 8)
             yield Sleep(self.random.randrange(1, longest + 1))
 
@@ -270,14 +271,16 @@ class Clients:
     # ------------------------------------------------------------ nodes
 
     def register(self, node: NodeId, rules: int) -> Task:
-        """Say which rules the node's program knows, some time during the run."""
+        """Say which rules the node's program knows, some time during the simulation."""
         yield Sleep(self.random.randrange(1, self.settings.chaos_us))
         command = RegisterNode(
             node=node, store_uuid=f"store-{node}", address=f"node-{node}:1", rules=rules
         )
         outcome = yield from self.write(CONTROLLER_GROUP, lambda _: command)
         if not isinstance(outcome, NodeRegistered):
-            raise Violation(Promise.EXPECTED_OUTCOMES, f"registering {node} came to {outcome}")
+            raise Violation(
+                Promise.EXPECTED_OUTCOMES, f"registering {node} had the outcome {outcome}"
+            )
 
     # ------------------------------------------------------------ topics
 
@@ -298,7 +301,7 @@ class Clients:
 
         outcome = yield from self.write(CONTROLLER_GROUP, make)
         if not isinstance(outcome, TopicCreated) or outcome.existed:
-            raise Violation(Promise.EXPECTED_OUTCOMES, f"creating {name} came to {outcome}")
+            raise Violation(Promise.EXPECTED_OUTCOMES, f"creating {name} had the outcome {outcome}")
         return outcome.topic
 
     def raise_rules(self, topic: TopicInfo) -> Task:
@@ -321,7 +324,7 @@ class Clients:
             )
             if not isinstance(outcome, TopicDeleted):
                 raise Violation(
-                    Promise.EXPECTED_OUTCOMES, f"deleting {topic.name} came to {outcome}"
+                    Promise.EXPECTED_OUTCOMES, f"deleting {topic.name} had the outcome {outcome}"
                 )
             self.simulator.counts["topics deleted"] += 1
 
@@ -364,7 +367,7 @@ class Clients:
             assert isinstance(outcome, Refused)
             early = outcome.code in ("SequenceGap", "UnknownProducer") and key.sequence > 0
             if not early:
-                raise Violation(Promise.EXPECTED_OUTCOMES, f"{key} came to {outcome}")
+                raise Violation(Promise.EXPECTED_OUTCOMES, f"{key} had the outcome {outcome}")
             # Its predecessor is not in the log yet: another slot is still at it.
             self.simulator.counts["append before its predecessor"] += 1
             yield self.think()
@@ -378,7 +381,7 @@ class Clients:
         while not self.stopping:
             query.runs += 1
             run = f"{query.writer}-run-{query.runs}"
-            # Without its commit file the last batch is run once more.
+            # Without its commit file the last batch is run again.
             replays = query.next_epoch > 0 and self.random.random() < 0.4
             epoch = query.next_epoch - 1 if replays else query.next_epoch
             plans = query.plans
@@ -466,7 +469,8 @@ class Clients:
         if outcome.replayed:
             self.simulator.counts["replays recognised"] += 1
         if self.random.random() < 0.15:
-            # Whoever lost the answer aborts what it takes for failed; the epoch stays.
+            # A driver that lost the answer aborts an epoch that it believes failed; the epoch
+            # stays.
             yield from self.write(topic.group, lambda _: AbortEpoch(key=key))
             self.simulator.counts["aborts after a commit"] += 1
             return False
@@ -483,7 +487,7 @@ class Clients:
         if self.settings.expiries:
             expected |= {"EpochIncomplete", "StageGap"}
         if outcome.code not in expected:
-            raise Violation(Promise.EXPECTED_OUTCOMES, f"{key} came to {outcome}")
+            raise Violation(Promise.EXPECTED_OUTCOMES, f"{key} had the outcome {outcome}")
         self.simulator.counts[f"refused: {outcome.code}"] += 1
         return False
 
@@ -587,7 +591,7 @@ class Clients:
     def _read_range(
         self, topic: TopicInfo, history: TopicHistory, start: int, end: int, mark: int
     ) -> Task:
-        for _ in range(3):  # a replica that lags, or is down: ask another, then let it be
+        for _ in range(3):  # a replica that lags, or is down: ask another one, then give up
             node = NodeId(self.random.randrange(len(self._nodes)) + 1)
             rows = yield Ask(
                 node, lambda at, reply: reply(read_rows(at, topic.group, start, end, mark))
