@@ -130,7 +130,7 @@ def play(stage: Stage) -> bool:
     say(marks.stdout, soft_wrap=True, markup=False, highlight=False)
     report = json.loads(report_file.read_text())
     say(measures(report["writes_us"], kill))
-    say(verdicts(report["verdicts"]))
+    say(comparisons(report["comparisons"]))
     say(f"the demo took {time.monotonic() - began:.0f} s")
     return code == 0
 
@@ -387,13 +387,13 @@ def measures(writes_us: dict[str, list[tuple[int, int]]], kill: Kill) -> Table:
     return table
 
 
-def verdicts(rows: list[dict[str, Any]]) -> Table:
+def comparisons(rows: list[dict[str, Any]]) -> Table:
     """What verify.py found, with one word for each topic."""
     table = Table(title="The log against the input")
     heads = ("topic", "expected", "found", "lost", "duplicated", "changed", "gaps")
     for head in heads:
         table.add_column(head, justify="left" if head == "topic" else "right")
-    table.add_column("verdict")
+    table.add_column("result")
     for row in rows:
         equal = row["expected"] == row["found"] and not any(row[head] for head in heads[3:])
         table.add_row(

@@ -3,7 +3,7 @@
     spark-submit spark_jobs/verify.py
 
 Rows are compared as multisets over all columns. The expected delays are computed here from the
-input, by SQL that shares nothing with the pipeline. Prints a verdict, and exits with 1 on any
+input, by SQL that shares nothing with the pipeline. Prints a table, and exits with 1 on any
 difference.
 """
 
@@ -39,7 +39,7 @@ EXPECTED_DELAYS = """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Comparison:
     """How a topic compares with what it should hold.
 
     `lost`: rows that should be there and are not. `duplicated`: surplus copies of rows that should
@@ -73,20 +73,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_input(flights, folder)
     flights.createOrReplaceTempView("input_flights")
     weather.createOrReplaceTempView("input_weather")
-    verdicts, writes = [], {}
+    comparisons, writes = [], {}
     for topic, expected in (
         (options.flights, flights),
         (options.delays, spark.sql(EXPECTED_DELAYS)),
     ):
         found = read_topic(spark, options.servers, topic)
-        verdicts.append(compare(topic, expected, found))
+        comparisons.append(compare(topic, expected, found))
         writes[topic] = write_times(found)
     if options.report:
-        report = {"verdicts": [asdict(one) for one in verdicts], "writes_us": writes}
+        report = {"comparisons": [asdict(one) for one in comparisons], "writes_us": writes}
         options.report.write_text(json.dumps(report))
     spark.stop()
-    show(verdicts)
-    sys.exit(0 if all(one.clean for one in verdicts) else 1)
+    show(comparisons)
+    sys.exit(0 if all(one.clean for one in comparisons) else 1)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -130,7 +130,7 @@ def check_input(flights: DataFrame, folder: Path) -> None:
     assert rows == nycflights.FLIGHTS_ROWS, f"{rows} flights in the input"
 
 
-def compare(topic: str, expected: DataFrame, found: DataFrame) -> Verdict:
+def compare(topic: str, expected: DataFrame, found: DataFrame) -> Comparison:
     """Compare a topic (with metadata columns) with what it should hold, as multisets."""
     columns = expected.columns
     sides = expected.select(*columns, F.lit(1).alias("_n"), F.lit(0).alias("_m")).unionAll(
@@ -153,7 +153,7 @@ def compare(topic: str, expected: DataFrame, found: DataFrame) -> Verdict:
     wanted, there, lost, duplicated, changed = (value or 0 for value in counts)
     distinct, offsets, first, last = span
     width = 0 if first is None else last - first + 1
-    return Verdict(
+    return Comparison(
         topic=topic,
         expected=wanted,
         found=there,
@@ -175,13 +175,13 @@ def write_times(found: DataFrame) -> list[tuple[int, int]]:
     return [(row["at"], row["records"]) for row in rows]
 
 
-def show(verdicts: Sequence[Verdict]) -> None:
-    """The verdicts as a table on standard output."""
+def show(comparisons: Sequence[Comparison]) -> None:
+    """Print the comparisons as a table on standard output."""
     table = Table(title="The log against the input")
     for name in ("topic", "expected", "found", "lost", "duplicated", "changed", "gaps"):
         table.add_column(name, justify="left" if name == "topic" else "right")
-    table.add_column("verdict")
-    for one in verdicts:
+    table.add_column("result")
+    for one in comparisons:
         numbers = (one.expected, one.found, one.lost, one.duplicated, one.changed, one.gaps)
         table.add_row(
             one.topic,

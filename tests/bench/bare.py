@@ -1,4 +1,4 @@
-"""A Python source and sink for Spark that do nothing: the ceiling of ours in the same run.
+"""A Python source and sink for Spark that do nothing: the ceiling for ours in one measurement.
 
 The source gives the same Arrow batch again and again, the sink looks at no more than a batch's
 length.
@@ -29,7 +29,7 @@ from tests.bench.rows import SCHEMA_DDL, rows
 
 
 class BareRange(InputPartition):
-    """One task's number of rows, in batches of so many."""
+    """One task's number of rows, and the rows of a batch."""
 
     def __init__(self, count: int, batch_rows: int) -> None:
         self.count = count
@@ -71,7 +71,7 @@ class BareReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"row": min(self._rows, start["row"] + step)}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Nothing ever arrives later."""
+        """All data is there from the start."""
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         count = end["row"] - start["row"]

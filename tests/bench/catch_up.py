@@ -53,7 +53,7 @@ def catch_up(mib: int) -> Callable[[Path], Iterator[Figure]]:
             name="catch_up_mb_per_s",
             value=mib * 1024 * 1024 / MEGABYTE / seconds,
             unit="MB/s",
-            about="from the start of its process until it lacks nothing, beside those appends",
+            about="from the start of its process until it has every entry, beside those appends",
             detail={"seconds": seconds},
         )
 

@@ -1,4 +1,4 @@
-"""How long writes stand still when the leader is killed: many kills, many groups, no Spark."""
+"""How long no write is acknowledged after the leader is killed: many kills and groups, no Spark."""
 
 from __future__ import annotations
 

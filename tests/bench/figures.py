@@ -1,4 +1,4 @@
-"""What is measured, as values: figures with their unit, and the targets they are held against."""
+"""What is measured, as values: figures with their unit, and their targets."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Figure:
     about: str
     """What was measured, with the sizes that decide it."""
     detail: Mapping[str, float] = field(default_factory=dict)
-    """Beside it: other percentiles, single runs."""
+    """More numbers of it: other percentiles, single measurements."""
 
 
-class Verdict(StrEnum):
-    """How a figure stands to its target."""
+class Level(StrEnum):
+    """The best level of its target that a figure reaches."""
 
     AIM = "aim"
     FIRST_LANDING = "first landing"
@@ -31,22 +31,22 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where a figure is wanted: `first_landing` for a first version, `aim` in the end. None: no
+    """What a figure should reach: `first_landing` for a first version, `aim` in the end. None: no
     such target."""
 
     first_landing: float | None
     aim: float | None
     lower_is_better: bool
 
-    def verdict(self, value: float) -> Verdict:
-        """The best column that the value reaches."""
+    def level(self, value: float) -> Level:
+        """The best level that the value reaches."""
         if self.aim is not None and self._reached(value, self.aim):
-            return Verdict.AIM
+            return Level.AIM
         if self.first_landing is None:
-            return Verdict.NO_TARGET
+            return Level.NO_TARGET
         if self._reached(value, self.first_landing):
-            return Verdict.FIRST_LANDING
-        return Verdict.SHORT
+            return Level.FIRST_LANDING
+        return Level.SHORT
 
     def _reached(self, value: float, wanted: float) -> bool:
         return value <= wanted if self.lower_is_better else value >= wanted
@@ -84,7 +84,7 @@ TARGETS: dict[str, Target] = {
 """On two cores that run the three nodes and the client; compare the machine's floor first."""
 
 
-def verdict_of(figure: Figure) -> Verdict:
-    """Against its target, if it has one."""
+def level_of(figure: Figure) -> Level:
+    """The level of its target that the figure reaches."""
     target = TARGETS.get(figure.name)
-    return Verdict.NO_TARGET if target is None else target.verdict(figure.value)
+    return Level.NO_TARGET if target is None else target.level(figure.value)

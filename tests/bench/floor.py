@@ -1,7 +1,7 @@
 """What the machine itself costs: a bare grpc call, a small synced write, a copy of memory.
 
 Every other figure contains these, so machines, and hours on a shared one, can be compared.
-Run as a module this is the echo's server.
+Run as a module, this is the echo server.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a cluster costs when nobody asks anything of it."""
+"""What an idle cluster costs."""
 
 from __future__ import annotations
 

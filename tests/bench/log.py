@@ -23,7 +23,7 @@ PLAN = Plan(seconds=10.0, warm_up_s=2.0)
 
 
 def log(folder: Path) -> Iterator[Figure]:
-    """Three nodes and one client, nothing beside them."""
+    """Three nodes and one client, nothing else running."""
     with ProcessCluster.start(folder / "log") as cluster, cluster.client() as client:
         pids = list(cluster.pids.values())
         with MemoryWatch(pids) as memory:
@@ -32,7 +32,7 @@ def log(folder: Path) -> Iterator[Figure]:
             yield _throughput("batches_mb_per_s", large_batches(client, PLAN))
             with readable_topic(client, PLAN) as (topic, end):
                 read_over_and_over(client, dataclasses.replace(PLAN, seconds=0.001), topic, end)
-                # What the nodes take is known for the whole measurement alone.
+                # The nodes' CPU time is known only for the whole measurement.
                 plan = dataclasses.replace(PLAN, warm_up_s=0)
                 before_s = sum(map(cpu_s, pids))
                 measured = read_over_and_over(client, plan, topic, end)

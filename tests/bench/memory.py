@@ -1,4 +1,4 @@
-"""What a node holds in memory once many topics were written."""
+"""What a node holds in memory after many topics were written."""
 
 from __future__ import annotations
 

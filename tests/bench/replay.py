@@ -1,4 +1,4 @@
-"""All nodes restart at once, and every topic replays its log: does anybody campaign needlessly?"""
+"""All nodes restart at once, and every topic replays its log: does a member campaign needlessly?"""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _copy(folder: Path, groups: list[GroupId]) -> None:
 
 
 def _leaders(cluster: ProcessCluster, said: dict[int, int]) -> dict[int, set[int]]:
-    """By group, the terms in which somebody led since the nodes' logs had the sizes `said`."""
+    """By group, the terms that had a leader since the nodes' logs had the sizes `said`."""
     found: dict[int, set[int]] = defaultdict(set)
     for node, size in said.items():
         for line in cluster.logs[node].read_bytes()[size:].splitlines():

@@ -1,4 +1,4 @@
-"""Every figure of docs/BENCHMARKS.md in one run: a table against the targets, and JSON.
+"""Every figure of docs/BENCHMARKS.md: a table against the targets, and JSON.
 
     make bench                                   # all, about seven minutes
     make bench ARGS="--only failover"            # one piece; may be repeated
@@ -6,8 +6,8 @@
 
     make bench ARGS="--markdown figures.md"      # the table for docs/BENCHMARKS.md
 
-Each piece starts clusters of its own in a temporary folder and removes them. Whoever else uses the
-machine is in every figure: run the piece `floor` with it and compare that first.
+Each piece starts clusters of its own in a temporary folder and removes them. Other work on the
+machine changes every figure: run the piece `floor` with it and compare that first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 from raftlog.cli.output import plain, show_table
 from tests.bench.catch_up import catch_up
 from tests.bench.failover import failover
-from tests.bench.figures import TARGETS, Figure, Verdict, verdict_of
+from tests.bench.figures import TARGETS, Figure, Level, level_of
 from tests.bench.floor import floor
 from tests.bench.idle import idle
 from tests.bench.log import log
@@ -67,7 +67,7 @@ _PACKAGES = ("raftlog", "grpcio", "pyarrow", "uvloop", "pyspark")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the chosen pieces; exits with 1 when a figure falls short of its first landing."""
     options = parser().parse_args(arguments)
-    # An exit that unwinds: clusters and drivers end with us.
+    # This exit unwinds, so clusters and drivers end with this process.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     pieces = LONG_PIECES if options.long else PIECES
@@ -80,9 +80,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if not options.only or name in options.only:
                 figures.extend(_run(name, piece))
     finally:
-        # What was measured before a piece failed is worth its minutes.
+        # Keep what was measured before a piece failed: it took minutes.
         _tell(figures, options)
-    sys.exit(any(verdict_of(figure) is Verdict.SHORT for figure in figures))
+    sys.exit(any(level_of(figure) is Level.SHORT for figure in figures))
 
 
 def _tell(figures: Sequence[Figure], options: argparse.Namespace) -> None:
@@ -161,7 +161,7 @@ def _row(figure: Figure) -> list[object]:
         figure.unit,
         _number(target.first_landing) if target else "-",
         _number(target.aim) if target else "-",
-        verdict_of(figure).value,
+        level_of(figure).value,
         ", ".join(f"{name} {_number(value)}" for name, value in shown),
     ]
 
@@ -178,7 +178,7 @@ def _as_object(figure: Figure) -> dict[str, Any]:
         **plain(figure),
         "first_landing": target.first_landing if target else None,
         "aim": target.aim if target else None,
-        "reaches": verdict_of(figure).value,
+        "reaches": level_of(figure).value,
     }
 
 

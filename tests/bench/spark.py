@@ -1,6 +1,5 @@
-"""Spark over the log, each against a bare Python source or sink in the same run.
-
-What a first query of a JVM takes is dropped: it is the compiler's time, not ours.
+"""Spark over the log, each against a bare Python source or sink in the same JVM. The time of the
+JVM's first query is dropped: it is the compiler's, not ours.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _READ_ROWS = 10_000_000
 _WRITE_ROWS = 4_000_000
 _FILES = 8
 _ROUNDS = 4
-"""Runs of each query; the first does not count."""
+"""How often each query runs; the first run does not count."""
 
 _MICRO_ROWS = 100
 _MICRO_BATCHES = 80
@@ -78,7 +77,7 @@ def spark_to_log(folder: Path) -> Iterator[Figure]:
 
 
 def micro_batch(folder: Path) -> Iterator[Figure]:
-    """Log to log in small micro-batches, over a bare source to a bare sink."""
+    """Log to log in small micro-batches, compared with a bare source and sink."""
     count = _MICRO_ROWS * _MICRO_BATCHES
     with _cluster(folder / "micro-batch") as cluster:
         with cluster.client() as client:

@@ -1,4 +1,4 @@
-"""The Spark side of the measurements: runs queries in one fresh JVM, prints what they took.
+"""The Spark side of the measurements: runs queries in one fresh JVM and prints how long they took.
 
     python -m tests.bench.spark_driver '{"settings": {}, "queries": [...]}'
 

@@ -1,4 +1,4 @@
-"""How figures stand to their targets, and what is read of a process."""
+"""How figures compare with their targets, and what is read of a process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.bench.figures import TARGETS, Figure, Target, Verdict, verdict_of
+from tests.bench.figures import TARGETS, Figure, Level, Target, level_of
 from tests.bench.processes import MemoryWatch, cpu_s, memory_bytes
 from tests.bench.rows import rows
 from tests.bench.run import LONG_PIECES, PIECES, markdown
@@ -16,20 +16,18 @@ AT_LEAST = Target(first_landing=100, aim=200, lower_is_better=False)
 
 
 @pytest.mark.parametrize(
-    ("target", "value", "verdict"),
+    ("target", "value", "level"),
     [
-        (AT_MOST, 1.0, Verdict.AIM),
-        (AT_MOST, 1.1, Verdict.FIRST_LANDING),
-        (AT_MOST, 2.1, Verdict.SHORT),
-        (AT_LEAST, 200, Verdict.AIM),
-        (AT_LEAST, 199, Verdict.FIRST_LANDING),
-        (AT_LEAST, 99, Verdict.SHORT),
+        (AT_MOST, 1.0, Level.AIM),
+        (AT_MOST, 1.1, Level.FIRST_LANDING),
+        (AT_MOST, 2.1, Level.SHORT),
+        (AT_LEAST, 200, Level.AIM),
+        (AT_LEAST, 199, Level.FIRST_LANDING),
+        (AT_LEAST, 99, Level.SHORT),
     ],
 )
-def test_a_figure_reaches_the_best_column_it_can(
-    target: Target, value: float, verdict: Verdict
-) -> None:
-    assert target.verdict(value) is verdict
+def test_a_figure_reaches_the_best_level_it_can(target: Target, value: float, level: Level) -> None:
+    assert target.level(value) is level
 
 
 def test_every_target_has_an_aim_no_easier_than_its_first_landing() -> None:
@@ -40,18 +38,18 @@ def test_every_target_has_an_aim_no_easier_than_its_first_landing() -> None:
             assert better is target.lower_is_better, name
 
 
-def test_a_figure_without_a_target_is_not_judged() -> None:
+def test_a_figure_without_a_target_has_no_level() -> None:
     figure = Figure(name="echo_p50_ms", value=1.0, unit="ms", about="")
-    assert verdict_of(figure) is Verdict.NO_TARGET
+    assert level_of(figure) is Level.NO_TARGET
 
 
-def test_the_table_for_the_document_has_a_row_for_each_figure_with_its_verdict() -> None:
+def test_the_table_for_the_document_has_a_row_for_each_figure_with_its_level() -> None:
     figure = Figure(name="append_p50_ms", value=1.25, unit="ms", about="", detail={"max_ms": 9})
     *_, row = markdown([figure]).splitlines()
     assert row == "| append_p50_ms | 1.25 ms | 1.5 | 0.72 | first landing | max_ms 9 |"
 
 
-def test_the_long_run_has_every_piece_of_the_short_one() -> None:
+def test_the_long_list_has_every_piece_of_the_short_one() -> None:
     assert PIECES.keys() < LONG_PIECES.keys()
 
 

@@ -1,4 +1,4 @@
-"""What a measurement says: figures that were observed, and nothing of the warm-up."""
+"""What a measurement says: only figures that were observed, and none from the warm-up."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from raftlog.spark_jobs import nycflights
 from raftlog.spark_jobs.pipeline import with_delays
-from raftlog.spark_jobs.verify import EXPECTED_DELAYS, Verdict, compare
+from raftlog.spark_jobs.verify import EXPECTED_DELAYS, Comparison, compare
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,7 +58,7 @@ def test_verify_tells_lost_duplicated_and_changed_rows_apart(spark, ids, lost, d
     value = F.when(F.col("id") > 0, F.col("id")).alias("value")
     expected = spark.range(4).select(value)
     found = spark.createDataFrame(list(enumerate(ids)), "_offset bigint, id bigint")
-    assert compare("t", expected, found.select("_offset", value)) == Verdict(
+    assert compare("t", expected, found.select("_offset", value)) == Comparison(
         topic="t",
         expected=4,
         found=len(ids),
@@ -83,7 +83,7 @@ def test_the_pipeline_computes_what_verify_expects_of_the_real_input(spark, tmp_
     weather.createOrReplaceTempView("input_weather")
     expected = spark.sql(EXPECTED_DELAYS)
     computed = with_delays(flights, weather).withColumn("_offset", F.monotonically_increasing_id())
-    verdict = compare("delays", expected, computed)
-    assert (verdict.lost, verdict.duplicated, verdict.changed) == (0, 0, 0)
+    comparison = compare("delays", expected, computed)
+    assert (comparison.lost, comparison.duplicated, comparison.changed) == (0, 0, 0)
     classes = {row.delay_class for row in expected.select("delay_class").distinct().collect()}
     assert classes == {"cancelled", "diverted", "on time", "late", "very late"}
