@@ -16,7 +16,7 @@ import pytest
 SLOW_FOLDERS = ("cluster", "spark")
 
 # Machines are shared, so an example's time says nothing; a failing one prints how to repeat it.
-# CI tries the same examples every time, so that it judges the change and not its luck.
+# CI tries the same examples every time, so that its result depends on the change and not on luck.
 hypothesis.settings.register_profile(
     "raftlog",
     deadline=None,
@@ -34,7 +34,7 @@ HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @pytest.fixture(autouse=True)
 def _signals_as_before() -> Iterator[None]:
-    """A handler left behind would make the test run, and what it forks, deaf to being ended."""
+    """With a handler left behind, neither pytest nor the processes that it forks could be ended."""
     before = [signal.getsignal(number) for number in HEARD]
     yield
     assert [signal.getsignal(number) for number in HEARD] == before

@@ -88,7 +88,7 @@ def test_defaults_agree_with_storages_own() -> None:
 
 
 def test_no_setting_decides_what_is_applied() -> None:
-    """Two nodes with different bounds would apply one log to two states."""
+    """Two nodes with different bounds would apply one log and get two states."""
     bounds = {field.name for field in dataclasses.fields(TopicLimits)}
     for section in config.SECTIONS.values():
         assert not bounds & section.model_fields.keys()

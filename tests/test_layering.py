@@ -1,4 +1,4 @@
-"""Who may import whom: the table of the rooms, checked on every import statement of the project.
+"""Which room may import which: a table, checked on every import statement of the project.
 
 An import inside a function or under TYPE_CHECKING counts as well, except where the table says
 "inside a function only".
@@ -19,7 +19,7 @@ OURS = ("raftlog", "pyspark_raftlog", "connector", "spark_jobs")
 LINKED = {"connector": "raftlog.spark", "spark_jobs": "raftlog.spark_jobs"}
 """Folders at the root that links in `raftlog` give another name, the only one to import."""
 ANYONE_MAY = ("raftlog.errors", "raftlog.core.types", "raftlog.checksum")
-"""Values and the one checksum: open to every room but those that stand below them."""
+"""Values and the one checksum: open to every room except those below them."""
 
 PURE = frozenset(
     "__future__ abc array bisect collections copy dataclasses difflib enum functools hashlib heapq"
@@ -37,7 +37,7 @@ class Room:
     anyone: tuple[str, ...] = ANYONE_MAY
     third_party: tuple[str, ...] = ()
     pure: bool = False
-    """Of the standard library, PURE alone."""
+    """Of the standard library, only PURE."""
     inside_functions: tuple[str, ...] = ()
 
 
@@ -107,7 +107,7 @@ ROOMS = {
         third_party=("grpc", "grpc_health", "structlog", "uvloop"),
     ),
     "raftlog.chaos": Room(ours=("raftlog.client", "raftlog.config"), third_party=("pyarrow",)),
-    # A disk that fails on command stands around the real one, behind the same interface ...
+    # A disk that fails on command wraps the real one behind the same interface ...
     "raftlog.chaos.faulty_disk": Room(ours=("raftlog.storage.contract",)),
     # ... below a real node: the program that joins them is imported by nothing.
     "raftlog.chaos.faulty_node": Room(
@@ -140,7 +140,7 @@ ROOMS = {
     "pyspark_raftlog": Room(ours=("raftlog.spark",), pure=True),
     "raftlog.spark_jobs": Room(third_party=("pyspark", "rich"), anyone=()),
 }
-"""By prefix; the longest one decides. `raftlog` alone is `raftlog/__init__.py`."""
+"""By prefix; the longest one decides. `raftlog` by itself is `raftlog/__init__.py`."""
 
 OPEN_TO_USERS = ("raftlog.chaos", "raftlog.cli", "raftlog.spark")
 """Rooms that use raftlog as a user does: `import raftlog`."""
@@ -156,7 +156,7 @@ class Import:
 
 
 def modules() -> dict[str, Path]:
-    """Every module of ours by its dotted name, generated code aside."""
+    """Every module of ours by its dotted name, except generated code."""
     found = {"pyspark_raftlog": ROOT / "pyspark_raftlog.py"}
     for top in ("raftlog", *LINKED):
         for path in sorted((ROOT / top).rglob("*.py")):
@@ -186,7 +186,7 @@ def imports_of(tree: ast.Module, known: frozenset[str]) -> Iterator[Import]:
 
 
 def complaints(name: str, tree: ast.Module, known: frozenset[str]) -> list[str]:
-    """What in module `name` breaks the table; one sentence each."""
+    """What breaks the table in module `name`; one sentence each."""
     prefix = max((p for p in ROOMS if _below(name, p)), key=len)
     room = ROOMS[prefix]
     found = []

@@ -66,7 +66,7 @@ def error_names() -> Iterator[str]:
 
 
 def spark_options() -> Iterator[str]:
-    """Each option, where it may stand, and its default."""
+    """Each option, where it may be given, and its default."""
     for option in OPTIONS:
         places = ", ".join(sorted(place.value for place in option.places))
         default = f"client.{option.setting}" if option.setting else option.default
@@ -158,7 +158,7 @@ def test_what_is_not_documented_is_noticed() -> None:
 
 
 def test_every_type_that_a_public_method_gives_can_be_imported_from_raftlog() -> None:
-    """Whether it is the answer itself, a part of it, or the value of a property."""
+    """Be it the answer itself, a part of it, or the value of a property."""
     given: set[str] = set()
     for name in raftlog.__all__:
         value = getattr(raftlog, name)
@@ -172,12 +172,12 @@ def test_every_type_that_a_public_method_gives_can_be_imported_from_raftlog() ->
 
 
 def _type_names(annotation: Any) -> set[str]:
-    """The classes of ours that an annotation names; positions and ids are ints by other names."""
+    """The classes of ours that an annotation names; offsets and ids are ints under other names."""
     words = set(re.findall(r"(?<![.\w])[A-Z]\w+", str(annotation)))
     return words - {"Iterator", "None", "Any", *vars(core_types)}
 
 
-def test_importing_raftlog_alone_loads_neither_grpc_nor_pyarrow_nor_spark() -> None:
+def test_importing_only_raftlog_loads_neither_grpc_nor_pyarrow_nor_spark() -> None:
     program = (
         "import sys, raftlog\n"
         "heavy = ('grpc', 'pyarrow', 'pyspark', 'pydantic', 'google', 'typer')\n"

@@ -1,4 +1,4 @@
-"""The habits of the house that a walk over the source can see; generated code is exempt.
+"""The habits of the house that a walk over the source can check; generated code is exempt.
 
 Lines of at most 100 columns, functions below 70 lines, files below 700; no blind except, no
 sleeping, no pickle or eval, nothing left to do; a docstring on every module and public name; no
@@ -31,7 +31,7 @@ OUTSIDE_WORDS = re.compile(
     r"\b(" + "|".join(("Clau" + "de", "Anthro" + "pic", "chat" + "gpt", "copil" + "ot")) + r")\b",
     re.IGNORECASE,
 )
-"""The project speaks of itself alone."""
+"""The project speaks only of itself."""
 
 SPARKS_NAMES = frozenset(("commit", "abort"))
 """Methods of Spark's interface: a bare "commit" is no concept of ours, so no name of ours."""
@@ -89,7 +89,7 @@ def blind_excepts(text: str, tree: ast.Module) -> Iterator[str]:
 
 
 def banned_calls(text: str, tree: ast.Module) -> Iterator[str]:
-    """Sleeping, and whatever turns data into code."""
+    """Sleeping, and anything that turns data into code."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in BANNED_CALLS:
             yield f"line {node.lineno} calls {ast.unparse(node.func)}"

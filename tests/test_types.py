@@ -1,4 +1,4 @@
-"""Those who use raftlog see its types: the markers and stubs are installed, and checkers use them.
+"""Users of raftlog see its types: the markers and stubs are installed, and checkers use them.
 
 What raftlog's own code does with its types is checked by scripts/lint.sh.
 """

@@ -1,4 +1,4 @@
-"""Elections as the nodes' logs tell of them."""
+"""Elections as the nodes' logs report them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def line(group: int, term: int, second: int, role: str = "leader") -> str:
     return json.dumps(row | {"timestamp": f"2026-01-01T00:00:{second:02d}.500000Z"})
 
 
-def test_the_terms_with_a_leader_are_counted_in_the_group_that_had_most(tmp_path: Path) -> None:
+def test_terms_with_a_leader_are_counted_in_the_group_that_had_most(tmp_path: Path) -> None:
     one, other = tmp_path / "1.log", tmp_path / "2.log"
     one.write_text(
         "\n".join(

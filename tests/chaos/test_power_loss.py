@@ -1,4 +1,4 @@
-"""What a power loss may take, and may not: on files alone, without a node."""
+"""What a power loss may take, and what it may not: only on files, without a node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Remains = dict[str, bytes]
 
 @pytest.fixture(autouse=True)
 def files_end_with_their_process(tmp_path: Path) -> Iterator[None]:
-    """The processes that die here are played by this one: close in their stead what they held."""
+    """This process plays the processes that die here: it closes the files that they held."""
     yield
     for number in os.listdir("/proc/self/fd"):
         link = Path("/proc/self/fd", number)
@@ -33,7 +33,8 @@ def files_end_with_their_process(tmp_path: Path) -> Iterator[None]:
 
 
 def remains(path: Path, prepare: Callable[[NotedFileSystem], None]) -> list[Remains]:
-    """The files' bytes after the power was lost, for each seed, changes created again each time."""
+    """The files' bytes after a power loss, one for each seed, each time with the changes made
+    again."""
     found = []
     for seed in SEEDS:
         data, files = path / f"data-{seed}", NoteFiles.of(path / f"of-{seed}", 1)
@@ -60,7 +61,7 @@ def test_what_was_synced_is_never_touched(tmp_path: Path) -> None:
     assert b"" in tails
     assert b"lost?" * 1000 in tails
     assert any(tail and set(tail) == {0} for tail in tails)
-    assert any(0 < len(tail) < 5000 for tail in tails), "a file may be cut anywhere"
+    assert any(0 < len(tail) < 5000 for tail in tails), "a file may be truncated anywhere"
     assert len(tails) > 10
 
 
@@ -118,7 +119,7 @@ def test_a_removed_folder_comes_back_whole_or_not(tmp_path: Path) -> None:
 def test_what_a_killed_process_left_unsynced_is_lost_after_the_next_one_too(
     tmp_path: Path,
 ) -> None:
-    """The page cache outlives a process, the promise that it is written does not."""
+    """The page cache outlives a process; the promise that it is written does not."""
     data, files = tmp_path / "data", NoteFiles.of(tmp_path, 1)
     data.mkdir()
     NotedFileSystem(PosixFileSystem(data), files).open("a", create=True).write_at(0, [b"x"])

@@ -1,4 +1,4 @@
-"""The wires between nodes: what passes, is held, comes late or ends, and in which direction."""
+"""The wires between nodes: what passes, is held, comes late or ends, in which direction."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Pair:
 @pytest.fixture
 def pair(wired: Wired) -> Iterator[Pair]:
     with closing(wired.dial(1, 2)) as dialling, closing(wired.accept(2)) as dialled:
-        # Both ends are known to the proxy once something has come through.
+        # The proxy knows both ends once something has come through.
         dialling.sendall(b"?")
         assert dialled.recv(1) == b"?"
         yield Pair(links=wired.links, dialling=dialling, dialled=dialled)
@@ -126,7 +126,7 @@ def test_a_cut_holds_a_new_connection(wired: Wired) -> None:
             assert received(accepted, 4) == b"late"
 
 
-def test_a_reset_is_felt_at_both_ends(pair: Pair) -> None:
+def test_a_reset_ends_the_connection_at_both_ends(pair: Pair) -> None:
     assert pair.links.reset(2, 1) == 1
     for end in (pair.dialling, pair.dialled):
         with pytest.raises(ConnectionResetError):
@@ -134,7 +134,7 @@ def test_a_reset_is_felt_at_both_ends(pair: Pair) -> None:
     wait_for(lambda: pair.links.reset(2, 1) == 0, "the connection to be forgotten", PATIENCE_S)
 
 
-def test_a_delay_holds_every_byte_so_long_and_keeps_their_order(pair: Pair) -> None:
+def test_a_delay_holds_every_byte_for_its_time_and_keeps_their_order(pair: Pair) -> None:
     pair.links.set(1, 2, Wire(delay_s=HELD_S))
     began_s = time.monotonic()
     for number in range(50):

@@ -1,4 +1,4 @@
-"""What a seed draws: the same each time, every class once a round, within bounds."""
+"""What a seed draws: the same each time, every class once in a round, within bounds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_each_round_takes_every_class_once(seed: int) -> None:
         assert set(kinds[begin : begin + len(Kind)]) == set(Kind)
 
 
-def test_two_faults_at_once_come_about_but_never_beside_one_of_all_nodes() -> None:
+def test_two_faults_at_once_occur_but_never_beside_one_of_all_nodes() -> None:
     pairs = [plan for seed in range(10) for plan in drawn(seed) if len(plan.faults) == 2]
     assert len(pairs) > 100
     assert not ALONE & {fault.kind for plan in pairs for fault in plan.faults}

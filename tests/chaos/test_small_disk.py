@@ -1,4 +1,4 @@
-"""A disk that is full on command, and where it cannot be had."""
+"""A disk that is full on command, and machines that cannot have one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`raftlog chaos` before it starts anything: what it refuses."""
+"""What `raftlog chaos` refuses before it starts anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge of the real-process runs, shown histories that break one promise each."""
+"""The judge of chaos tests, shown histories that break one promise each."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def sound() -> History:
 
 
 def relog(history: History, numbers: list[int], nodes: tuple[int, ...] = NODES) -> None:
-    """Let these nodes' logs be so at the end."""
+    """Give these nodes other logs at the end."""
     logs = history.logs.setdefault(TOPIC, {})
     for node in nodes:
         logs[node] = [read(0, numbers, mark=len(numbers), node=node)]
@@ -100,7 +100,7 @@ def double_one(history: History) -> None:
 
 
 def swap_two_of_one_write(history: History) -> None:
-    """As one append: its offsets tell nothing of the order within it."""
+    """As one append, whose offsets do not tell the order within it."""
     history.writes = [write(0, 10, end_s=1.0)]
     history.reads = []
     history.marks = []
@@ -109,7 +109,7 @@ def swap_two_of_one_write(history: History) -> None:
 
 
 def move_one(history: History) -> None:
-    """Both are there, in their source's order, and not where the acknowledgement said."""
+    """Both are there, in their source's order, but not where the acknowledgement said."""
     history.writes[9] = replace(history.writes[9], start=3, end=4)
 
 
@@ -240,7 +240,7 @@ def test_each_broken_promise_is_noticed(plant: Callable[[History], None], senten
     assert any(sentence in each for each in found.broken), found.broken
 
 
-def test_what_is_lost_doubled_and_moved_is_counted() -> None:
+def test_what_is_lost_duplicated_and_reordered_is_counted() -> None:
     history = sound()
     lose_one(history)
     assert verdict(history).lost == 1
@@ -255,7 +255,7 @@ def test_what_is_lost_doubled_and_moved_is_counted() -> None:
     assert not verdict(history).replicas_equal
 
 
-def test_of_a_topic_that_no_replica_gave_nothing_else_is_said() -> None:
+def test_a_topic_that_no_replica_gave_is_reported_once() -> None:
     history = sound()
     history.logs = {}
     history.troubles.append("node 1 was to give all of 't'")
@@ -294,7 +294,7 @@ def test_a_gap_counts_for_the_fault_that_it_meets() -> None:
     assert (cut.name, cut.count, cut.longest_gap_s) == ("cut", 2, 1.0)
 
 
-def test_of_many_broken_promises_of_one_kind_the_first_are_told_and_all_are_counted() -> None:
+def test_the_first_of_many_broken_promises_of_one_kind_are_told_and_all_are_counted() -> None:
     history = sound()
     relog(history, [record(place, source=7) for place in range(100)])
     history.writes.append(write(0, 100, end_s=0.1, source=7))

@@ -1,4 +1,4 @@
-"""A cluster's folder: what it records is checked, and only its own nodes are taken for running."""
+"""A cluster's folder: what it records is checked, and only its own nodes count as running."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_node_that_starts_waits_for_one_that_was_killed_to_end(tmp_path: Path)
 
 
 def test_a_live_process_that_does_not_hold_the_file_is_never_stopped(tmp_path: Path) -> None:
-    """A node died and its number went to another program: here, to this test."""
+    """A node died and its process id went to another program: here, to this test."""
     cluster = recorded(tmp_path / "c")
     cluster.pid_file(1).write_text(f"{os.getpid()}\n")
     assert cluster.running() == {}
@@ -142,7 +142,7 @@ def test_down_stops_exactly_what_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x\n", "99999999999999999999\n", "-1\n"])
-def test_a_garbled_pid_file_names_nobody(tmp_path: Path, text: str) -> None:
+def test_a_garbled_pid_file_names_no_process(tmp_path: Path, text: str) -> None:
     file = tmp_path / "node-1.pid"
     file.write_text(text)
     assert cluster_folder.running_pid(file) is None

@@ -1,4 +1,4 @@
-"""What is shown: values as JSON that programs can read, rows aligned under one head."""
+"""What is shown: values as JSON that programs can read, rows aligned under one header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows out of files: with the topic's types, nulls and times as written, or an error."""
+"""Rows from files: with the topic's types, nulls and times as written, or an error."""
 
 from __future__ import annotations
 
@@ -103,13 +103,13 @@ def test_a_quoted_empty_csv_cell_is_an_empty_text_and_a_bare_one_null() -> None:
 
 
 @pytest.mark.parametrize("blank", [b"", b"\n", b" \r\n\t", b"\n\n\n "])
-def test_blank_between_and_around_json_lines_means_nothing(blank: bytes) -> None:
+def test_blanks_between_and_around_json_lines_are_ignored(blank: bytes) -> None:
     lines = [b'{"id": %d}' % each for each in range(3)]
     data = codecs.BOM_UTF8 + blank + (b"\n" + blank).join(lines) + blank
     assert [row["id"] for row in rows(data, InputFormat.JSON)] == [0, 1, 2]
 
 
-def test_json_lines_are_watched_across_blocks() -> None:
+def test_json_lines_are_checked_across_blocks() -> None:
     lines = b'{"id": 1, "text": "%s"}\n' % (b"x" * 1000) * (BLOCK_BYTES // 500)
     assert len(rows(lines, InputFormat.JSON)) == BLOCK_BYTES // 500
     with pytest.raises(InvalidOption, match="begins with 'null'"):
@@ -126,7 +126,7 @@ def test_csv_lines_are_read_across_blocks_under_the_one_header() -> None:
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_line_breaks_and_quotes_in_csv_cells_are_read_across_blocks(line_end: str) -> None:
-    """As Python's own module writes them; a quote amid a bare cell is a sign like any other."""
+    """As Python's own module writes them; a quote within a bare cell is an ordinary character."""
     chance = random.Random(7)
     signs = ["a", ",", '"', "\n", "\r\n", " " * 100]
     texts = ["".join(chance.choices(signs, k=chance.randrange(1, 20))) for _ in range(40_000)]

@@ -1,4 +1,4 @@
-"""A client's installation: verbs that run nodes say at once what is missing, before anything."""
+"""A client's installation: verbs that run nodes say what is missing before they do anything."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_verb_that_runs_nodes_says_what_is_missing_and_starts_nothing(
     assert not data.exists()
 
 
-def test_a_verb_of_a_client_needs_none_of_them() -> None:
+def test_a_client_s_verb_needs_none_of_them() -> None:
     finished = as_a_client("--set=client.refused_timeout_s=0", "--servers=127.0.0.1:1", "bench")
     assert finished.returncode == ExitCode.UNAVAILABLE
     assert "no raftlog node listens there" in finished.stderr

@@ -1,4 +1,4 @@
-"""What a verb hears while it runs, and what it leaves behind."""
+"""Which signals a verb handles while it runs, and what it restores afterwards."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 from raftlog.cli.signals import on_signals
 
 
-def test_a_handler_hears_its_signals_for_as_long_as_asked() -> None:
+def test_a_handler_gets_its_signals_for_as_long_as_asked() -> None:
     before = signal.getsignal(signal.SIGTERM)
     heard: list[int] = []
     with on_signals(lambda number, _: heard.append(number), signal.SIGTERM, signal.SIGHUP):

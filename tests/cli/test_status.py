@@ -34,7 +34,7 @@ def view(node: int, group: int, topic: str, leader: int, *, state: str = "truste
 
 
 def test_a_topic_waits_for_a_leader_while_no_node_that_answers_knows_one() -> None:
-    """Node 3 does not answer: what others believe it leads is not said to have no leader."""
+    """Node 3 does not answer: a topic that others believe it leads does not count as leaderless."""
     node_1 = [
         view(1, 0, "", 0),
         view(1, 1, "led here", 1),

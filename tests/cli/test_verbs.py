@@ -1,4 +1,4 @@
-"""The verbs, their help, and what they exit with when something is wrong."""
+"""The verbs, their help, and their exit codes when something is wrong."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def recorded(folder: Path) -> cluster_folder.ClusterFolder:
 
 
 def refused(finished: Finished, code: ExitCode, *parts: str) -> None:
-    """It ended with the code, cause and remedy on standard error, and no trace of Python."""
+    """Assert that it ended with the code, cause and remedy on standard error, and no traceback."""
     assert finished.code == code, finished
     assert "Traceback" not in finished.err
     assert finished.out == ""
@@ -159,7 +159,7 @@ def nobody() -> Iterator[str]:
 def test_where_nothing_listens_a_verb_ends_long_before_its_deadline(
     command: Command, nobody: str, words: tuple[str, ...]
 ) -> None:
-    """The addresses are wrong, or nothing was started: waiting does not help."""
+    """The addresses are wrong or nothing was started, so waiting does not help."""
     deadline_s = 60.0
     started_s = time.monotonic()
     settings = ("client.refused_timeout_s=0.3", f"client.request_timeout_s={deadline_s}")
@@ -170,7 +170,7 @@ def test_where_nothing_listens_a_verb_ends_long_before_its_deadline(
 
 @pytest.fixture
 def web_server() -> Iterator[str]:
-    """Somebody else's port."""
+    """A port of another program."""
     server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -182,7 +182,7 @@ def web_server() -> Iterator[str]:
 
 @pytest.fixture
 def other_grpc() -> Iterator[str]:
-    """Somebody else's service, in grpc as well."""
+    """Another program's grpc service."""
     server = grpc.server(futures.ThreadPoolExecutor(1))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
@@ -204,7 +204,7 @@ def test_a_port_where_something_else_listens_is_told_from_a_slow_cluster(
     "verb", ["status", "tail t", "watermark", "produce t -", "topic list", "topic describe t",
              "topic delete t", "topic create t --schema a\tint"],
 )  # fmt: skip
-def test_servers_are_taken_after_the_verb_and_go_before_those_given_earlier(
+def test_servers_given_after_the_verb_override_those_given_before_it(
     command: Command, verb: str
 ) -> None:
     words = [word.replace("\t", " ") for word in verb.split(" ")]
@@ -290,7 +290,7 @@ def test_serve_refuses_to_listen_off_loopback_unless_told(command: Command, tmp_
     refused(finished, ExitCode.USAGE, "--without-tls", "192.0.2.7")
 
 
-def test_down_with_nothing_running_is_done(command: Command, tmp_path: Path) -> None:
+def test_down_with_nothing_running_succeeds(command: Command, tmp_path: Path) -> None:
     recorded(tmp_path / "c")
     finished = command("down", "--data", tmp_path / "c", "-o", "json")
     assert (finished.code, finished.out) == (ExitCode.OK, '{"stopped": []}\n')

@@ -35,7 +35,7 @@ def test_spark_finds_it_among_top_level_modules_by_its_name():
 
 
 def test_it_is_pickled_by_reference():
-    """Executors load the installed class; nothing of it travels."""
+    """Executors load the installed class; none of it is pickled."""
     source = pyspark_raftlog.DefaultSource(options={"subscribe": "t"})
     pickled = CPickleSerializer().dumps(source)
     assert b"raftlog.spark.datasource" in pickled

@@ -33,7 +33,7 @@ HERE = Cluster(id="c1", servers="127.0.0.1:7401")
 ELSEWHERE = Cluster(id="c2", servers="127.0.0.1:7501")
 
 BEFORE_CLUSTER_IDS = '{"topics":{"a":{"end":15,"from":10,"incarnation":"i1"}},"v":1}'
-"""An offset as the version wrote it that did not know cluster ids yet."""
+"""An offset as written by the version that did not know cluster ids yet."""
 
 
 def step(start, *marks, rows_max=None, fail=True, cluster=HERE):
@@ -54,7 +54,7 @@ def text(offset):
     return json.dumps(offset)
 
 
-def test_the_initial_offset_depends_on_options_alone():
+def test_the_initial_offset_depends_only_on_options():
     assert initial({"b": 5, "a": "latest"}) == initial({"a": "latest", "b": 5})
     assert text(initial({"b": 5, "a": "latest"})) == (
         '{"topics": {"a": {"start": "latest"}, "b": {"start": 5}}, "v": 1}'
@@ -75,7 +75,7 @@ def test_the_first_end_fixes_where_latest_began():
     assert spans(first, later) == [("a", 15, 18)]
 
 
-def test_a_crash_in_batch_0_replays_the_logged_range_whatever_was_written_since():
+def test_a_crash_in_batch_0_replays_the_logged_range_and_nothing_written_since():
     symbolic = initial({"a": "earliest"})
     logged = step(symbolic, mark(end=15), rows_max=10)
     assert spans(initial({"a": "earliest"}), json.loads(text(logged))) == [("a", 0, 10)]
@@ -88,7 +88,7 @@ def test_a_symbolic_start_is_never_idle_and_a_concrete_one_is_returned_as_it_is(
     assert step(first, mark(end=0)) is first
 
 
-def test_available_now_from_latest_comes_to_an_end_while_data_arrives():
+def test_available_now_from_latest_ends_while_data_arrives():
     captured = mark(end=15)
     first = step(initial({"a": "latest"}), captured)
     assert step(first, captured) is first
@@ -233,7 +233,7 @@ def test_a_shared_limit_is_exact_and_takes_no_more_than_there_is(waiting, rows_m
 @given(st.data())
 @settings(max_examples=100, deadline=None)
 def test_batches_cover_every_record_once_and_in_order(data):
-    """Whatever the limits and however the topics grow, ranges join without gap or overlap."""
+    """Under any limits and any growth of the topics, ranges join without gap or overlap."""
     topics = data.draw(st.lists(st.sampled_from("abc"), min_size=1, unique=True))
     ends = {topic: data.draw(st.integers(0, 5)) for topic in topics}
     start = initial(dict.fromkeys(topics, "earliest"))

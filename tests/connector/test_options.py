@@ -108,7 +108,7 @@ def test_bootstrap_servers_are_host_and_port(servers):
     assert error.option == "raftlog.bootstrap.servers"
 
 
-def test_truth_and_choices_list_what_they_can_be():
+def test_booleans_and_choices_list_their_values():
     error = refused(SUBSCRIBE | {"failondataloss": "yes"}, Place.STREAM_SOURCE)
     assert "it can be true, false" in str(error)
     error = refused(TOPIC | {"compression": "gzip"}, Place.STREAM_SINK)

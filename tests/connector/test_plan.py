@@ -1,4 +1,5 @@
-"""Reading a batch's plan: where a checkpoint is, what is read, and what is said if it cannot be."""
+"""Reading a batch's plan: where a checkpoint is, what is read, and what is reported if that
+fails."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ TIMEOUT_S = 30.0
 
 @pytest.fixture(autouse=True)
 def silent_process(monkeypatch):
-    """As a process that has said nothing yet."""
+    """A process that has warned of nothing yet."""
     monkeypatch.setattr(plan, "_unread_said", set())
     monkeypatch.setattr(plan, "_silent", set())
 
@@ -88,7 +89,7 @@ def test_a_checkpoint_without_a_query_is_no_error(checkpoint, metadata):
 
 def test_a_storage_that_does_not_answer_is_given_up_in_time_and_not_asked_again(checkpoint, caplog):
     (checkpoint / "metadata").unlink()
-    os.mkfifo(checkpoint / "metadata")  # opening it waits until somebody writes to it
+    os.mkfifo(checkpoint / "metadata")  # opening it waits for a writer
     assert plan_digest(str(checkpoint), QUERY, 3, timeout_s=0.05) == ""
     assert "did not answer within 0.05 s" in caplog.text
     assert plan_digest(str(checkpoint), QUERY, 3, timeout_s=1e9) == "", "it would wait for ever"
@@ -99,7 +100,7 @@ def test_a_storage_that_does_not_answer_is_given_up_in_time_and_not_asked_again(
             assert not thread.is_alive()
 
 
-def test_a_checkpoint_lies_where_the_option_says_else_in_the_sessions_folder_for_the_name():
+def test_a_checkpoint_is_where_the_option_says_or_in_the_sessions_folder_under_its_name():
     assert location_of("s3a://bucket/c", "/session", "name") == "s3a://bucket/c"
     assert location_of("", "/session/", "name") == "/session/name"
     assert location_of("", "/session", "") == "", "Spark gives it a random name"

@@ -1,4 +1,4 @@
-"""Schemas between Spark and a topic: projections, copies and differences field by field."""
+"""Schemas between Spark and a topic: projections, copies and differences, field by field."""
 
 import json
 

@@ -1,7 +1,7 @@
 """What must hold between two moments of one member, checked from outside the code.
 
 Keep the `Raft.status()` from before an event and `check` after it: tests and the simulator do so
-around every single event. A broken rule is an AssertionError that names it. Costs a few
+around every single event. A broken rule is an AssertionError that names it. It costs a few
 microseconds.
 """
 
@@ -33,8 +33,7 @@ def check(before: RaftStatus, raft: Raft) -> RaftStatus:
 
 
 def compare(before: RaftStatus, now: RaftStatus, term_at: Callable[[LogIndex], Term]) -> None:
-    """Check the moment `now`, of a log with these terms, by itself and against one event
-    earlier."""
+    """Check the moment `now`, of a log with these terms, by itself and against `before`."""
     _check_moment(now)
     _check_roles(before, now)
     _check_votes(before, now)

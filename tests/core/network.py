@@ -1,5 +1,4 @@
-"""A few members and the messages between them, as values; the safety properties are checked from
-outside.
+"""A few members and the messages between them as values, with the safety checks outside.
 
 The checks are those of Raft figure 3, over all members and all of the past, after every delivery
 and tick: Election Safety, Log Matching, Leader Completeness, State Machine Safety.

@@ -147,8 +147,7 @@ def test_a_process_that_is_back_is_waited_for_from_then_on(is_back: bool) -> Non
 
 
 def test_a_follower_that_is_left_out_is_not_asked() -> None:
-    """Back with a shorter log, it would take what it is told for everything there is, and
-    quiesce."""
+    """Back with a shorter log, it would take what it is told for everything, and quiesce."""
     member = idle_leader()
     member.propose("member 3 missed it")
     member.step(acceptance(member, 2, 3))

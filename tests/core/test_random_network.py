@@ -1,5 +1,4 @@
-"""Small networks under random faults: the four safety properties hold, and all members converge
-afterwards."""
+"""Small networks under random faults: four safety properties hold, and all members converge."""
 
 from __future__ import annotations
 

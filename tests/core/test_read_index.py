@@ -109,8 +109,7 @@ def test_reads_are_dropped_when_their_leader_steps_down() -> None:
 
 
 def test_a_deposed_leader_answers_no_read() -> None:
-    """CHECKLIST 35, 37, 65: when cut off, it gets no majority, and drops the read when it steps
-    down."""
+    """CHECKLIST 35, 37, 65: cut off, it gets no majority, and drops the read on stepping down."""
     network = Network.of(3)
     old = network.elect(1)
     network.isolate(1)

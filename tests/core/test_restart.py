@@ -108,8 +108,7 @@ def test_a_heartbeat_after_a_restart_in_the_same_term_is_believed() -> None:
 
 
 def test_a_lost_acknowledged_entry_stops_the_member_that_lost_it() -> None:
-    """Only a lying disk can cause this. To stop is better than to help elect a leader without
-    it."""
+    """Only a lying disk causes this. It must not help to elect a leader without the entry."""
     member = Member(1, terms=[1], term=1)
     with pytest.raises(AssertionError, match="acknowledged entry is gone"):
         member.step(heartbeat(member, 2, term=1, commit_index=5))

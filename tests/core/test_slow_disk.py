@@ -160,8 +160,7 @@ def test_a_member_leads_even_when_all_disks_are_slow() -> None:
 
 
 def candidate_out_of_time() -> Member:
-    """Its voters' disks take longer than an election timeout: it has already begun its next
-    pre-vote."""
+    """Its voters' disks take longer than an election timeout: its next pre-vote has begun."""
     member = Member(1, terms=[1]).lead(votes=())
     member.step(vote_reply(member, 2, term=2, pre=True))
     assert (member.raft.role, member.raft.term) == (Role.CANDIDATE, 2)

@@ -1,5 +1,4 @@
-"""A message that no honest peer sends is refused before it changes anything; the member carries
-on."""
+"""A message that no honest peer sends is refused before it changes anything."""
 
 from __future__ import annotations
 

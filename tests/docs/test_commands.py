@@ -1,6 +1,6 @@
 """Every command in an `sh` block of a document is one that exists, with the options it is given.
 
-Nothing is run. A program that is not known here fails: say below how it is checked.
+Nothing is run. A program that is not known here fails: add below how it is checked.
 """
 
 from __future__ import annotations

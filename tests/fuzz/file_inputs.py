@@ -1,5 +1,5 @@
 """Broken CSV, JSON and Parquet through what `raftlog produce` does with a file, in a process of
-its own: Arrow reads them in C++, where a defect is a signal and no exception.
+its own: Arrow reads them in C++, where a defect is a signal and not an exception.
 
 python -m tests.fuzz.file_inputs COUNT
 """
@@ -69,7 +69,7 @@ def spoiled(
 ) -> bytes:
     data = chance.choice(files[format_])
     if format_ is InputFormat.PARQUET and chance.random() < 0.6:
-        # Its length and its magic stay: otherwise nothing else is ever looked at.
+        # Keep its length and its magic: otherwise nothing else is ever looked at.
         footer = int.from_bytes(data[-8:-4], "little")
         body, tail = data[: -8 - footer], data[-8 - footer : -8]
         if chance.random() < 0.7:
@@ -87,7 +87,7 @@ def spoiled(
 
 
 def produce(data: bytes, format_: InputFormat, schema: Schema) -> str:
-    """What `raftlog produce` does short of sending: `ok`, or the error's name."""
+    """Do what `raftlog produce` does, except sending: `ok`, or the error's name."""
     try:
         source = io.BufferedReader(io.BytesIO(data))
         for batch in read_batches(source, "the file", format_, arrow_schema(schema), []):

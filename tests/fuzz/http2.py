@@ -20,7 +20,7 @@ def http2_frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 
 def opening() -> bytes:
-    """What a connection begins with: the preface and empty settings."""
+    """The beginning of a connection: the preface and empty settings."""
     return PREFACE + http2_frame(_SETTINGS, 0, 0, b"")
 
 
@@ -85,7 +85,7 @@ def _broken_after_opening(good: bytes, chance: random.Random) -> bytes:
 
 
 def _odd_frames(good: bytes, chance: random.Random) -> bytes:
-    """Frames of any kind, flags, stream and length, well delimited."""
+    """Well delimited frames of any kind, flags, stream and length."""
     frames = [
         http2_frame(
             chance.choice((0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 255)),
@@ -120,7 +120,7 @@ def _flood(good: bytes, chance: random.Random) -> bytes:
 
 
 def _length_lie(good: bytes, chance: random.Random) -> bytes:
-    """A grpc message that says it is of another length than it is, or compressed."""
+    """A grpc message that claims another length than it has, or to be compressed."""
     place = good.rindex(b"\0", 0, len(opening()) + 400) if len(good) > 400 else len(opening())
     lie = bytes([chance.choice((0, 1, 2, 255))]) + struct.pack(
         ">I", chance.choice((0, 1, 2**24, 2**31, 2**32 - 1))

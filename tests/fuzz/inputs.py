@@ -1,4 +1,4 @@
-"""Numbered inputs of one seed: each is made from (seed, kind, number) alone, so one replays alone.
+"""Numbered inputs of one seed: each is made from (seed, kind, number), so it replays by itself.
 
 `FUZZ_SEED` and `FUZZ_FIRST` in the environment choose the seed and the first number.
 """

@@ -1,7 +1,7 @@
-"""Good bytes made bad: bits turned over, cuts, repeats, lies about lengths, values at their ends.
+"""Good bytes made bad: flipped bits, missing or repeated bytes, false lengths, extreme values.
 
 `broken` knows nothing of what the bytes mean. `changed` takes a message's own fields to their
-extremes, so that what comes out is well formed and senseless.
+extremes, so that the result is well formed and senseless.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _insert(data: bytes, chance: random.Random) -> bytes:
 
 
 def _huge_number(data: bytes, chance: random.Random) -> bytes:
-    """A varint of ten bytes where some byte stood: lengths and values far beyond the message."""
+    """Replace a byte by a varint of ten bytes: lengths and values far beyond the message."""
     place = chance.randint(0, len(data))
     return (
         data[:place] + chance.choice((b"\xff" * 9 + b"\x01", b"\xff" * 4 + b"\x0f")) + data[place:]
@@ -76,7 +76,7 @@ def _huge_number(data: bytes, chance: random.Random) -> bytes:
 
 
 def _lie_about_length(data: bytes, chance: random.Random) -> bytes:
-    """Another header length, or version, in the frame's prefix."""
+    """Put another header length, or version, into the frame's prefix."""
     start = chance.choice((0, 4, 4, 4))
     if len(data) < 8:
         return struct.pack("<II", 1, chance.choice(_LENGTHS)) + data

@@ -12,14 +12,16 @@ from raftlog.machines.commands import TopicInfo
 
 GROWTH_BYTES_MAX = 50 * 1024 * 1024
 OPEN_FILES_MORE_MAX = 20
-"""Connections of the watcher itself and files in rotation come and go."""
+"""Room for the watcher's own connections and for files in rotation."""
 _GRPC_LOOP = "_server_main_loop"
-"""What a path that is no text ends in grpc, which a node gets over: `raftlog.server.listener`."""
+"""What grpc logs when a path is no text and its server ends; a node starts another:
+`raftlog.server.listener`."""
 
 
 @dataclass(slots=True)
 class NodeWatch:
-    """One node under fire. `client` is a client of its cluster; `topic` is the watcher's own."""
+    """One node that gets broken input. `client` is a client of its cluster; `topic` is the
+    watcher's own."""
 
     cluster: ProcessCluster
     client: LogClient
@@ -43,7 +45,8 @@ class NodeWatch:
         self._open_files = self.open_files()
 
     def serves(self) -> None:
-        """It appends and reads, and what was written before is there, once and in order."""
+        """Assert that it appends and reads, and holds what was written before, once and in
+        order."""
         mark = self.client.read_high_water_mark(self.topic).high_water_mark
         reply = self.client.append(self.topic.name, [{"id": mark, "text": "still here"}])
         assert (reply.start, reply.end) == (mark, mark + 1), "a record came from elsewhere"
@@ -56,7 +59,8 @@ class NodeWatch:
         assert found == list(range(first, mark + 1))
 
     def end(self) -> str:
-        """The same process serves still, and grew in no bound's disregard; its figures in words."""
+        """Assert that the same process serves and grew within bounds; return its figures as
+        text."""
         self.serves()
         os.kill(self._pid, 0)
         assert self.said_nothing_bad() == []
@@ -69,7 +73,7 @@ class NodeWatch:
         return figures
 
     def rss_bytes(self) -> int:
-        """Resident memory, file pages aside, from /proc."""
+        """Resident memory without file pages, from /proc."""
         for line in Path(f"/proc/{self._pid}/status").read_text().splitlines():
             if line.startswith("RssAnon:"):
                 return int(line.split()[1]) * 1024
@@ -80,7 +84,7 @@ class NodeWatch:
         return len(list(Path(f"/proc/{self._pid}/fd").iterdir()))
 
     def said_nothing_bad(self) -> list[str]:
-        """Lines of the node's log that speak of a defect, or are not its own."""
+        """Assert that every line of the node's log is its own and none reports a defect."""
         bad = ("Traceback", '"level": "critical"', '"level": "error"')
         text = self.cluster.logs[self.node].read_text(errors="replace")
         return [

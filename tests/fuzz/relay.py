@@ -1,4 +1,4 @@
-"""A stand-in between a client and a node that turns bits over in the records that come back."""
+"""A relay between a client and a node that flips bits in the records that come back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CALL_TIMEOUT_S = 20.0
 
 
 class Relay:
-    """Stands between a client and one node, and turns bits over in what the node answers."""
+    """Relays between a client and one node, and flips bits in what the node answers."""
 
     def __init__(self, node: str) -> None:
         """`node` is the address that it passes calls on to."""

@@ -1,6 +1,5 @@
-"""Good messages made bad in every way that `mutations` knows: a value or `MalformedRequest`.
-
-A request or peer frame that is taken means something: it can be encoded, and decodes to itself.
+"""Good messages made bad in every way that `mutations` knows give a value or `MalformedRequest`. A
+request or peer frame that is accepted means something: it can be encoded, and decodes to itself.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def test_a_broken_message_is_a_value_or_malformed(decoder: str, count: int) -> N
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("method", CALLS)
-def test_a_broken_request_that_is_taken_means_something(method: str, count: int) -> None:
+def test_a_broken_request_that_is_accepted_means_something(method: str, count: int) -> None:
     @settings(max_examples=count)
     @given(samples()[f"{method} request"], CHANCE)
     def check(message: bytes, chance: random.Random) -> None:
@@ -65,7 +64,7 @@ def test_a_broken_request_that_is_taken_means_something(method: str, count: int)
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("count", [200, pytest.param(5_000, marks=pytest.mark.soak)])
-def test_a_broken_peer_frame_that_is_taken_means_something(count: int) -> None:
+def test_a_broken_peer_frame_that_is_accepted_means_something(count: int) -> None:
     @settings(max_examples=count)
     @given(samples()["peer messages"], CHANCE)
     def check(message: bytes, chance: random.Random) -> None:

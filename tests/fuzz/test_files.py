@@ -18,5 +18,5 @@ def test_a_broken_file_is_read_as_rows_or_refused_and_nothing_else(count: int) -
         check=False,
     )
     print(ended.stdout)
-    # The last input's number stands at the end, before the trace if Python ended by one.
+    # The last input's number is at the end, or before the traceback if Python ended with one.
     assert ended.returncode == 0, ended.stderr[-6000:]

@@ -36,7 +36,7 @@ class Event(NamedTuple):
 
 
 class Oracle:
-    """Says the outcome of each command in turn, and remembers what it brought about."""
+    """Predicts the outcome of each command in turn, and remembers its effect."""
 
     def __init__(self, rules: int) -> None:
         self.rules = rules
@@ -90,7 +90,7 @@ class Oracle:
                 found.setdefault(event.attempt, []).append(event)
         return found
 
-    # ------------------------------------------------------------ what must come of a command
+    # ------------------------------------------------------------ the outcome of a command
 
     def _append(self, command: Append) -> str:
         known = self.appends.setdefault(command.producer, [])

@@ -1,4 +1,4 @@
-"""A topic machine with someone to write to it: entries get their index, batches their identity."""
+"""A topic machine and its input: entries get their index, batches their identity."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TOPIC = TopicInfo(
 )
 
 OLD_TOPIC = dataclasses.replace(TOPIC, rules=RULES_FIRST)
-"""A topic whose log knows no other rules than the first."""
+"""A topic whose log knows only the first rules."""
 
 
 def key(
@@ -163,12 +163,12 @@ class Scene:
         return self.commit_epoch(of, self.stage_all(of, f"{of.run}/{of.epoch}", *sizes))
 
     def visible(self) -> list[tuple[int, int]]:
-        """(batch identity, records) of every extent, once offsets are found to be dense."""
+        """(batch identity, records) of every extent; asserts that offsets are dense."""
         machine = self.machine
         due = machine.log_start_offset
         seen = []
         for extent in machine.extents_between(Offset(0), machine.high_water_mark):
-            assert extent.start == due, f"offset {due} is missing or doubled"
+            assert extent.start == due, f"offset {due} is missing or duplicated"
             due = Offset(due + extent.count)
             seen.append((self.crc_at[extent.index], extent.count))
         assert due == machine.high_water_mark
@@ -176,7 +176,7 @@ class Scene:
 
 
 def code(outcome: TopicOutcome) -> str:
-    """The error that the outcome becomes; else the outcome's own kind."""
+    """The error that the outcome becomes, or the outcome's own kind."""
     return outcome.code if isinstance(outcome, Refused) else type(outcome).__name__
 
 
@@ -194,7 +194,7 @@ def committed(start: int, end: int) -> EpochCommitted:
 
 
 def replayed(start: int, end: int, count: int, *, kept: bool = False) -> EpochCommitted:
-    """The outcome of an epoch that was there before."""
+    """The outcome of an epoch that was committed before."""
     return EpochCommitted(
         start=Offset(start), end=Offset(end), record_count=count, replayed=True, kept=kept
     )

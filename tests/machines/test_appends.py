@@ -148,7 +148,7 @@ def test_no_query_reaches_beyond_the_high_water_mark(start: int, end: int) -> No
         scene.machine.split(Offset(start), Offset(end), 2)
 
 
-def test_split_cuts_at_extents_into_pieces_of_about_equal_bytes() -> None:
+def test_a_range_is_split_at_extents_into_pieces_of_about_equal_bytes() -> None:
     scene = Scene()
     for sequence, size in enumerate((100, 100, 100, 300, 100, 100)):
         scene.append(sequence, scene.new_batch(10, body_bytes=size))

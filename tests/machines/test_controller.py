@@ -130,7 +130,7 @@ def test_group_ids_count_from_1_and_are_never_used_again() -> None:
     cluster.delete("a")
     assert cluster.created("a", "a again").group == 3
     known = [cluster.machine.is_deleted(GroupId(group)) for group in range(5)]
-    assert known == [False, True, True, False, False], "the controller and what is yet to come"
+    assert known == [False, True, True, False, False], "the controller and groups of the future"
 
 
 def test_resent_creation_is_answered_as_the_first() -> None:

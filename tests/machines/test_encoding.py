@@ -1,4 +1,4 @@
-"""What outcomes are as bytes in the state hash: for ever, whatever the names of their classes."""
+"""The bytes of outcomes in the state hash: the same for ever, however their classes are named."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def test_unknown_schema_version_is_refused_at_stage_append_and_commit() -> None:
 
 
 def test_known_stage_number_is_answered_without_effect() -> None:
-    """CHECKLIST row 26: a retry over a failover neither doubles nor reorders."""
+    """CHECKLIST row 26: a retry over a failover neither duplicates nor reorders."""
     scene = Scene()
     first, second = scene.new_batch(5), scene.new_batch(6)
     scene.stage(key(0), "a", 0, first)
@@ -304,7 +304,7 @@ def test_empty_epoch_of_another_query_is_a_checkpoint_reset_too() -> None:
     assert code(scene.commit_epoch(key(0, query_id="other"))) == "CheckpointReset"
 
 
-def test_another_query_above_the_last_epoch_goes_on_and_the_writer_is_its_then() -> None:
+def test_another_query_above_the_last_epoch_takes_the_writer_over() -> None:
     scene = Scene()
     scene.write_epoch(key(0), 5)
     other = key(1, run="run-2", query_id="other")
@@ -355,7 +355,7 @@ def test_fenced_run_replays_nothing() -> None:
     assert code(scene.commit_epoch(key(1), zombie)) == "RunFenced"
 
 
-def test_refused_command_of_an_unseen_run_fences_nobody() -> None:
+def test_refused_command_of_an_unseen_run_fences_no_run() -> None:
     scene = Scene()
     scene.write_epoch(key(0), 5)
     ready = scene.stage_all(key(1), "a", 5)

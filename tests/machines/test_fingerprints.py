@@ -126,7 +126,7 @@ def test_state_hash_sees_the_incarnation() -> None:
 
 
 def test_state_hash_does_not_depend_on_the_process() -> None:
-    """Nothing in the state follows the order of a set or the hash of a text."""
+    """No part of the state depends on the order of a set or the hash of a text."""
     program = (
         "from random import Random\n"
         "from tests.machines.scenes import Scene\n"

@@ -1,7 +1,7 @@
 """Random histories: restarts, replays, aborts, zombies, rivals and resends against an oracle.
 
 Each seed is one history. A failure names its seed; to replay seed 17:
-`pytest "tests/machines/test_histories.py::test_no_history_loses_doubles_or_leaks_a_record[17]"`.
+`pytest "tests/machines/test_histories.py::test_no_history_loses_duplicates_or_leaks_a_record[17]"`.
 """
 
 from __future__ import annotations
@@ -61,9 +61,10 @@ def kind(outcome: TopicOutcome) -> str:
 
 
 class Driver:
-    """One run of one query, wherever it believes the writer to be.
+    """One run of one query, and where it believes the writer to be.
 
-    As a job it writes inside foreachBatch: two versions to a batch, each write a run of its own.
+    As a job it writes inside foreachBatch: two versions in a batch, each write with a run of its
+    own.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class Driver:
 
 
 class History:
-    """Makes commands as clients would, good and bad; old drivers never quite die."""
+    """Makes commands as clients would, good and bad; old drivers stay active as zombies."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -136,7 +137,7 @@ class History:
         return self.minted
 
     def _new_batch(self) -> BatchSummary:
-        # Few sizes, so that replays of equal and of other size both come about.
+        # Few sizes, so that replays of equal and of other size both occur.
         return batch(self._mint(), records=self.random.choice((1, 1, 2)))
 
     def _stage(self, driver: Driver) -> TopicCommand:
@@ -185,14 +186,15 @@ class History:
         return command
 
     def _plan(self, key: EpochKey) -> str:
-        """What the query's checkpoint holds of the epoch: planned once, if it is not set back."""
+        """What the query's checkpoint holds of the epoch: planned once, unless the checkpoint is
+        set back."""
         return self.plans.setdefault((key.query_id, key.epoch), f"plan-{self._mint()}")
 
     def _abort_epoch(self, driver: Driver) -> TopicCommand:
         return AbortEpoch(key=driver.key(back=self.random.choice((0, 1))))
 
     def _restart(self, driver: Driver) -> TopicCommand:
-        """A new run of the query: where it stood, one back, or from a deleted checkpoint."""
+        """A new run of the query: where it was, one batch back, or from a deleted checkpoint."""
         query_id, epoch = driver.query_id, driver.epoch - self.random.choice((0, 1, 1, 2))
         if self.random.random() < 0.2:
             query_id, epoch = f"query-{self._mint()}", self.random.choice((0, driver.epoch + 1))
@@ -225,7 +227,7 @@ class History:
 
 
 def play(seed: int, rules: int = RULES_LATEST) -> Counter[str]:
-    """Play one history through two machines and the oracle; what happened how often."""
+    """Play one history through two machines and the oracle; count how often each thing happened."""
     topic = dataclasses.replace(TOPIC, rules=rules)
     history, scene, twin = History(Random(seed)), Scene(topic=topic), TopicMachine(topic)
     oracle = Oracle(rules)
@@ -255,8 +257,8 @@ def play(seed: int, rules: int = RULES_LATEST) -> Counter[str]:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_no_history_loses_doubles_or_leaks_a_record(seed: int) -> None:
-    """CHECKLIST row 70: and the same entries give the same outcomes and the same state."""
+def test_no_history_loses_duplicates_or_leaks_a_record(seed: int) -> None:
+    """CHECKLIST row 70: the same entries also give the same outcomes and the same state."""
     play(seed)
 
 

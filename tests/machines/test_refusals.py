@@ -1,4 +1,4 @@
-"""Every refusal becomes the error of its name: no value missing, none unknown, all presentable."""
+"""Every refusal becomes the error of its name, with exactly the values that the error needs."""
 
 from __future__ import annotations
 

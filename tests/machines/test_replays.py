@@ -1,7 +1,7 @@
-"""Exactly once: what a batch that comes again is known by, and what is no replay at all.
+"""Exactly once: how a batch that comes again is recognised, and what is no replay at all.
 
 A stream's batch has a plan, which Spark writes down before any task and never changes; a write
-inside foreachBatch has the streaming batch that it stands in.
+inside foreachBatch has the streaming batch around it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def job(
     stream: str = "stream",
     stream_run: str = "start-1",
 ) -> EpochKey:
-    """A named write inside foreachBatch; by itself its version is the batch's number."""
+    """A named write inside foreachBatch; by default its version is the batch's number."""
     return EpochKey(
         writer="job",
         query_id="job",
@@ -79,7 +79,7 @@ def test_the_last_batch_with_the_same_plan_is_a_replay_whatever_its_count(record
     assert write(scene, key(2, run="run-2"), 7, plan=OTHER_PLAN) == committed(10, 17)
 
 
-def test_the_last_batch_with_another_plan_is_no_replay_though_it_has_as_many_records() -> None:
+def test_the_last_batch_with_another_plan_is_no_replay_even_with_as_many_records() -> None:
     scene = a_stream(2)
     assert values(write(scene, key(1, run="run-2"), 5, plan=OTHER_PLAN)) == {
         "writer": "w", "epoch": 1, "committed_records": 5, "replayed_records": 5,
@@ -158,7 +158,7 @@ def a_job(versions: int) -> Scene:
     return scene
 
 
-def test_a_restarted_batch_is_replayed_by_another_write_and_goes_on() -> None:
+def test_a_restarted_batch_is_replayed_by_another_write_and_continues() -> None:
     scene = a_job(3)
     assert write(scene, job(2, "again", stream_run="start-2"), 5) == replayed(10, 15, 5)
     assert write(scene, job(3, "next", stream_run="start-2"), 6) == committed(15, 21)
@@ -186,7 +186,7 @@ def test_a_batch_below_the_last_is_a_rewound_checkpoint_here_too() -> None:
     assert values(outcome) == {"writer": "job", "batch": 1, "last_batch": 2}
 
 
-def test_a_second_write_of_one_version_in_one_batch_is_an_error_also_after_a_restart() -> None:
+def test_a_second_write_of_one_version_in_one_batch_is_an_error_even_after_a_restart() -> None:
     scene = a_job(2)
     second = write(scene, job(1, "second"), 5)
     assert code(second) == "VersionReused"
@@ -241,7 +241,7 @@ def test_a_write_that_sees_no_stream_goes_by_the_count_where_others_saw_one() ->
     assert code(write(scene, job(2, "second", stream="new"), 5)) == "VersionReused"
 
 
-def test_a_query_whose_run_is_not_known_is_fenced_by_its_id_alone() -> None:
+def test_a_query_whose_run_is_not_known_is_fenced_by_its_id() -> None:
     scene = Scene()
     write(scene, job(0, "one", stream_run=""), 5)
     assert write(scene, job(0, "two", stream_run=""), 5) == replayed(0, 5, 5)

@@ -1,4 +1,4 @@
-"""Which version of the rules a machine applies: raised by the log alone, and never lowered."""
+"""Which version of the rules a machine applies: raised only by the log, and never lowered."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_controller_permits_a_version_once_every_node_knows_it() -> None:
     machine.apply(LogIndex(2), _node(2, rules=0))
     assert machine.nodes[NodeId(2)].rules == RULES_FIRST, "a program that does not say"
     nodes = [NodeId(1), NodeId(2), NodeId(3)]
-    assert machine.behind_rules(nodes, RULES_LATEST) == (2, 3), "node 3 never came"
+    assert machine.behind_rules(nodes, RULES_LATEST) == (2, 3), "node 3 has not registered"
     before = machine.fingerprint()
     refused = machine.apply(LogIndex(3), Rules(version=RULES_LATEST))
     assert refused == RulesApplied(version=RULES_FIRST)
@@ -54,7 +54,7 @@ def test_the_controller_permits_a_version_once_every_node_knows_it() -> None:
 
 
 def test_under_the_first_rules_what_nodes_know_is_no_part_of_the_state() -> None:
-    """A node of the first release leaves it out, and stands beside newer ones during an upgrade."""
+    """A node of the first release leaves it out, and runs beside newer ones during an upgrade."""
     said, silent = ControllerMachine(), ControllerMachine()
     said.apply(LogIndex(1), _node(1, RULES_LATEST))
     silent.apply(LogIndex(1), _node(1, rules=0))

@@ -1,4 +1,4 @@
-"""Who leaves a topic's tables, when, and what they meet who return (rules 2)."""
+"""Which rows leave a topic's tables, when, and what meets writers that return (rules 2)."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_no_crowd_of_producers_locks_another_out_and_none_starts_again() -> None
     assert code(scene.append(2, scene.new_batch(), producer="p3")) == "SequenceGap"
 
 
-# ---------------------------------------------------------------- who returns
+# ---------------------------------------------------------------- writers that return
 
 
 @pytest.mark.parametrize("gone_by", ["crowd", "age", "command"])
@@ -149,7 +149,7 @@ def test_a_named_writer_never_becomes_one_that_leaves() -> None:
 # ---------------------------------------------------------------- ages
 
 
-def test_leases_end_by_log_time_whoever_leads() -> None:
+def test_leases_end_by_log_time_under_any_leader() -> None:
     scene = Scene()
     scene.stage_all(key(0), "a", 1, now_us=HOUR_US)
     write_anonymously(scene, 1, now_us=2 * HOUR_US)
@@ -196,7 +196,7 @@ def test_a_leader_whose_clock_is_behind_judges_by_log_time() -> None:
     assert scene.apply(expire(0)) == ended(producers=1)
 
 
-def test_one_expire_ends_a_bounded_number_and_the_next_goes_on() -> None:
+def test_one_expire_ends_a_bounded_number_and_the_next_continues() -> None:
     scene = Scene()
     for number in range(EXPIRED_AT_ONCE_MAX + 2):
         scene.commit_epoch(anonymous(number), transient=True)
@@ -210,7 +210,7 @@ def test_one_expire_ends_a_bounded_number_and_the_next_goes_on() -> None:
 # ---------------------------------------------------------------- from rules 1 to 2
 
 
-def test_rows_of_before_begin_their_age_with_the_rules() -> None:
+def test_rows_from_before_begin_their_age_with_the_rules() -> None:
     scene = Scene(TopicLimits(transient_writers_max=3), OLD_TOPIC)
     scene.write_epoch(key(0, writer="stream"), 5)
     scene.append(0, scene.new_batch(), now_us=HOUR_US)
@@ -227,7 +227,7 @@ def test_rows_of_before_begin_their_age_with_the_rules() -> None:
     assert scene.apply(expire(34 * HOUR_US)) == ended(epochs=1, writers=3, producers=1)
 
 
-def test_machines_that_raised_their_rules_at_one_place_are_alike() -> None:
+def test_machines_that_raised_their_rules_at_one_index_are_alike() -> None:
     prints = []
     for _ in range(2):
         scene = Scene(topic=OLD_TOPIC)
@@ -241,13 +241,13 @@ def test_machines_that_raised_their_rules_at_one_place_are_alike() -> None:
 
 
 @pytest.mark.parametrize("other", ["order", "age", "forgotten"])
-def test_state_hash_sees_what_decides_who_leaves(other: str) -> None:
+def test_state_hash_sees_what_decides_which_rows_leave(other: str) -> None:
     prints = []
     for changed in (False, True):
         scene = Scene(TopicLimits(transient_writers_max=2, producers_max=2))
         order = (2, 1) if changed and other == "order" else (1, 2)
         for number in order:
-            # Rows alike but for their place: what the log says of them is compared elsewhere.
+            # Equal rows in another order: what the log says of them is compared elsewhere.
             scene.apply(Rules(version=RULES_LATEST))
             scene.append(0, batch(5, 1), producer=f"p{number}")
         if other == "age":
@@ -306,7 +306,7 @@ def test_what_costs_memory_is_bounded_for_each_writer() -> None:
     assert (full.code, dict(full.values)["unit"]) == ("TooMany", "open attempts")
 
 
-def test_dead_bytes_are_those_that_nobody_will_read() -> None:
+def test_dead_bytes_are_those_that_will_never_be_read() -> None:
     scene = Scene()
     won = scene.stage_all(key(0), "won", 1)
     scene.stage_all(key(0), "lost", 1, 1)
@@ -328,7 +328,7 @@ def test_dead_bytes_are_those_that_nobody_will_read() -> None:
     assert scene.machine.dead_bytes == 7000, "a resend and a gap"
 
 
-def test_a_machine_that_never_was_under_rules_1_is_as_one_that_was() -> None:
+def test_a_machine_that_never_was_under_rules_1_equals_one_that_was() -> None:
     old, new = Scene(topic=OLD_TOPIC), Scene(topic=TOPIC)
     for scene in (old, new):
         scene.apply(Rules(version=RULES_LATEST))

@@ -154,8 +154,7 @@ def test_two_equal_ones_of_three_agree_without_the_third() -> None:
 
 
 def test_an_older_peer_neither_asks_nor_answers_nor_counts() -> None:
-    """Half of an upgrade: two of three compare states; they can agree, but not outvote each
-    other."""
+    """Half of an upgrade: two of three compare states. They can agree, but neither outvotes one."""
     group = Group(3, older=[3])
     group.reach(10, n1=GOOD, n2=GOOD)
     group.heartbeat()

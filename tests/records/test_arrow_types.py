@@ -67,7 +67,7 @@ def test_arrow_types_become_the_canonical_type_that_holds_them(given_type, ddl: 
     ],
     ids=str,
 )
-def test_arrow_types_without_a_lossless_home_are_refused(given_type):
+def test_arrow_types_without_a_lossless_counterpart_are_refused(given_type):
     with pytest.raises(InvalidOption, match="schema"):
         schema_of(pa.schema([pa.field("a", given_type)]))
 

@@ -1,4 +1,4 @@
-"""Record batches as bytes: nothing changes, every damage is named, statistics are true."""
+"""Record batches as bytes: nothing changes, all damage is named, statistics are true."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_large_batch_comes_back_as_it_was_and_compression_saves(compression: s
     assert small == (compression != "none")
 
 
-def test_columns_come_in_the_asked_order_and_only_they():
+def test_only_the_asked_columns_come_in_the_asked_order():
     encoded = encode_batch(_flights(), SCHEMA, "lz4")
     found = decode_batch(encoded.header, encoded.body, SCHEMA, ["at", "id"])
     assert found.schema.names == ["at", "id"]
@@ -87,7 +87,7 @@ def test_the_body_is_the_chunks_one_after_another_with_the_crcs_of_the_header():
     assert encoded.crc == batch_crc
 
 
-def test_chunks_can_be_sliced_out_and_laid_together_again():
+def test_chunks_can_be_sliced_out_and_joined_again():
     encoded = encode_batch(_flights(), SCHEMA, "lz4")
     wanted = [encoded.header.columns[2], encoded.header.columns[0]]
     body = b""
@@ -203,7 +203,7 @@ def test_bounds_are_the_smallest_and_largest_values_or_unknown(values, kind, exp
     assert _bounds(values, kind) == expected
 
 
-def test_text_that_is_no_utf8_has_no_bound_and_still_travels():
+def test_text_that_is_not_utf8_has_no_bound_and_is_kept():
     # Spark's strings may hold any bytes: cast(X'ff' as string).
     raw = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff"))
     batch = pa.RecordBatch.from_arrays([raw], names=["a"])

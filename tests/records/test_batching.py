@@ -40,7 +40,7 @@ def test_small_batches_are_joined_and_large_ones_split():
     assert 8 <= len(split) <= 12
 
 
-def test_one_large_record_among_small_ones_does_not_drag_them_along():
+def test_one_large_record_does_not_take_small_ones_into_its_batch():
     values = [b"x"] * 100 + [b"x" * 100_000] + [b"x"] * 100
     batch = pa.RecordBatch.from_arrays([pa.array(values, pa.binary())], names=["a"])
     found = list(coalesce([batch], 1000))

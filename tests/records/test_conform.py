@@ -251,7 +251,7 @@ def test_a_part_that_is_null_only_below_a_null_is_no_mismatch():
 def test_a_null_beside_the_slice_of_a_map_is_no_mismatch():
     values = [[("k", {"y": None})], [("k", {"y": 2})], [("k", {"y": None})]]
     schema = schema_of("a MAP<STRING, STRUCT<y: INT NOT NULL>>")
-    # Arrow makes nulls of a type that forbids them without a word.
+    # Arrow silently makes nulls of a type that forbids them.
     batch = _batch(values, arrow_schema(schema).field("a").type)
     assert conform(batch.slice(1, 1), schema, "t").column(0).to_pylist() == values[1:2]
     with pytest.raises(SchemaMismatch, match=r"a\.value\.y"):

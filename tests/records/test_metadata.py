@@ -1,4 +1,4 @@
-"""Metadata columns: their values, and their place among a topic's own."""
+"""Metadata columns: their values, and their order among a topic's own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _flights(count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(range(count), pa.int64())], names=["id"])
 
 
-def test_metadata_columns_stand_where_they_were_asked_for():
+def test_metadata_columns_are_where_they_were_asked_for():
     names = ["_offset", "id", "_topic", "_writer", "_epoch", "_timestamp", "_term"]
     batch = _flights(2)
     found = with_metadata(

@@ -1,4 +1,4 @@
-"""What a leader proposes to expire, and what looking for it costs."""
+"""What a leader proposes to expire, and how much the search for it costs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_nothing_is_proposed_before_it_is_due() -> None:
     assert scene.apply(command) == ExpiredByAge(epochs=1, writers=0, producers=0)
 
 
-def test_looking_costs_the_same_however_full_the_tables_are() -> None:
+def test_looking_costs_the_same_whatever_the_tables_hold() -> None:
     events = []
     for producers in (1, 3_000):
         scene = Scene()

@@ -1,4 +1,4 @@
-"""Calls that overtook one another are proposed in their senders' order, and none waits for ever."""
+"""Calls that overtook each other are proposed in their senders' order, and none waits for ever."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_resend_passes_at_once_and_changes_no_turn() -> None:
     ]
 
 
-def test_a_call_whose_predecessor_never_comes_goes_on_after_the_wait() -> None:
+def test_a_call_whose_predecessor_never_comes_proceeds_after_the_wait() -> None:
     order = SenderOrder(wait_max_s=0.01, senders_max=10)
     assert asyncio.run(admitted(order, [("a", 5)])) == [("a", 5)]
     assert asyncio.run(admitted(order, [("a", 6)])) == [("a", 6)]

@@ -1,4 +1,4 @@
-"""How a node is told to dial a peer elsewhere than where its clients find it."""
+"""How a node is told to dial a peer at another address than its clients use."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ REQUEST = encode_request(
 
 @pytest.fixture
 def garbage() -> Iterator[list[object]]:
-    """What only a garbage collection frees, once one was asked for."""
+    """What only a garbage collection frees, after running one."""
     gc.collect()
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)

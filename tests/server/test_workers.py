@@ -1,4 +1,4 @@
-"""The node's worker threads: in order, bounded, nothing lost, failures told to their owner."""
+"""The node's worker threads: in order, bounded, nothing lost, failures reported to their owner."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_no_more_pieces_run_at_a_time_than_there_are_workers_but_as_many() -> No
     assert asyncio.run(scene()) == 3
 
 
-def test_a_failure_is_told_in_place_of_the_value_and_the_worker_goes_on() -> None:
+def test_a_failure_is_reported_in_place_of_the_value_and_the_worker_continues() -> None:
     async def scene() -> list[object]:
         found: list[object] = []
         workers = Workers(1, found.append)

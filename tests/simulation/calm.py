@@ -68,8 +68,8 @@ class CalmCluster:
         assert self.simulator.run_until(limit, done), "not in time"
 
     def wait_heartbeats(self, count: int, done: Callable[[], bool]) -> None:
-        """Let time pass until it holds; fails after so many heartbeat intervals and a few
-        latencies."""
+        """Let time pass until it holds; fails after so many heartbeat intervals and some
+        latency."""
         settings = self.settings
         ticks_us = count * settings.timing.heartbeat_ticks * settings.tick_us
         way_us = 10 * (settings.latency_us + settings.write_us + settings.turn_us)

@@ -92,8 +92,8 @@ class GroupChecker:
         self.votes: dict[tuple[NodeId, int], NodeId] = {}
         self.acknowledgements = 0
         self.changed: set[NodeId] = set()
-        """Where a test has changed the state in memory: it is not compared, and replicas must doubt
-        it."""
+        """Where a test has changed the state in memory: replicas must doubt it; it is not
+        compared."""
 
     def fail(self, promise: Promise, what: str) -> None:
         raise Violation(promise, f"group {self.group}: {what}")
@@ -264,7 +264,7 @@ class Checker:
             truth.fail(Promise.STATE_MACHINE_SAFETY, f"state hashes differ at {seen.applied}")
 
     def verdict_changed(self, node: NodeId, group: GroupId, verdict: StateVerdict) -> None:
-        """What a replica knows of its state has changed: it may doubt only a state that a test has
+        """A replica trusts or doubts its state now: it may doubt only one that a test has
         changed."""
         truth = self.group(group)
         if verdict is not StateVerdict.TRUSTED and not truth.changed:

@@ -1,5 +1,4 @@
-"""A replica whose state changes in memory, on a cluster without faults: what happens, step by
-step."""
+"""What happens, step by step, to a replica whose state changes in memory."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The network between nodes: frames of the real codec, late, lost, duplicated, out of order, or
-cut.
+"""The network between nodes: frames of the real codec, late, lost, duplicated, reordered or cut.
 
 A frame is what one turn of a node sends to another node. Clients reach nodes by `call`, over the
 same latencies and losses, but never cut: a cut client only loses its request or the answer, too.

@@ -368,8 +368,7 @@ class SimulatedNode:
         self._later(self._settings.turn_us, turn)
 
     def work_us(self) -> int:
-        """Every reading of the clock adds some work, because simulated time does not pass within a
-        turn."""
+        """Every look at the clock adds some work, because a turn takes no simulated time."""
         self._worked_us += self._random.randrange(self._settings.work_us)
         return self._worked_us
 

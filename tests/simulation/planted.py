@@ -453,8 +453,7 @@ def late_read_sent_unchecked() -> Any:
 
 
 def sealed_where_the_plan_ends_now() -> Any:
-    """A write that waited ends its segment as the log's plan says by then, not as it was
-    planned."""
+    """A write that waited ends its segment as the log plans it by then, not as it was planned."""
     original = LogWrite._run_file
 
     def run_file(self: LogWrite, planned: FileWrite) -> None:

@@ -57,7 +57,7 @@ def test_a_crash_in_batch_0_with_rows_replays_exactly_that_range(lab):
     assert batches == [[1, 2], [3]]
 
 
-def test_available_now_reads_what_was_there_when_it_started_while_data_arrives(lab):
+def test_available_now_reads_only_what_was_there_when_it_started(lab):
     lab.create()
     lab.append(1, 2, 3, 4, 5)
     batches: list[list[int]] = []

@@ -21,7 +21,7 @@ BARE = LogLimits(preallocate_bytes=0, payload_cache_bytes_max=0)
 
 
 def entry(index: int, term: int = 1, body: bytes | None = None) -> Entry:
-    """An entry whose bytes tell its index and term, and nobody else's."""
+    """An entry whose bytes tell its index and term, unlike any other's."""
     command = b"command %d of term %d" % (index, term)
     body = b"body %d/%d " % (index, term) * (index % 4) if body is None else body
     return Entry(LogIndex(index), Term(term), EntryKind.COMMAND, Payload(command, body))
@@ -83,5 +83,5 @@ def disk_of(files: dict[str, bytes], folder: str = FOLDER) -> MemoryFileSystem:
 
 
 def flipped(data: bytes, position: int, mask: int = 0xFF) -> bytes:
-    """The data with the bits of one byte turned over."""
+    """The data with the bits of one byte flipped."""
     return data[:position] + bytes([data[position] ^ mask]) + data[position + 1 :]

@@ -1,7 +1,7 @@
 """Power lost, or the process killed, at every operation on the disk: nothing acknowledged is lost.
 
 Acknowledged is what `LogWrite.run` returned for. A log that opens after a crash holds all of it,
-but for what a cut in flight drops; then possibly a beginning of what was being written, and
+except what a truncation in flight drops; then possibly a beginning of what was being written, and
 nothing else. Each seed is one test: the number in brackets replays it.
 """
 
@@ -22,11 +22,11 @@ from tests.storage.memory import MemoryFileSystem
 
 
 class Killed(BaseException):
-    """The process died here; nothing of ours may catch it."""
+    """The process died here; no code of ours may catch it."""
 
 
 def kill_at(disk: MemoryFileSystem, operation_number: int) -> None:
-    """Die before the disk does its n-th operation from now, counted from 0."""
+    """Die before the n-th operation on the disk from now, counted from 0."""
     left = [operation_number]
 
     def count(operation: str, path: str) -> None:
@@ -38,7 +38,7 @@ def kill_at(disk: MemoryFileSystem, operation_number: int) -> None:
 
 
 class Model:
-    """A log beside a plain list: what is durable, and what the write in flight would make of it."""
+    """A log beside a plain list: what is durable, and what it is after the write in flight."""
 
     def __init__(self, disk: MemoryFileSystem, limits: LogLimits = SMALL) -> None:
         self.disk = disk
@@ -47,7 +47,7 @@ class Model:
         self.durable: list[Entry] = []
         self.wanted: list[Entry] = []
         self.kept = 0
-        """The first so many durable entries are cut by nothing pending."""
+        """So many durable entries, from the first, are truncated by nothing pending."""
 
     def append(self, items: list[Entry]) -> None:
         self.log.append(items)
@@ -108,7 +108,7 @@ def scripted(model: Model) -> None:
 
 
 def operations_of(script: Callable[[Model], None]) -> int:
-    """How many operations on the disk the script makes when nothing interferes."""
+    """How many operations on the disk the script makes without a fault."""
     model = Model(new_disk())
     seen: list[str] = []
     model.disk.interrupt = lambda operation, path: seen.append(operation)
@@ -118,7 +118,7 @@ def operations_of(script: Callable[[Model], None]) -> int:
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("power_lost", [True, False], ids=["power-lost", "killed"])
-def test_nothing_acknowledged_is_lost_wherever_it_crashes(power_lost: bool, seed: int) -> None:
+def test_nothing_acknowledged_is_lost_at_any_crash(power_lost: bool, seed: int) -> None:
     for number in range(operations_of(scripted)):
         model = Model(new_disk(seed=1000 * seed + number))
         kill_at(model.disk, number)
@@ -139,7 +139,7 @@ def test_a_crash_while_opening_changes_nothing_that_counts(seed: int) -> None:
         model.append(entries(16, 24, term=5))
         work = model.log.take_write()
         assert work is not None
-        kill_at(model.disk, 3)  # the segment was begun, not all of it is written
+        kill_at(model.disk, 3)  # the segment was begun, but not all of it is written
         with pytest.raises(Killed):
             work.run()
         model.disk.crash()
@@ -155,7 +155,7 @@ def test_a_crash_while_opening_changes_nothing_that_counts(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_random_life_agrees_with_a_list(seed: int) -> None:
+def test_a_log_with_random_crashes_agrees_with_a_list(seed: int) -> None:
     random = Random(seed)
     segment_bytes = random.choice([200, 500, 2000, 1 << 20])
     limits = LogLimits(
@@ -200,7 +200,7 @@ def crash(model: Model, random: Random) -> None:
     model.reopen(power_lost=random.randrange(4) > 0)
 
 
-def test_a_sync_that_failed_vouches_for_nothing_after_a_restart_either() -> None:
+def test_a_failed_sync_proves_nothing_durable_even_after_a_restart() -> None:
     """The pages are readable and clean; only writing them again makes them durable."""
     model = Model(new_disk())
     model.append(entries(1, 2))
@@ -237,7 +237,7 @@ def test_what_a_killed_process_had_not_synced_is_synced_when_opening() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("power_lost", [True, False], ids=["power-lost", "killed"])
-def test_no_acknowledged_vote_is_lost_wherever_it_crashes(power_lost: bool, seed: int) -> None:
+def test_no_acknowledged_vote_is_lost_at_any_crash(power_lost: bool, seed: int) -> None:
     number = 0
     finished = False
     while not finished:

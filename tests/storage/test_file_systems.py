@@ -1,5 +1,4 @@
-"""The contract of files and folders, on the real disk and the one in memory; what power loss does
-to the latter."""
+"""The contract of files and folders, on a real disk and in memory; and a power loss in memory."""
 
 from __future__ import annotations
 
@@ -47,18 +46,18 @@ def test_a_write_of_more_buffers_than_one_call_takes_is_whole(empty_disk: FileSy
     assert file.read_at(5, file.size()) == b"".join(buffers)
 
 
-def test_a_write_that_the_system_did_in_part_goes_on_where_it_stopped() -> None:
+def test_a_write_that_the_system_did_in_part_continues_where_it_stopped() -> None:
     buffers = [b"abc", b"defg", b"h"]
     for written in range(9):
         assert b"".join(_after(buffers, written)) == b"abcdefgh"[written:]
 
 
-def test_files_grow_with_zeros_and_are_cut(empty_disk: FileSystem) -> None:
+def test_files_grow_with_zeros_and_are_truncated(empty_disk: FileSystem) -> None:
     file = new_file(empty_disk, "a", b"abcdef")
     file.reserve(10)
     assert file.read_at(0, 20) == b"abcdef\0\0\0\0"
     file.reserve(3)
-    assert file.size() == 10, "reserving never cuts"
+    assert file.size() == 10, "reserving never truncates"
     file.truncate(2)
     file.truncate(4)
     assert file.read_at(0, 20) == b"ab\0\0"
@@ -103,7 +102,7 @@ def test_one_holder_has_the_lock(empty_disk: FileSystem) -> None:
     empty_disk.lock("lock").release()
 
 
-def test_the_lock_names_its_holder_and_falls_with_it(tmp_path: Path) -> None:
+def test_the_lock_names_its_holder_and_is_released_with_it(tmp_path: Path) -> None:
     code = (
         "import sys; from raftlog.storage.posix import PosixFileSystem;"
         "lock = PosixFileSystem(sys.argv[1]).lock('lock'); print('held', flush=True);"
@@ -127,7 +126,7 @@ def test_the_lock_names_its_holder_and_falls_with_it(tmp_path: Path) -> None:
     PosixFileSystem(tmp_path).lock("lock").release()
 
 
-def test_files_and_folders_are_their_owners_alone(tmp_path: Path) -> None:
+def test_only_their_owner_may_read_files_and_folders(tmp_path: Path) -> None:
     disk = PosixFileSystem(tmp_path / "new" / "data")
     disk.make_folder("")
     disk.make_folder("f")
@@ -240,7 +239,7 @@ def test_what_a_failed_sync_left_is_readable_but_never_durable() -> None:
 def test_a_full_disk_refuses_space_ahead_without_failing_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reserving is a matter of speed; the write that follows may still fit."""
+    """Reserving only saves time; the write that follows may still fit."""
 
     def full(*_: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

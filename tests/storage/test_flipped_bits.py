@@ -1,8 +1,8 @@
-"""One bit turned over anywhere in a log of real batches: noticed, or without effect. Never served.
+"""One bit flipped anywhere in a log of real batches is noticed or has no effect.
 
-A flip in the log's own structure is noticed at opening, one in a command at its replay, one in a
-body by the reader's CRC of the chunk, as through a node. What none of them notices must be bytes
-that mean nothing: then everything reads as it was written.
+A flip in the log's own structure is noticed on opening, one in a command on its replay, one in a
+body by the reader's CRC of the chunk, as through a node. What none of these notices must be bytes
+without meaning: then everything reads as it was written.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def entry_of(index: int) -> Entry:
 
 
 def written() -> dict[str, bytes]:
-    """The files of a log that was closed in order, so that everything has its witness."""
+    """The files of a log that was closed in order, so that every frame has its witness."""
     disk = new_disk()
     log = GroupLog.create(disk, FOLDER, GROUP, LIMITS)
     for index in range(1, ENTRIES + 1):

@@ -52,7 +52,7 @@ def test_one_process_has_the_folder(empty_disk: FileSystem) -> None:
 
 
 @pytest.mark.parametrize("other", [{"cluster_id": "c2"}, {"node": 3}])
-def test_another_nodes_folder_is_refused_and_left(
+def test_another_nodes_folder_is_refused_and_left_unchanged(
     empty_disk: FileSystem, other: dict[str, object]
 ) -> None:
     opened(empty_disk).close()
@@ -100,10 +100,10 @@ def test_a_removed_group_is_gone(empty_disk: FileSystem) -> None:
     assert opened(empty_disk).groups() == [2]
 
 
-def test_removing_a_group_leaves_another_removal_to_whoever_does_it(
+def test_removing_a_group_leaves_another_removal_alone(
     empty_disk: FileSystem,
 ) -> None:
-    """Two topics deleted at once: a thread each, and neither may pull the files from the other."""
+    """Two topics deleted at once, each on a thread: neither may take the other's files away."""
     folder = opened(empty_disk)
     folder.create_group(GroupId(1), MANIFEST)
     empty_disk.make_folder("groups/2.removed")
@@ -188,8 +188,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_crash_anywhere_leaves_a_folder_that_opens(seed: int) -> None:
-    """Made with an identity or created again; groups with a manifest, or none; never half
-    removed."""
+    """It has an identity or is created again; a group has a manifest or is not there at all."""
     number = 0
     finished = False
     while not finished:

@@ -1,4 +1,4 @@
-"""A disk without room: a write waits, goes on where it was, and a crash meanwhile harms nothing."""
+"""A disk without room: a write waits and continues, and a crash meanwhile does no harm."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def begun_log(disk: MemoryFileSystem) -> GroupLog:
 
 
 def waiting(log: GroupLog | HardStateJournal) -> LogWrite:
-    """The write of what is pending, tried twice: there was no room for it."""
+    """The write of what is pending, tried twice without finding room."""
     work = log.take_write()
     assert work is not None
     for _ in range(2):
@@ -62,14 +62,14 @@ def waiting(log: GroupLog | HardStateJournal) -> LogWrite:
 
 
 @pytest.mark.parametrize("room_for", range(12))
-def test_a_write_without_room_goes_on_once_there_is_some(room_for: int) -> None:
+def test_a_write_without_room_continues_once_there_is_some(room_for: int) -> None:
     """Over several segments, wherever the room ends."""
     disk = new_disk(room_for)
     log = begun_log(disk)
     disk.interrupt = room = Room(room_for)
     log.append(entries(6, 20))
     work = waiting(log)
-    assert log.durable_index == 5, "nothing counts before the whole write does"
+    assert log.durable_index == 5, "no entry counts before the whole write does"
     assert content(log) == entries(1, 20), "what waits for room is readable"
     room.make()
     if not work.done:
@@ -100,7 +100,7 @@ def test_a_crash_while_a_write_waits_for_room_costs_nothing_durable(
         assert found == entries(1, len(found))
 
 
-def test_a_log_is_closed_though_there_is_no_room() -> None:
+def test_a_log_can_be_closed_without_room() -> None:
     disk = new_disk()
     log = begun_log(disk)
     log.append(entries(6, 7))
@@ -117,7 +117,7 @@ def test_a_log_is_closed_though_there_is_no_room() -> None:
 
 
 @pytest.mark.parametrize("room_for", range(6))
-def test_a_log_that_is_discarded_gives_back_what_it_holds_in_vain(room_for: int) -> None:
+def test_a_discarded_log_releases_the_memory_of_its_unwritten_entries(room_for: int) -> None:
     disk = new_disk()
     log = begun_log(disk)
     disk.interrupt = Room(room_for)
@@ -166,7 +166,7 @@ def test_a_journal_without_room_keeps_the_states_it_had(room_for: int) -> None:
 
 
 def test_a_group_without_room_is_made_later() -> None:
-    """Whatever of its folder was made already, the same may be asked again."""
+    """The same call may be repeated, however much of its folder was made already."""
     for room_for in range(12):
         disk = MemoryFileSystem(Random(room_for))
         folder = DataFolder.open(disk, cluster_id="c", node=NodeId(1), new_store_uuid="u")
@@ -199,7 +199,7 @@ def test_a_sync_without_room_is_a_failed_sync(monkeypatch: pytest.MonkeyPatch) -
 def test_a_text_that_finds_no_room_leaves_no_file_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is tried again for as long as the disk is full: hours, perhaps."""
+    """It is tried again for as long as the disk is full, which may be hours."""
 
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

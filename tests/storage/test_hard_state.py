@@ -1,4 +1,4 @@
-"""Terms and votes: durable together, never falling, never forgotten because bytes were damaged."""
+"""Terms and votes: durable together, never falling, never forgotten because of damaged bytes."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_failed_sync_is_never_tried_again() -> None:
 
 
 def journal_bytes(*, marker: bool = False) -> bytes:
-    """Terms 1 to 4 of group 1, one write each; without a marker nobody vouches for the last."""
+    """Terms 1 to 4 of group 1, one write each; without a marker the last has no witness."""
     disk = new_disk()
     journal = HardStateJournal.open(disk, FOLDER)
     for term in range(1, 5):
@@ -164,7 +164,7 @@ BEGINNING = SEGMENT_HEADER_BYTES + 2 * FRAME_HEADER_BYTES
 """The header, a frame with no state, and its marker."""
 
 
-def test_a_journal_cut_at_any_byte_keeps_the_whole_writes_before() -> None:
+def test_a_journal_truncated_at_any_byte_keeps_the_whole_writes_before() -> None:
     whole = journal_bytes() + bytes(RECORD_BYTES)
     for size in range(BEGINNING, BEGINNING + 4 * FRAME_BYTES + 1):
         journal, disk = opened(whole[:size])
@@ -174,7 +174,7 @@ def test_a_journal_cut_at_any_byte_keeps_the_whole_writes_before() -> None:
         assert HardStateJournal.open(disk, FOLDER).get(1) == journal.get(1)
 
 
-def test_a_byte_turned_over_in_a_journal_is_damage_unless_nobody_vouches_for_it() -> None:
+def test_a_flipped_byte_in_a_journal_is_damage_unless_no_witness_follows_it() -> None:
     whole = journal_bytes() + bytes(RECORD_BYTES)
     end = BEGINNING + 4 * FRAME_BYTES
     last = end - FRAME_BYTES
@@ -193,7 +193,7 @@ def test_a_byte_turned_over_in_a_journal_is_damage_unless_nobody_vouches_for_it(
         assert files_of(disk)[JOURNAL_NAME] == data, "nothing is changed"
 
 
-def test_once_a_marker_bears_witness_no_vote_is_lost_to_a_byte_turned_over() -> None:
+def test_once_a_marker_bears_witness_no_vote_is_lost_to_a_flipped_byte() -> None:
     whole = journal_bytes(marker=True)
     for position in range(BEGINNING + 4 * FRAME_BYTES):
         with pytest.raises(CorruptFile):

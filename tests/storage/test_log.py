@@ -63,7 +63,7 @@ def test_a_log_keeps_few_of_its_segments_open(tmp_path: Path) -> None:
 
 
 class _WatchedFileSystem(PosixFileSystem):
-    """The real one; knows how many files were open at once, at most."""
+    """The real one, which counts how many files were open at once, at most."""
 
     most = 0
 
@@ -73,7 +73,7 @@ class _WatchedFileSystem(PosixFileSystem):
         return file
 
 
-def test_opening_a_log_of_many_segments_holds_two_files_at_most_and_none_later(
+def test_opening_a_log_of_many_segments_opens_at_most_two_files_at_once_and_leaves_none_open(
     tmp_path: Path,
 ) -> None:
     disk = _WatchedFileSystem(tmp_path)
@@ -86,7 +86,7 @@ def test_opening_a_log_of_many_segments_holds_two_files_at_most_and_none_later(
     disk.most = 0
     log = GroupLog.open(disk, FOLDER, GROUP, SMALL)
     assert disk.most <= 2
-    assert open_files(tmp_path) == 0, "of an idle topic nothing is open"
+    assert open_files(tmp_path) == 0, "an idle topic has no file open"
     log.append(entries(201, 202))
     write(log)
     assert content(log) == entries(1, 202)
@@ -306,7 +306,7 @@ def test_a_conflict_truncation_reopens_clean(index: int) -> None:
     assert log.report.torn_bytes == 0
 
 
-def test_a_cut_of_what_is_pending_writes_none_of_it(disk: FileSystem) -> None:
+def test_entries_truncated_while_pending_are_never_written(disk: FileSystem) -> None:
     log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
     log.append(entries(1, 3))
     write(log)
@@ -322,7 +322,7 @@ def test_a_cut_of_what_is_pending_writes_none_of_it(disk: FileSystem) -> None:
 
 
 @pytest.mark.parametrize("index", [1, 2, 9, 10, 11, 12, 25])
-def test_a_cut_while_a_write_is_out_follows_it(index: int) -> None:
+def test_a_truncation_during_a_write_follows_it(index: int) -> None:
     disk = new_disk()
     log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
     log.append(entries(1, 10))
@@ -343,7 +343,7 @@ def test_a_cut_while_a_write_is_out_follows_it(index: int) -> None:
     assert content(GroupLog.open(disk, FOLDER, GROUP, SMALL)) == wanted
 
 
-def test_a_cut_is_synced_before_anything_is_written_behind_it() -> None:
+def test_a_truncation_is_synced_before_anything_is_written_behind_it() -> None:
     disk = new_disk()
     log = GroupLog.create(disk, FOLDER, GROUP, ONE_SEGMENT)
     log.append(entries(1, 5))
@@ -361,7 +361,7 @@ def test_a_cut_is_synced_before_anything_is_written_behind_it() -> None:
 
 def test_an_idle_log_writes_one_marker_and_no_more(disk: FileSystem) -> None:
     log = GroupLog.create(disk, FOLDER, GROUP, ONE_SEGMENT)
-    assert not log.idle_marker(), "nothing is there to witness"
+    assert not log.idle_marker(), "there is nothing to witness"
     log.append(entries(1, 3))
     assert not log.idle_marker(), "a log with pending entries is not idle"
     write(log)
@@ -376,7 +376,7 @@ def test_an_idle_log_writes_one_marker_and_no_more(disk: FileSystem) -> None:
     write(log)
     log.truncate_from(5)
     write(log)
-    assert log.idle_marker(), "the witness of entry 4 was cut"
+    assert log.idle_marker(), "the witness of entry 4 was truncated"
     log.close()
     log = GroupLog.open(disk, FOLDER, GROUP, ONE_SEGMENT)
     assert content(log) == entries(1, 4)
@@ -394,7 +394,7 @@ def test_closing_writes_what_is_pending_and_a_marker() -> None:
     log = GroupLog.open(disk, FOLDER, GROUP, BARE)
     assert content(log) == entries(1, 3)
     log.close()
-    assert files_of(disk) == closed, "a second marker would say nothing new"
+    assert files_of(disk) == closed, "a second marker would prove nothing more"
 
 
 @pytest.mark.parametrize("fails", ["write", "sync", "truncate", "reserve", "create", "rename"])

@@ -29,7 +29,7 @@ def test_the_payload_used_least_recently_makes_room_of_whichever_log() -> None:
     assert cache.used_bytes == 3000
 
 
-def test_one_busy_log_takes_all_of_the_budget_from_idle_ones() -> None:
+def test_one_busy_log_may_take_the_whole_budget_of_idle_ones() -> None:
     cache = PayloadCache(100_000)
     idle = [cache.share() for _ in range(1000)]
     for share in idle:
@@ -41,7 +41,7 @@ def test_one_busy_log_takes_all_of_the_budget_from_idle_ones() -> None:
     assert all(busy.get(index) is not None for index in range(1, 101))
 
 
-def test_a_payload_above_the_budget_is_not_kept_and_costs_nobody_its_place() -> None:
+def test_a_payload_above_the_budget_is_not_kept_and_evicts_no_other() -> None:
     cache = PayloadCache(1000)
     share = cache.share()
     share.put(1, payload(600))
@@ -63,7 +63,7 @@ def test_empty_payloads_are_charged_as_well() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_budget_holds_and_is_counted_exactly(seed: int) -> None:
-    """Against a plain list, the one used last at its end."""
+    """Compared with a plain list in the order of use, the last used at its end."""
     chance = random.Random(seed)
     cache = PayloadCache(20_000)
     shares = [cache.share() for _ in range(4)]

@@ -1,7 +1,7 @@
-"""Torn or damaged: what opening makes of bytes that were cut, turned over, lost or left over.
+"""Torn or damaged: what opening makes of bytes that were truncated, flipped, lost or left over.
 
-Whatever is done to a file, the log that opens holds every synced entry that a later frame bears
-witness to, or it does not open; and it never holds an entry that was not written.
+Whatever is done to a file, a log either holds every synced entry that a later frame bears witness
+to, or does not open; and it never holds an entry that was not written.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SYNCED = 3
 
 
 def end_of(last: int) -> int:
-    """Where the frame of entry `last` ends when no marker stands before it."""
+    """Where the frame of entry `last` ends if no marker comes before it."""
     return SEGMENT_HEADER_BYTES + sum(
         FRAME_HEADER_BYTES + item.payload.size for item in entries(1, last)
     )
@@ -64,7 +64,7 @@ def prefix_length(found: list[Entry]) -> int:
     return len(found)
 
 
-def test_a_log_cut_at_any_byte_keeps_the_whole_frames_before() -> None:
+def test_a_log_truncated_at_any_byte_keeps_the_whole_frames_before() -> None:
     whole = log_bytes()
     ends = [end_of(last) for last in range(7)]
     for size in range(SEGMENT_HEADER_BYTES, len(whole) + 1):
@@ -94,7 +94,7 @@ def test_a_log_zeroed_from_any_byte_keeps_the_whole_frames_before() -> None:
 
 
 @pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
-def test_a_byte_turned_over_in_the_unwitnessed_tail_is_cut_and_below_is_damage(mask: int) -> None:
+def test_a_flipped_byte_is_truncated_in_the_unwitnessed_tail_and_damage_below_it(mask: int) -> None:
     whole = log_bytes()
     witnessed = end_of(SYNCED)  # entry 4's frame says that 1 to 3 were durable
     for position in range(SEGMENT_HEADER_BYTES, len(whole)):
@@ -113,7 +113,7 @@ def test_a_byte_turned_over_in_the_unwitnessed_tail_is_cut_and_below_is_damage(m
         assert caught.value.position == end_of(last_before)
 
 
-def test_once_a_marker_bears_witness_every_byte_turned_over_is_damage() -> None:
+def test_once_a_marker_bears_witness_every_flipped_byte_is_damage() -> None:
     whole = log_bytes(marker=True)
     for position in range(SEGMENT_HEADER_BYTES, end_of(6)):
         with pytest.raises(CorruptFile):
@@ -122,7 +122,7 @@ def test_once_a_marker_bears_witness_every_byte_turned_over_is_damage() -> None:
         assert prefix_length(content(open_bytes(flipped(whole, position))[0])) == 6
 
 
-def test_any_byte_turned_over_in_a_segments_header_is_damage() -> None:
+def test_any_flipped_byte_in_a_segments_header_is_damage() -> None:
     whole = log_bytes()
     for position in range(SEGMENT_HEADER_BYTES):
         disk = disk_of({FIRST: flipped(whole, position)})
@@ -170,9 +170,8 @@ def test_frames_of_another_segment_behind_the_end_are_no_entries() -> None:
 
 
 def _other_log_bytes() -> bytes:
-    """A longer log of as long entries in another segment: its frames stand where ours would.
-
-    Each was synced before the next, so that each bears witness to those before it.
+    """A longer log of as long entries in another segment: its frames lie where ours would. Each was
+    synced before the next, so each bears witness to those before it.
     """
     disk = new_disk(seed=2)
     log = GroupLog.create(disk, FOLDER, GROUP, BARE)
@@ -183,7 +182,7 @@ def _other_log_bytes() -> bytes:
 
 
 def test_a_recycled_segment_shows_nothing_of_what_it_held() -> None:
-    """Its old frames are no entries, and no witnesses that would make a torn write damage."""
+    """Its old frames are no entries, nor witnesses that would turn a torn write into damage."""
     old, new = _other_log_bytes(), log_bytes()
     for end in range(end_of(2), end_of(3) + 1):
         data = new[:end] + old[end:]
@@ -192,8 +191,8 @@ def test_a_recycled_segment_shows_nothing_of_what_it_held() -> None:
         assert prefix_length(content(log)) == (3 if is_whole else 2)
 
 
-def test_frames_left_of_a_cut_tail_do_not_pass_for_entries() -> None:
-    """As if the cut's truncation had kept the bytes: same segment, same places, another chain."""
+def test_frames_left_of_a_truncated_tail_do_not_pass_for_entries() -> None:
+    """As if the truncation had kept the bytes: same segment, same file positions, another chain."""
     disk = new_disk()
     log = GroupLog.create(disk, FOLDER, GROUP, BARE)
     log.append(entries(1, 6))
@@ -204,14 +203,14 @@ def test_frames_left_of_a_cut_tail_do_not_pass_for_entries() -> None:
     log.append([changed])
     write(log)
     after = files_of(disk)[FIRST]
-    assert len(after) == end_of(3), "entry 4 of the old tail would stand right behind"
+    assert len(after) == end_of(3), "entry 4 of the old tail would follow directly"
     log, _ = open_bytes(after + before[len(after) :])
     assert content(log) == [*entries(1, 2), changed]
     assert log.report.torn_bytes > 0
 
 
-def test_a_cut_tail_leaves_no_witness() -> None:
-    """After a truncation nothing vouches for the old places: a torn write there is torn, not
+def test_a_truncated_tail_leaves_no_witness() -> None:
+    """After a truncation no witness covers the old bytes: a torn write there is torn, not
     damage."""
     disk = new_disk()
     log = GroupLog.create(disk, FOLDER, GROUP, BARE)
@@ -239,7 +238,7 @@ def test_a_torn_tail_leaves_no_witness() -> None:
     assert prefix_length(content(open_bytes(flipped(data, end_of(3) + 3))[0])) == 3
 
 
-def test_a_log_whose_torn_tail_was_truncated_still_owes_its_marker() -> None:
+def test_a_log_whose_torn_tail_was_truncated_still_writes_its_marker() -> None:
     whole = log_bytes()
     log, disk = open_bytes(flipped(whole, end_of(6) - 1))
     assert prefix_length(content(log)) == 5
@@ -251,7 +250,7 @@ def test_a_log_whose_torn_tail_was_truncated_still_owes_its_marker() -> None:
 
 
 def test_a_witness_found_behind_a_bad_frame_guards_payloads_too() -> None:
-    """Entry 3's payload and the chain of the frame that vouches for it are both turned over."""
+    """A bit flips both in entry 3's payload and in the chain of the frame that is its witness."""
     whole = log_bytes()
     data = flipped(whole, end_of(3) - 1)
     data = flipped(data, end_of(3) + FRAME_HEADER_BYTES - 1)
@@ -296,7 +295,7 @@ def several() -> dict[str, bytes]:
     return files_of(disk)
 
 
-def test_every_byte_of_a_sealed_segments_headers_is_watched() -> None:
+def test_every_byte_of_a_sealed_segments_headers_is_checked() -> None:
     files = several()
     name = sorted(files)[1]
     for position in range(len(files[name])):
@@ -306,7 +305,7 @@ def test_every_byte_of_a_sealed_segments_headers_is_watched() -> None:
         assert caught.value.file == f"{FOLDER}/{name}"
 
 
-def test_a_sealed_segment_cut_at_any_byte_is_damage() -> None:
+def test_a_sealed_segment_truncated_at_any_byte_is_damage() -> None:
     files = several()
     name = sorted(files)[1]
     for size in range(len(files[name])):
@@ -336,7 +335,7 @@ def test_a_missing_segment_is_damage() -> None:
 
 
 def test_a_segment_of_another_history_is_damage() -> None:
-    """Same group, same indexes, same lengths: only chain and id can tell."""
+    """Same group, same indexes, same lengths: only chain and id differ."""
     files = several()
     disk = new_disk(seed=3)
     log = GroupLog.create(disk, FOLDER, GROUP, SMALL)

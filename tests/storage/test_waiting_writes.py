@@ -1,6 +1,6 @@
-"""A write may wait for a thread while its log goes on: it does what was planned, no more or less.
+"""A write may wait for a thread while its log moves on: it does what was planned, no more, no less.
 
-What a process leaves that is killed at any such moment is the log as its last write planned it.
+A process that is killed at any such moment leaves the log as its last write planned it.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def test_a_kill_leaves_the_log_as_the_last_write_planned_it() -> None:
             assert found == life.on_disk, f"seed {seed}"
 
 
-def test_a_power_loss_leaves_the_log_as_the_last_write_planned_it() -> None:
+def test_a_power_loss_leaves_the_log_as_its_last_write_planned_it() -> None:
     for seed in range(SEEDS):
         random, disk = Random(seed), new_disk(seed)
         GroupLog.create(disk, FOLDER, GROUP, SMALL)

@@ -1,4 +1,4 @@
-"""Who may stream to a node, and when a peer counts as lost."""
+"""Which peers may stream to a node, and when a peer counts as lost."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def opened(channel: grpc.aio.Channel) -> grpc.aio.StreamStreamCall:
 
 
 def test_a_peer_is_lost_when_its_last_stream_has_ended() -> None:
-    """One that reconnected has two streams until the lost one is noticed: it is there."""
+    """A peer that reconnected has two streams until the lost one is noticed: it is not lost."""
 
     async def run() -> None:
         receiver = Receiver()

@@ -1,4 +1,4 @@
-"""What leaves for a peer first: control messages, then bulk, in turns over the groups."""
+"""What is sent to a peer first: control messages, then bulk, the groups taking turns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MIB = 1024 * 1024
 
 
 def request(group: int, prev_index: int, body_bytes: int = MIB) -> AppendRequest:
-    """One entry, or with no bytes the check of the previous one only."""
+    """One entry; without bytes only the check of the previous one."""
     payload = Payload(b"", bytes(body_bytes))
     entry = Entry(LogIndex(prev_index + 1), Term(1), EntryKind.COMMAND, payload)
     return AppendRequest(

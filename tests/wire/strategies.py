@@ -1,7 +1,7 @@
 """Hypothesis strategies for every value of the wire, made from the values' own type hints.
 
-Integers span the range of the protobuf field that carries them, so that a field too narrow for
-its value shows.
+Integers span the range of the protobuf field that carries them, so that a field too narrow for its
+value is found.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every value of the wire survives its way to bytes and back."""
+"""Every value of the wire survives the way to bytes and back."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_zero_bound_is_not_taken_for_an_unknown_one():
 
 def test_decoding_a_command_leaves_its_batch_header_unread():
     data = encode_command(_append(), BatchHeader(record_count=1, schema_version=1, columns=()))
-    broken = data[:-1] + b"\xff"  # the header's bytes stand last
+    broken = data[:-1] + b"\xff"  # the header's bytes come last
     assert decode_command(broken) == _append()
     with pytest.raises(errors.MalformedRequest):
         decode_batch_header(broken)
@@ -219,7 +219,7 @@ def test_an_error_never_outgrows_grpc_metadata(text: str):
     assert len(found.difference) > 1000
 
 
-def test_an_error_with_several_long_texts_is_cut_where_it_is_longest():
+def test_an_error_with_several_long_texts_is_shortened_where_it_is_longest():
     error = errors.InvalidOption(option="o" * 9_000, problem="p" * 7_000, advice="short")
     data = encode_error(error)
     assert len(data) <= ERROR_BYTES_MAX

@@ -32,7 +32,7 @@ def test_a_body_is_a_view_of_the_frame_and_no_copy():
     assert split(frame)[1].obj is frame
 
 
-def test_a_frame_cut_within_its_header_is_unreadable():
+def test_a_frame_truncated_within_its_header_is_unreadable():
     frame = join(b"a header of some length")
     for length in range(len(frame)):
         with pytest.raises(Unreadable):
@@ -62,7 +62,7 @@ def test_a_frame_that_fits_is_not_touched():
     assert Assembly(10).add(frame) is frame
 
 
-def test_pieces_out_of_place_or_beyond_the_bound_are_unreadable():
+def test_pieces_out_of_order_or_beyond_the_bound_are_unreadable():
     frame = join(b"header", bytes(100))
     first, second, *_ = pieces(frame, 60)
     other, *_ = pieces(frame + bytes(8), 60)

@@ -1,4 +1,4 @@
-"""Whatever bytes come in, decoding gives a value or `MalformedRequest`, and nothing else."""
+"""Decoding any bytes gives a value or `MalformedRequest`, and nothing else."""
 
 from __future__ import annotations
 
