@@ -70,7 +70,7 @@ def ids_read(client: LogClient, topic: str | TopicInfo) -> list[int]:
 
 
 def raw(address: str, method: str, data: bytes) -> tuple[grpc.StatusCode, RaftlogError]:
-    """One call with these bytes: the status that any grpc client sees, and the typed error."""
+    """Make one call with these bytes: the status that any grpc client sees, and the typed error."""
     with grpc.insecure_channel(address) as channel:
         answers = channel.unary_stream(f"/{SERVICE}/{method}")(data, timeout=CALL_TIMEOUT_S)
         with pytest.raises(grpc.RpcError) as caught:
@@ -150,7 +150,7 @@ def test_an_unknown_topic_is_not_found_with_the_nearest_names_and_the_command(
     assert error.remedy.startswith("Create it: raftlog topic create flihgts --schema '...'")
 
 
-def test_a_name_of_any_length_is_answered_whatever_it_is_made_of(client: LogClient) -> None:
+def test_a_name_of_any_length_and_content_is_answered(client: LogClient) -> None:
     """A refusal quotes it, and grpc takes no more than 8 KiB beside a status."""
     for long in ("x" * 1024, "\u65e5" * 1024, "\u65e5" * 100_000):
         with pytest.raises(TopicNotFound):
@@ -162,7 +162,7 @@ def test_a_name_of_any_length_is_answered_whatever_it_is_made_of(client: LogClie
 @pytest.mark.parametrize(
     "bad", ["", ".hidden", "..", "a/b", "a\\b", "x" * 250, "sp ace", "ü", "\0"]
 )
-def test_a_name_that_is_none_is_refused_with_the_rule(client: LogClient, bad: str) -> None:
+def test_an_invalid_name_is_refused_with_the_rule(client: LogClient, bad: str) -> None:
     with pytest.raises(InvalidTopicName) as caught:
         client.create_topic(bad, DDL)
     assert caught.value.grpc_status == "INVALID_ARGUMENT"
@@ -214,7 +214,7 @@ def test_an_offset_beyond_the_mark_waits_then_not_yet_then_data_loss(
 
 
 @pytest.mark.parametrize(("start", "end", "mark"), [(-1, 1, 1), (2, 1, 3), (0, 3, 2)])
-def test_a_range_that_is_none_is_refused(
+def test_an_invalid_range_is_refused(
     shared: ProcessCluster, client: LogClient, name: str, start: int, end: int, mark: int
 ) -> None:
     topic = client.create_topic(name, DDL)
@@ -228,7 +228,7 @@ def test_a_range_that_is_none_is_refused(
 def test_a_split_into_too_many_pieces_is_refused_and_the_client_asks_for_fewer(
     shared: ProcessCluster, client: LogClient, name: str
 ) -> None:
-    """Each piece costs the node's loop a search; before, a call could ask for 2**63 of them."""
+    """Each piece costs the node's loop a search, and a call could ask for 2**63 of them before."""
     topic = client.create_topic(name, DDL)
     client.append(name, records(0, 3))
     call = ReadSizes(
@@ -245,7 +245,7 @@ def test_a_split_into_too_many_pieces_is_refused_and_the_client_asks_for_fewer(
     assert client.read_sizes(topic, 0, 3, mark=3, pieces_max=1 << 40).offsets[-1] == 3
 
 
-def test_another_node_than_the_leader_answers_with_its_address(
+def test_a_follower_answers_with_the_leaders_address(
     shared: ProcessCluster, client: LogClient, name: str
 ) -> None:
     topic = client.create_topic(name, DDL)
@@ -282,14 +282,14 @@ def test_without_a_majority_a_call_ends_at_its_deadline_and_says_what_to_look_at
                 hasty.append("t", records(2, 1))
             assert (caught.value.seconds, caught.value.retriable) == ("2", True)
             assert caught.value.exit_code is ExitCode.UNAVAILABLE
-            assert caught.value.last, "what stood in the way"
+            assert caught.value.last, "what prevented it"
             assert "raftlog status" in caught.value.remedy
         read = [row["id"] for b in client.read(topic, 0, 2, mark=2) for row in b.to_pylist()]
         assert read == [0, 1], "what is below a known mark is read from any one node"
 
 
 def test_a_client_that_knew_the_cluster_waits_for_it_within_its_deadline(tmp_path: Path) -> None:
-    """One that never had an answer gives up soon: its addresses may be wrong."""
+    """A client that never had an answer gives up soon: its addresses may be wrong."""
     with ProcessCluster.start(tmp_path / "data", nodes=1) as cluster:
         impatient = load().client.model_copy(
             update={"bootstrap_servers": cluster.servers, "refused_timeout_s": 0.0}
@@ -308,10 +308,10 @@ def test_a_client_that_knew_the_cluster_waits_for_it_within_its_deadline(tmp_pat
             assert appended.result(60).end == 1
 
 
-# ---------------------------------------------------------------- bits turned over
+# ---------------------------------------------------------------- flipped bits
 
 
-def test_a_bit_turned_over_on_the_way_to_the_log_never_reaches_it(
+def test_a_bit_flipped_on_the_way_to_the_log_never_reaches_it(
     shared: ProcessCluster, client: LogClient, name: str
 ) -> None:
     topic = client.create_topic(name, DDL)
@@ -336,7 +336,7 @@ def test_a_bit_turned_over_on_the_way_to_the_log_never_reaches_it(
     assert client.read_high_water_mark(topic).high_water_mark == 0
 
 
-def test_a_bit_turned_over_on_the_way_to_a_reader_is_noticed_by_the_client(
+def test_a_bit_flipped_on_the_way_to_a_reader_is_noticed_by_the_client(
     tmp_path: Path,
 ) -> None:
     with (
@@ -356,10 +356,10 @@ def test_a_bit_turned_over_on_the_way_to_a_reader_is_noticed_by_the_client(
         assert ids_read(client, topic) == list(range(500))
 
 
-def test_bits_turned_over_on_one_nodes_disk_are_never_served_and_it_refuses_to_start(
+def test_bits_flipped_on_one_nodes_disk_are_never_served_and_it_refuses_to_start(
     tmp_path: Path,
 ) -> None:
-    """The others have their copies, and the group goes on."""
+    """The others have their copies, and the group continues."""
     uncached = ["storage.payload_cache_bytes_max=0"]
     with (
         ProcessCluster.start(tmp_path / "data", settings=uncached) as cluster,

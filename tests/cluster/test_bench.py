@@ -36,7 +36,7 @@ def test_every_workload_is_measured_and_its_topic_is_gone(
     assert not [t for t in client.list_topics() if t.name.startswith(TOPIC_PREFIX)]
 
 
-def test_one_workload_alone_as_a_table(
+def test_one_workload_by_itself_as_a_table(
     shared: ProcessCluster,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

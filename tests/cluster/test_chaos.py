@@ -22,7 +22,7 @@ from raftlog.cli.main import app
 SEED = 20_261_120
 FAULTS_MIN = max(20, len(Kind))
 FLOOR_PER_S = 50
-"""For machines that do ten other things as well."""
+"""For machines that are busy with other work."""
 
 
 @pytest.mark.timeout(600)
@@ -45,7 +45,7 @@ def test_every_promise_is_kept_over_at_least_twenty_faults_of_all_classes() -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
-def test_a_run_that_is_ended_while_its_cluster_starts_leaves_no_process(
+def test_a_chaos_test_that_is_ended_while_its_cluster_starts_leaves_no_process(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     folder = tmp_path / "run"
@@ -63,10 +63,10 @@ def test_a_run_that_is_ended_while_its_cluster_starts_leaves_no_process(
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Who has the folder in its command line."""
+    """The processes that have the folder in their command line."""
     found = []
     for entry in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):  # it is gone, or no process
+        with contextlib.suppress(OSError):  # it has ended, or is no process
             if entry.name.isdigit() and os.fsencode(folder) in (entry / "cmdline").read_bytes():
                 found.append(int(entry.name))
     return found

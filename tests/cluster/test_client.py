@@ -193,7 +193,9 @@ def test_topics_are_created_once_and_described_with_the_nearest_name(
     assert name in [each.name for each in client.list_topics()]
 
 
-def test_a_recreated_topic_is_told_from_its_former_self(client: LogClient, name: str) -> None:
+def test_a_recreated_topic_is_told_from_its_former_incarnation(
+    client: LogClient, name: str
+) -> None:
     former = client.create_topic(name, DDL)
     client.append(name, [{"id": 1, "text": "former"}])
     client.delete_topic(name)
@@ -224,7 +226,7 @@ def test_an_entry_over_the_limit_is_refused_with_size_and_option(
     client: LogClient, name: str
 ) -> None:
     client.create_topic(name, DDL)
-    for size in (8 << 20, 20 << 20):  # the second is over what the server's grpc takes, too
+    for size in (8 << 20, 20 << 20):  # the second is also above what the server's grpc accepts
         with pytest.raises(TooLarge, match="entry_bytes_max"):
             client.append(name, [{"id": 1, "text": os.urandom(size // 2).hex() * 2}])
     client.append(name, [{"id": 1, "text": "small"}])
@@ -292,9 +294,7 @@ def test_a_closed_producer_takes_nothing(client: LogClient, name: str) -> None:
     assert ids(client, name) == [1]
 
 
-def test_rows_that_are_no_rows_are_refused_with_the_forms_that_are(
-    client: LogClient, name: str
-) -> None:
+def test_what_is_no_rows_is_refused_with_the_valid_forms(client: LogClient, name: str) -> None:
     client.create_topic(name, DDL)
     for wrong in ({"id": 1}, [(1, "a")], [1]):
         with pytest.raises(InvalidOption, match="list of mappings"):

@@ -32,7 +32,7 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    """One node: the verbs are the subject here, not the consensus."""
+    """One node: these tests are about the verbs, not the consensus."""
     folder = tmp_path_factory.mktemp("command-line")
     with ProcessCluster.start(folder / "data", nodes=1) as running:
         yield running
@@ -52,7 +52,7 @@ def raftlog(*words: str, servers: str = "", text: str = "") -> subprocess.Comple
 
 
 def answer(cluster: ProcessCluster, *words: str, text: str = "") -> Any:
-    """What a verb that succeeds says with -o json: one document, or one a line."""
+    """What a verb that succeeds prints with -o json: one document, or one per line."""
     ended = raftlog(*words, "-o", "json", servers=cluster.servers, text=text)
     assert ended.returncode == ExitCode.OK, ended.stderr
     lines = [json.loads(line) for line in ended.stdout.splitlines()]
@@ -82,7 +82,7 @@ def test_rows_produced_are_tailed_as_they_were(cluster: ProcessCluster) -> None:
     assert answer(cluster, "produce", "rows", text=lines)["end"] == 2
     tailed = answer(cluster, "tail", "rows", "--no-follow")
     assert tailed == [{"_offset": offset} | row for offset, row in enumerate(ROWS)]
-    # What tail wrote, its metadata column included, can be produced again as it stands.
+    # What tail wrote, with its metadata column, can be produced again unchanged.
     copied = "".join(json.dumps(row) + "\n" for row in tailed)
     assert answer(cluster, "produce", "rows", text=copied)["end"] == 4
     last = answer(cluster, "tail", "rows", "--no-follow", "-n", "1", "--columns", "_offset,id")
@@ -101,10 +101,10 @@ def test_a_row_that_does_not_fit_is_refused_and_the_topic_stays_as_it_was(
     assert answer(cluster, "watermark", "strict")[0]["high_water_mark"] == 0
 
 
-def test_a_row_that_is_too_large_is_what_a_failed_produce_speaks_of(
+def test_a_failed_produce_names_the_row_that_is_too_large(
     cluster: ProcessCluster, tmp_path: Path
 ) -> None:
-    """Not of what the rows behind it then come to."""
+    """It does not name the rows behind it."""
     answer(cluster, "topic", "create", "large", "--schema", "id bigint, text string")
     sizes = [10] * 600 + [9_500_000] + [2_000] * 3_000
     texts = [os.urandom(size // 2).hex() for size in sizes]
@@ -121,7 +121,7 @@ def test_a_row_that_is_too_large_is_what_a_failed_produce_speaks_of(
 
 
 def test_a_produce_that_fails_says_how_many_rows_are_in(tmp_path: Path) -> None:
-    """The node is gone while rows still come: what it had acknowledged is counted."""
+    """The node is killed while rows still come: what it had acknowledged is counted."""
     with ProcessCluster.start(tmp_path / "data", nodes=1) as running:
         answer(running, "topic", "create", "cut", "--schema", "id bigint, text string")
         rows = [json.dumps({"id": id_, "text": os.urandom(4_000).hex()}) for id_ in range(3_000)]
@@ -165,7 +165,7 @@ def test_a_start_beyond_the_end_is_refused_unless_the_topic_is_followed(
     assert "short ends at offset 0" in ended.stderr
 
 
-def test_tail_follows_and_ends_quietly_on_ctrl_c(cluster: ProcessCluster) -> None:
+def test_tail_follows_and_ends_without_an_error_on_ctrl_c(cluster: ProcessCluster) -> None:
     answer(cluster, "topic", "create", "live", "--schema", DDL)
     follower = subprocess.Popen(
         [
@@ -229,7 +229,7 @@ def test_up_stops_all_nodes_on_ctrl_c_and_starts_them_again_with_their_data(
 
 
 def test_a_node_takes_all_the_open_files_that_it_may_have(tmp_path: Path) -> None:
-    """Each topic keeps one open: the usual 1024 would end a node at its thousandth topic."""
+    """Each topic keeps one open: with the usual 1024 a node would end at its thousandth topic."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     # Below what a node needs for many topics, above what this process has open itself.
     few = len(list(Path("/proc/self/fd").iterdir())) + 256

@@ -1,4 +1,4 @@
-"""Bytes turned over on one node's disk are never served: another copy is read instead."""
+"""Bytes flipped on one node's disk are never served: another copy is read instead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNCACHED = ["storage.payload_cache_bytes_max=0"]
 
 
 def test_a_damaged_body_is_read_from_another_replica(tmp_path: Path) -> None:
-    """CHECKLIST 21, for bits turned over on a minority."""
+    """CHECKLIST 21, for bits flipped on a minority."""
     text = os.urandom(100_000).hex()
     with (
         ProcessCluster.start(tmp_path / "data", settings=UNCACHED) as cluster,
@@ -36,7 +36,7 @@ def test_a_damaged_body_is_read_from_another_replica(tmp_path: Path) -> None:
 
 
 def test_a_node_whose_acknowledged_entries_are_gone_ends_and_says_so(tmp_path: Path) -> None:
-    """An older copy of a log: with it a leader could be elected that lacks what was answered."""
+    """An older copy of a log: with it a leader could be elected that lacks acknowledged entries."""
     with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
         topic = client.create_topic("t", "number bigint")
         client.append("t", [{"number": 0}])
@@ -60,7 +60,7 @@ def test_a_node_whose_acknowledged_entries_are_gone_ends_and_says_so(tmp_path: P
 
 
 def test_a_node_with_a_wiped_folder_is_refused_and_ends(tmp_path: Path) -> None:
-    """It has forgotten its votes, and says so instead of waiting for ever."""
+    """It has forgotten its votes, and reports that instead of waiting for ever."""
     with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
         client.create_topic("t", "number bigint")
         cluster.wait_caught_up(client, "t")
@@ -73,10 +73,9 @@ def test_a_node_with_a_wiped_folder_is_refused_and_ends(tmp_path: Path) -> None:
         assert said.count("peer refused") <= 10, "a refused peer does not fill the log"
 
 
-def test_a_wiped_folder_helps_nobody_to_lead_who_has_just_started(tmp_path: Path) -> None:
-    """Node 1 missed what 2 and 3 acknowledged. With the vote of a wiped 3 it would be lost.
-
-    All have just been started, so nobody knows yet what of the controller's log is committed.
+def test_a_wiped_folder_helps_no_node_that_has_just_started_to_lead(tmp_path: Path) -> None:
+    """Node 1 missed what 2 and 3 acknowledged. With the vote of a wiped node 3 it would be lost.
+    All have just started, so no node knows yet how much of the controller's log is committed.
     """
     with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
         client.create_topic("old", "number bigint")

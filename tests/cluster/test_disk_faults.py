@@ -1,4 +1,4 @@
-"""Disks that fail, are slow or full below real nodes: what the others and the clients see.
+"""Disks of real nodes that fail, are slow or full: what the other nodes and the clients see.
 
 A full disk is a small tmpfs, which needs root: without it those tests are skipped by name.
 """
@@ -79,7 +79,7 @@ class Load:
 
 
 def check(load: Load, client: LogClient) -> None:
-    """Nothing acknowledged is lost, doubled or moved, and no append failed."""
+    """Nothing acknowledged is lost, duplicated or reordered, and no append failed."""
     found: list[int] = []
     for batch in client.read(TOPIC, columns=["number"]):
         found += batch.column("number").to_pylist()
@@ -98,10 +98,10 @@ def check(load: Load, client: LogClient) -> None:
     ],
     ids=["the leader's log is not synced", "a follower does not sync", "the leader cannot write"],
 )
-def test_a_disk_that_fails_once_ends_its_node_and_nobody_notices(
+def test_a_disk_that_fails_once_ends_its_node_and_no_client_notices(
     cluster: ProcessCluster, disks: ClusterDisks, leads: bool, faults: DiskFaults
 ) -> None:
-    """One failure, and all that follows would succeed: a node that tried again would live on."""
+    """Only one sync fails: a node that tried again would succeed and live on."""
     with cluster.client() as client:
         client.create_topic(TOPIC, "number bigint")
         with Load(cluster) as load:
@@ -156,7 +156,7 @@ def led_by(cluster: ProcessCluster, client: LogClient, node: int) -> str:
 def test_a_leader_with_a_slow_disk_gives_way(
     cluster: ProcessCluster, disks: ClusterDisks, delay_s: float
 ) -> None:
-    """No append fails meanwhile, and the slow node leads nothing again while it is slow."""
+    """No append fails meanwhile, and the slow node leads no group again while it is slow."""
     with cluster.client() as client:
         client.create_topic(TOPIC, "number bigint")
         with Load(cluster) as load:
@@ -177,7 +177,7 @@ def test_a_leader_with_a_slow_disk_gives_way(
 def test_an_append_is_answered_while_most_disks_take_longer_than_a_try(
     cluster: ProcessCluster, disks: ClusterDisks
 ) -> None:
-    """Each try proposes again: were all as short as the first, none would ever be answered."""
+    """Each try proposes again: if all were as short as the first, none would ever be answered."""
     with cluster.client(request_timeout_s=60.0) as client:
         client.create_topic(TOPIC, "number bigint, text string")
         leader = leader_of(client, TOPIC)
@@ -235,7 +235,7 @@ def numbers_in(client: LogClient, topic: str) -> list[int]:
 
 
 def status_of(cluster: ProcessCluster) -> tuple[int, dict[str, Any]]:
-    """What `raftlog status` ends with, and tells programs of its one node."""
+    """The exit code of `raftlog status`, and what it tells programs about its one node."""
     told = subprocess.run(
         [sys.executable, "-m", "raftlog", "--servers", cluster.servers, "status", "-o", "json"],
         check=False,
@@ -249,8 +249,8 @@ def status_of(cluster: ProcessCluster) -> tuple[int, dict[str, Any]]:
 @needs_tmpfs
 @pytest.mark.timeout(300)
 def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path: Path) -> None:
-    """One node, so that nobody else can lead: reads go on, nothing is lost, and what a deleted
-    topic held is room for the others."""
+    """One node, so that no other can lead: reads continue, nothing is lost, and deleting a topic
+    makes room for the others."""
     with ProcessCluster.start(tmp_path / "data", nodes=1) as cluster:
         disk = SmallDisk(cluster.data, 1, SMALL_DISK_BYTES)
         cluster.kill(1)
@@ -304,7 +304,7 @@ def test_a_full_disk_refuses_writes_with_the_reason_and_heals_by_itself(tmp_path
 
 
 @needs_tmpfs
-def test_a_leader_with_a_full_disk_gives_way_and_nobody_notices(tmp_path: Path) -> None:
+def test_a_leader_with_a_full_disk_gives_way_and_no_client_notices(tmp_path: Path) -> None:
     with ProcessCluster.start(tmp_path / "data") as cluster:
         disk = SmallDisk(cluster.data, 1, SMALL_DISK_BYTES)
         cluster.kill(1)
@@ -344,7 +344,7 @@ def shared_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def produce_until_refused(client: LogClient, topic: str) -> RaftlogError:
-    """Several entries in flight at a time, so that the last bytes go to different nodes."""
+    """Keep several entries in flight, so that the last bytes go to different nodes."""
     text = os.urandom(TEXT_BYTES).hex()
     producer = client.producer(topic)
     for number in itertools.count():
@@ -357,8 +357,8 @@ def produce_until_refused(client: LogClient, topic: str) -> RaftlogError:
 
 @needs_tmpfs
 @pytest.mark.timeout(300)
-def test_where_all_share_a_full_disk_the_leader_stays_and_says_so(shared_disk: Path) -> None:
-    """Whoever is ahead only found room last: to hand over would cost reads as well."""
+def test_where_all_nodes_share_a_full_disk_the_leader_stays_and_says_so(shared_disk: Path) -> None:
+    """The node that is ahead only found room last: another leader would cost reads as well."""
     with (
         ProcessCluster.start(shared_disk / "data") as cluster,
         cluster.client() as client,

@@ -1,4 +1,4 @@
-"""A real node whose state differs from the others': it is found out, and nobody reads from it."""
+"""A real node whose state differs from the others' is found out, and no client reads from it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_node_that_applied_an_entry_wrong_stops_serving_and_a_sound_start_heal
         assert set(states(client).values()) == {"diverged", "trusted"}
         read = [row for batch in client.read(TOPIC, 0, count) for row in batch.to_pylist()]
         assert [row["id"] for row in read] == list(range(count))
-        # The client has found replicas that serve it; the odd one itself refuses.
+        # The client has found replicas that serve the record; the odd one refuses.
         with closing(Connection(client.settings)) as connection:
             with pytest.raises(ReplicaDiverged, match=f"Restart node {odd}"):
                 read_first(connection, cluster.address(odd), client.describe_topic(TOPIC))

@@ -1,7 +1,6 @@
-"""Frames that no client sends, to every call of a real node: each is answered, typed; none hurts.
-
-What may come back is a reply that decodes, or an error with a code of `raftlog.errors`; a status
-without one would be a defect of ours that came out as grpc's.
+"""Frames that no client sends, to every call of a real node: each is answered and does no harm. The
+answer is a reply that decodes, or an error with a code of `raftlog.errors`; a status without a code
+would be a defect of ours that grpc reported.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ CALL_TIMEOUT_S = 30.0
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    """One node, which waits for nothing long: a wait is not what is tried here."""
+    """One node that waits only for a short time: these tests are not about waiting."""
     folder = tmp_path_factory.mktemp("calls") / "data"
     quick = ["server.not_yet_wait_max_s=0.01", "server.reorder_wait_max_s=0.001"]
     with ProcessCluster.start(folder, nodes=1, settings=quick) as running:
@@ -43,7 +42,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("count", [SHORT, pytest.param(LONG, marks=pytest.mark.soak)])
-def test_every_call_with_a_frame_gone_wrong_is_answered_and_does_no_harm(
+def test_every_call_with_a_broken_frame_is_answered_and_does_no_harm(
     cluster: ProcessCluster, count: int
 ) -> None:
     with cluster.client() as client:
@@ -66,7 +65,7 @@ def test_every_call_with_a_frame_gone_wrong_is_answered_and_does_no_harm(
 
 
 REFUSED_WELL = ("TopicNotFound", "EpochIncomplete", "TopicRecreated")
-"""What some good samples get, because they name what is not there."""
+"""The answers to some good samples, which name what does not exist."""
 
 
 def topic_with_records(client: LogClient, name: str) -> TopicInfo:
@@ -89,7 +88,7 @@ def under_fire(
     client: LogClient,
     kept: tuple[str, ...],
 ) -> None:
-    """Send the inputs, several at once, and count what came back."""
+    """Send the inputs, several at once, and count the answers."""
     waiting: deque[tuple[Input, str, bytes, grpc.Call]] = deque()
     for one in inputs:
         if one.number % CLEAN_EVERY == CLEAN_EVERY - 1:
@@ -130,7 +129,7 @@ def ask(channel: grpc.Channel, method: str, data: bytes) -> str:
 
 
 def answer_of(method: str, call: grpc.Call) -> str:
-    """`ok` for replies that decode, else the error's code; with its words where it has none."""
+    """`ok` for replies that decode, or the error's code, or its text if it has none."""
     try:
         for reply in call:
             decode_reply(CALLS[method], reply)
@@ -143,7 +142,7 @@ def answer_of(method: str, call: grpc.Call) -> str:
 
 
 def clean(client: LogClient, kept: tuple[str, ...]) -> None:
-    """Topics that a lucky frame made are no growth that this is about."""
+    """Delete topics that a lucky frame created: they are not the growth that is measured."""
     for topic in client.list_topics():
         if topic.name not in kept:
             client.delete_topic(topic.name)

@@ -1,4 +1,4 @@
-"""Bytes of all kinds at a node's port, and connections that never get on: the node serves on."""
+"""Bytes of all kinds at a node's port, and connections without progress: the node still serves."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def say(cluster: ProcessCluster, data: bytes, chance: random.Random) -> None:
                 case _:
                     pass
         except (ConnectionError, TimeoutError):
-            pass  # the node had enough of it, or waits for the rest: both are its right
+            pass  # the node has closed it, or waits for the rest: it may do both
 
 
 @pytest.mark.timeout(1800)
@@ -101,7 +101,7 @@ def test_bytes_that_are_no_protocol_do_no_harm(
 def test_a_path_that_is_no_text_does_not_end_the_service(
     cluster: ProcessCluster, client: LogClient, path: bytes
 ) -> None:
-    """grpc's own loop decodes it, and ends by it: another server takes its place."""
+    """grpc's own loop fails to decode it and ends: another server takes its place."""
     watch = NodeWatch(cluster, client, client.create_topic(f"path-{path.hex()[:99]}", DDL))
     with connected(cluster) as sent:
         sent.sendall(request("ListTopics", b"", path=path))
@@ -120,7 +120,7 @@ def test_a_path_that_is_no_text_does_not_end_the_service(
         pytest.param(opening() + b"\0\x40\0", b"\0", id="slow frame"),
     ],
 )
-def test_connections_that_never_get_on_are_closed_and_hold_nobody_up(
+def test_connections_without_progress_are_closed_and_delay_no_client(
     cluster: ProcessCluster, client: LogClient, first: bytes, then: bytes
 ) -> None:
     """Slow loris: each holds a socket open for as long as it can, a byte at a time."""
@@ -142,7 +142,7 @@ def test_connections_that_never_get_on_are_closed_and_hold_nobody_up(
 def drips(
     slow: list[socket.socket], then: bytes, watch: NodeWatch, before: int
 ) -> Callable[[], bool]:
-    """Whether all are closed; each look sends one more byte, and asks the node for its service."""
+    """Whether all are closed; each look sends one more byte, and checks that the node serves."""
 
     def closed() -> bool:
         for each in slow:

@@ -16,10 +16,10 @@ from raftlog.errors import RaftlogError
 from tests.cluster.waiting import leader_of
 
 ACKNOWLEDGED_MIN = 300
-"""A run that acknowledges fewer has stalled and proves nothing."""
+"""A load that acknowledges fewer has stalled and proves nothing."""
 
 SAME_LEADER_MAX = 20
-"""Of so many topics at least one is led by another node than the first, but once in a billion."""
+"""With so many topics, all are led by the first one's leader only once in a billion times."""
 
 
 class Load:
@@ -73,17 +73,17 @@ def numbers(client: LogClient, preference: str = "nearest") -> list[int]:
 
 
 def check(load: Load, client: LogClient) -> None:
-    """Nothing acknowledged is lost, doubled or moved, nothing unacknowledged is doubled."""
+    """Nothing acknowledged is lost, duplicated or reordered, and no record is there twice."""
     assert len(load.acknowledged) >= ACKNOWLEDGED_MIN
     found = numbers(client)
     for offset, number in load.acknowledged:
         assert found[offset] == number, f"offset {offset} holds {found[offset]}, not {number}"
     assert len(set(found)) == len(found), "a record is in the log twice"
     assert found == sorted(found), "records are out of order"
-    assert not load.failed, "writes go on while a majority lives"
+    assert not load.failed, "writes continue while a majority runs"
 
 
-def test_a_killed_leader_loses_doubles_and_moves_nothing(cluster: ProcessCluster) -> None:
+def test_a_killed_leader_loses_duplicates_and_reorders_nothing(cluster: ProcessCluster) -> None:
     """CHECKLIST 24, 25, 26, 27, 31."""
     with cluster.client() as client:
         client.create_topic("load", "number bigint")
@@ -116,7 +116,7 @@ def test_a_killed_follower_stops_no_write_and_catches_up(cluster: ProcessCluster
 def test_nodes_stopped_one_after_another_fail_no_write_and_end_cleanly(
     cluster: ProcessCluster,
 ) -> None:
-    """A rolling restart: what is being written is finished before the logs are closed."""
+    """A rolling restart: writes in flight finish before the logs are closed."""
     with cluster.client() as client, contextlib.ExitStack() as stack:
         names = [f"load-{each}" for each in range(4)]
         for name in names:
@@ -139,7 +139,7 @@ def test_nodes_stopped_one_after_another_fail_no_write_and_end_cleanly(
 def test_all_nodes_killed_at_once_come_back_with_every_acknowledged_record(
     cluster: ProcessCluster,
 ) -> None:
-    """CHECKLIST 21, 29, 77: two of three down refuse writes, and nothing acknowledged goes."""
+    """CHECKLIST 21, 29, 77: two of three down refuse writes, and nothing acknowledged is lost."""
     with cluster.client() as client, Load(client, "load") as load:
         client.create_topic("load", "number bigint")
         for _ in range(2):
@@ -159,7 +159,7 @@ def test_all_nodes_killed_at_once_come_back_with_every_acknowledged_record(
             hasty.append("load", [{"number": -1}])
 
 
-def test_a_deleted_topic_stays_deleted_on_a_node_that_slept_through_it(
+def test_a_deleted_topic_stays_deleted_on_a_node_that_was_down_meanwhile(
     cluster: ProcessCluster,
 ) -> None:
     """Replicas end only by the controller's log, however late a node applies it."""
@@ -185,12 +185,12 @@ def test_a_deleted_topic_stays_deleted_on_a_node_that_slept_through_it(
         cluster.wait_caught_up(client, "load")
 
 
-def test_one_topics_failover_leaves_another_topic_alone(cluster: ProcessCluster) -> None:
+def test_one_topics_failover_does_not_affect_another_topic(cluster: ProcessCluster) -> None:
     """CHECKLIST 20."""
     with cluster.client() as client:
         client.create_topic(hit := "hit", "number bigint")
         doomed = leader_of(client, hit)
-        # Who leads is up to chance.
+        # Which node leads is random.
         for number in range(SAME_LEADER_MAX):
             client.create_topic(spared := f"spared-{number}", "number bigint")
             if leader_of(client, spared) != doomed:
@@ -206,7 +206,7 @@ def test_one_topics_failover_leaves_another_topic_alone(cluster: ProcessCluster)
         assert client.watermark(hit).leader not in (0, doomed)
 
 
-def test_what_lies_below_a_known_mark_is_read_without_any_leader(cluster: ProcessCluster) -> None:
+def test_records_below_a_known_mark_are_read_without_a_leader(cluster: ProcessCluster) -> None:
     """CHECKLIST 67."""
     with cluster.client() as client:
         topic = client.create_topic("load", "number bigint")

@@ -1,4 +1,4 @@
-"""A lower `server.entry_bytes_max` holds for new writes alone: what is logged stays."""
+"""A lower `server.entry_bytes_max` applies only to new writes: what is logged stays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_entries_above_a_lowered_limit_reach_a_follower_and_are_read(tmp_path: P
         with pytest.raises(TooLarge, match="entry_bytes_max"):
             client.append("t", [{"payload": large[0]}])
         client.append("t", [{"payload": b"last"}])
-        # Each node has it all: any two go on without the third.
+        # Each node has everything: any two continue without the third.
         for node in (1, 2, 3):
             cluster.kill(node)
             rows = [row for table in client.read("t") for row in table.to_pylist()]

@@ -1,4 +1,4 @@
-"""Wires cut between real nodes: a majority goes on, a minority refuses, healing disturbs nobody."""
+"""Wires cut between real nodes: a majority continues, a minority refuses, healing is harmless."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.cluster.waiting import leader_of
 
 NODES = (1, 2, 3)
 ELECTIONS_MAX = 2
-"""One would do; on a busy machine a vote may be split once."""
+"""One would suffice; on a busy machine a vote may be split once."""
 RESUME_S = 20.0
 REFUSE_S = 20.0
 HELD_S = 4.0
@@ -58,7 +58,7 @@ class Wired:
         return OneNode(settings, self.cluster.address(node))
 
     def append(self) -> None:
-        """Something is acknowledged, by whom ever, within the time that a failover may take."""
+        """Append; some node must acknowledge it within the time that a failover may take."""
         with self.cluster.client(request_timeout_s=RESUME_S) as client:
             client.append(self.topic.name, [{"number": 1}])
 
@@ -109,7 +109,7 @@ def test_a_leader_cut_off_from_all_is_replaced_and_refuses_in_time(wired: Wired)
     assert 1 <= wired.elections_since(begin_s) <= ELECTIONS_MAX
 
 
-def test_a_leader_whose_words_reach_nobody_is_replaced(wired: Wired) -> None:
+def test_a_leader_whose_messages_reach_no_node_is_replaced(wired: Wired) -> None:
     leader, one, other = wired.leader_and_others()
     begin_s = time.time()
     wired.cut((leader, one), (leader, other))
@@ -118,7 +118,7 @@ def test_a_leader_whose_words_reach_nobody_is_replaced(wired: Wired) -> None:
     assert 1 <= wired.elections_since(begin_s) <= ELECTIONS_MAX
 
 
-def test_a_leader_that_hears_nobody_gives_way(wired: Wired) -> None:
+def test_a_leader_that_hears_no_node_gives_way(wired: Wired) -> None:
     leader, one, other = wired.leader_and_others()
     begin_s = time.time()
     wired.cut((one, leader), (other, leader))
@@ -128,8 +128,8 @@ def test_a_leader_that_hears_nobody_gives_way(wired: Wired) -> None:
 
 
 @pytest.mark.parametrize("mute", [True, False], ids=["unheard", "deaf"])
-def test_a_follower_cut_off_in_one_direction_disturbs_nobody(wired: Wired, mute: bool) -> None:
-    """Pre-vote: neither while it is cut off nor when it comes back is there an election."""
+def test_a_follower_cut_off_in_one_direction_causes_no_election(wired: Wired, mute: bool) -> None:
+    """Pre-vote: there is no election, neither while it is cut off nor when it comes back."""
     leader, follower, other = wired.leader_and_others()
     before = wired.client.watermark("t").term
     to_others = ((follower, leader), (follower, other))
@@ -143,7 +143,7 @@ def test_a_follower_cut_off_in_one_direction_disturbs_nobody(wired: Wired, mute:
 
 
 def test_one_wire_of_a_leader_cut_stops_no_write(wired: Wired) -> None:
-    """The follower behind it may disturb nobody, for the other one hears the leader."""
+    """The follower behind the cut disturbs no node, because the other one hears the leader."""
     leader, one, _ = wired.leader_and_others()
     begin_s = time.time()
     wired.cut((leader, one))

@@ -41,8 +41,8 @@ def test_a_replica_that_hangs_holds_up_one_read_and_not_every_third(tmp_path: Pa
         assert sum(each >= TRY_S for each in took_s) <= 1, took_s
 
 
-def test_a_leader_that_slept_through_an_election_says_nothing_stale(tmp_path: Path) -> None:
-    """What it was asked while it slept waits in its socket; it must learn of the other leader, or
+def test_a_leader_that_was_paused_during_an_election_answers_nothing_stale(tmp_path: Path) -> None:
+    """Calls that came while it was paused wait in its socket; it must learn of the other leader, or
     lose its majority, before it answers."""
     with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
         topic = client.create_topic("t", "number bigint")
@@ -50,7 +50,7 @@ def test_a_leader_that_slept_through_an_election_says_nothing_stale(tmp_path: Pa
             client.append("t", [{"number": 10 * number}])
             leader = leader_of(client, "t")
             with only(cluster, leader) as asked, ThreadPoolExecutor(2) as pool:
-                # Its producer and its connection are there before it sleeps.
+                # Its producer and its connection exist before it is paused.
                 producer = Producer(
                     asked, topic, compression="none", batch_bytes=1024, max_in_flight=1
                 )
@@ -90,7 +90,7 @@ def start_of(producer: Producer, number: int) -> int:
 
 
 def said(ask: Callable[[], int]) -> int | None:
-    """What the node answers; None: it refuses."""
+    """What the node answers; None if it refuses."""
     try:
         return ask()
     except RaftlogError:

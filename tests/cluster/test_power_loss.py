@@ -1,9 +1,9 @@
 """The power fails under load, on one node and on all: no acknowledged record is lost or moved.
 
 A node is killed (-9), then its folder is made what a power loss may have left: everything that no
-sync had made durable is cut, zeroed, garbled, kept or mixed, and names come and go (see
-`tests.chaos.power_loss`). `POWER_LOSS_SEED=N` repeats the choices of a failed run; the moment
-of each kill is the machine's.
+sync had made durable is truncated, zeroed, garbled, kept or mixed, and names appear and disappear
+(see `tests.chaos.power_loss`). `POWER_LOSS_SEED=N` repeats the choices of a failed test; the moment
+of each kill depends on the machine.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Writer:
                     self.acknowledged.append((reply.start, number))
 
 
-class Run:
+class LoadedCluster:
     """One cluster under load, its power losses, and what is found in it."""
 
     def __init__(self, cluster: ProcessCluster, disks: ClusterDisks, client: LogClient) -> None:
@@ -111,14 +111,14 @@ class Run:
         for node in nodes:
             self.cluster.serve(node)
 
-    def kill_alone(self, nodes: Sequence[int]) -> None:
+    def kill_only(self, nodes: Sequence[int]) -> None:
         """Kill the nodes and bring them back: what they had not synced is still in memory."""
         for node in nodes:
             self.cluster.kill(node)
             self.cluster.serve(node)
 
     def check(self) -> None:
-        """Read what is new and hold it against what was acknowledged."""
+        """Read what is new and compare it with what was acknowledged."""
         acknowledged = [pair for writer in self.writers for pair in list(writer.acknowledged)]
         topic = self.client.describe_topic(TOPIC)
         mark = self.client.read_high_water_mark(topic).high_water_mark
@@ -128,7 +128,7 @@ class Run:
         assert wrong(self.found, acknowledged) == []
 
     def settle(self) -> None:
-        """Wait until every replica of every group holds the same state, and look at all again."""
+        """Wait until all replicas of each group hold the same state, then check all again."""
         wait_for(lambda: _agreed(self.client), "all replicas to agree", ROUND_TIMEOUT_S)
         self.found.clear()
         self.check()
@@ -162,9 +162,8 @@ def _agreed(client: LogClient) -> bool:
 
 @contextlib.contextmanager
 def churn(cluster: ProcessCluster) -> Iterator[Callable[[], list[str]]]:
-    """Topics made and deleted all the time, so that there are always names to lose.
-
-    The value tells the topics that must be there.
+    """Create and delete topics all the time, so that there are always names to lose. The value
+    gives the topics that must be there.
     """
     stop = threading.Event()
     kept: set[str] = set()
@@ -196,94 +195,95 @@ def churn(cluster: ProcessCluster) -> Iterator[Callable[[], list[str]]]:
 
 
 @contextlib.contextmanager
-def running(path: Path) -> Iterator[Run]:
+def running(path: Path) -> Iterator[LoadedCluster]:
     with ProcessCluster.start(path / "data", settings=SETTINGS, program=PROGRAM) as cluster:
         disks = ClusterDisks(cluster)
         with cluster.client(ROUND_TIMEOUT_S) as client:
             client.create_topic(TOPIC, "number bigint, text string")
-            yield Run(cluster, disks, client)
+            yield LoadedCluster(cluster, disks, client)
 
 
-def lose_power_in_rounds(run: Run, rounds: int) -> None:
+def lose_power_in_rounds(loaded: LoadedCluster, rounds: int) -> None:
     """So many rounds on one node, then as many on all three at once."""
     print(f"seed {SEED}: repeat with POWER_LOSS_SEED={SEED}")
-    nodes = list(run.cluster.pids)
+    nodes = list(loaded.cluster.pids)
     with contextlib.ExitStack() as stack:
-        kept = stack.enter_context(churn(run.cluster))
+        kept = stack.enter_context(churn(loaded.cluster))
         for number in range(1, WRITERS + 1):
-            writer = Writer(run.cluster, number, Random(SEED + number))
-            run.writers.append(stack.enter_context(writer))
+            writer = Writer(loaded.cluster, number, Random(SEED + number))
+            loaded.writers.append(stack.enter_context(writer))
         for number in range(2 * rounds):
             # Slow syncs, so that there is something to lose at most moments.
             for node in nodes:
-                delay_s = run.random.choice([0.0, 0.002, 0.01, 0.05])
-                run.disks.command(node, DiskFaults(sync_delay_s=delay_s))
-            run.write_for_a_while()
-            hit = [run.random.choice(nodes)] if number < rounds else nodes
-            if run.random.randrange(8) == 0:
-                run.kill_alone(hit)
-                run.write_for_a_while()
-            run.lose_power(hit)
-            run.disks.wait_until_all_serve()
-            run.check()
-    run.settle()
-    names = {topic.name for topic in run.client.list_topics()}
+                delay_s = loaded.random.choice([0.0, 0.002, 0.01, 0.05])
+                loaded.disks.command(node, DiskFaults(sync_delay_s=delay_s))
+            loaded.write_for_a_while()
+            hit = [loaded.random.choice(nodes)] if number < rounds else nodes
+            if loaded.random.randrange(8) == 0:
+                loaded.kill_only(hit)
+                loaded.write_for_a_while()
+            loaded.lose_power(hit)
+            loaded.disks.wait_until_all_serve()
+            loaded.check()
+    loaded.settle()
+    names = {topic.name for topic in loaded.client.list_topics()}
     assert names == {TOPIC, *kept()}
 
 
-def tell(run: Run) -> None:
-    """What the rounds took, so that a run in which nothing was lost cannot pass."""
+def tell(loaded: LoadedCluster) -> None:
+    """Print what the rounds took, and fail if they took nothing."""
     took: dict[str, Any] = {
-        "names kept": sum(loss.names_kept for loss in run.losses),
-        "names undone": sum(loss.names_undone for loss in run.losses),
+        "names kept": sum(loss.names_kept for loss in loaded.losses),
+        "names undone": sum(loss.names_undone for loss in loaded.losses),
     }
-    for loss in run.losses:
+    for loss in loaded.losses:
         for fate, count in loss.blocks.items():
             took[f"blocks {fate}"] = took.get(f"blocks {fate}", 0) + count
-    bit = sum(loss.took_anything for loss in run.losses)
-    print(f"{len(run.losses)} power losses, {bit} took something: {took}; {run.count()} records")
-    assert bit * 5 >= len(run.losses), "most power losses found nothing to take"
-    assert run.count() >= 5 * len(run.losses), "a run that stalls proves nothing"
+    bit = sum(loss.took_anything for loss in loaded.losses)
+    print(
+        f"{len(loaded.losses)} power losses, {bit} took something: {took}; {loaded.count()} records"
+    )
+    assert bit * 5 >= len(loaded.losses), "most power losses found nothing to take"
+    assert loaded.count() >= 5 * len(loaded.losses), "a stalled load proves nothing"
 
 
 @pytest.mark.timeout(600)
 def test_power_losses_on_one_node_and_on_all_lose_nothing_acknowledged(tmp_path: Path) -> None:
     """CHECKLIST 21, 22, 24, 77: 10 on one node, 10 on all three."""
-    with running(tmp_path) as run:
-        lose_power_in_rounds(run, 10)
-        tell(run)
+    with running(tmp_path) as loaded:
+        lose_power_in_rounds(loaded, 10)
+        tell(loaded)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_hundreds_of_power_losses_lose_nothing_acknowledged(tmp_path: Path) -> None:
     """As above: 250 on one node, 250 on all three."""
-    with running(tmp_path) as run:
-        lose_power_in_rounds(run, 250)
-        tell(run)
+    with running(tmp_path) as loaded:
+        lose_power_in_rounds(loaded, 250)
+        tell(loaded)
 
 
 class Worst(Random):
-    """Nothing that was not synced comes through: the first of every choice."""
+    """Lose everything that was not synced: the first of every choice."""
 
     def choice(self, seq: Any) -> Any:
         return seq[0]
 
 
-def test_syncs_that_did_nothing_are_found_out(tmp_path: Path) -> None:
-    """The harness itself: over disks that only claim to sync, it must find acknowledged records
-    lost."""
-    with running(tmp_path) as run:
+def test_syncs_that_did_nothing_are_noticed(tmp_path: Path) -> None:
+    """A test of this file: on disks that only claim to sync, acknowledged records must be lost."""
+    with running(tmp_path) as loaded:
         with contextlib.ExitStack() as stack:
-            writer = Writer(run.cluster, 1, Random(SEED))
-            run.writers.append(stack.enter_context(writer))
-            run.write_for_a_while()
-            for node in run.cluster.pids:
-                run.disks.command(node, DiskFaults(syncs_lie=True))
-            run.write_for_a_while()
-        for node in run.cluster.pids:
-            run.disks.heal(node)
-        run.lose_power(list(run.cluster.pids), Worst())
-        run.disks.wait_until_all_serve()
+            writer = Writer(loaded.cluster, 1, Random(SEED))
+            loaded.writers.append(stack.enter_context(writer))
+            loaded.write_for_a_while()
+            for node in loaded.cluster.pids:
+                loaded.disks.command(node, DiskFaults(syncs_lie=True))
+            loaded.write_for_a_while()
+        for node in loaded.cluster.pids:
+            loaded.disks.heal(node)
+        loaded.lose_power(list(loaded.cluster.pids), Worst())
+        loaded.disks.wait_until_all_serve()
         with pytest.raises(AssertionError, match="acknowledged records are lost"):
-            run.check()
+            loaded.check()

@@ -1,5 +1,5 @@
-"""Producers whose cluster falls silent, and those of a process that forks: nothing is said to be
-written that is not, and nobody waits for another's deadline."""
+"""Producers whose cluster falls silent, and those of a process that forks: nothing is reported as
+written that is not, and no thread waits for another's deadline."""
 
 from __future__ import annotations
 
@@ -133,9 +133,7 @@ def test_rows_are_taken_wholly_or_not_at_all(cluster: ProcessCluster, client: Lo
 
 
 @pytest.mark.parametrize("data", [None, 5, object()])
-def test_what_is_no_rows_is_refused_with_the_forms_that_are(
-    client: LogClient, data: object
-) -> None:
+def test_what_is_no_rows_is_refused_with_the_valid_forms(client: LogClient, data: object) -> None:
     client.create_topic("rows", DDL, if_not_exists=True)
     with pytest.raises(InvalidOption, match="list of mappings"):
         client.append("rows", data)  # type: ignore[arg-type]
@@ -172,7 +170,7 @@ def test_threads_that_append_wait_for_one_deadline_and_not_for_one_another(
     assert {*range(100, 100 + THREADS)} <= {*found}
 
 
-def test_who_follows_is_told_when_nobody_answers(
+def test_a_follower_of_a_topic_is_told_when_no_node_answers(
     cluster: ProcessCluster, client: LogClient
 ) -> None:
     topic = client.create_topic("followed", DDL)
@@ -205,8 +203,8 @@ def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessClust
 def forget_all(cluster: ProcessCluster, topic: str) -> None:
     """Return once the log has forgotten every producer that appended before.
 
-    It is known by one that resends its first append: as long as the log knows it, that is a
-    repeat; then it is refused, for it would look like a new producer's first.
+    One producer resends its first append to find out: while the log knows the producer, that is a
+    repeat; then it is refused, because it would look like a new producer's first.
     """
     with cluster.client() as client:
         told = client.producer(topic)
@@ -239,7 +237,7 @@ def idle_soon(cluster: ProcessCluster) -> LogClient:
     return connect(settings=settings)
 
 
-def test_a_client_goes_on_after_a_silence_longer_than_its_producers_lease(
+def test_a_client_continues_after_a_silence_longer_than_its_producers_lease(
     forgetful: ProcessCluster,
 ) -> None:
     with idle_soon(forgetful) as client:
@@ -257,7 +255,7 @@ def test_a_client_goes_on_after_a_silence_longer_than_its_producers_lease(
     assert [each for each in ids(forgetful, "silent") if each >= 0] == [0, 1, 2, 3]
 
 
-def test_an_append_in_doubt_is_told_and_no_fresh_producer_takes_over(
+def test_an_append_of_unknown_fate_is_reported_and_no_new_producer_takes_over(
     forgetful: ProcessCluster,
 ) -> None:
     with idle_soon(forgetful) as client:
@@ -265,7 +263,7 @@ def test_an_append_in_doubt_is_told_and_no_fresh_producer_takes_over(
         producer = client.producer("doubt", batch_bytes=1, max_in_flight=4)
         producer.append([{"id": 0}])
         producer.flush()
-        producer.append([{"id": 1}])  # sent, and its answer not looked at
+        producer.append([{"id": 1}])  # sent, and its answer never read
         forget_all(forgetful, "doubt")
         producer.append([{"id": 2}])
         with pytest.raises(UnknownProducer, match="nobody can tell"):

@@ -13,7 +13,7 @@ ENTRIES = 300
 
 
 @pytest.mark.timeout(300)
-def test_nobody_campaigns_against_a_leader_while_all_topics_replay_their_logs(
+def test_no_member_campaigns_against_a_leader_while_all_topics_replay_their_logs(
     tmp_path: Path,
 ) -> None:
     (figure,) = replay(TOPICS, ENTRIES)(tmp_path)

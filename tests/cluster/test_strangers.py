@@ -1,7 +1,5 @@
-"""Who speaks as a peer without being one is refused, and moves nobody's term.
-
-A peer is known by the cluster's id, its node id and its store; whoever has all three is trusted
-as that node (SECURITY.md).
+"""A stranger that acts as a peer is refused, and raises no term. A peer is known by the cluster's
+id, its node id and its store; a process that has all three is trusted as that node (SECURITY.md).
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ from tests.fuzz.mutations import broken
 from tests.fuzz.node_watch import NodeWatch
 
 DEAD = 3
-"""The node whose place the strangers want: it does not run."""
+"""The node that the strangers claim to be: it does not run."""
 HUGE_TERM = 2**63
 ELECTIONS_MAX = 20
 DDL = "id bigint, text string"
@@ -88,8 +86,8 @@ def controller_leader(client: LogClient) -> int:
 
 
 def undisturbed(client: LogClient, before: dict[tuple[int, int], int]) -> bool:
-    """Whether every replica is there in about its term: a busy machine has elections of its own,
-    and a stranger's term is `HUGE_TERM`."""
+    """Whether every replica is there at about its term: a busy machine causes elections, and a
+    stranger's term is `HUGE_TERM`."""
     after = terms(client)
     return after.keys() >= before.keys() and all(
         term <= after[replica] <= term + ELECTIONS_MAX for replica, term in before.items()
@@ -97,7 +95,7 @@ def undisturbed(client: LogClient, before: dict[tuple[int, int], int]) -> bool:
 
 
 def terms(client: LogClient) -> dict[tuple[int, int], int]:
-    """The term by node and group, as every living node has it."""
+    """The term by node and group, as every running node has it."""
     return {
         (node, view.group): view.term
         for node, _, answer in client.views()
@@ -107,7 +105,7 @@ def terms(client: LogClient) -> dict[tuple[int, int], int]:
 
 
 def speak(address: str, frames: Sequence[bytes]) -> RaftlogError | None:
-    """Open a stream, say the frames at once and end it: the refusal, or None."""
+    """Open a stream, send the frames at once and end it: the refusal, or None."""
     with grpc.insecure_channel(address) as channel:
         stream = channel.stream_stream(f"/{PEER_SERVICE}/Stream")
         try:
@@ -119,7 +117,7 @@ def speak(address: str, frames: Sequence[bytes]) -> RaftlogError | None:
 
 
 def harmful(sender: int, to: int) -> list[PeerMessage]:
-    """What would raise a term, in the name of `sender`."""
+    """Messages that would raise a term, in the name of `sender`."""
     named = {"group": 0, "sender": sender, "to": to, "term": HUGE_TERM}
     return [
         VoteRequest(**named, last_index=HUGE_TERM, last_term=HUGE_TERM, pre=False),
@@ -168,8 +166,8 @@ def test_a_peer_speaks_for_itself_and_to_the_node_it_calls(
     assert undisturbed(client, before)
 
 
-def test_a_stream_that_greets_nobody_is_ended(cluster: ProcessCluster, dead: PeerHello) -> None:
-    """It would hold its place for as long as its connection lives."""
+def test_a_stream_without_a_greeting_is_ended(cluster: ProcessCluster, dead: PeerHello) -> None:
+    """It would occupy its slot for as long as its connection lives."""
     with grpc.insecure_channel(cluster.servers.split(",")[0]) as channel:
         silent = channel.stream_stream(f"/{PEER_SERVICE}/Stream")
         said: queue.Queue[bytes | None] = queue.Queue()
@@ -181,7 +179,7 @@ def test_a_stream_that_greets_nobody_is_ended(cluster: ProcessCluster, dead: Pee
     assert "no greeting" in refusal.what
 
 
-def test_a_path_that_is_no_text_costs_no_node_its_place(
+def test_a_path_that_is_no_text_removes_no_node_from_its_cluster(
     cluster: ProcessCluster, client: LogClient, dead: PeerHello
 ) -> None:
     """It ends grpc's server on both nodes, and with it the streams between them, for a moment."""
@@ -200,7 +198,7 @@ def test_a_path_that_is_no_text_costs_no_node_its_place(
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("count", [300, pytest.param(8_000, marks=pytest.mark.soak)])
-def test_greetings_and_frames_gone_wrong_end_their_stream_alone(
+def test_broken_greetings_and_frames_end_only_their_stream(
     cluster: ProcessCluster, client: LogClient, dead: PeerHello, count: int
 ) -> None:
     own = client.create_topic(f"own-{count}", DDL)
@@ -230,7 +228,7 @@ def test_greetings_and_frames_gone_wrong_end_their_stream_alone(
 
 
 def means_something(greeting: bytes, frame: bytes, dead: PeerHello) -> bool:
-    """Whether the changed bytes still are the dead node's, as far as anybody can tell."""
+    """Whether the changed bytes could still be the dead node's."""
     try:
         hello, messages = decode_hello(greeting), decode_peer_messages(frame)
     except MalformedRequest:

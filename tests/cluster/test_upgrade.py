@@ -50,7 +50,7 @@ def served(cluster: ClusterFolder) -> Iterator[subprocess.Popen[str]]:
 
 
 def told(cluster: ClusterFolder, *words: str) -> Any:
-    """What a verb says with -o json; None while it fails."""
+    """What a verb prints with -o json; None while it fails."""
     ended = subprocess.run(
         [sys.executable, "-m", "raftlog", "--servers", cluster.addresses[1], *words, "-o", "json"],
         capture_output=True,

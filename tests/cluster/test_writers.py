@@ -27,7 +27,7 @@ STAGED_BYTES_MAX = 2_000_000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    """One node: not the consensus is the subject here."""
+    """One node: these tests are not about the consensus."""
     folder = tmp_path_factory.mktemp("writers")
     settings = [f"server.staged_bytes_max={STAGED_BYTES_MAX}"]
     with ProcessCluster.start(folder / "data", nodes=1, settings=settings) as running:

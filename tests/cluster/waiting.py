@@ -16,7 +16,7 @@ def leader_of(client: LogClient, topic: str, timeout_s: float = 15.0) -> int:
         try:
             leader = client.watermark(topic).leader
         except RaftlogError:
-            return False  # nobody answered yet
+            return False  # no node has answered yet
         return leader != 0
 
     wait_for(led, f"a leader of {topic!r}", timeout_s)

@@ -24,11 +24,11 @@ from tests.cluster.waiting import leader_of
 from tests.spark.faults import Faults, FaultySource
 
 DEADLINE_S = 180.0
-"""Far more than anything takes alone: beside other work a JVM may need a minute to start."""
+"""Far more than anything takes by itself: on a busy machine a JVM may need a minute to start."""
 TEST_TIMEOUT_S = 600
 LOOK_INTERVAL_S = 0.05
 TASK_TRIES = 2
-"""How often Spark tries a task that fails before it gives the batch up."""
+"""How often Spark tries a task before it gives up the batch."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -82,7 +82,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 class RowFiles:
-    """A folder of files for a file stream, which takes them in the order of their making."""
+    """A folder of files for a file stream, which reads them in the order of their creation."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -90,11 +90,11 @@ class RowFiles:
         self._file_time_s = time.time() - 100_000
 
     def add(self, name: str, *ids: int) -> None:
-        """A file that appears at once and whole: rows (id, "s<id>")."""
+        """Add a file that appears at once and whole: rows (id, "s<id>")."""
         lines = [json.dumps({"id": number, "s": f"s{number}"}) for number in ids]
         unfinished = self._folder.with_name(f"{name}.unfinished")
         unfinished.write_text("\n".join(lines))
-        # Spark takes files by their time, in milliseconds; two of one time in any order.
+        # Spark orders files by their time in milliseconds, and files of one time in any order.
         self._file_time_s += 1
         os.utime(unfinished, (self._file_time_s, self._file_time_s))
         unfinished.rename(self._folder / name)
@@ -121,7 +121,7 @@ class Lab:
 
     def delete(self) -> None:
         """Delete the topic, and wait until every node has heard of it: until then its leader may
-        take writes, which go with it."""
+        accept writes, which are deleted with it."""
         group = self.client.delete_topic(self.topic).group
         wait_until(lambda: not self._is_held(group), "every node drops the topic")
 
@@ -164,7 +164,7 @@ class Lab:
         self._row_files.add(name, *ids)
 
     def file_stream(self) -> DataFrame:
-        """The files as a stream, one for each micro-batch, in order of their making."""
+        """The files as a stream, one for each micro-batch, in the order of their creation."""
         reader = self.spark.readStream.schema("id bigint, s string")
         return reader.option("maxFilesPerTrigger", 1).json(str(self.files))
 
@@ -186,12 +186,12 @@ class Lab:
         data.write.format("raftlog").options(**options).mode("append").save()
 
     def faulty_sink(self, data: DataFrame, **given: object) -> DataStreamWriter:
-        """As `sink`, through the moments of `faults`."""
+        """Like `sink`, with the moments of `faults`."""
         options = {"faults": str(self.faults.folder)} | given
         return self.sink(data, name=FaultySource.name(), **options)
 
     def sink(self, data: DataFrame, *, name: str = "raftlog", **given: object) -> DataStreamWriter:
-        """A stream into the topic which ends when everything there was is done."""
+        """A stream into the topic that ends when everything that was there is written."""
         options = self._options({"topic": self.topic} | given)
         writer = data.writeStream.format(name).options(**options)
         return writer.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True)
@@ -212,7 +212,7 @@ class Lab:
         return writer.trigger(**(trigger or {"availableNow": True})).start()
 
     def forget_batch(self, number: int) -> None:
-        """As if the driver had died after the sink was done, before Spark wrote that down."""
+        """As if the driver had died after the sink was done and before Spark recorded that."""
         assert (self.checkpoint / "commits" / str(number)).exists()
         (self.checkpoint / "commits" / str(number)).unlink()
         (self.checkpoint / "commits" / f".{number}.crc").unlink()
@@ -228,7 +228,7 @@ def finish(query: StreamingQuery) -> None:
 
 
 def failure(query: StreamingQuery) -> str:
-    """Await the query's failure; its message."""
+    """Await the query's failure; return its message."""
     with pytest.raises(StreamingQueryException) as raised:
         query.awaitTermination(int(DEADLINE_S))
     return str(raised.value)

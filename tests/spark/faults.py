@@ -2,8 +2,8 @@
 
 A test arms a moment with a deed; the first process that reaches the moment claims it and does the
 deed. That is a task's Python worker, or one of those that Spark's driver asks for offsets, plans
-and commits. Everything else is the product's own source and sink, untouched. What passed between
-test and query lies as files in one folder, because it passes between processes.
+and commits. Everything else is the product's own source and sink, unchanged. Test and query share
+files in one folder, because they are different processes.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ LOOK_INTERVAL_S = 0.02
 
 
 class Moment(Enum):
-    """Where a micro-batch stands, in the order in which it passes."""
+    """The moments of a micro-batch, in order."""
 
     OFFSETS = "offsets"
-    """Its end is decided; nothing of it is logged."""
+    """Its end is decided and not logged yet."""
     PLANNED = "planned"
-    """offsets/N is logged; no task runs."""
+    """offsets/N is logged; no task runs yet."""
     STAGING = "staging"
-    """A task has its rows in hand and has staged none."""
+    """A task has its rows and has staged none."""
     STAGED = "staged"
     """A task has staged all its rows; the driver does not know."""
     COMMITTING = "committing"
@@ -58,19 +58,19 @@ class Deed(Enum):
     KILL_DRIVER = "kill driver"
     """SIGKILL to the driver's JVM, and to the process that is at the moment."""
     ORPHAN = "orphan"
-    """SIGKILL to the driver's JVM; the process at the moment lives, and goes on when released."""
+    """SIGKILL to the driver's JVM; the process at the moment lives, and continues when released."""
     KILL_EXECUTOR = "kill executor"
     """SIGKILL to the executor's JVM that runs the task."""
     KILL_WORKER = "kill worker"
     """SIGKILL to the Python worker itself."""
     FAIL = "fail"
-    """The task raises an error of its own."""
+    """The task raises an error."""
     HOLD = "hold"
     """Wait until released."""
 
 
 class Faults:
-    """The armed moments of one query. Pickled into tasks: it holds a path alone."""
+    """The armed moments of one query. It is pickled into tasks, so it holds only a path."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -87,7 +87,7 @@ class Faults:
         unfinished.rename(self._file(moment, "armed"))
 
     def disarm(self) -> None:
-        """Take back what no process has claimed."""
+        """Withdraw what no process has claimed."""
         for armed in self.folder.glob("*.armed"):
             armed.unlink(missing_ok=True)
 
@@ -96,17 +96,17 @@ class Faults:
         return self._file(moment, "happened").exists()
 
     def release(self, moment: Moment) -> None:
-        """Let a process that is held go on."""
+        """Let a process that is held continue."""
         self._file(moment, "released").touch()
 
-    def journal(self) -> list[dict[str, Any]]:
-        """What the query's processes noted: `what`, `pid`, and of tasks partition,
-        attempt number and epoch."""
-        file = self.folder / "journal"
+    def events(self) -> list[dict[str, Any]]:
+        """What the query's processes recorded: `what`, `pid`, and for tasks partition, attempt
+        number and epoch."""
+        file = self.folder / "events"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
     def forget_driver(self) -> None:
-        """Before another driver starts: its predecessor's number may be another process's now."""
+        """Call it before another driver starts: another process may have the old id by now."""
         (self.folder / "driver").unlink(missing_ok=True)
 
     def note_driver(self, jvm_pid: int) -> None:
@@ -149,9 +149,8 @@ class Faults:
 
     @contextlib.contextmanager
     def noting(self, what: str) -> Iterator[None]:
-        """Note what is done inside when it is done, or the product's error that ended it.
-
-        And before that what the connector warned of.
+        """Record what the connector warned of inside, then `what` when it is done, or the product's
+        error that ended it.
         """
         noted = _NotedWarnings(self._note)
         log = logging.getLogger("raftlog.spark")
@@ -172,14 +171,14 @@ class Faults:
         if context is not None:
             line |= {"partition": context.partitionId(), "attempt": context.attemptNumber()}
             line |= {"epoch": int(context.getLocalProperty(BATCH_ID))}
-        with (self.folder / "journal").open("a") as file:
+        with (self.folder / "events").open("a") as file:
             file.write(json.dumps(line) + "\n")
 
     def _hold(self, moment: Moment) -> None:
         deadline_s = time.monotonic() + HELD_MAX_S
         pause = threading.Event()
         while not self._file(moment, "released").exists():
-            assert time.monotonic() < deadline_s, f"nobody released {moment} in {self.folder}"
+            assert time.monotonic() < deadline_s, f"nothing released {moment} in {self.folder}"
             pause.wait(LOOK_INTERVAL_S)
 
     def _kill_driver(self) -> None:
@@ -251,7 +250,7 @@ class FaultyWriter(DataSourceStreamArrowWriter):
         self._faults = faults
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
-        # All at once: a worker that outlives its JVM gets no more rows from it.
+        # Take all rows at once: a worker that outlives its JVM gets no more rows from it.
         batches = list(iterator)
         self._faults.reached(Moment.STAGING)
         with self._faults.noting("staged"):

@@ -3,9 +3,9 @@
     python -m tests.spark.relay --servers HOST:PORT --work FOLDER
 
 Two queries in one session, `ingest` (FOLDER/files -> `<prefix>numbers`) and `pipeline`
-(`<prefix>numbers` -> `<prefix>words`), each with a checkpoint and a folder of armed moments of its
-own. Prints one line of JSON when both run. With --until-done it ends when everything there is
-through; else it runs until it is killed, or ends with what a query failed with.
+(`<prefix>numbers` -> `<prefix>words`), each with its own checkpoint and folder of armed moments.
+Prints one line of JSON when both run. With --until-done it ends when everything is written;
+otherwise it runs until it is killed, or ends with the error of a query that failed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tests.spark.small_cluster import HOSTS, start_workers
 
 ROWS = "id bigint, s string"
 NOISE = -1
-"""The id of all rows that the pipeline makes up."""
+"""The id of all rows that the pipeline invents."""
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.streaming.metricsEnabled": "false",
-    # A short life does not pay back what the second compiler costs.
+    # The second compiler does not pay off in a short life.
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
@@ -40,7 +40,7 @@ WORKERS_SETTINGS = {
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
     "spark.executorEnv.PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-    # A task is tried a second time beside its first as soon as one other is done.
+    # A task gets a second attempt beside its first as soon as one other task is done.
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
     "spark.speculation.quantile": "0.5",
@@ -50,7 +50,7 @@ WORKERS_SETTINGS = {
 
 
 class Relay:
-    """Where the relay's parts lie, for the program and for the tests."""
+    """Where the relay's parts are, for the program and for the tests."""
 
     def __init__(self, work: Path, prefix: str) -> None:
         self.work = work
@@ -109,14 +109,14 @@ def session(workers: int, work: Path) -> SparkSession:
 
 
 def files(spark: SparkSession, relay: Relay, options: argparse.Namespace) -> DataFrame:
-    """The rows of the files, so many files for each micro-batch, in order of their making."""
+    """The rows of the files, so many files for each micro-batch, in the order of their creation."""
     reader = spark.readStream.schema(ROWS).option("maxFilesPerTrigger", options.files_per_batch)
     return reader.json(str(relay.files))
 
 
 def words(spark: SparkSession, relay: Relay, options: argparse.Namespace) -> DataFrame:
-    """The rows of the first topic, changed a little, and noise: other rows in each replay of a
-    batch, and another number of them."""
+    """The rows of the first topic, changed a little, and noise: each replay of a batch has other
+    noise rows, and another number of them."""
     reader = spark.readStream.format(FaultySource.name()).option("startingOffsets", "earliest")
     reader = reader.option("subscribe", relay.topics["ingest"])
     reader = reader.option("minPartitions", options.partitions)

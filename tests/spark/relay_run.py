@@ -24,7 +24,7 @@ START_TIMEOUT_S = 400.0
 QUERIES = ("ingest", "pipeline")
 
 TOO_BUSY = "Python worker failed to connect back"
-"""What Spark's driver ends with when a Python process does not start within its fixed 10 s."""
+"""The driver's error when a Python process does not start within Spark's fixed 10 s."""
 
 
 class DriverEnded(Exception):
@@ -32,12 +32,12 @@ class DriverEnded(Exception):
 
 
 class MachineTooBusy(DriverEnded):
-    """It ended with `TOO_BUSY`: nothing was shown, and the run can be tried again."""
+    """It ended with `TOO_BUSY`: this shows nothing, and the run can be tried again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stand:
-    """How far one query is: by its checkpoint, and by its topic."""
+class Progress:
+    """How far one query is, by its checkpoint and by its topic."""
 
     logged: int
     """The last batch in offsets/, -1 before the first."""
@@ -47,13 +47,13 @@ class Stand:
     """The last batch in commits/."""
 
     @property
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether the last batch that was begun is done."""
         return self.done == self.logged >= 0
 
     @property
     def words(self) -> str:
-        """Where between two batches, or in which part of one, the query stands."""
+        """Whether the query is between two batches, or in which part of one."""
         if self.done == self.logged:
             return "between two batches"
         if self.visible == self.logged:
@@ -87,7 +87,7 @@ class RelayRuns:
         self.rows += rows
 
     def append(self, rows: int) -> None:
-        """The next `rows` ids straight into the first topic, as if an ingest had been there."""
+        """Append the next `rows` ids directly to the first topic, as an ingest would have."""
         ids = range(self.rows, self.rows + rows)
         records = [{"id": number, "s": f"s{number}"} for number in ids]
         self.client.append(self.parts.topics["ingest"], records)
@@ -96,7 +96,7 @@ class RelayRuns:
     @property
     def files_waiting(self) -> int:
         """Files that the ingest has not logged a batch for."""
-        return self._files - 1 - self.stand("ingest").logged
+        return self._files - 1 - self.progress("ingest").logged
 
     # ------------------------------------------------------------ the driver
 
@@ -133,12 +133,12 @@ class RelayRuns:
             self._raise_ended("its queries run")
 
     def finish(self, *flags: str) -> None:
-        """Run until everything there is through."""
+        """Run until everything is written."""
         self.start("--until-done", *flags)
         assert self.wait_end() == 0, f"the last run failed; see {self._log}"
 
     def wait_end(self) -> int:
-        """Wait until the driver ended by itself; its exit code."""
+        """Wait until the driver ended by itself; return its exit code."""
         assert self._driver is not None, "there is no driver"
         self._driver.communicate(timeout=2 * START_TIMEOUT_S)
         driver, self._driver = self._driver, None
@@ -150,7 +150,7 @@ class RelayRuns:
         try:
             os.kill(self.parts.faults["ingest"].driver, signal.SIGKILL)
         except (ProcessLookupError, FileNotFoundError):
-            pass  # it has died, or it never came to write its number down
+            pass  # it has died, or it never recorded its process id
         self._driver.kill()
         self.wait_end()
 
@@ -160,7 +160,7 @@ class RelayRuns:
         return self._driver is not None and self._driver.poll() is None
 
     def _raise_ended(self, what: str) -> NoReturn:
-        """The driver is gone before `what`: say why, by what it wrote."""
+        """The driver ended before `what`: say why, from its log."""
         said = self._log.read_bytes()[self._said_before :].decode(errors="replace")
         self.wait_end()
         kind = MachineTooBusy if TOO_BUSY in said else DriverEnded
@@ -182,18 +182,18 @@ class RelayRuns:
         if not condition():
             self._raise_ended(what)
 
-    def stand(self, query: str) -> Stand:
+    def progress(self, query: str) -> Progress:
         """How far the query is; the numbers are of one moment only while no driver runs."""
         checkpoint, end = self.parts.checkpoints[query], self.end_of(query)
         last = self._epochs(query, end - 1, end) if end else iter([-1])
-        return Stand(
+        return Progress(
             logged=_last_batch(checkpoint / "offsets"),
             visible=next(last),
             done=_last_batch(checkpoint / "commits"),
         )
 
     def forget_batch(self, query: str, number: int) -> None:
-        """As if Spark had not written down that the batch is done."""
+        """As if Spark had not recorded that the batch is done."""
         commits = self.parts.checkpoints[query] / "commits"
         (commits / str(number)).unlink()
         # The driver may have died between the two.
@@ -203,7 +203,7 @@ class RelayRuns:
         for batch in self.client.read(self.parts.topics[query], start, end, columns=["_epoch"]):
             yield from batch.column("_epoch").to_pylist()
 
-    # ------------------------------------------------------------ what came of it
+    # ------------------------------------------------------------ the result
 
     def rows_of(self, query: str) -> list[tuple[int, str]]:
         """The files' rows in the query's topic, in offset order."""
@@ -219,9 +219,9 @@ class RelayRuns:
         ]
 
     def assert_each_row_once(self) -> None:
-        """Every id of the files is in both topics, once, and what is made up is there once."""
+        """Every id of the files is in both topics once, and so is every row that was invented."""
         noise = [text for number, text in self._all_rows_of("pipeline") if number == NOISE]
-        assert len(noise) == len(set(noise)), "a row that was made up is there twice"
+        assert len(noise) == len(set(noise)), "a row that was invented is there twice"
         assert sorted(self.rows_of("ingest")) == self.expected("ingest")
         assert sorted(self.rows_of("pipeline")) == self.expected("pipeline")
 
@@ -229,7 +229,7 @@ class RelayRuns:
         """Each batch of the ingest holds the next files, and the pipeline keeps their rows' order.
 
         A batch is one file; or more, in the order of Spark's tasks, where the driver died after it
-        had listed the next file and before it had written down what the batch is.
+        had listed the next file and before it had logged the batch.
         """
         ingested = self.rows_of("ingest")
         epochs = self._epochs("ingest", 0, len(ingested))

@@ -1,8 +1,8 @@
 """A Spark cluster on loopback: one master, and workers at addresses of their own.
 
-Spark's `local-cluster` gives all its workers one address, and Spark never runs a second attempt
-of a task at the address of the first. So the same master and workers are started here, in the
-driver's JVM as there, each worker at another address of 127.0.0.0/8. Executors are processes.
+Spark's `local-cluster` gives all its workers one address, and Spark never runs a second attempt of
+a task at the address of the first. So this starts the same master and workers in the driver's JVM,
+each worker at its own address of 127.0.0.0/8. Executors are processes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WORKER_MEMORY_MIB = 1024
 
 
 def start_workers(count: int, work: Path) -> str:
-    """Start the driver's JVM, in it a master and `count` workers; the master's URL.
+    """Start the driver's JVM with a master and `count` workers in it; return the master's URL.
 
     To be called before there is a SparkContext. What runs in it ends with the JVM.
     """

@@ -26,7 +26,7 @@ EVERY_TYPE = [
 
 
 def test_every_type_and_null_comes_back_as_it_was_written(lab):
-    """Times around a change of daylight saving time, in a session whose zone has it."""
+    """Times around a change of daylight saving time, in a session whose zone has one."""
     rows = lab.spark.range(120).selectExpr(*EVERY_TYPE)
     nulls = rows.select([F.lit(None).cast(f.dataType).alias(f.name) for f in rows.schema])
     data = rows.unionAll(nulls.limit(3))
@@ -166,7 +166,7 @@ def test_a_rerun_of_a_named_batch_write_is_a_no_op(lab):
     assert sorted(lab.ids()) == [0, 1, 2, 3, 4, 4]
 
 
-def test_a_write_whose_task_fails_leaves_nothing_to_be_seen(lab):
+def test_a_write_whose_task_fails_leaves_nothing_visible(lab):
     lab.create()
     rows = lab.spark.range(0, 4, 1, 2).selectExpr(
         "IF(id = 3, CAST(raise_error('broken row') AS bigint), id) AS id", "'x' AS s"

@@ -1,9 +1,8 @@
 """Files -> topic -> topic, while the driver is killed again and again: each row once, in order.
 
-Some kills strike at a random time, some at a moment of a micro-batch that matters. Of those some
-leave an orphan: a process of the dead driver that stages or commits when its successor has long
-taken over. The pipeline makes some rows up, so a replayed batch has others, and another number of
-them.
+Some kills come at a random time, some at a critical moment of a micro-batch. Some of these leave an
+orphan: a process of the dead driver that stages or commits long after its successor has taken over.
+The pipeline invents some rows, so a replayed batch has others, and another number of them.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from tests.spark.relay_run import QUERIES, TOO_BUSY, MachineTooBusy, RelayRuns
 FIRST_SEED = int(os.environ.get("START") or 1)
 
 FILES_WAITING = 12
-"""So that no kill finds the queries idle."""
+"""Enough that no kill finds the queries idle."""
 FILE_ROWS_MAX = 30
 ROWS_PER_KILL_MIN = 10
-"""Rows through both queries for each kill, or the runs did not get far enough to show anything."""
+"""Rows through both queries for each kill; with fewer, the runs were too short to show anything."""
 PAUSE_MAX_S = 3.0
 STARTS_MAX = 20
 """Drivers that may end by themselves for one kill, on a machine too busy for Spark."""
@@ -62,9 +61,9 @@ class Kill:
     """None: at a random time."""
     deed: Deed
     early: bool
-    """In a run's first batch, which may be a replay; else after a batch of this run is through."""
+    """In a run's first batch, which may be a replay; or after a batch of this run is done."""
     pause_s: float
-    """Of a kill at a random time: how long after the start, or after that batch."""
+    """For a kill at a random time: how long after the start, or after that batch."""
 
     @property
     def words(self) -> str:
@@ -73,7 +72,7 @@ class Kill:
 
 
 def plan(rng: random.Random, moments: Sequence[tuple[Moment, Deed]], at_random: int) -> list[Kill]:
-    """A kill for each of the moments and some at random times, in random order."""
+    """A kill at each of the moments and some at random times, in random order."""
     wanted = [*moments, *[(None, Deed.KILL_DRIVER)] * at_random]
     kills = [
         Kill(
@@ -90,7 +89,7 @@ def plan(rng: random.Random, moments: Sequence[tuple[Moment, Deed]], at_random: 
 
 
 class Rounds:
-    """One kill after another on the same checkpoints, and what became of the orphans."""
+    """One kill after another on the same checkpoints, and what happened to the orphans."""
 
     def __init__(self, runs: RelayRuns, rng: random.Random) -> None:
         self._runs = runs
@@ -99,7 +98,7 @@ class Rounds:
         self.struck: Counter[str] = Counter()
 
     def run(self, kill: Kill) -> None:
-        """Make the kill, with another driver when the machine was too busy for Spark."""
+        """Carry out the kill, with another driver if the machine was too busy for Spark."""
         for _ in range(STARTS_MAX):
             try:
                 self._run(kill)
@@ -110,7 +109,7 @@ class Rounds:
         raise AssertionError(f"the machine was too busy {STARTS_MAX} times")
 
     def _run(self, kill: Kill) -> None:
-        """Start a driver, kill it as planned, look where the kill struck."""
+        """Start a driver, kill it as planned, and see where the kill hit."""
         runs = self._runs
         while runs.files_waiting < FILES_WAITING:
             runs.add_file(self._rng.randint(1, FILE_ROWS_MAX))
@@ -135,21 +134,21 @@ class Rounds:
             self._orphan = kill
         self._look(kill)
 
-    def come_to_the_end(self) -> None:
-        """Let a driver do all that is left; then take each query's last commits/N away, and let
-        another one find that the batch is in the topic."""
-        self._let_all_through()
+    def finish_all(self) -> None:
+        """Let a driver do all that is left; then remove each query's last commits/N, and let
+        another driver find that the batch is in the topic."""
+        self._write_all()
         for query in QUERIES:
-            self._forget(query, self._runs.stand(query).done)
-        self._let_all_through()
+            self._forget(query, self._runs.progress(query).done)
+        self._write_all()
 
-    def _let_all_through(self) -> None:
-        """Run in large batches until nothing is left and both queries rest, then kill."""
+    def _write_all(self) -> None:
+        """Run in large batches until nothing is left and both queries are idle, then kill."""
         runs = self._runs
         for _ in range(STARTS_MAX):
             runs.start("--files-per-batch", "100", "--rows-per-batch", "100000")
             try:
-                runs.wait_for(self._all_is_through, "the last row")
+                runs.wait_for(self._all_is_written, "the last row")
                 self.settle_orphan()
                 runs.kill()
                 return
@@ -157,14 +156,14 @@ class Rounds:
                 self.struck[f"not a kill: {TOO_BUSY}"] += 1
         raise AssertionError(f"the machine was too busy {STARTS_MAX} times")
 
-    def _all_is_through(self) -> bool:
+    def _all_is_written(self) -> bool:
         runs = self._runs
         return len(runs.rows_of("pipeline")) == runs.rows and all(
-            runs.stand(query).at_rest for query in QUERIES
+            runs.progress(query).is_idle for query in QUERIES
         )
 
     def settle_orphan(self) -> None:
-        """Let the orphan of an earlier run go on, now that another run has taken over from it."""
+        """Let the orphan of an earlier run continue, now that another run has taken over."""
         kill = self._orphan
         if kill is None:
             return
@@ -175,7 +174,7 @@ class Rounds:
         self.struck[REFUSED] += 1
 
     def _one_more_refused(self) -> bool:
-        notes = [line["what"] for query in QUERIES for line in self._runs.faults(query).journal()]
+        notes = [line["what"] for query in QUERIES for line in self._runs.faults(query).events()]
         return sum(note.endswith("RunFenced") for note in notes) > self.struck[REFUSED]
 
     def _wait_progress(self, query: str) -> None:
@@ -189,12 +188,14 @@ class Rounds:
     def _look(self, kill: Kill) -> None:
         self.struck[kill.words] += 1
         for query in QUERIES:
-            stand = self._runs.stand(query)
-            self.struck[f"{query} {stand.words}"] += 1
+            progress = self._runs.progress(query)
+            self.struck[f"{query} {progress.words}"] += 1
             # A pipeline that is faster than its ingest begins with an empty batch.
-            assert stand.done <= max(0, stand.visible), f"{query}: in commits/, not in the topic"
-            if stand.at_rest and self._rng.random() < FORGET_SHARE:
-                self._forget(query, stand.done)
+            assert progress.done <= max(0, progress.visible), (
+                f"{query}: in commits/, not in the topic"
+            )
+            if progress.is_idle and self._rng.random() < FORGET_SHARE:
+                self._forget(query, progress.done)
 
     def _forget(self, query: str, batch: int) -> None:
         self._runs.forget_batch(query, batch)
@@ -202,25 +203,25 @@ class Rounds:
 
 
 def rows_are_written_once(runs: RelayRuns, seed: int, kills: Sequence[Kill]) -> None:
-    """Kill the driver as planned, let the last run come to the end, compare with the files."""
+    """Kill the driver as planned, let the last run finish, and compare with the files."""
     print(f"\nseed {seed}, {len(kills)} kills in {runs.parts.work}", flush=True)
     rounds = Rounds(runs, random.Random(seed))
     for number, kill in enumerate(kills, 1):
         rounds.run(kill)
         print(f"{number}: {kill.words} in {kill.query}", flush=True)
     through = len(runs.rows_of("pipeline"))
-    rounds.come_to_the_end()
-    print(f"{runs.rows} rows, {through} of them through before the last kill")
+    rounds.finish_all()
+    print(f"{runs.rows} rows, {through} of them done before the last kill")
     for what, times in sorted(rounds.struck.items()):
         print(f"{times:4} {what}", flush=True)
     runs.assert_each_row_once()
     runs.assert_in_order()
     least = len(kills) * ROWS_PER_KILL_MIN
-    assert through >= least, "a run that stands still proves nothing"
+    assert through >= least, "stalled queries prove nothing"
 
 
 @pytest.mark.timeout(1200)
-def test_each_row_is_written_once_though_the_driver_is_killed_five_times(
+def test_each_row_is_written_once_while_the_driver_is_killed_five_times(
     cluster: ProcessCluster, client: raftlog.LogClient, tmp_path: Path
 ) -> None:
     with RelayRuns(cluster, client, tmp_path) as runs:
@@ -231,7 +232,7 @@ def test_each_row_is_written_once_though_the_driver_is_killed_five_times(
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + 5))
-def test_each_row_is_written_once_though_the_driver_is_killed_ten_times(
+def test_each_row_is_written_once_while_the_driver_is_killed_ten_times(
     cluster: ProcessCluster, client: raftlog.LogClient, tmp_path: Path, seed: int
 ) -> None:
     """Fifty kills over five seeds. Replay: START=<seed> pytest -s -m soak <this file>."""

@@ -1,4 +1,4 @@
-"""Queries that must not go on, each told why and what to do; and replies that never came."""
+"""Queries that must not continue are told why and what to do; and replies that never came."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLIENT, NODE = 0, 1
 """Both ends of the wire that loses a reply."""
 
 
-def test_a_batch_whose_reply_was_lost_stays_though_spark_gives_it_up(lab, tmp_path):
+def test_a_batch_whose_reply_was_lost_stays_after_spark_gives_it_up(lab, tmp_path):
     """CommitEpoch is applied, no reply comes, Spark aborts: the abort takes nothing back."""
     with (
         ProcessCluster.start(tmp_path / "data", nodes=1) as lone,
@@ -54,7 +54,7 @@ def test_a_batch_whose_reply_was_lost_stays_though_spark_gives_it_up(lab, tmp_pa
 
 def noted(lab: Lab) -> list[str]:
     """What the query's processes did, or what stopped them."""
-    return [line["what"] for line in lab.faults.journal()]
+    return [line["what"] for line in lab.faults.events()]
 
 
 def test_a_driver_whose_checkpoint_another_one_took_over_is_told_so(lab, cluster, client, tmp_path):
@@ -108,7 +108,7 @@ def test_a_running_query_is_told_that_its_sink_was_created_again(lab):
     assert lab.ids() == []
 
 
-def test_a_query_whose_sink_goes_between_stage_and_commit_is_told_so(lab):
+def test_a_query_whose_sink_is_deleted_between_stage_and_commit_is_told_so(lab):
     lab.faults.arm(Moment.COMMITTING, Deed.HOLD)
     lab.rows_file("a", 1)
     query = lab.faulty_sink(lab.file_stream()).start()

@@ -54,7 +54,7 @@ def test_a_job_whose_tasks_would_run_on_another_python_says_so(tmp_path):
     ],
 )
 def test_verify_tells_lost_duplicated_and_changed_rows_apart(spark, ids, lost, duplicated, changed):
-    """Row 0 is null, and stands for itself as any other row does."""
+    """Row 0 is null, and counts like any other row."""
     value = F.when(F.col("id") > 0, F.col("id")).alias("value")
     expected = spark.range(4).select(value)
     found = spark.createDataFrame(list(enumerate(ids)), "_offset bigint, id bigint")
@@ -75,7 +75,8 @@ def test_verify_notices_offsets_that_are_missing_or_taken_twice(spark):
 
 
 def test_the_pipeline_computes_what_verify_expects_of_the_real_input(spark, tmp_path):
-    """Two ways to the same delays; a sample of every kind of flight, in a zone that is not UTC."""
+    """Two ways to compute the delays; a sample of every kind of flight, in a zone that is not
+    UTC."""
     nycflights.split_flights(tmp_path / "input", 40)
     flights = nycflights.read_flights(spark, tmp_path / "input" / "flights-000.csv")
     weather = nycflights.read_weather(spark)

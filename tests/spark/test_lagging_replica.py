@@ -37,7 +37,7 @@ class Wired:
             self.links.set(other, node, Wire(cut=True))
 
     def only(self, node: int) -> LogClient:
-        """A client of this node alone, that asks it once."""
+        """A client only of this node, which asks it once."""
         return LogClient(OneNode(load().client, self.cluster.address(node)))
 
 
@@ -56,7 +56,7 @@ def wired(tmp_path: Path) -> Iterator[Wired]:
 
 
 def test_tasks_sent_to_a_lagging_or_hanging_replica_read_the_same_rows(spark, wired, tmp_path):
-    """The one answers NotYet, the other nothing: each time the next replica is asked."""
+    """One answers NotYet, the other does not answer: each time the next replica is asked."""
     with wired.cluster.client() as client:
         lab = Lab(spark, wired.cluster, client, tmp_path / "lab")
         lab.create()

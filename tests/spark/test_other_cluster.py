@@ -1,4 +1,4 @@
-"""A checkpoint of one cluster against the servers of another: refused in words that are true."""
+"""A checkpoint of one cluster with the servers of another is refused with a true reason."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_batch_that_was_planned_is_not_skipped_as_lost_in_another_cluster(
 def test_a_task_that_reaches_another_cluster_skips_nothing_as_lost(
     client: raftlog.LogClient, other: OtherCluster
 ) -> None:
-    """As with 127.0.0.1 in the servers, which is another machine for each executor."""
+    """As happens with 127.0.0.1 in the servers: it is another machine for each executor."""
     other.fill("task", 100)
     given = {
         "subscribe": "task",

@@ -1,7 +1,7 @@
 """What comes to the sink a second time, with a real Spark: replays, older checkpoints, reruns.
 
 In each of these a batch has as many rows as the one that the log holds under its number, or a
-replay has not: a count tells neither.
+replay has another number: a count decides neither.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ CLIENT, NODE = 0, 1
 
 def warnings(lab: Lab) -> list[str]:
     """What the sink warned of in this lab's streams."""
-    notes = [line["what"] for line in lab.faults.journal()]
+    notes = [line["what"] for line in lab.faults.events()]
     return [note for note in notes if note.startswith("warning")]
 
 
 def files_then_older_copy(lab: Lab, batches: int) -> None:
     """One batch, then so many more, and the checkpoint as it was after the first; then other files
-    of one row each in the place of those that the later batches read."""
+    of one row each instead of those that the later batches read."""
     lab.rows_file("first", 1, 2)
     finish(lab.sink(lab.file_stream()).start())
     older = lab.folder / "older"
@@ -49,8 +49,8 @@ def files_then_older_copy(lab: Lab, batches: int) -> None:
 # ---------------------------------------------------------------- a stream's replay
 
 
-def test_rows_made_up_by_chance_are_a_replay_though_their_number_differs(lab):
-    """Of a thousand rows two draws are of one size once in eighty times."""
+def test_random_rows_are_a_replay_even_if_their_number_differs(lab):
+    """Two draws from a thousand rows have one size once in eighty times."""
     lab.rows_file("a", *range(1000))
     shaky = lab.file_stream().selectExpr("IF(rand() < 0.5, id, NULL) AS id", "uuid() AS s")
     finish(lab.faulty_sink(shaky.where("id IS NOT NULL")).start())
@@ -78,7 +78,7 @@ def test_a_batch_that_an_older_checkpoint_plans_again_is_no_replay(lab):
     assert lab.ids() == [1, 2, 10, 30], "20 is discarded, as the option says"
 
 
-def test_an_older_checkpoint_is_refused_though_its_batches_have_as_many_rows(lab):
+def test_an_older_checkpoint_is_refused_even_if_its_batches_have_as_many_rows(lab):
     files_then_older_copy(lab, 3)
     for options in ({}, {"onReplayMismatch": "keep"}):
         message = failure(lab.sink(lab.file_stream(), **options).start())
@@ -113,7 +113,8 @@ def test_a_checkpoint_from_the_sessions_setting_is_found_by_the_querys_name(lab)
         lab.rows_file("a", 1, 2)
         run(name="checkpoint")
         lab.forget_batch(0)
-        lab.rows_file("a", 1, 2, 3)  # a source that is not replayable: other rows, the same plan
+        # Other rows under the same plan, as from a source that is not replayable.
+        lab.rows_file("a", 1, 2, 3)
         run(name="checkpoint")
         assert lab.ids() == [1, 2]
         assert warnings(lab) == []
@@ -142,7 +143,7 @@ def test_a_lost_reply_is_asked_for_again_and_is_no_replay(lab, tmp_path):
         wait_until(lambda: lab.ids() == [1, 2], "CommitEpoch is applied")
         links.heal()
         finish(query)
-        assert [line["what"] for line in lab.faults.journal()] == ["staged", "committed"]
+        assert [line["what"] for line in lab.faults.events()] == ["staged", "committed"]
         assert lab.ids() == [1, 2]
 
 
@@ -182,7 +183,7 @@ def test_a_named_write_of_a_replayed_batch_is_a_no_op(lab):
     assert lab.ids() == [1, 2, 3]
 
 
-def test_a_lost_checkpoint_is_noticed_though_each_batch_has_as_many_rows(lab):
+def test_a_lost_checkpoint_is_noticed_even_if_each_batch_has_as_many_rows(lab):
     """A row limit and a backlog: the new query's batch 0 is not the old one's."""
     source, target = f"{lab.topic}-source", lab.topic
     lab.client.create_topic(source, "id bigint, s string")
@@ -208,7 +209,7 @@ def test_a_lost_checkpoint_is_noticed_though_each_batch_has_as_many_rows(lab):
     assert sorted(lab.ids()) == [1, 2, 3, 4]
 
 
-def test_an_older_checkpoint_is_noticed_here_too(lab):
+def test_an_older_checkpoint_is_noticed_inside_foreach_batch_too(lab):
     lab.rows_file("a", 1)
     finish(lab.each(lab.file_stream(), written(lab)))
     older = lab.folder / "older"
@@ -225,7 +226,7 @@ def test_an_older_checkpoint_is_noticed_here_too(lab):
 
 
 def test_two_writes_of_one_batch_under_one_version_are_an_error(lab):
-    """And stay one after a restart, whose first write is a replay of the first."""
+    """They still are after a restart, whose first write is a replay of the first."""
 
     def twice(batch, number):
         written(lab)(batch, number)
@@ -240,8 +241,8 @@ def test_two_writes_of_one_batch_under_one_version_are_an_error(lab):
 
 
 @pytest.mark.parametrize("kind", [InheritableThread, threading.Thread])
-def test_a_write_in_a_thread_is_fenced_as_far_as_the_thread_sees_the_stream(lab, kind):
-    """A plain thread does not: its second write is taken for a rerun, and the sink warned of it."""
+def test_a_write_in_a_thread_is_fenced_only_if_the_thread_sees_the_stream(lab, kind):
+    """A plain thread does not: its second write is taken for a rerun, and the sink warns of it."""
 
     def elsewhere(batch, number):
         problems = []

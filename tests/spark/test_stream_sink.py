@@ -1,4 +1,4 @@
-"""The streaming sink with a real Spark: every batch exactly once, whatever dies in between."""
+"""The streaming sink with a real Spark: every batch exactly once, whichever process dies."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_batch_without_rows_counts_as_a_batch(lab):
     assert sorted(row._epoch for row in epochs) == [1, 3]
 
 
-def test_the_leader_killed_between_stage_and_commit_costs_nothing(lab):
+def test_a_leader_killed_between_stage_and_commit_loses_nothing(lab):
     """Every task has staged; the leader dies before CommitEpoch reaches it."""
     kill_file = lab.folder / "pid"
 
@@ -140,7 +140,7 @@ def stage_as_another_run(lab, *, query_id: str, run: str, epoch: int) -> None:
 
 
 def test_two_writes_of_one_foreach_batch_do_not_share_a_key(lab):
-    """Inside foreachBatch tasks carry the stream's ids; batch writes go by their own."""
+    """Inside foreachBatch tasks carry the stream's ids; batch writes use their own."""
     lab.create()
 
     def twice(batch, number):

@@ -1,4 +1,4 @@
-"""The streaming source with a real Spark: nothing twice, nothing lost, no surprise at a restart."""
+"""The streaming source with a real Spark: nothing twice, nothing lost, also over a restart."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 from tests.spark.conftest import failure, finish, wait_until
 
 
-def test_a_stream_starts_at_latest_unless_told_otherwise_and_goes_on_after_a_restart(lab):
+def test_a_stream_starts_at_latest_unless_told_otherwise_and_continues_after_a_restart(lab):
     lab.create()
     lab.append(1, 2)
     seen: list[int] = []
@@ -137,7 +137,7 @@ def test_wrong_options_fail_before_the_query_runs(lab):
     assert "'endingOffsets' is not an option of readStream" in message
 
 
-def test_reading_goes_on_while_the_leader_is_down(lab):
+def test_reading_continues_while_the_leader_is_down(lab):
     lab.create()
     lab.append(1, 2, 3)
     seen: list[int] = []

@@ -70,7 +70,7 @@ def users_folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def run(program: str, *arguments: str, folder: Path) -> list[str]:
-    """What a Python with the user's folder on its path prints last."""
+    """The last line that a Python with the user's folder on its path prints."""
     ended = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         env=os.environ

@@ -1,4 +1,4 @@
-"""What the connector warns of in Spark's Python workers is told with level and logger."""
+"""The connector's warnings in Spark's Python workers are logged with level and logger."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_warnings_of_tasks_and_of_the_source_reach_the_drivers_log_with_level_an
     )
     assert ended.returncode == 0, ended.stderr
     slow = "spark.sql.execution.arrow.maxBytesPerBatch is at its default"
-    # Of the first write's task alone: the second write's goes where Spark was told to gather logs.
+    # Only of the first write's task: the second write's goes where Spark was told to collect logs.
     assert len(re.findall(LINE + re.escape(slow), ended.stderr, re.MULTILINE)) == 1
     recreated = r"Topic 'warned', incarnation [0-9a-f]+, was deleted; .* at its offset 0\."
     assert len(re.findall(LINE + recreated, ended.stderr, re.MULTILINE)) == 1
