@@ -95,7 +95,7 @@ def lose_one(history: History) -> None:
     relog(history, [*numbers[:9], record(0, source=2)])
 
 
-def double_one(history: History) -> None:
+def duplicate_one(history: History) -> None:
     relog(history, [*log_of(history), record(3)])
 
 
@@ -208,7 +208,7 @@ def stall(history: History) -> None:
     ("plant", "sentence"),
     [
         (lose_one, "record 1:9 was acknowledged in [9, 10) and is lost"),
-        (double_one, "record 1:3 is at 3 and at 10"),
+        (duplicate_one, "record 1:3 is at 3 and at 10"),
         (swap_two_of_one_write, "record 1:1 is at 0, one before it at 1"),
         (move_one, "record 1:9 was acknowledged in [3, 4) and is at 9"),
         (leave_a_gap, "reading from node 1: offset 4 came, 0 was expected"),
@@ -245,7 +245,7 @@ def test_what_is_lost_duplicated_and_reordered_is_counted() -> None:
     lose_one(history)
     assert verdict(history).lost == 1
     history = sound()
-    double_one(history)
+    duplicate_one(history)
     assert verdict(history).duplicated == 1
     history = sound()
     swap_two_of_one_write(history)

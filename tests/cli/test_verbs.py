@@ -136,9 +136,9 @@ def test_servers_that_are_no_addresses_are_an_error(command: Command) -> None:
 def test_no_cluster_is_unavailable_within_the_deadline(
     command: Command, words: tuple[str, ...]
 ) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # bound and not listening: refused at once
-        server = f"127.0.0.1:{nobody.getsockname()[1]}"
+    with socket.socket() as unreachable:
+        unreachable.bind(("127.0.0.1", 0))  # bound and not listening: refused at once
+        server = f"127.0.0.1:{unreachable.getsockname()[1]}"
         finished = command(
             "--servers", server, "--set", "client.request_timeout_s=0.3",
             "--set", "client.try_timeout_s=0.3", *words,
@@ -147,7 +147,7 @@ def test_no_cluster_is_unavailable_within_the_deadline(
 
 
 @pytest.fixture
-def nobody() -> Iterator[str]:
+def unreachable() -> Iterator[str]:
     """Addresses where nothing listens: bound and not listening, so refused at once."""
     with socket.socket() as one, socket.socket() as other:
         for each in (one, other):
@@ -157,15 +157,17 @@ def nobody() -> Iterator[str]:
 
 @pytest.mark.parametrize("words", [("status",), ("topic", "list"), ("watermark",), ("tail", "t")])
 def test_where_nothing_listens_a_verb_ends_long_before_its_deadline(
-    command: Command, nobody: str, words: tuple[str, ...]
+    command: Command, unreachable: str, words: tuple[str, ...]
 ) -> None:
     """The addresses are wrong or nothing was started, so waiting does not help."""
     deadline_s = 60.0
     started_s = time.monotonic()
     settings = ("client.refused_timeout_s=0.3", f"client.request_timeout_s={deadline_s}")
-    finished = command(*(f"--set={each}" for each in settings), *words, "--servers", nobody)
+    finished = command(*(f"--set={each}" for each in settings), *words, "--servers", unreachable)
     assert time.monotonic() - started_s < deadline_s / 2
-    refused(finished, ExitCode.UNAVAILABLE, *nobody.split(","), "no raftlog node", "raftlog up")
+    refused(
+        finished, ExitCode.UNAVAILABLE, *unreachable.split(","), "no raftlog node", "raftlog up"
+    )
 
 
 @pytest.fixture

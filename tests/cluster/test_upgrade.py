@@ -80,10 +80,10 @@ def test_the_data_of_the_first_release_is_served_and_upgraded(cluster: ClusterFo
 
 def test_a_node_stops_before_an_entry_of_a_newer_version(cluster: ClusterFolder) -> None:
     node = OneNode(PosixFileSystem(cluster.data(1)))
-    controller = node.host.replicas.get(CONTROLLER_GROUP)
+    controller = node.multiraft.replicas.get(CONTROLLER_GROUP)
     assert controller is not None
     index = controller.replica.applied_index + 1
-    node.host.propose(controller, Payload(b"\x02 of tomorrow", b""), lambda _: None)
+    node.multiraft.propose(controller, Payload(b"\x02 of tomorrow", b""), lambda _: None)
     with pytest.raises(LogFromNewerVersion):
         node.settle()
     node.close()

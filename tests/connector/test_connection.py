@@ -15,7 +15,7 @@ DEADLINE_S = 1.0
 
 
 @pytest.fixture
-def nobody(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConnectionOptions]:
+def unreachable(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConnectionOptions]:
     """An address where nothing listens: bound and not listening, so refused at once."""
     monkeypatch.setenv("RAFTLOG_CLIENT__REFUSED_TIMEOUT_S", "0.1")
     with socket.socket() as bound:
@@ -24,18 +24,20 @@ def nobody(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConnectionOptions]:
         yield ConnectionOptions(bootstrap_servers=servers, request_timeout_s=DEADLINE_S)
 
 
-def test_a_query_that_starts_is_told_soon_that_nothing_listens(nobody: ConnectionOptions) -> None:
+def test_a_query_that_starts_is_told_soon_that_nothing_listens(
+    unreachable: ConnectionOptions,
+) -> None:
     with pytest.raises(NodeUnreachable, match="raftlog up"):
-        connection.client(nobody, starting=True).describe_topic("flights")
+        connection.client(unreachable, starting=True).describe_topic("flights")
 
 
 def test_a_running_query_waits_for_a_cluster_that_is_down_for_a_moment(
-    nobody: ConnectionOptions,
+    unreachable: ConnectionOptions,
 ) -> None:
-    with pytest.raises(DeadlineExceeded, match=nobody.bootstrap_servers):
-        connection.client(nobody).describe_topic("flights")
+    with pytest.raises(DeadlineExceeded, match=unreachable.bootstrap_servers):
+        connection.client(unreachable).describe_topic("flights")
 
 
-def test_clients_are_kept_for_their_process(nobody: ConnectionOptions) -> None:
-    assert connection.client(nobody) is connection.client(nobody)
-    assert connection.client(nobody) is not connection.client(nobody, starting=True)
+def test_clients_are_kept_for_their_process(unreachable: ConnectionOptions) -> None:
+    assert connection.client(unreachable) is connection.client(unreachable)
+    assert connection.client(unreachable) is not connection.client(unreachable, starting=True)

@@ -20,13 +20,13 @@ from tests.core.member import (
 )
 
 AFTER = 5
-QUIET = replace(TIMING, quiesce_after_ticks=AFTER)
+QUIESCING = replace(TIMING, quiesce_after_ticks=AFTER)
 TWO, THREE = NodeId(2), NodeId(3)
 
 
 def idle_leader(voters: int = 3) -> Member:
     """It leads term 2; all hold its two entries and know that the first is committed."""
-    member = Member(1, voters=voters, terms=[1], timing=QUIET).lead()
+    member = Member(1, voters=voters, terms=[1], timing=QUIESCING).lead()
     for other in range(2, voters + 1):
         member.step(acceptance(member, other, 2))
     member.take()
@@ -54,7 +54,7 @@ def quiesced_leader() -> Member:
 
 
 def quiesced_follower() -> Member:
-    member = Member(2, terms=[1, 2], timing=QUIET)
+    member = Member(2, terms=[1, 2], timing=QUIESCING)
     member.step(heartbeat(member, 1, term=2, commit_index=2, quiesce_round=1))
     assert member.raft.quiesced
     member.take()
@@ -74,7 +74,7 @@ def test_a_leader_is_quiesced_once_all_followers_agreed() -> None:
 def test_a_leader_that_still_replays_its_log_quiesces() -> None:
     """After a restart of all nodes a thousand groups replay at once: heartbeats of all of them
     would take the time that applying needs, and then be late themselves."""
-    member = Member(1, terms=[1], timing=QUIET, applies=False).lead()
+    member = Member(1, terms=[1], timing=QUIESCING, applies=False).lead()
     member.step(acceptance(member, 2, 2), acceptance(member, 3, 2))
     member.take()
     quiesce_round = asked(member)
@@ -85,9 +85,9 @@ def test_a_leader_that_still_replays_its_log_quiesces() -> None:
 
 
 def test_a_group_of_one_quiesces_by_itself() -> None:
-    member = Member(1, voters=1, timing=QUIET)
+    member = Member(1, voters=1, timing=QUIESCING)
     member.tick(2)
-    for _ in range(AFTER + QUIET.heartbeat_ticks):
+    for _ in range(AFTER + QUIESCING.heartbeat_ticks):
         if not member.raft.quiesced:
             member.tick()
     assert member.raft.quiesced
@@ -97,7 +97,7 @@ def test_a_group_of_one_quiesces_by_itself() -> None:
 
 @pytest.mark.parametrize("what", ["lagging", "uncommitted", "reading"])
 def test_a_leader_with_something_to_do_asks_nobody(what: str) -> None:
-    member = Member(1, terms=[1], timing=QUIET).lead()
+    member = Member(1, terms=[1], timing=QUIESCING).lead()
     member.step(acceptance(member, 2, 2))
     if what != "lagging":
         member.step(acceptance(member, 3, 2))
@@ -116,7 +116,7 @@ def test_a_leader_with_something_to_do_asks_nobody(what: str) -> None:
 def test_a_silent_process_is_not_waited_for_but_a_silent_group_is() -> None:
     for silent, is_quiet in (((THREE,), True), ((), False)):
         member = idle_leader()
-        for _ in range(QUIET.election_ticks_min + 2 * QUIET.heartbeat_ticks):
+        for _ in range(QUIESCING.election_ticks_min + 2 * QUIESCING.heartbeat_ticks):
             if not member.raft.quiesced:
                 member.raft.tick(silent)
                 member.settle()
@@ -134,7 +134,7 @@ def test_a_process_that_is_back_is_waited_for_from_then_on(is_back: bool) -> Non
     """Otherwise the leader would quiesce beside a follower that does not know what it missed."""
     member = idle_leader()
     asking = 0
-    for _ in range(QUIET.election_ticks_min + 2 * QUIET.heartbeat_ticks):
+    for _ in range(QUIESCING.election_ticks_min + 2 * QUIESCING.heartbeat_ticks):
         member.raft.tick((THREE,))
         member.settle()
         asking = max([asking, *(message.quiesce_round for message in member.take(Heartbeat, to=2))])
@@ -151,7 +151,7 @@ def test_a_follower_that_is_left_out_is_not_asked() -> None:
     member = idle_leader()
     member.propose("member 3 missed it")
     member.step(acceptance(member, 2, 3))
-    for _ in range(QUIET.election_ticks_min + 2 * QUIET.heartbeat_ticks):
+    for _ in range(QUIESCING.election_ticks_min + 2 * QUIESCING.heartbeat_ticks):
         member.raft.tick((THREE,))
         member.settle()
         heartbeats = member.take(Heartbeat)
@@ -194,7 +194,7 @@ def test_a_follower_that_says_it_is_awake_takes_its_agreement_back() -> None:
 
 
 def test_a_follower_agrees_if_it_holds_exactly_what_is_committed() -> None:
-    member = Member(2, terms=[1, 2], timing=QUIET)
+    member = Member(2, terms=[1, 2], timing=QUIESCING)
     member.step(heartbeat(member, 1, term=2, commit_index=2, quiesce_round=4))
     (reply,) = member.take(HeartbeatReply)
     assert (reply.quiesce_round, member.raft.quiesced) == (4, True)
@@ -202,7 +202,7 @@ def test_a_follower_agrees_if_it_holds_exactly_what_is_committed() -> None:
 
 @pytest.mark.parametrize("why", ["not all committed", "old term", "not asked", "never"])
 def test_a_follower_stays_awake_otherwise(why: str) -> None:
-    timing = TIMING if why == "never" else QUIET
+    timing = TIMING if why == "never" else QUIESCING
     member = Member(2, terms=[1, 2], timing=timing)
     member.step(
         heartbeat(
@@ -218,7 +218,7 @@ def test_a_follower_stays_awake_otherwise(why: str) -> None:
 
 
 def test_a_follower_whose_disk_lags_stays_awake() -> None:
-    member = Member(2, terms=[1], timing=QUIET, sync=False)
+    member = Member(2, terms=[1], timing=QUIESCING, sync=False)
     member.step(append_request(member, 1, term=2, prev=(1, 1), terms=[2], commit_index=2))
     member.step(heartbeat(member, 1, term=2, commit_index=2, quiesce_round=1))
     assert not member.raft.quiesced
@@ -276,14 +276,14 @@ def test_a_new_leader_may_quiesce_a_follower_at_once() -> None:
 def test_a_woken_follower_counts_the_silence_as_its_own() -> None:
     """It campaigns when an awake one would have, not a whole timeout later."""
     member = quiesced_follower()
-    member.raft.wake({NodeId(1): QUIET.election_ticks_min})
+    member.raft.wake({NodeId(1): QUIESCING.election_ticks_min})
     member.tick()
     assert member.raft.role is Role.PRE_CANDIDATE
 
 
 def test_a_leader_woken_by_silence_wakes_its_followers_before_it_steps_down() -> None:
     member = quiesced_leader()
-    member.raft.wake({TWO: QUIET.election_ticks_min, THREE: QUIET.election_ticks_min})
+    member.raft.wake({TWO: QUIESCING.election_ticks_min, THREE: QUIESCING.election_ticks_min})
     member.settle()
     assert [message.quiesce_round for message in member.take(Heartbeat)] == [0, 0]
     assert member.raft.role is Role.LEADER
@@ -322,7 +322,7 @@ def test_a_quiesced_follower_told_of_its_leader_s_death_tries_within_the_jitter(
     member = quiesced_follower()
     member.leader_lost(1, 2)
     assert not member.raft.quiesced
-    member.tick(QUIET.leader_lost_jitter_ticks)
+    member.tick(QUIESCING.leader_lost_jitter_ticks)
     assert [request.pre for request in member.take(VoteRequest)] == [True, True]
 
 

@@ -95,7 +95,7 @@ class Scene:
         log = store.make_log(None)
         log.append([entry(index, term=1) for index in range(1, entries + 1)])
         log.close()
-        self.host = MultiRaft(
+        self.multiraft = MultiRaft(
             node=NODE,
             nodes=(NODE, BEHIND, OTHER),
             store=store,
@@ -111,8 +111,8 @@ class Scene:
             turn_work_us=1_000,
             catch_up=CatchUpLimits(PEER_BYTES_MAX, 2 * PEER_BYTES_MAX, bytes_per_tick),
         )
-        self.host.start(store.open_all())
-        self.replica = self.host.replicas.get(CONTROLLER_GROUP).replica
+        self.multiraft.start(store.open_all())
+        self.replica = self.multiraft.replicas.get(CONTROLLER_GROUP).replica
         self._lead()
 
     def settle(self) -> None:
@@ -122,12 +122,12 @@ class Scene:
                 each()
 
     def receive(self, message: PeerMessage) -> None:
-        self.host.receive(message.sender, [message])
+        self.multiraft.receive(message.sender, [message])
         self.settle()
 
     def _lead(self) -> None:
         while self.replica.raft.role is not Role.LEADER:
-            self.host.tick()
+            self.multiraft.tick()
             self.settle()
             for asked in [m for m in self.driver.sent if isinstance(m, VoteRequest)]:
                 self.driver.sent.remove(asked)
@@ -245,7 +245,7 @@ def test_a_peer_gets_no_more_than_its_share_at_once() -> None:
     scene.fall_behind()
     assert scene.driver.reads == [], "its link holds enough"
     scene.driver.queued = PEER_BYTES_MAX - 1
-    scene.host.tick()
+    scene.multiraft.tick()
     assert len(scene.driver.reads) == 1, "the link has room again"
 
 
@@ -262,7 +262,7 @@ def test_reads_of_a_tick_take_their_share_and_no_more() -> None:
             last = scene.replicated()[-1].entries[-1].index
             scene.answer(accepted=True, prev_index=last, match_index=last)
         read_in_tick.append(count)
-        scene.host.tick()
+        scene.multiraft.tick()
         scene.settle()
     assert sum(read_in_tick) == 40
     assert max(read_in_tick) <= 4, "one request may exceed a share"
@@ -273,7 +273,7 @@ def test_reads_of_a_tick_take_their_share_and_no_more() -> None:
 def test_a_node_that_stops_sends_nothing_more() -> None:
     scene = Scene()
     scene.fall_behind()
-    scene.host.stop()
+    scene.multiraft.stop()
     scene.run_read()
     assert scene.replicated() == []
-    scene.host.close()
+    scene.multiraft.close()

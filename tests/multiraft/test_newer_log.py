@@ -35,12 +35,12 @@ def test_nothing_is_applied_from_an_unknown_entry_on(
     script.topic("t", "1" * 32)
     script.append("p", 0, "before")
     group = script.group if in_topic else CONTROLLER_GROUP
-    local = node.host.replicas.get(group)
+    local = node.multiraft.replicas.get(group)
     assert local is not None
     index = local.replica.applied_index + 1
     state = local.machine.fingerprint()
-    node.host.propose(local, Payload(NEWER[found], b""), lambda _: None)
-    node.host.propose(
+    node.multiraft.propose(local, Payload(NEWER[found], b""), lambda _: None)
+    node.multiraft.propose(
         local, Payload(encode_command(Rules(version=RULES_LATEST), None), b""), lambda _: None
     )
     with pytest.raises(LogFromNewerVersion) as caught:
@@ -53,8 +53,8 @@ def test_nothing_is_applied_from_an_unknown_entry_on(
     assert local.replica.applied_index == index - 1
     assert local.machine.fingerprint() == state
     # Groups that were dirty and writes in flight go no further, and the files close whole.
-    node.host.mark_dirty(CONTROLLER_GROUP)
-    node.rest()
+    node.multiraft.mark_dirty(CONTROLLER_GROUP)
+    node.run_pending()
     assert local.replica.applied_index == index - 1
     node.close()
 

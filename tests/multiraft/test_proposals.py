@@ -24,7 +24,7 @@ from tests.storage.memory import MemoryFileSystem
 def test_a_follower_without_room_on_its_disk_still_names_the_leader() -> None:
     """The client must move to the leader, whose disk may have room."""
     disk = MemoryFileSystem(Random(1))
-    host, driver = follower(disk)
+    multiraft, driver = follower(disk)
 
     def no_room(operation: str, path: str) -> None:
         if operation == "write":
@@ -42,10 +42,10 @@ def test_a_follower_without_room_on_its_disk_still_names_the_leader() -> None:
         entries=(entry,),
         commit_index=LogIndex(0),
     )
-    host.receive(NodeId(2), [request])
+    multiraft.receive(NodeId(2), [request])
     driver.run()
-    host.tick()
-    assert host.disk.full is not None
+    multiraft.tick()
+    assert multiraft.disk.full is not None
     with pytest.raises(NotLeader) as refused:
-        host.propose(host.replicas.of_controller, Payload(b"", b""), lambda _: None)
+        multiraft.propose(multiraft.replicas.of_controller, Payload(b"", b""), lambda _: None)
     assert refused.value.leader == 2

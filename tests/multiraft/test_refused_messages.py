@@ -74,7 +74,7 @@ def follower(disk: MemoryFileSystem | None = None) -> tuple[MultiRaft, Driver]:
         random=Random(1),
         tell=driver.tell,
     )
-    host = MultiRaft(
+    multiraft = MultiRaft(
         node=NodeId(1),
         nodes=NODES,
         store=store,
@@ -90,10 +90,10 @@ def follower(disk: MemoryFileSystem | None = None) -> tuple[MultiRaft, Driver]:
         turn_work_us=1_000_000,
         catch_up=CatchUpLimits(1 << 20, 1 << 20, 1 << 20),
     )
-    host.start(store.open_all())
-    host.receive(NodeId(2), [heartbeat(2)])
+    multiraft.start(store.open_all())
+    multiraft.receive(NodeId(2), [heartbeat(2)])
     driver.run()
-    return host, driver
+    return multiraft, driver
 
 
 def heartbeat(sender: int, *, commit_index: int = 0) -> Heartbeat:
@@ -109,11 +109,11 @@ def heartbeat(sender: int, *, commit_index: int = 0) -> Heartbeat:
 
 
 def test_the_other_messages_of_a_frame_are_handled_and_the_node_keeps_running() -> None:
-    host, driver = follower()
+    multiraft, driver = follower()
     driver.sent.clear()
-    host.receive(NodeId(2), [heartbeat(2, commit_index=-1), heartbeat(2)])
+    multiraft.receive(NodeId(2), [heartbeat(2, commit_index=-1), heartbeat(2)])
     driver.run()
-    assert host.refusals.counts == {2: 1}
+    assert multiraft.refusals.counts == {2: 1}
     (told,) = driver.refusals()
     assert "commit_index is -1" in str(told.latest)
     assert "Stop node 2" in str(told.latest)
@@ -121,25 +121,25 @@ def test_the_other_messages_of_a_frame_are_handled_and_the_node_keeps_running() 
 
 
 def test_a_refusal_is_reported_at_once_and_then_now_and_then_with_the_count() -> None:
-    host, driver = follower()
+    multiraft, driver = follower()
     for tick in range(250):
-        host.receive(NodeId(3), [heartbeat(3), heartbeat(3)])
+        multiraft.receive(NodeId(3), [heartbeat(3), heartbeat(3)])
         if tick % 10 == 0:
-            host.receive(NodeId(2), [heartbeat(2)])
-        host.tick()
+            multiraft.receive(NodeId(2), [heartbeat(2)])
+        multiraft.tick()
         driver.run()
     assert [event.count for event in driver.refusals()] == [1, 201, 401]
-    assert host.refusals.counts == {3: 500}
-    local = host.replicas.get(CONTROLLER_GROUP)
+    assert multiraft.refusals.counts == {3: 500}
+    local = multiraft.replicas.get(CONTROLLER_GROUP)
     assert local is not None
     assert local.replica.raft.leader == 2
 
 
 def test_no_peer_can_delete_the_controller_s_group() -> None:
-    host, _ = follower()
+    multiraft, _ = follower()
     deleted = GroupDeleted(group=CONTROLLER_GROUP, sender=NodeId(3), to=NodeId(1))
-    host.receive(NodeId(3), [deleted])
-    assert host.refusals.counts == {3: 1}
-    local = host.replicas.get(CONTROLLER_GROUP)
+    multiraft.receive(NodeId(3), [deleted])
+    assert multiraft.refusals.counts == {3: 1}
+    local = multiraft.replicas.get(CONTROLLER_GROUP)
     assert local is not None
     assert not local.deleted_elsewhere

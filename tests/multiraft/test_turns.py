@@ -95,7 +95,7 @@ class Scene:
                 ]
             )
             log.close()
-        self.host = MultiRaft(
+        self.multiraft = MultiRaft(
             node=NODES[0],
             nodes=NODES,
             store=store,
@@ -111,12 +111,12 @@ class Scene:
             turn_work_us=TURN_US,
             catch_up=CatchUpLimits(1 << 20, 1 << 20, 1 << 20),
         )
-        self.host.start(store.open_all())
+        self.multiraft.start(store.open_all())
 
     def hear_the_leader(self) -> None:
         """A heartbeat for every group in one frame, the controller's last: all is committed."""
-        groups = sorted((local.group for local in self.host.replicas.values()), reverse=True)
-        self.host.receive(
+        groups = sorted((local.group for local in self.multiraft.replicas.values()), reverse=True)
+        self.multiraft.receive(
             NODES[1],
             [
                 Heartbeat(
@@ -138,7 +138,9 @@ class Scene:
         turn()
 
     def applied(self) -> dict[GroupId, int]:
-        return {local.group: local.replica.applied_index for local in self.host.replicas.values()}
+        return {
+            local.group: local.replica.applied_index for local in self.multiraft.replicas.values()
+        }
 
     def answered(self) -> list[GroupId]:
         return [each.group for each in self.driver.sent if isinstance(each, HeartbeatReply)]

@@ -1,4 +1,4 @@
-"""Record a node's data folder, and what its logs come to, by whichever raftlog is imported.
+"""Record a node's data folder, and the result of its logs, with the raftlog that is imported.
 
     PYTHONPATH=<a checkout> python tests/recorded/make.py tests/recorded/<name>
 
@@ -44,15 +44,15 @@ STORE = "5" * 32
 START_US = 1_700_000_000_000_000
 SCHEMA = Schema(version=1, fields=(Field(id=1, name="text", type='"string"', nullable=False),))
 PROSE = frozenset({"advice", "call", "problem", "what"})
-"""Values of a refusal that are sentences: they may be worded again."""
+"""Values of a refusal that are sentences: their wording may change."""
 
 
 class OneNode:
-    """A node alone in its cluster, in one thread: the real host, driven until it is at rest."""
+    """A node alone in its cluster, in one thread: the real `MultiRaft`, driven until it is idle."""
 
     def __init__(self, fs: FileSystem) -> None:
         self.seen: dict[int, list[dict[str, Any]]] = {}
-        """By group, what each applied command came to."""
+        """By group, the outcome of each applied command."""
         self._todo: deque[Callable[[], None]] = deque()
         timing = RaftTiming()
         random = Random(1)
@@ -66,7 +66,7 @@ class OneNode:
             tell=self.tell,
             replica_type=partial(Witnessed, node_seen=self.seen),
         )
-        self.host = made(
+        self.multiraft = made(
             MultiRaft,
             node=NodeId(1),
             nodes=(NodeId(1),),
@@ -83,43 +83,45 @@ class OneNode:
             turn_work_us=1_000,
             catch_up=CatchUpLimits(1 << 20, 1 << 20, 1 << 20),
         )
-        self.host.start(store.open_all())
+        self.multiraft.start(store.open_all())
         self.settle()
 
     def settle(self) -> None:
-        """Until every group is led from here and has applied all there is."""
+        """Tick until this node leads every group and has applied all of each log."""
         for _ in range(1_000):
-            self.rest()
-            groups = self.host.replicas.values()
+            self.run_pending()
+            groups = self.multiraft.replicas.values()
             if all(
                 local.replica.raft.role is Role.LEADER
                 and local.replica.applied_index == local.replica.raft.last_index
                 for local in groups
             ):
                 return
-            self.host.tick()
+            self.multiraft.tick()
         raise AssertionError("the node is not at rest")
 
-    def rest(self) -> None:
-        """Do all that was asked for, without another tick."""
+    def run_pending(self) -> None:
+        """Do everything that is pending, without another tick."""
         while self._todo:
             self._todo.popleft()()
 
     def write(self, group: int, command: Any, batch: tuple[Any, bytes] | None = None) -> Any:
         """The outcome of the command."""
-        local = self.host.replicas.get(group)
+        local = self.multiraft.replicas.get(group)
         assert local is not None
         header, body = batch if batch is not None else (None, b"")
         answers: list[Any] = []
-        self.host.propose(local, Payload(encode_command(command, header), body), answers.append)
+        self.multiraft.propose(
+            local, Payload(encode_command(command, header), body), answers.append
+        )
         self.settle()
         return answers[0]
 
     def close(self) -> None:
-        self.host.stop()
-        self.host.close()
+        self.multiraft.stop()
+        self.multiraft.close()
 
-    # ------------------------------------------------------------ the host's effects
+    # ------------------------------------------------------------ effects of `MultiRaft`
 
     def soon(self, turn: Callable[[], None]) -> None:
         self._todo.append(turn)
@@ -139,11 +141,11 @@ class OneNode:
         return 0
 
     def tell(self, event: Any) -> None:
-        """Nobody listens."""
+        """No one listens."""
 
 
 class Witnessed(Replica):
-    """The real replica; what its machine applies is noted."""
+    """The real replica; what its machine applies is recorded."""
 
     def __init__(self, *, node_seen: dict[int, list[dict[str, Any]]], **parts: Any) -> None:
         super().__init__(**parts)
@@ -167,7 +169,7 @@ class Witnessed(Replica):
 
 
 def plain(outcome: Any) -> list[Any]:
-    """The outcome as JSON: its kind, then its values in order, but for sentences."""
+    """The outcome as JSON: its kind, then its values in order, without sentences."""
     kind = type(outcome).__name__
     if kind == "Refused":
         return [kind, outcome.code, *(v for name, v in outcome.values if name not in PROSE)]
@@ -177,7 +179,7 @@ def plain(outcome: Any) -> list[Any]:
 
 def records_digest(node: OneNode, group: int) -> str:
     """Over every visible record's bytes, offset and time, in order."""
-    local = node.host.replicas.get(group)
+    local = node.multiraft.replicas.get(group)
     assert local is not None
     machine, log = local.machine, local.replica.log
     digest = hashlib.blake2b(digest_size=16)
@@ -190,9 +192,9 @@ def records_digest(node: OneNode, group: int) -> str:
 
 
 def expected(node: OneNode) -> dict[str, Any]:
-    """What every later version must come to when it replays the folder."""
+    """The result that every later version must have when it replays the folder."""
     groups = {}
-    for local in node.host.replicas.values():
+    for local in node.multiraft.replicas.values():
         group = local.group
         found: dict[str, Any] = {"commands": node.seen[group]}
         if group != CONTROLLER_GROUP:
@@ -206,7 +208,7 @@ def expected(node: OneNode) -> dict[str, Any]:
 
 
 def made(kind: Any, **values: Any) -> Any:
-    """The command, or host, without the values that an older version does not have."""
+    """The command, or `MultiRaft`, without the values that an older version does not have."""
     names = inspect.signature(kind).parameters
     return kind(**{name: value for name, value in values.items() if name in names})
 
@@ -388,7 +390,7 @@ class Script:
         self.commit(self.key("once", 0, writer="w2"), transient=True)
 
     def expiries(self) -> None:
-        machine = self.node.host.replicas.get(self.group).machine
+        machine = self.node.multiraft.replicas.get(self.group).machine
         self.stage(self.key("r9", 40), "a9", ["left open"])
         writer, run, epoch, renewals = machine.open_epochs()[0]
         for seen in (renewals + 1, renewals):
@@ -468,7 +470,7 @@ class Script:
         self.commit(key, self.stage(key, run, ["row"]))
 
     def ages(self) -> None:
-        """Leases by log time, a writer that is removed, and who comes back afterwards."""
+        """Leases by log time, a writer that is removed, and one that comes back afterwards."""
         self.stage(self.key("r9", 40), "a9", ["left open"])
         day_us = 86_400 * 1_000_000
         for step_us in (day_us // 2, day_us):

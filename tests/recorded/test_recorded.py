@@ -1,4 +1,4 @@
-"""What earlier versions recorded is replayed to what it came to there, command by command."""
+"""What earlier versions recorded has the same outcomes on replay, command by command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def replayed(recorded: Path, folder: Path) -> OneNode:
 
 
 @pytest.mark.parametrize("recorded", SETS, ids=lambda path: path.name)
-def test_a_recorded_log_comes_to_what_it_came_to_when_it_was_written(
+def test_a_recorded_log_has_the_same_outcomes_as_when_it_was_written(
     recorded: Path, tmp_path: Path
 ) -> None:
     node = replayed(recorded, tmp_path)
@@ -54,7 +54,7 @@ def test_a_recorded_log_comes_to_what_it_came_to_when_it_was_written(
 
 @pytest.mark.parametrize("recorded", SETS, ids=lambda path: path.name)
 def test_a_recorded_folder_is_upgraded_and_written_on(recorded: Path, tmp_path: Path) -> None:
-    """Once its node says which rules it knows, the old groups take them up from there on."""
+    """Once its node says which rules it knows, the old groups apply by them from then on."""
     node = replayed(recorded, tmp_path)
     register = RegisterNode(
         node=NodeId(1),
@@ -64,21 +64,23 @@ def test_a_recorded_folder_is_upgraded_and_written_on(recorded: Path, tmp_path: 
     )
     node.write(CONTROLLER_GROUP, register)
     node.settle()
-    assert {local.machine.rules for local in node.host.replicas.values()} == {RULES_LATEST}
-    marks = {h.group: h.machine.high_water_mark for h in node.host.replicas.values() if h.group}
+    assert {local.machine.rules for local in node.multiraft.replicas.values()} == {RULES_LATEST}
+    marks = {
+        h.group: h.machine.high_water_mark for h in node.multiraft.replicas.values() if h.group
+    }
     script = Script(node)
     for group in marks:
         script.group = group
         script.append("after", 0, "upgrade")
-    before = {h.group: h.machine.fingerprint() for h in node.host.replicas.values()}
+    before = {h.group: h.machine.fingerprint() for h in node.multiraft.replicas.values()}
     assert all(
         h.machine.high_water_mark == marks[h.group] + len("upgrade")
-        for h in node.host.replicas.values()
+        for h in node.multiraft.replicas.values()
         if h.group
     )
     node.close()
     again = OneNode(PosixFileSystem(tmp_path))
-    assert {h.group: h.machine.fingerprint() for h in again.host.replicas.values()} == before
+    assert {h.group: h.machine.fingerprint() for h in again.multiraft.replicas.values()} == before
     again.close()
 
 

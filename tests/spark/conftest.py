@@ -199,10 +199,10 @@ class Lab:
     def collect(self, data: DataFrame, into: list[int], **trigger: bool) -> StreamingQuery:
         """A stream that appends each batch's ids, sorted, to `into`; not awaited."""
 
-        def gather(batch: DataFrame, number: int) -> None:
+        def append_ids(batch: DataFrame, number: int) -> None:
             into.extend(sorted(row.id for row in batch.select("id").collect()))
 
-        return self.each(data, gather, **trigger)
+        return self.each(data, append_ids, **trigger)
 
     def each(
         self, data: DataFrame, do: Callable[[DataFrame, int], None], **trigger: bool

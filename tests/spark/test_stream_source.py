@@ -62,14 +62,14 @@ def test_available_now_reads_only_what_was_there_when_it_started(lab):
     lab.append(1, 2, 3, 4, 5)
     batches: list[list[int]] = []
 
-    def gather(batch, number):
+    def collect_and_append(batch, number):
         batches.append(sorted(row.id for row in batch.collect()))
         lab.append(100 + number)
 
     limited = lab.read_stream(startingOffsets="earliest", maxOffsetsPerTrigger=2)
-    finish(lab.each(limited, gather))
+    finish(lab.each(limited, collect_and_append))
     assert batches == [[1, 2], [3, 4], [5]]
-    finish(lab.each(limited, gather))
+    finish(lab.each(limited, collect_and_append))
     assert batches[3:] == [[100, 101], [102]]
 
 

@@ -71,5 +71,5 @@ def test_warnings_of_tasks_and_of_the_source_reach_the_drivers_log_with_level_an
     recreated = r"Topic 'warned', incarnation [0-9a-f]+, was deleted; .* at its offset 0\."
     assert len(re.findall(LINE + recreated, ended.stderr, re.MULTILINE)) == 1
     rows = json.loads(ended.stdout.splitlines()[-1])
-    gathered = [(level, logger) for level, logger, text in rows if slow in text]
-    assert gathered == [("WARNING", "raftlog.spark")]
+    logged = [(level, logger) for level, logger, text in rows if slow in text]
+    assert logged == [("WARNING", "raftlog.spark")]
