@@ -31,7 +31,7 @@ def test_two_faults_at_once_occur_but_never_beside_one_of_all_nodes() -> None:
     assert not ALONE & {fault.kind for plan in pairs for fault in plan.faults}
 
 
-def test_a_full_disk_comes_first_of_two_because_its_node_is_settled() -> None:
+def test_a_full_disk_is_the_first_of_two_faults_because_its_node_is_fixed() -> None:
     kinds = [[fault.kind for fault in plan.faults] for seed in range(20) for plan in drawn(seed)]
     assert any(Kind.FULL_DISK in each and len(each) == 2 for each in kinds)
     assert all(each.index(Kind.FULL_DISK) == 0 for each in kinds if Kind.FULL_DISK in each)

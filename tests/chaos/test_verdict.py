@@ -294,7 +294,7 @@ def test_a_gap_counts_for_the_fault_that_it_meets() -> None:
     assert (cut.name, cut.count, cut.longest_gap_s) == ("cut", 2, 1.0)
 
 
-def test_the_first_of_many_broken_promises_of_one_kind_are_told_and_all_are_counted() -> None:
+def test_the_first_of_many_broken_promises_of_one_kind_are_reported_and_all_are_counted() -> None:
     history = sound()
     relog(history, [record(place, source=7) for place in range(100)])
     history.writes.append(write(0, 100, end_s=0.1, source=7))

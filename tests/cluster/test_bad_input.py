@@ -176,7 +176,7 @@ def test_no_name_reaches_a_path(shared: ProcessCluster, client: LogClient) -> No
         assert all(folder.name.removesuffix(".new").isdecimal() for folder in folders)
 
 
-def test_a_schema_that_differs_is_told_field_by_field_before_bytes_leave(
+def test_a_schema_that_differs_is_explained_field_by_field_before_bytes_leave(
     client: LogClient, name: str
 ) -> None:
     topic = client.create_topic(name, "id bigint not null, text string, day date")

@@ -209,7 +209,7 @@ def test_a_recreated_topic_is_told_from_its_former_incarnation(
     client.close()
 
 
-def test_a_wrong_schema_is_told_field_by_field_before_bytes_leave(
+def test_a_wrong_schema_is_explained_field_by_field_before_bytes_leave(
     client: LogClient, name: str
 ) -> None:
     client.create_topic(name, DDL)

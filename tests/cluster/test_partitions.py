@@ -142,7 +142,7 @@ def test_a_follower_cut_off_in_one_direction_causes_no_election(wired: Wired, mu
     assert (after.leader, after.term) == (leader, before)
 
 
-def test_one_wire_of_a_leader_cut_stops_no_write(wired: Wired) -> None:
+def test_cutting_one_wire_of_a_leader_stops_no_write(wired: Wired) -> None:
     """The follower behind the cut disturbs no node, because the other one hears the leader."""
     leader, one, _ = wired.leader_and_others()
     begin_s = time.time()

@@ -156,7 +156,7 @@ def test_a_stranger_is_refused_and_raises_no_term(
     assert undisturbed(client, before)
 
 
-def test_a_peer_speaks_for_itself_and_to_the_node_it_calls(
+def test_a_peer_sends_only_in_its_own_name_and_only_to_the_node_it_calls(
     cluster: ProcessCluster, client: LogClient, dead: PeerHello
 ) -> None:
     before = terms(client)

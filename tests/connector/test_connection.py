@@ -24,7 +24,7 @@ def unreachable(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConnectionOptions]:
         yield ConnectionOptions(bootstrap_servers=servers, request_timeout_s=DEADLINE_S)
 
 
-def test_a_query_that_starts_is_told_soon_that_nothing_listens(
+def test_a_query_that_starts_is_soon_told_that_nothing_listens(
     unreachable: ConnectionOptions,
 ) -> None:
     with pytest.raises(NodeUnreachable, match="raftlog up"):

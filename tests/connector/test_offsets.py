@@ -163,7 +163,7 @@ def test_what_a_planned_range_lost_is_named_exactly():
 
 
 @pytest.mark.parametrize("fail", [True, False])
-def test_another_clusters_offset_is_refused_whatever_fail_on_data_loss_says(fail):
+def test_another_clusters_offset_is_refused_under_any_fail_on_data_loss(fail):
     start = step(initial({"a": "earliest"}), mark(end=15))
     for found in (mark(end=15), mark(end=300, incarnation="i2")):
         with pytest.raises(ClusterMismatch) as raised:

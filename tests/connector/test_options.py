@@ -87,7 +87,7 @@ def test_an_option_of_another_place_says_where_it_belongs():
     assert "belongs to read and readStream" in str(error)
 
 
-def test_a_subscription_is_told_before_stream_or_batch_is_known():
+def test_a_subscription_is_read_before_stream_or_batch_is_known():
     given = SUBSCRIBE | {"startingoffsets": "latest", "includemetadata": "true"}
     assert subscription(given).include_metadata
     with pytest.raises(InvalidOption, match="not known to read and readStream"):

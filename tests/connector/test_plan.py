@@ -54,7 +54,7 @@ def test_a_local_folder_is_read_in_each_of_hadoops_spellings(checkpoint, form):
     assert plan_digest(form.format(checkpoint), QUERY, 3, TIMEOUT_S) == plain != ""
 
 
-def test_what_cannot_be_read_is_no_plan_and_is_said_once_in_a_process(checkpoint, caplog):
+def test_what_cannot_be_read_is_no_plan_and_is_reported_once_in_a_process(checkpoint, caplog):
     assert plan_digest(str(checkpoint), QUERY, 4, TIMEOUT_S) == ""
     assert "known only by the record count" in caplog.text
     assert "FileNotFoundError" in caplog.text
@@ -71,12 +71,12 @@ def test_what_cannot_be_read_is_no_plan_and_is_said_once_in_a_process(checkpoint
         ("/nowhere", "FileNotFoundError"),
     ],
 )
-def test_the_reason_is_said(location, problem, caplog):
+def test_the_reason_is_reported(location, problem, caplog):
     assert plan_digest(location, QUERY, 0, TIMEOUT_S) == ""
     assert problem in caplog.text
 
 
-def test_the_checkpoint_of_another_query_says_nothing_of_this_one(checkpoint, caplog):
+def test_the_checkpoint_of_another_query_is_no_plan_of_this_one(checkpoint, caplog):
     assert plan_digest(str(checkpoint), "another", 3, TIMEOUT_S) == ""
     assert f"it belongs to query {QUERY}" in caplog.text
 

@@ -123,7 +123,7 @@ def test_topics_read_together_have_equal_columns():
     assert lines[-1] == "  z: int in u, missing in t"
 
 
-def test_a_write_fits_by_name_whatever_its_order_nullability_and_metadata_columns():
+def test_a_write_fits_by_name_in_any_order_nullability_and_with_metadata_columns():
     given = StructType([*reversed(COLUMNS.fields), StructField("_offset", LongType())])
     check_writable(given, topic())
     loose = StructType([StructField(f.name, f.dataType, True) for f in COLUMNS.fields])

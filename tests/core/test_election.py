@@ -202,7 +202,7 @@ def test_votes_of_another_term_or_of_strangers_do_not_count() -> None:
     assert (member.raft.role, member.raft.term) == (Role.PRE_CANDIDATE, 3)
 
 
-def test_a_late_vote_of_an_earlier_term_elects_nobody() -> None:
+def test_a_late_vote_of_an_earlier_term_elects_no_leader() -> None:
     """CHECKLIST 33."""
     member = Member(1, terms=[1], term=3)
     for _ in range(2):

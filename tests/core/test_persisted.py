@@ -26,7 +26,7 @@ def surely_durable(member: Member) -> int:
     return safe
 
 
-def test_a_write_says_nothing_of_the_same_entry_that_came_again() -> None:
+def test_a_write_proves_nothing_about_the_same_entry_appended_again() -> None:
     member = Member(1, terms=[1], sync=False)
     member.step(append_request(member, 2, term=2, prev=(1, 1), terms=[2]))
     member.step(append_request(member, 3, term=3, prev=(1, 1), terms=[3]))
@@ -41,7 +41,7 @@ def test_a_write_says_nothing_of_the_same_entry_that_came_again() -> None:
     assert member.raft.durable_index == 3
 
 
-def test_a_write_counts_for_what_no_truncation_touched() -> None:
+def test_a_write_counts_for_entries_that_no_truncation_touched() -> None:
     member = Member(1, terms=[1], sync=False)
     member.step(append_request(member, 2, term=2, prev=(1, 1), terms=[2, 2, 2, 2]))
     member.step(append_request(member, 3, term=3, prev=(2, 3), terms=[3, 3]))

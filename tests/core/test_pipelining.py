@@ -56,7 +56,7 @@ def test_the_window_bounds_what_is_in_flight_and_an_answer_opens_it() -> None:
     assert _to(leader, 2) == [(4, 3)], "what was pending leaves as one request"
 
 
-def test_a_request_holds_at_most_so_many_entries_and_bytes() -> None:
+def test_a_request_holds_a_bounded_number_of_entries_and_bytes() -> None:
     timing = RaftTiming(election_ticks_min=10, append_entries_max=3, append_bytes_max=10)
     leader = _matched_leader(timing)
     leader.propose("a", "b", "c", "d", "x" * 20, "eeeee", "fffff", "g")

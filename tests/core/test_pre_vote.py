@@ -72,8 +72,8 @@ def test_the_return_of_an_isolated_member_causes_no_election() -> None:
     assert network[3].log == leader.log
 
 
-def test_a_refusal_from_a_later_term_is_learnt_from_even_when_it_comes_late() -> None:
-    """CHECKLIST 16, 36: its receiver steps down, whatever its role is by then."""
+def test_even_a_late_refusal_from_a_later_term_makes_its_receiver_step_down() -> None:
+    """CHECKLIST 16, 36: its receiver follows, whatever its role is by then."""
     for role in (Role.PRE_CANDIDATE, Role.LEADER):
         member = Member(1, terms=[1], term=1)
         if role is Role.LEADER:

@@ -96,7 +96,7 @@ def test_a_group_of_one_quiesces_by_itself() -> None:
 
 
 @pytest.mark.parametrize("what", ["lagging", "uncommitted", "reading"])
-def test_a_leader_with_something_to_do_asks_nobody(what: str) -> None:
+def test_a_leader_with_something_to_do_asks_no_follower(what: str) -> None:
     member = Member(1, terms=[1], timing=QUIESCING).lead()
     member.step(acceptance(member, 2, 2))
     if what != "lagging":
@@ -130,7 +130,7 @@ def test_a_silent_process_is_not_waited_for_but_a_silent_group_is() -> None:
 
 
 @pytest.mark.parametrize("is_back", [False, True])
-def test_a_process_that_is_back_is_waited_for_from_then_on(is_back: bool) -> None:
+def test_a_leader_waits_for_a_process_that_is_back(is_back: bool) -> None:
     """Otherwise the leader would quiesce beside a follower that does not know what it missed."""
     member = idle_leader()
     asking = 0

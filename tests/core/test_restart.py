@@ -14,7 +14,7 @@ from tests.core.member import TIMING, Member, append_request, heartbeat
 from tests.core.network import Network
 
 
-def test_commit_index_is_forgotten_and_comes_back_with_the_leader_s_word() -> None:
+def test_commit_index_is_forgotten_and_learnt_again_from_the_leader() -> None:
     """CHECKLIST 24: nothing is applied before it is known committed again."""
     member = Member(1, terms=[1, 1, 1], term=1)
     assert (member.raft.commit_index, member.raft.last_applied) == (0, 0)

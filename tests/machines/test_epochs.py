@@ -189,7 +189,7 @@ def test_stage_ahead_of_its_predecessor_is_refused_with_the_number_due() -> None
     assert values(scene.stage(key(0), "a", 2, scene.new_batch()))["expected"] == 1
 
 
-def test_lost_commit_reply_is_answered_from_the_table_whatever_the_order_of_attempts() -> None:
+def test_lost_commit_reply_is_answered_from_the_table_for_any_order_of_attempts() -> None:
     scene = Scene()
     a, b = scene.stage_all(key(0), "a", 5), scene.stage_all(key(0), "b", 6)
     scene.append(0, batch(99, 3))
@@ -521,7 +521,7 @@ def test_writer_that_can_replay_never_expires() -> None:
     assert code(scene.commit_epoch(key(0, query_id="other"))) == "CheckpointReset"
 
 
-def test_writer_that_never_committed_may_expire_once_nothing_of_it_is_open() -> None:
+def test_writer_that_never_committed_may_expire_once_it_has_nothing_open() -> None:
     scene = Scene()
     scene.stage_all(key(0), "a", 5)
     assert scene.machine.transient_writers() == []

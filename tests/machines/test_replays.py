@@ -72,7 +72,7 @@ def job(
 
 
 @pytest.mark.parametrize("records", [4, 5, 6])
-def test_the_last_batch_with_the_same_plan_is_a_replay_whatever_its_count(records: int) -> None:
+def test_the_last_batch_with_the_same_plan_is_a_replay_with_any_count(records: int) -> None:
     scene = a_stream(2)
     assert write(scene, key(1, run="run-2"), records, plan=PLAN) == replayed(5, 10, 5)
     assert scene.machine.open_epochs() == []
@@ -124,9 +124,7 @@ def test_a_plan_is_known_from_the_entry_on_that_raised_the_rules() -> None:
 
 @pytest.mark.parametrize("epoch", [0, 1])
 @pytest.mark.parametrize("keep", [False, True])
-def test_a_stream_below_its_last_batch_is_refused_whatever_it_brings(
-    epoch: int, keep: bool
-) -> None:
+def test_a_stream_below_its_last_batch_is_refused_with_any_content(epoch: int, keep: bool) -> None:
     scene = a_stream(3)
     older = key(epoch, run="run-2")
     same_size = reference("x", [batch(1, 5)])

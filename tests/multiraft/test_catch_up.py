@@ -208,7 +208,7 @@ def test_entries_on_disk_are_read_off_the_loop_and_leave_in_their_order() -> Non
     assert (sent[-1].index, sent[-1].term) == (41, scene.replica.raft.term)
 
 
-def test_a_read_that_comes_back_after_a_step_down_is_not_sent() -> None:
+def test_a_read_that_ends_after_a_step_down_is_not_sent() -> None:
     scene = Scene()
     scene.fall_behind()
     scene.depose(scene.replica.raft.term + 1)

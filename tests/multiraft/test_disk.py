@@ -102,7 +102,7 @@ class Scene:
             self.driver.run()
 
 
-def test_a_write_without_room_is_tried_again_every_so_often_until_it_is_done() -> None:
+def test_a_write_without_room_is_tried_again_from_time_to_time_until_it_is_done() -> None:
     scene = Scene()
     scene.fill()
     scene.write()

@@ -94,7 +94,7 @@ def test_a_confirmed_read_is_dropped_if_the_entry_that_it_waits_for_shows_the_di
     assert replica.raft.role is Role.FOLLOWER
 
 
-def test_a_verdict_is_told_once() -> None:
+def test_a_change_of_the_state_is_reported_once() -> None:
     driver = Driver()
     replica = driver.replica
     driver.lead()

@@ -120,7 +120,7 @@ def test_the_other_messages_of_a_frame_are_handled_and_the_node_keeps_running() 
     assert [type(message) for message in driver.sent] == [HeartbeatReply]
 
 
-def test_a_refusal_is_reported_at_once_and_then_now_and_then_with_the_count() -> None:
+def test_a_refusal_is_reported_at_once_and_later_from_time_to_time_with_the_count() -> None:
     multiraft, driver = follower()
     for tick in range(250):
         multiraft.receive(NodeId(3), [heartbeat(3), heartbeat(3)])

@@ -64,7 +64,7 @@ class Group:
         return heartbeat.reply(Term(1), last_index=LogIndex(0), quiesce_round=0, disk_keeps_up=True)
 
 
-def test_nothing_is_said_before_the_first_point_and_little_after_agreement() -> None:
+def test_no_hash_is_sent_before_the_first_point_nor_after_agreement() -> None:
     group = Group(3)
     assert group.heartbeat() == group._heartbeat(1, 3)
     group.reach(10, n1=GOOD, n2=GOOD, n3=GOOD)
@@ -88,7 +88,7 @@ def test_a_replica_that_differs_from_a_majority_knows_it_whether_or_not_it_leads
     assert group.verdicts == [DIVERGED if node == odd else TRUSTED for node in group.voters]
 
 
-def test_a_group_of_one_has_nobody_to_differ_from() -> None:
+def test_a_group_of_one_has_no_replica_to_differ_from() -> None:
     """Its leader sends no heartbeats."""
     group = Group(1)
     group.reach(10, n1=GOOD)

@@ -89,7 +89,7 @@ def test_a_column_given_twice_is_a_difference():
     assert difference(schema_of("a BIGINT"), given_schema) == "  twice:   a"
 
 
-def test_extra_columns_of_one_name_are_each_told():
+def test_each_of_several_extra_columns_of_one_name_is_reported():
     given = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("b", pa.string())])
     told = difference(schema_of("a bigint"), given)
     assert told == "  extra:   b BIGINT\n  extra:   b STRING"

@@ -46,7 +46,7 @@ def test_a_plain_append_has_neither_writer_nor_epoch():
     assert row["_epoch"] is None
 
 
-def test_metadata_alone_has_as_many_rows_as_the_batch():
+def test_metadata_without_columns_has_as_many_rows_as_the_batch():
     schema = schema_of("id BIGINT")
     encoded = encode_batch(_flights(1000), schema, "lz4")
     counted = decode_batch(encoded.header, encoded.body, schema, [])

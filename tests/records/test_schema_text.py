@@ -219,7 +219,7 @@ def test_json_that_is_no_schema_of_a_topic_is_refused(text: str):
         parse_schema(text)
 
 
-def test_a_type_that_no_topic_can_hold_is_told_with_its_column() -> None:
+def test_a_type_that_no_topic_can_hold_is_reported_with_its_column() -> None:
     inner = {"type": "struct", "fields": [{"name": "inner", "type": "void", "nullable": True}]}
     text = json.dumps(
         {"type": "struct", "fields": [{"name": "outer", "type": inner, "nullable": True}]}

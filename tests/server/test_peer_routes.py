@@ -8,7 +8,7 @@ from raftlog.errors import InvalidOption
 from raftlog.server.peer_routes import parse_routes
 
 
-def test_a_route_is_known_by_who_dials_whom() -> None:
+def test_a_route_is_found_by_dialling_and_dialled_node() -> None:
     assert parse_routes("1>2=127.0.0.1:9012, 2>1=[::1]:9021,") == {
         (1, 2): "127.0.0.1:9012",
         (2, 1): "[::1]:9021",

@@ -119,7 +119,7 @@ def test_a_deleted_checkpoint_is_noticed_under_a_txn_app_id(lab):
     assert lab.ids() == [1, 2]
 
 
-def test_of_two_drivers_on_one_checkpoint_one_is_told_about_the_other(lab):
+def test_one_of_two_drivers_on_one_checkpoint_is_told_about_the_other(lab):
     """The other driver is another start of this query: it stages the next batch first."""
     lab.rows_file("a", 1)
     query = lab.sink(lab.file_stream()).trigger(processingTime="0 seconds").start()

@@ -100,7 +100,7 @@ def test_a_removed_group_is_gone(empty_disk: FileSystem) -> None:
     assert opened(empty_disk).groups() == [2]
 
 
-def test_removing_a_group_leaves_another_removal_alone(
+def test_removing_a_group_does_not_disturb_another_removal(
     empty_disk: FileSystem,
 ) -> None:
     """Two topics deleted at once, each on a thread: neither may take the other's files away."""

@@ -261,7 +261,7 @@ def test_a_witness_found_behind_a_bad_frame_guards_payloads_too() -> None:
 
 
 @pytest.mark.parametrize("search_bytes", [FRAME_HEADER_BYTES, 61, 100, 1000])
-def test_witnesses_are_found_wherever_the_search_is_divided(
+def test_witnesses_are_found_however_the_search_is_divided(
     search_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("raftlog.storage.recovery._SEARCH_BYTES", search_bytes)
