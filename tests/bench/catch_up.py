@@ -30,24 +30,26 @@ def catch_up(mib: int) -> Callable[[Path], Iterator[Figure]]:
             leaders = {leader_of(client, topic) for topic in ("bulk", "other")}
             away = min({1, 2, 3} - leaders)
             ends_s = time.monotonic() + _WATCH_S
-            alone = latency_of(_append_until(client, lambda: time.monotonic() >= ends_s))
+            before = latency_of(_append_until(client, lambda: time.monotonic() >= ends_s))
             cluster.kill(away)
             fill(client, "bulk", mib)
             began_s = time.monotonic()
             cluster.serve(away)
-            level = threading.Event()
-            watcher = threading.Thread(target=_await_level, args=(cluster, level), daemon=True)
+            caught_up = threading.Event()
+            watcher = threading.Thread(
+                target=_await_caught_up, args=(cluster, caught_up), daemon=True
+            )
             watcher.start()
-            beside = latency_of(_append_until(client, level.is_set))
+            beside = latency_of(_append_until(client, caught_up.is_set))
             watcher.join()
             seconds = time.monotonic() - began_s
         behind = f"a follower that is {mib:,} MiB behind in another topic, in entries of 1 MiB"
         yield Figure(
             name="catch_up_append_p99_ratio",
-            value=beside.p99_ms / alone.p99_ms,
+            value=beside.p99_ms / before.p99_ms,
             unit="times",
             about=f"p99 of single appends beside {behind}, while it catches up, over p99 before",
-            detail={"before_ms": alone.p99_ms, "p99_ms": beside.p99_ms, "p50_ms": beside.p50_ms},
+            detail={"before_ms": before.p99_ms, "p99_ms": beside.p99_ms, "p50_ms": beside.p50_ms},
         )
         yield Figure(
             name="catch_up_mb_per_s",
@@ -70,9 +72,9 @@ def _append_until(client: LogClient, over: Callable[[], bool]) -> list[int]:
     return samples
 
 
-def _await_level(cluster: ProcessCluster, level: threading.Event) -> None:
+def _await_caught_up(cluster: ProcessCluster, caught_up: threading.Event) -> None:
     try:
         with cluster.client() as client:
             cluster.wait_caught_up(client, "bulk", timeout_s=_PATIENCE_S)
     finally:
-        level.set()
+        caught_up.set()

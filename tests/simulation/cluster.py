@@ -118,7 +118,7 @@ class Simulation:
         self._await(
             "every client has its answer", lambda: not self.clients.unfinished, FINISH_US_MAX
         )
-        self._await("all nodes have applied all", self._is_level)
+        self._await("all nodes have applied all", self._have_caught_up)
         self._check_everything()
         return Result(
             simulator.seed,
@@ -174,7 +174,7 @@ class Simulation:
             for replica in replicas
         )
 
-    def _is_level(self) -> bool:
+    def _have_caught_up(self) -> bool:
         for group in self.groups():
             replicas = self._replicas(group)
             if replicas is None:
