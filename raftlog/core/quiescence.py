@@ -5,7 +5,8 @@ all of it committed, asks them in its heartbeats to quiesce. A follower agrees, 
 only if its log ends exactly at that commit_index; once all that are in contact have agreed the
 leader is quiesced, too. The driver does not tick a quiesced member. It watches the process of its
 leader (or, for a leader, those of its followers) instead, once for all groups, and wakes the member
-when they fall silent. Any message of the group that says something new wakes it as well.
+when they fall silent. Any message of the group that says something new wakes it as well; such is
+the last heartbeat of a leader that steps down while its process lives on.
 
 No promise rests on this. A quiesced leader needs a round of heartbeats for each read, and it
 appends and commits like any other. The rules for votes do not change: a quiesced follower counts

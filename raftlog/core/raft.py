@@ -196,8 +196,7 @@ class Raft(Part):
             others_can = leadership.others_can_lead(self.durable_index)
             if (not self._disk_keeps_up and others_can) or not leadership.hears_quorum():
                 # Cut off from the majority: another may lead by now, so promise nothing more.
-                self._become_follower()
-                self._reset_timer()
+                self._step_down(leadership)
                 return True
             return leadership.something_due
         if self._timer.tick(1 if self._disk_keeps_up else election.SLOW_DISK_PATIENCE):
@@ -284,9 +283,9 @@ class Raft(Part):
         """End the quiesced time. For how many ticks was nothing heard of each other node's process?
 
         So a follower's timer stands where it would stand had that process spoken for the group,
-        and a leader that cannot reach a majority steps down at its next tick; before, it sends a
-        heartbeat that wakes its followers. With `ask_again` a leader asks them instead whether they
-        are as quiesced as it believes.
+        and a leader that cannot reach a majority steps down at its next tick. Its heartbeat wakes
+        its followers. With `ask_again` it asks them instead whether they are as quiesced as it
+        believes.
         """
         assert self.quiesced, "a member that is awake is not woken"
         self.quiesced = False
@@ -349,11 +348,15 @@ class Raft(Part):
         """Whether this member's state machine is known to differ from the majority's.
 
         Such a member votes and acknowledges as ever, because its log is as good as any, but it
-        neither leads nor tries to. The driver must tick it even if it was quiesced.
+        neither leads nor tries to. A leader steps down, and a last heartbeat wakes its followers:
+        one of them must try. The driver must tick this member even if it was quiesced.
         """
         self._may_lead = not diverged
-        if diverged and self.role is not Role.FOLLOWER:
-            self.quiesced = False
+        if not diverged:
+            return
+        if self._leadership is not None:
+            self._step_down(self._leadership)
+        elif self.role is not Role.FOLLOWER:
             self._become_follower()
             self._reset_timer()
 
@@ -392,6 +395,19 @@ class Raft(Part):
         self._outbox.after_persist.clear()
         if led:
             self._reset_timer()
+
+    def _step_down(self, leadership: Leadership) -> None:
+        """Give up the role in this term, though nobody else is known to lead.
+
+        A last heartbeat wakes followers that are quiesced. They still hear this process, so they
+        would wait for it; but it may not try again for several timeouts, or at all. (A leader that
+        a higher term deposes sends none: it tries itself after a timeout, and that wakes them.)
+        """
+        last = leadership.heartbeats(self.commit_index, all_committed=None)
+        self._outbox.messages.extend(last)
+        self.quiesced = False
+        self._become_follower()
+        self._reset_timer()
 
     def _become_follower(self) -> None:
         """Follow nobody yet, in the present term; a leader gives up its reads."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raftlog.core.messages import AppendReply, VoteReply
+from raftlog.core.messages import AppendReply, Heartbeat, VoteReply
 from raftlog.core.ready import Role
 from tests.core.member import (
     TIMING,
@@ -13,6 +13,7 @@ from tests.core.member import (
     vote_request,
 )
 from tests.core.network import Network
+from tests.core.test_quiescence import quiesced_follower, quiesced_leader
 
 
 def test_a_leader_that_has_diverged_steps_down_and_drops_its_reads() -> None:
@@ -22,6 +23,21 @@ def test_a_leader_that_has_diverged_steps_down_and_drops_its_reads() -> None:
     leader.settle()
     assert leader.raft.role is Role.FOLLOWER
     assert leader.reads_dropped == [7]
+
+
+def test_a_leader_that_has_diverged_wakes_its_followers() -> None:
+    """They hear its process and would wait for it, and it does not campaign."""
+    leader = quiesced_leader()
+    leader.raft.note_state(diverged=True)
+    leader.settle()
+    assert (leader.raft.role, leader.raft.quiesced) == (Role.FOLLOWER, False)
+    last = leader.take(Heartbeat)
+    assert [(message.to, message.quiesce_round) for message in last] == [(2, 0), (3, 0)]
+    follower = quiesced_follower()
+    follower.step(last[0])
+    assert not follower.raft.quiesced
+    follower.tick(TIMING.election_ticks_min)
+    assert follower.raft.role is Role.PRE_CANDIDATE
 
 
 def test_it_starts_no_election_until_its_state_is_sound_again() -> None:

@@ -291,6 +291,29 @@ def test_a_leader_woken_by_silence_wakes_its_followers_before_it_steps_down() ->
     assert member.raft.role is Role.FOLLOWER
 
 
+@pytest.mark.parametrize("why", ["deaf", "slow disk"])
+def test_a_leader_that_steps_down_while_it_asks_wakes_those_that_agreed(why: str) -> None:
+    """Their answers may be lost or under way, so it cannot know that they are quiesced."""
+    member = Member(1, terms=[1], timing=QUIESCING).lead()
+    member.sync = why != "slow disk"
+    member.propose("a")
+    for other in (2, 3):
+        member.step(acceptance(member, other, 3))
+    assert asked(member, ticks=2 * QUIESCING.election_ticks_min) > 0
+    if why == "slow disk":
+        member.raft.note_disk(keeps_up=False)
+    for _ in range(2 * QUIESCING.election_ticks_min):
+        member.take()
+        if why == "slow disk":
+            member.step(*[heartbeat_reply(member, other, last_index=3) for other in (2, 3)])
+        member.tick()
+        if member.raft.role is Role.FOLLOWER:
+            break
+    last = member.take(Heartbeat)
+    assert [message.quiesce_round for message in last] == [0, 0]
+    assert member.raft.role is Role.FOLLOWER
+
+
 def test_a_proposal_wakes_a_leader_and_leaves_at_once() -> None:
     member = quiesced_leader()
     member.propose("news")

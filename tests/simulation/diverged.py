@@ -30,8 +30,8 @@ def state_changed_in_memory() -> None:
 class Scene:
     """The replicas of one topic."""
 
-    def __init__(self) -> None:
-        self.cluster = CalmCluster(1)
+    def __init__(self, seed: int = 1) -> None:
+        self.cluster = CalmCluster(seed)
         self.group = self.cluster.groups[-1]
         self.sequence = 0
         self.append(1)

@@ -11,6 +11,25 @@ from tests.simulation.diverged import Scene
 from tests.simulation.node import COMPARED_EVERY, Failed
 
 
+@pytest.mark.parametrize("seed", [0, 4])
+def test_a_diverged_leader_s_quiesced_group_elects_another(seed: int) -> None:
+    """A node that was away settles a dispute against the leader, which may not campaign. It wakes
+    the others as it steps down: they hear its process and know of nothing to wait for."""
+    scene = Scene(seed)
+    changed = scene.change_one(leads=True)
+    away = next(node for node in VOTERS if node != changed)
+    scene.cluster.nodes[away].end(power=False)
+    scene.append(2 * COMPARED_EVERY)
+    raft = scene.cluster.local(changed, scene.group).raft
+    scene.cluster.wait(lambda: raft.quiesced)
+    scene.cluster.nodes[away].start()
+    scene.cluster.wait(lambda: scene.leader != changed)
+    others = [local for local in scene.cluster.replicas(scene.group) if local.raft is not raft]
+    assert all(local.raft.quiesced for local in others), "choose another seed"
+    scene.cluster.wait(lambda: scene.leader is not None, timeouts=2)
+    assert scene.leader != changed
+
+
 def test_without_a_majority_new_records_are_refused_and_writes_continue() -> None:
     scene = Scene()
     scene.append(2 * COMPARED_EVERY)
