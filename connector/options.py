@@ -227,7 +227,8 @@ class SinkOptions:
     batch_bytes: int
     max_in_flight: int
     checkpoint_location: str
-    """A stream's, as Spark passes it on; "" if it is a setting of the session."""
+    """A stream's, as Spark passes it on, or what a batch write in foreachBatch names as the
+    checkpoint of the query around it; "" if the option is not given."""
     query_name: str
     """A stream's; "" if it has none."""
 

@@ -20,13 +20,31 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("raftlog.spark")
 
+
+class Asking(NamedTuple):
+    """Which kind of write asks for a plan, for the warning that there is none."""
+
+    without_location: str
+    """The reason if no location is given."""
+    advice: str
+
+
+STREAM = Asking(
+    "neither the option checkpointLocation nor a query's name says where it is",
+    "Give checkpointLocation as an option and with its scheme (docs/SPARK.md).",
+)
+IN_FOREACH_BATCH = Asking(
+    "the write in foreachBatch has no option checkpointLocation",
+    "Give that write the query's checkpointLocation as an option, with its scheme (docs/SPARK.md).",
+)
+
 DIGEST_BYTES = 16
 CHUNK_BYTES = 1 << 20
 """The length of the digest, which replays compare, so it is no setting, and the bytes of a plan
 that are read at once."""
 
-_unread_said: set[int] = set()
-"""Ids of the processes that have warned that they cannot read a plan."""
+_unread_said: set[tuple[int, Asking]] = set()
+"""(process id, kind of write) of the warnings that a plan cannot be read."""
 
 _silent: set[tuple[int, str]] = set()
 """(process id, location) of checkpoints that did not answer in time. They are not asked again."""
@@ -36,9 +54,6 @@ class _Unread(NamedTuple):
     """Why there is no digest."""
 
     problem: str
-
-
-NOWHERE = _Unread("neither the option checkpointLocation nor a query's name says where it is")
 
 
 def location_of(option: str, setting: str, query_name: str) -> str:
@@ -52,24 +67,32 @@ def location_of(option: str, setting: str, query_name: str) -> str:
     return f"{setting.rstrip('/')}/{query_name}" if setting and query_name else ""
 
 
-def plan_digest(location: str, query_id: str, batch: int, timeout_s: float) -> str:
-    """The batch's plan as 32 hex digits; "" if it cannot be read, with one warning in this process.
+def plan_digest(
+    location: str, query_id: str, batch: int, timeout_s: float, asking: Asking = STREAM
+) -> str:
+    """The batch's plan as 32 hex digits; "" if it cannot be read. Then it warns, once in this
+    process for each kind of write.
 
     The checkpoint must be this query's, by its `metadata`. A storage that does not answer within
     the timeout is not asked again.
     """
-    outcome = _read_in_time(location, query_id, batch, timeout_s) if location else NOWHERE
+    outcome = (
+        _read_in_time(location, query_id, batch, timeout_s)
+        if location
+        else _Unread(asking.without_location)
+    )
     if isinstance(outcome, str):
         return outcome
-    if os.getpid() not in _unread_said:
-        _unread_said.add(os.getpid())
+    if (os.getpid(), asking) not in _unread_said:
+        _unread_said.add((os.getpid(), asking))
         log.warning(
             "The checkpoint %s of query %s cannot be read here: %s. So a replay of its last batch "
             "is known only by the record count, and other rows of the same count are NOT "
-            "written. Give checkpointLocation as an option and with its scheme (docs/SPARK.md).",
+            "written. %s",
             repr(location) if location else "",
             query_id,
             outcome.problem,
+            asking.advice,
         )
     return ""
 

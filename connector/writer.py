@@ -6,7 +6,7 @@ names all of it in one entry, with a digest of what Spark planned the batch to b
 (`raftlog.spark.plan`); the log knows a replay by it. A batch write never takes its key from those
 properties: inside `foreachBatch` they are the stream's, and two writes there would share a key. It
 carries them as a fence, by which the log notices a lost checkpoint and a second write of one
-version.
+version. It has a plan if it is told where the query's checkpoint is.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 from raftlog.errors import InvalidOption, TopicNotFound
 from raftlog.spark import connection
 from raftlog.spark.options import CreateTopic, Place, SinkOptions, sink_options
-from raftlog.spark.plan import location_of, plan_digest
+from raftlog.spark.plan import IN_FOREACH_BATCH, location_of, plan_digest
 from raftlog.spark.schema import check_reserved, check_writable, creation_text
 
 if TYPE_CHECKING:
@@ -221,6 +221,7 @@ class RaftlogBatchWriter(DataSourceArrowWriter):
         import raftlog
 
         writer = options.txn_app_id or run
+        self._options = options
         self._transient = options.txn_app_id is None
         self._sink = _Sink(options, target)
         self._key = raftlog.EpochKey(
@@ -238,12 +239,24 @@ class RaftlogBatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         key = _known_key(messages)
         assert key is not None, "a write has no message: Spark runs at least one task"
-        if not self._transient and not key.stream:
-            _say_no_fence(key)
-        self._sink.publish(key, messages, transient=self._transient)
+        plan = "" if self._transient else self._plan(key)
+        self._sink.publish(key, messages, transient=self._transient, plan=plan)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         self._sink.discard(self._key)
+
+    def _plan(self, key: EpochKey) -> str:
+        """The plan of the stream's batch around this write; "" with a warning if there is none."""
+        if not key.stream:
+            _say_no_fence(key)
+            return ""
+        return plan_digest(
+            self._options.checkpoint_location,
+            key.stream,
+            key.stream_batch,
+            self._options.connection.request_timeout_s,
+            IN_FOREACH_BATCH,
+        )
 
 
 # ---------------------------------------------------------------- on the driver

@@ -67,7 +67,7 @@ class EpochContentMismatch(WriteRefused):
             return f"{text}."
         return (
             f"{text}, which Spark planned again: the log has plan {self.committed_plan}, the "
-            f"checkpoint's offsets/{self.epoch} is {self.replayed_plan}."
+            f"checkpoint (its folder offsets) {self.replayed_plan}."
         )
 
     remedy_text = (

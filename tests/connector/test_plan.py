@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from raftlog.spark import plan
-from raftlog.spark.plan import location_of, plan_digest
+from raftlog.spark.plan import IN_FOREACH_BATCH, location_of, plan_digest
 
 QUERY = "5a0d2b8e-0f52-4b55-8a0a-1c2d3e4f5a6b"
 TIMEOUT_S = 30.0
@@ -52,6 +52,15 @@ def test_a_plan_stays_the_same_until_the_batch_is_planned_again(checkpoint):
 def test_a_local_folder_is_read_in_each_of_hadoops_spellings(checkpoint, form):
     plain = plan_digest(str(checkpoint), QUERY, 3, TIMEOUT_S)
     assert plan_digest(form.format(checkpoint), QUERY, 3, TIMEOUT_S) == plain != ""
+
+
+def test_a_write_in_foreach_batch_is_told_which_option_it_lacks(caplog):
+    assert plan_digest("", QUERY, 4, TIMEOUT_S) == ""
+    for _ in range(2):
+        assert plan_digest("", QUERY, 4, TIMEOUT_S, IN_FOREACH_BATCH) == ""
+    assert len(caplog.records) == 2, "a stream's warning does not replace the other"
+    assert "has no option checkpointLocation" in caplog.text
+    assert "Give that write the query's checkpointLocation as an option" in caplog.text
 
 
 def test_what_cannot_be_read_is_no_plan_and_is_reported_once_in_a_process(checkpoint, caplog):

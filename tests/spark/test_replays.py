@@ -12,10 +12,14 @@ import threading
 import pytest
 from pyspark import InheritableThread
 from pyspark.errors import PySparkException
+from pyspark.sql.types import LongType, StructField, StructType
 
+from raftlog import EpochKey
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.chaos.links import PeerLinks
 from raftlog.chaos.proxy import Wire
+from raftlog.spark import plan
+from raftlog.spark.writer import StagedMessage, batch_writer
 from tests.spark.conftest import Lab, failure, finish, wait_until
 from tests.spark.faults import Deed, Moment
 
@@ -70,7 +74,7 @@ def test_a_batch_that_an_older_checkpoint_plans_again_is_no_replay(lab):
     message = failure(lab.sink(lab.file_stream()).start())
     assert "Epoch 1 of writer" in message
     assert "committed with 1 records and is replayed with 1, which Spark planned again" in message
-    assert "offsets/1 is " in message
+    assert "the checkpoint (its folder offsets) " in message
     assert "onReplayMismatch=keep" in message
     assert lab.ids() == [1, 2, 10]
     lab.rows_file("next", 30)
@@ -223,6 +227,57 @@ def test_an_older_checkpoint_is_noticed_inside_foreach_batch_too(lab):
         message = failure(lab.each(lab.file_stream(), written(lab, **options)))
         assert "writes batch 1 as writer 'job', whose last batch in the log is 2" in message
     assert lab.ids() == [1, 2, 3]
+
+
+def test_a_plan_tells_a_rerun_from_other_rows_of_the_same_count_in_foreach_batch(lab):
+    """The checkpoint is a copy one batch old, which only the plan can show."""
+    given = {"checkpointLocation": str(lab.checkpoint)}
+    lab.rows_file("a", 1)
+    finish(lab.each(lab.file_stream(), written(lab, **given)))
+    older = lab.folder / "older"
+    shutil.copytree(lab.checkpoint, older)
+    lab.rows_file("b", 2)
+    finish(lab.each(lab.file_stream(), written(lab, **given)))
+    forget_commit_of_last_batch_and_replay(lab, written(lab, **given))
+    shutil.rmtree(lab.checkpoint)
+    older.rename(lab.checkpoint)
+    (lab.files / "b").unlink()
+    lab.rows_file("c", 3)
+    message = failure(lab.each(lab.file_stream(), written(lab, **given)))
+    assert "committed with 1 records and is replayed with 1, which Spark planned again" in message
+    assert lab.ids() == [1, 2]
+    finish(lab.each(lab.file_stream(), written(lab, onReplayMismatch="keep", **given)))
+    lab.rows_file("d", 4)
+    finish(lab.each(lab.file_stream(), written(lab, **given)))
+    assert lab.ids() == [1, 2, 4], "3 is discarded, as the option says"
+
+
+def test_a_write_in_foreach_batch_without_a_plan_says_so_once(cluster, client, monkeypatch, caplog):
+    """Here this process commits. With Spark a worker does."""
+    monkeypatch.setattr(plan, "_unread_said", set())
+    client.create_topic("no-plan", "id bigint")
+    for version in range(2):
+        given = {
+            "topic": "no-plan",
+            "raftlog.bootstrap.servers": cluster.servers,
+            "txnAppId": "job",
+            "txnVersion": str(version),
+        }
+        schema = StructType([StructField("id", LongType())])
+        key = EpochKey(
+            writer="job",
+            query_id="job",
+            run=f"run {version}",
+            epoch=version,
+            streaming=False,
+            stream="query",
+            stream_batch=version,
+        )
+        batch_writer(given, schema, False).commit([StagedMessage(key=key, reference=None)])
+    (warned,) = caplog.records
+    assert (warned.name, warned.levelname) == ("raftlog.spark", "WARNING")
+    assert "the write in foreachBatch has no option checkpointLocation" in warned.getMessage()
+    assert "other rows of the same count are NOT written" in warned.getMessage()
 
 
 def test_two_writes_of_one_batch_under_one_version_are_an_error(lab):
