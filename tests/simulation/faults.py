@@ -17,9 +17,9 @@ CLOCK_JUMP_US = 3_600 * SECOND
 """How far a wall clock jumps at most, forward or back."""
 
 
-HURRIED_MAX = 30
-"""Commands that clients in a hurry send at most, some hundred bytes each."""
-
+HURRIED_MAX = 10
+HURRIED_BYTES_MAX = 3_000
+"""Commands that clients in a hurry send at most, and bytes of each."""
 
 OVERTAKEN_TICKS_MAX = 200
 """How long a disk stalls at most."""
@@ -72,7 +72,6 @@ class Faults:
         self._network.heal()
         for node in self._nodes.values():
             node.slow_disk = 1
-            node.resume_disk()
             node.set_speed(1)
             node.disk.behave()
             node.resume()
@@ -136,15 +135,13 @@ class Faults:
             self._tell_peers(victim.node)
 
     def _cut_apart(self, some: set[NodeId]) -> None:
-        self._cut(self._links_between(some))
-
-    def _links_between(self, some: set[NodeId]) -> list[tuple[NodeId, NodeId]]:
-        return [
+        links = [
             (here, there)
             for here in sorted(self._nodes)
             for there in sorted(self._nodes)
             if (here in some) != (there in some)
         ]
+        self._cut(links)
 
     def _cut(self, links: list[tuple[NodeId, NodeId]]) -> None:
         self._network.cut(links)
@@ -203,9 +200,9 @@ class Faults:
         self._lasting(fast_again)
 
     def _overtaken_while_its_disk_stalls(self) -> None:
-        """A leader is cut off with a write in flight. When it is back, another leader's entries
-        replace what that write carries; then the write runs, and the process ends at one of the
-        next.
+        """Nobody hears a leader that has a write in flight, but it hears the others. What the next
+        leader sends replaces what that write carries; then the write runs, and the process ends at
+        one of the next.
 
         The write is that of clients in a hurry, who wait for no answer: it may end a segment.
         """
@@ -221,7 +218,7 @@ class Faults:
             self._simulator.at(self._settings.tick_us, self._overtaken_while_its_disk_stalls)
             return
         victim, group = led[self._random.randrange(len(led))]
-        links = self._links_between({victim.node})
+        links = [(victim.node, other) for other in sorted(self._nodes) if other != victim.node]
         self._network.cut(links)
         self._tell_peers(victim.node)
         victim.stall_disk()
@@ -230,12 +227,20 @@ class Faults:
         raft = local.replica.raft
         first, term = LogIndex(raft.last_index + 1), raft.term
         for _ in range(self._random.randrange(1, HURRIED_MAX)):
-            victim.propose(group, lambda _: _of_no_effect(), lambda _: None)
-        self._lasting(lambda: self._network.mend(links))
+            payload = _of_no_effect(self._random.randrange(1, HURRIED_BYTES_MAX))
+            victim.propose(group, lambda _, payload=payload: payload, lambda _: None)
+        if raft.last_index < first:
+            victim.resume_disk()  # it refused them all
+        away_us = self._settings.timing.election_ticks_min * self._settings.tick_us
+        self._simulator.at(
+            self._random.randrange(2 * away_us, 5 * away_us), lambda: self._network.mend(links)
+        )
         looks = iter(range(OVERTAKEN_TICKS_MAX))
 
         def look() -> None:
-            overtaken = raft.last_index < first or raft.term_at(first) != term
+            overtaken = raft.term != term and (
+                raft.last_index < first or raft.term_at(first) != term
+            )
             if overtaken and victim.running and not self._healed:
                 self._simulator.counts["overtaken with a write in flight"] += 1
                 victim.disk.end_after(self._random.randrange(12))
@@ -265,7 +270,7 @@ class Faults:
         self._lasting(lambda: node.set_speed(1))
 
 
-def _of_no_effect() -> Payload:
-    """A command that changes nothing, whether it is applied or not."""
-    key = EpochKey(writer="in a hurry" * 10, query_id="q", run="r", epoch=0, streaming=True)
+def _of_no_effect(size: int) -> Payload:
+    """A command of about so many bytes that changes nothing, whether it is applied or not."""
+    key = EpochKey(writer="w" * size, query_id="q", run="r", epoch=0, streaming=True)
     return Payload(encode_command(AbortEpoch(key=key), None), b"")

@@ -216,7 +216,7 @@ class SimulatedNode:
         self._plans: dict[LogWrite, _Plan] = {}
         self._writes: dict[LogWrite, None] = {}
         self._job: Callable[[], Any] | None = None
-        self._disk_stalled = False
+        self._disk_stalls = 0
         self._stalled_writes: list[Callable[[], None]] = []
 
     # ------------------------------------------------------------ life
@@ -408,18 +408,20 @@ class SimulatedNode:
                 self._half_written(write)
             self._later(self._random.randrange(NOTICE_US_MAX), ran)
 
-        if self._disk_stalled:
+        if self._disk_stalls:
             self._stalled_writes.append(run)
         else:
             self._later(self._disk_us(), run)
 
     def stall_disk(self) -> None:
-        """Hold every write that is handed out from now on."""
-        self._disk_stalled = True
+        """Hold every write that is handed out from now on, until as many calls of `resume_disk`."""
+        self._disk_stalls += 1
 
     def resume_disk(self) -> None:
         """Run the writes that waited, in order."""
-        self._disk_stalled = False
+        self._disk_stalls = max(0, self._disk_stalls - 1)
+        if self._disk_stalls:
+            return
         waiting, self._stalled_writes = self._stalled_writes, []
         for run in waiting:
             self._later(0, run)
