@@ -10,12 +10,14 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from raftlog.errors import InvalidOption
+from raftlog.machines.limits import INTEGER_MAX, TEXT_CHARACTERS_MAX
 from raftlog.spark.offsets import EARLIEST, LATEST, Position
 
 if TYPE_CHECKING:
@@ -340,16 +342,23 @@ class _Values:
     def optional_count(self, name: str) -> int | None:
         return None if self.text(name) is None else self.count(name)
 
-    def count(self, name: str, minimum: int = 1) -> int:
+    def count(self, name: str, least: int = 1, greatest: int = INTEGER_MAX) -> int:
+        """A whole number within the bounds, and within those of the setting behind the option."""
         text = self.text(name)
         assert text is not None, f"{name} has neither a value nor a default"
-        if not (text.isascii() and text.isdecimal() and int(text) >= minimum):
+        setting = _BY_KEY[name.lower()].setting
+        if setting is not None:
+            least, greatest = _bounds_of(setting, least, greatest)
+        digits = text.lstrip("0") or text[:1]  # int() refuses thousands of digits in its own way
+        whole = text.isascii() and text.isdecimal() and len(digits) <= len(str(greatest))
+        if not (whole and least <= int(digits) <= greatest):
             raise InvalidOption(
                 option=name,
-                problem=f"is {text!r}, which is not a whole number from {minimum} up",
+                problem=f"is {reprlib.repr(text)}, which is not a whole number from {least} to "
+                f"{greatest}",
                 advice=_doc(name),
             )
-        return int(text)
+        return int(digits)
 
     def truth(self, name: str) -> bool:
         return self.choice(name, ("true", "false")) == "true"
@@ -364,6 +373,18 @@ class _Values:
                 advice=_doc(name),
             )
         return text.lower()
+
+
+def _bounds_of(setting: str, least: int, greatest: int) -> tuple[int, int]:
+    """The bounds of an option whose default is the client's setting, seconds as milliseconds."""
+    from raftlog.config import ClientSettings
+
+    low, high = ClientSettings.bounds(setting)
+    scale = 1000 if setting.endswith("_s") else 1
+    return (
+        least if low is None else max(least, round(low * scale)),
+        greatest if high is None else min(greatest, round(high * scale)),
+    )
 
 
 def _refuse_async_progress(value: str) -> None:
@@ -460,9 +481,18 @@ def _transaction(values: _Values, place: Place) -> tuple[str | None, int | None]
             problem="is empty",
             advice="Give the writer a name that it keeps over reruns, or leave the option out.",
         )
+    if app_id is not None and len(app_id) > TEXT_CHARACTERS_MAX:
+        raise InvalidOption(
+            option="txnAppId",
+            problem=f"is {reprlib.repr(app_id)}, which has {len(app_id)} characters; 1 to "
+            f"{TEXT_CHARACTERS_MAX} are allowed",
+            advice="Give the writer a shorter name that it keeps over reruns.",
+        )
     if place is Place.STREAM_SINK:
         return app_id, None
-    version = None if values.text("txnVersion") is None else values.count("txnVersion", 0)
+    version = None
+    if values.text("txnVersion") is not None:
+        version = values.count("txnVersion", 0, INTEGER_MAX - 1)
     if (app_id is None) != (version is None):
         there, missing = ("txnAppId", "txnVersion") if app_id else ("txnVersion", "txnAppId")
         raise InvalidOption(

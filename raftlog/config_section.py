@@ -30,6 +30,17 @@ class Section(BaseModel):
     renamed: ClassVar[dict[str, Renamed]] = {}
     """Keys by their names in earlier versions. Files that use them load, with a warning."""
 
+    @classmethod
+    def bounds(cls, key: str) -> tuple[float | None, float | None]:
+        """The least and the greatest value that the key may have; None where there is no bound."""
+        declared = cls.model_fields[key].metadata
+        least = (getattr(each, "ge", None) for each in declared)
+        greatest = (getattr(each, "le", None) for each in declared)
+        return (
+            next((bound for bound in least if bound is not None), None),
+            next((bound for bound in greatest if bound is not None), None),
+        )
+
     @model_validator(mode="before")
     @classmethod
     def _by_their_names_now(cls, given: Any) -> Any:

@@ -41,8 +41,13 @@ class Room:
     inside_functions: tuple[str, ...] = ()
 
 
-VALUES = ("raftlog.machines.commands", "raftlog.machines.outcomes", "raftlog.machines.schema")
-"""What a client's calls take and give."""
+VALUES = (
+    "raftlog.machines.commands",
+    "raftlog.machines.limits",
+    "raftlog.machines.outcomes",
+    "raftlog.machines.schema",
+)
+"""What a client's calls take and give, and the bounds of it."""
 
 ROOMS = {
     "raftlog.errors": Room(anyone=(), pure=True),
@@ -134,7 +139,7 @@ ROOMS = {
     "raftlog.__main__": Room(ours=("raftlog.cli",)),
     "raftlog": Room(ours=("raftlog.client", "raftlog.config", "raftlog.wire.calls", *VALUES)),
     "raftlog.spark": Room(
-        ours=("raftlog.client", "raftlog.config", "raftlog.records"),
+        ours=("raftlog.client", "raftlog.config", "raftlog.machines.limits", "raftlog.records"),
         third_party=("pyspark", "pyarrow", "py4j"),
     ),
     "pyspark_raftlog": Room(ours=("raftlog.spark",), pure=True),

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from raftlog.checksum import chain
 from raftlog.client.connection import Connection
+from raftlog.client.epoch_key import check_key
 from raftlog.client.window import Window
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
 from raftlog.records.batching import BatchBuffer
@@ -35,6 +36,7 @@ class Attempt:
         max_in_flight: int,
         create_writer: bool,
     ) -> None:
+        check_key(key)
         self._topic = topic
         self._key = key
         self._create_writer = create_writer

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from raftlog.client.attempt import Attempt
 from raftlog.client.connection import Connection, Deadline
+from raftlog.client.epoch_key import check_key
 from raftlog.client.forks import in_each_child, leave_alone
 from raftlog.client.producer import Producer, Rows
 from raftlog.client.reader import ReadPreference, TopicReader, check_offset
@@ -459,6 +460,9 @@ class LogClient:
 
         Returns:
             An attempt under a new random id.
+
+        Raises:
+            InvalidOption: The key has a value that no topic accepts.
         """
         settings = self.settings
         return Attempt(
@@ -502,7 +506,9 @@ class LogClient:
 
         Raises:
             WriteRefused: An exactly-once rule refused the epoch; each subclass says why.
+            InvalidOption: The key has a value that no topic accepts.
         """
+        check_key(key)
         call = CommitEpochCall(
             group=topic.group,
             incarnation=topic.incarnation,
@@ -526,6 +532,7 @@ class LogClient:
         Returns:
             How many attempts were dropped.
         """
+        check_key(key)
         call = AbortEpochCall(group=topic.group, incarnation=topic.incarnation, key=key)
         reply = self._connection.call_leader(topic.group, ABORT_EPOCH, call)
         return reply.attempts

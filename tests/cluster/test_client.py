@@ -6,6 +6,7 @@ import os
 import threading
 import uuid
 from dataclasses import replace
+from functools import partial
 
 import grpc
 import pyarrow as pa
@@ -54,6 +55,29 @@ def rows(*ids: int) -> pa.RecordBatch:
 
 def ids(client: LogClient, topic: str | TopicInfo) -> list[int]:
     return [row for batch in client.read(topic) for row in batch.column("id").to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("epoch", 10**20, f"0 to {2**63 - 2}"),
+        ("epoch", 2**63 - 1, f"0 to {2**63 - 2}"),
+        ("epoch", -1, f"0 to {2**63 - 2}"),
+        ("stream_batch", 2**63, f"0 to {2**63 - 2}"),
+        ("writer", "x" * 5000, "has 5000 characters; 1 to 1024"),
+        ("run", "", "has 0 characters; 1 to 1024"),
+        ("stream", "x" * 1025, "has 1025 characters; 0 to 1024"),
+    ],
+)
+def test_a_key_that_no_topic_accepts_is_refused_with_its_field_and_bounds(
+    client: LogClient, name: str, field: str, value: str | int, problem: str
+) -> None:
+    topic = client.create_topic(name, DDL)
+    bad = replace(key("run", 0), **{field: value})
+    for call in (client.attempt, client.abort_epoch, partial(client.commit_epoch, attempts=[])):
+        with pytest.raises(InvalidOption, match=problem) as raised:
+            call(topic, bad)
+        assert raised.value.option == f"EpochKey.{field}"
 
 
 def test_rows_appended_are_read_back_from_every_replica(client: LogClient, name: str) -> None:

@@ -101,6 +101,40 @@ def test_a_count_is_a_whole_number_from_one_up(value):
 
 
 @pytest.mark.parametrize(
+    ("name", "value", "bounds"),
+    [
+        ("txnVersion", str(2**63 - 1), f"0 to {2**63 - 2}"),
+        ("txnVersion", "9" * 20, f"0 to {2**63 - 2}"),
+        ("txnVersion", "9" * 5000, f"0 to {2**63 - 2}"),
+        ("batch.bytes", "1", "1024 to 268435456"),
+        ("batch.bytes", "999999999", "1024 to 268435456"),
+        ("maxInFlight", "65", "1 to 64"),
+        ("raftlog.request.timeout.ms", "3600001", "1 to 3600000"),
+    ],
+)
+def test_a_number_outside_its_bounds_is_refused_with_them(name, value, bounds):
+    given = {"txnAppId": "job", "txnVersion": "0"} | {name: value}
+    error = refused(TOPIC | given, Place.BATCH_SINK)
+    assert error.option == name
+    assert f"not a whole number from {bounds}" in str(error)
+    assert value[:12] in str(error)
+    assert len(str(error)) < 400
+
+
+def test_the_greatest_and_least_numbers_are_taken():
+    given = {"txnAppId": "x" * 1024, "txnVersion": str(2**63 - 2), "batch.bytes": "01024"}
+    sink = sink_options(TOPIC | given, Place.BATCH_SINK)
+    assert (sink.txn_version, sink.batch_bytes) == (2**63 - 2, 1024)
+
+
+@pytest.mark.parametrize("place", [Place.STREAM_SINK, Place.BATCH_SINK])
+def test_a_name_that_is_too_long_for_a_writer_is_refused_with_the_bound(place):
+    error = refused(TOPIC | {"txnAppId": "x" * 1025}, place)
+    assert error.option == "txnAppId"
+    assert "has 1025 characters; 1 to 1024 are allowed" in str(error)
+
+
+@pytest.mark.parametrize(
     "servers", ["", "localhost", "localhost:x", ":7401", "a:1,,b:2", "a:70000"]
 )
 def test_bootstrap_servers_are_host_and_port(servers):
