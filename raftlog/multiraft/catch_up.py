@@ -2,8 +2,9 @@
 
 A follower that is close to the end of the log gets its entries from memory, at once. One that lacks
 more waits here, in one line for each group. A line reads one request at a time, so that requests
-leave in the order in which the core decided them. The groups of followers that catch up take turns
-and share what may be in flight.
+leave in the order in which the core decided them. Peers take turns, and so do the groups of each:
+all share what may be read in a tick and be in flight. So a peer that lacks little, whose copy a
+majority may need, does not wait until one that lacks much has it all.
 
 Time passes while a read is in flight. When it has ended, `Replica.request` decides whether its
 entries may still be sent. What waits in a line is dropped as soon as the core decides otherwise.
@@ -79,7 +80,8 @@ class CatchUp:
         self._allowance = limits.bytes_per_tick
         """What may still be read in this tick; below 0 the next ticks make up for it."""
         self._ended = ended
-        self._lines: dict[NodeId, OrderedDict[GroupId, _Line]] = {}
+        self._lines: OrderedDict[NodeId, OrderedDict[GroupId, _Line]] = OrderedDict()
+        """The peer for which a read began last is the last one."""
         self._reading_bytes: Counter[NodeId] = Counter()
         self._stopped = False
 
@@ -120,7 +122,7 @@ class CatchUp:
         """Begin the reads, and send what needs none, for which there is room now."""
         if self._stopped:
             return
-        for peer, lines in self._lines.items():
+        for peer, lines in list(self._lines.items()):
             for _ in range(len(lines)):
                 if not self._has_room(peer):
                     break
@@ -157,6 +159,7 @@ class CatchUp:
         line.local.reads_out += 1
         self._reading_bytes[peer] += read.byte_count
         self._allowance -= read.byte_count
+        self._lines.move_to_end(peer)
 
         def ran() -> None:
             line.local.reads_out -= 1

@@ -143,12 +143,14 @@ class Scene:
                 )
         self.driver.sent.clear()
 
-    def answer(self, *, accepted: bool, prev_index: int, match_index: int = 0) -> None:
-        """The follower that is behind answers a request."""
+    def answer(
+        self, *, accepted: bool, prev_index: int, match_index: int = 0, peer: NodeId = BEHIND
+    ) -> None:
+        """A follower that is behind answers a request."""
         self.receive(
             AppendReply(
                 group=CONTROLLER_GROUP,
-                sender=BEHIND,
+                sender=peer,
                 to=NODE,
                 term=self.replica.raft.term,
                 accepted=accepted,
@@ -160,10 +162,10 @@ class Scene:
             )
         )
 
-    def fall_behind(self) -> None:
+    def fall_behind(self, peer: NodeId = BEHIND) -> None:
         """The follower's log is empty, and the leader has found out."""
-        self.answer(accepted=False, prev_index=self.replica.log.last_index - 1)
-        self.answer(accepted=True, prev_index=0)
+        self.answer(accepted=False, prev_index=self.replica.log.last_index - 1, peer=peer)
+        self.answer(accepted=True, prev_index=0, peer=peer)
 
     def run_read(self) -> None:
         read, ran = self.driver.reads.pop(0)
@@ -268,6 +270,24 @@ def test_reads_of_a_tick_take_their_share_and_no_more() -> None:
     assert max(read_in_tick) <= 4, "one request may exceed a share"
     for ticks in range(1, len(read_in_tick)):
         assert sum(read_in_tick[:ticks]) <= 3 * ticks + 2, "the next ticks make up for it"
+
+
+def test_peers_take_turns() -> None:
+    """One that lacks little would otherwise wait until one that lacks everything has it."""
+    scene = Scene(bytes_per_tick=BODY_BYTES)
+    peers = (BEHIND, OTHER)
+    for peer in peers:
+        scene.fall_behind(peer)
+    while len(scene.replicated()) < 8:
+        while scene.driver.reads:
+            scene.run_read()
+            last = scene.replicated()[-1]
+            index = last.entries[-1].index
+            scene.answer(accepted=True, prev_index=index, match_index=index, peer=last.to)
+            served = [request.to for request in scene.replicated()]
+            assert abs(served.count(BEHIND) - served.count(OTHER)) <= 1, served
+        scene.multiraft.tick()
+        scene.settle()
 
 
 def test_a_node_that_stops_sends_nothing_more() -> None:
