@@ -60,7 +60,12 @@ class OneNode(Connection):
         """The one node, though it may not lead: then it has to say so."""
         return self._only
 
-    def retry(self, once: Callable[[float], T], deadline: Deadline) -> T:
+    def retry(
+        self,
+        once: Callable[[float], T],
+        deadline: Deadline,
+        earlier: RaftlogError | None = None,
+    ) -> T:
         """Try only once."""
         return once(deadline.remaining_s())
 

@@ -130,8 +130,6 @@ class Connection:
         """By address and method; they belong to these channels."""
         self._leaders: dict[GroupId, str] = {}
         self._avoided_until_s: dict[str, float] = {}
-        self._refused_since_s: dict[str, float] = {}
-        """Bootstrap servers where no node was heard so far: since when."""
         self._answered = False
         """Whether any node ever answered."""
         self._addresses: tuple[str, ...] = ()
@@ -165,12 +163,17 @@ class Connection:
         request: Request,
         body: bytes = b"",
         deadline: Deadline | None = None,
+        earlier: RaftlogError | None = None,
     ) -> Reply:
-        """The reply of the group's leader, which hints help to find. Retries until the deadline."""
+        """The reply of the group's leader, which hints help to find. Retries until the deadline.
+
+        `earlier` is what a try of the same request by `send_leader` raised.
+        """
         data = encode_request(call, request, body)
         return self.retry(
             lambda try_s: self._call(self.leader(group), call, data, try_s, group),
             deadline or self.deadline(call.name),
+            earlier,
         )
 
     def call_any(
@@ -231,15 +234,22 @@ class Connection:
         finally:
             replies.cancel()
 
-    def retry(self, once: Callable[[float], T], deadline: Deadline) -> T:
+    def retry(
+        self,
+        once: Callable[[float], T],
+        deadline: Deadline,
+        earlier: RaftlogError | None = None,
+    ) -> T:
         """Call `once(seconds for this try)` until it succeeds, fails for good, or the deadline
-        passes.
+        passes. `earlier` is what a try before these raised.
 
         A try that ends by its own time is followed by one of twice the time. On slow disks, a write
         would otherwise be proposed again and again and never be answered. Raises `NodeUnreachable`
         with all addresses if no node listens at any of them.
         """
-        told: list[RaftlogError] = []
+        failures = _Failures()
+        if earlier is not None:
+            failures.add(earlier)
         longest_s = self.settings.try_timeout_s
 
         def once_timed() -> T:
@@ -250,8 +260,8 @@ class Connection:
             except RaftlogError as error:
                 if time.monotonic() - began_s > 0.9 * given_s:  # grpc's clock is another one
                     longest_s *= 2
-                if not told or (deadline.remaining_s() > 0 and _tells_more(error, told[0])):
-                    told[:] = [error]
+                if failures.reason is None or deadline.remaining_s() > 0:
+                    failures.add(error)  # a try that the deadline ended says nothing
                 raise
 
         def give_up(_: tenacity.RetryCallState) -> T:
@@ -260,12 +270,12 @@ class Connection:
                     address=", ".join(self._bootstrap),
                     problem="no raftlog node listens there",
                 )
-            raise deadline.error(told[0])
+            raise deadline.error(failures.reason)
 
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(_is_retriable),
             wait=self._pause,
-            stop=lambda _: deadline.remaining_s() <= 0 or self._nobody_listens(),
+            stop=lambda _: deadline.remaining_s() <= 0 or self._nobody_listens(failures),
             retry_error_callback=give_up,
         )
         return retrying(once_timed)
@@ -347,25 +357,19 @@ class Connection:
     def _typed(self, address: str, error: grpc.RpcError) -> RaftlogError:
         typed = typed_error(address, error)
         if isinstance(typed, NodeUnreachable):
-            now_s = time.monotonic()
-            self._avoided_until_s[address] = now_s + _AVOIDED_S
-            if _NO_NODE.search(typed.problem):
-                self._refused_since_s.setdefault(address, now_s)
-                return typed
+            self._avoided_until_s[address] = time.monotonic() + _AVOIDED_S
         else:
             self._answered = True
-        self._refused_since_s.pop(address, None)
         if isinstance(typed, UnknownWriter):
             typed.servers = self.settings.bootstrap_servers
         return typed
 
-    def _nobody_listens(self) -> bool:
+    def _nobody_listens(self, failures: _Failures) -> bool:
         """Whether the addresses may be wrong: no node was ever heard at any of them."""
-        if self._answered:
-            return False
-        since_s = [self._refused_since_s.get(address) for address in self._bootstrap]
-        latest_s = time.monotonic() - self.settings.refused_timeout_s
-        return all(each is not None and each <= latest_s for each in since_s)
+        return not self._answered and all(
+            failures.refused_for_s(address) >= self.settings.refused_timeout_s
+            for address in self._bootstrap
+        )
 
     def _stub(self, address: str, method: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
         with self._lock:
@@ -415,13 +419,40 @@ def _try_s(deadline: Deadline, longest_s: float) -> float:
     return max(0.001, min(deadline.remaining_s(), longest_s))
 
 
-def _tells_more(error: RaftlogError, before: RaftlogError) -> bool:
-    """Whether the later error is the better one to report when the deadline passes.
+class _Failures:
+    """What the tries of one request raised. Patience is each request's own: nodes may have been
+    started since an earlier one gave up."""
 
-    A hint of whom to ask is no reason if a node said before that its disk or a queue is full. (A
-    try that the deadline ended says nothing.)
-    """
-    return not (isinstance(error, NotLeader) and isinstance(before, DiskFull | Overloaded))
+    def __init__(self) -> None:
+        self._last: RaftlogError | None = None
+        self._full: DiskFull | Overloaded | None = None
+        self._refused_since_s: dict[str, float] = {}
+        """Addresses where no node listened in any try so far: since when."""
+
+    def add(self, error: RaftlogError) -> None:
+        """A try has failed."""
+        self._last = error
+        if isinstance(error, DiskFull | Overloaded):
+            self._full = error
+        if isinstance(error, NodeUnreachable):
+            if _NO_NODE.search(error.problem):
+                self._refused_since_s.setdefault(error.address, time.monotonic())
+            else:
+                self._refused_since_s.pop(error.address, None)
+
+    @property
+    def reason(self) -> RaftlogError | None:
+        """The error to report when the deadline passes; None: no try has failed.
+
+        It is the last one. But whom to ask is no reason if a node said that its disk or a queue is
+        full.
+        """
+        return (self._full or self._last) if isinstance(self._last, NotLeader) else self._last
+
+    def refused_for_s(self, address: str) -> float:
+        """For how many seconds did nobody listen there? -1: somebody may, for all that is known."""
+        since_s = self._refused_since_s.get(address)
+        return -1.0 if since_s is None else time.monotonic() - since_s
 
 
 def _is_retriable(error: BaseException) -> bool:

@@ -99,12 +99,14 @@ class Window(Generic[Request, Reply]):
         return reply
 
     def _reply_to(self, oldest: _Pending[Request, Reply]) -> Reply:
+        earlier = None
         if oldest.sent is not None:
             try:
                 return self._connection.receive(oldest.sent, self._group)
             except RaftlogError as error:
                 if not (error.retriable or isinstance(error, _RESENT)):
                     raise
+                earlier = error
         return self._connection.call_leader(
-            self._group, self._call, oldest.request, oldest.body, oldest.deadline
+            self._group, self._call, oldest.request, oldest.body, oldest.deadline, earlier
         )

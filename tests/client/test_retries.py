@@ -1,0 +1,139 @@
+"""How long a request is tried again, and what it reports in the end."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent import futures
+from contextlib import closing, contextmanager
+
+import grpc
+import pytest
+
+from raftlog.client.connection import Connection
+from raftlog.client.window import Window
+from raftlog.config import ClientSettings
+from raftlog.core.types import GroupId, Offset
+from raftlog.errors import DeadlineExceeded, DiskFull, NodeUnreachable, NotLeader, RaftlogError
+from raftlog.machines.outcomes import Appended
+from raftlog.wire.batch import BatchHeader
+from raftlog.wire.calls import (
+    APPEND,
+    LIST_TOPICS,
+    SERVICE,
+    AppendCall,
+    ListTopics,
+    TopicsReply,
+)
+from raftlog.wire.codec import ERROR_METADATA_KEY, encode_error, encode_reply
+
+GROUP = GroupId(1)
+FULL = DiskFull(file="a.log", node="node 1")
+NOT_LEADER = NotLeader(group=GROUP)
+UNREACHABLE = NodeUnreachable(address="a:1", problem="unavailable (connection reset)")
+REFUSED_TIMEOUT_S = 0.3
+
+
+def connection(servers: str, *, request_timeout_s: float = 20.0) -> Connection:
+    return Connection(
+        ClientSettings(
+            bootstrap_servers=servers,
+            request_timeout_s=request_timeout_s,
+            refused_timeout_s=REFUSED_TIMEOUT_S,
+        )
+    )
+
+
+@contextmanager
+def node(name: str, answer: Callable[[bytes], bytes], port: int = 0) -> Iterator[str]:
+    """A port that answers the calls of this name only. Gives its address."""
+
+    def serve(data: bytes, context: grpc.ServicerContext) -> bytes:
+        try:
+            return answer(data)
+        except RaftlogError as error:
+            context.set_trailing_metadata(((ERROR_METADATA_KEY, encode_error(error)),))
+            context.abort(grpc.StatusCode.UNAVAILABLE, error.cause)
+
+    server = grpc.server(futures.ThreadPoolExecutor(4))
+    handlers = {name: grpc.unary_unary_rpc_method_handler(serve)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    port = server.add_insecure_port(f"127.0.0.1:{port}")
+    server.start()
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.stop(None).wait()
+
+
+def test_each_request_waits_by_itself_for_nodes_to_be_started() -> None:
+    with socket.socket() as bound:  # and not listening: refused at once
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        client = connection(f"127.0.0.1:{port}")
+        for _ in range(2):
+            started_s = time.monotonic()
+            with pytest.raises(NodeUnreachable, match="no raftlog node listens"):
+                client.call_any(LIST_TOPICS, ListTopics())
+            assert time.monotonic() - started_s >= REFUSED_TIMEOUT_S
+    reply = TopicsReply(topics=())
+    with closing(client), node(LIST_TOPICS.name, lambda _: encode_reply(LIST_TOPICS, reply), port):
+        assert client.call_any(LIST_TOPICS, ListTopics()) == reply
+
+
+@pytest.mark.parametrize(
+    ("errors", "reported"),
+    [
+        ([FULL, NOT_LEADER], FULL),
+        ([FULL, UNREACHABLE, NOT_LEADER], FULL),
+        ([FULL, NOT_LEADER, UNREACHABLE], UNREACHABLE),
+        ([UNREACHABLE, NOT_LEADER], NOT_LEADER),
+    ],
+)
+def test_whom_to_ask_is_not_reported_if_a_disk_is_full(
+    errors: list[RaftlogError], reported: RaftlogError
+) -> None:
+    with closing(connection("127.0.0.1:9", request_timeout_s=0.2)) as client:
+        rest = iter(errors)
+
+        def once(try_s: float) -> None:
+            raise next(rest, errors[-1])
+
+        with pytest.raises(DeadlineExceeded) as caught:
+            client.retry(once, client.deadline("Append"))
+    assert caught.value.last == str(reported)
+
+
+def test_what_the_first_try_of_a_call_in_flight_met_is_reported() -> None:
+    answers: Iterator[Appended | RaftlogError] = iter(
+        [Appended(start=Offset(0), end=Offset(0), repeated=False), FULL]
+    )
+
+    def answer(_: bytes) -> bytes:
+        found = next(answers, NOT_LEADER)
+        if isinstance(found, RaftlogError):
+            raise found
+        return encode_reply(APPEND, found)
+
+    with (
+        node(APPEND.name, answer) as server,
+        closing(connection(server, request_timeout_s=1.0)) as client,
+    ):
+        window = Window(client, GROUP, APPEND, 2)
+        for sequence in range(2):
+            window.push(append(sequence), b"")
+        with pytest.raises(DeadlineExceeded) as caught:
+            window.drain()
+    assert caught.value.last == str(FULL)
+
+
+def append(sequence: int) -> AppendCall:
+    return AppendCall(
+        group=GROUP,
+        incarnation="i",
+        producer="p",
+        sequence=sequence,
+        batch=BatchHeader(record_count=0, schema_version=1, columns=()),
+        crc=0,
+    )
