@@ -88,7 +88,7 @@ OPTIONS: tuple[Option, ...] = (
         name="startingOffsets",
         places=SOURCES,
         doc=(
-            "earliest, latest, or JSON per topic ({'flights': 5}; -2 earliest, -1 latest). "
+            'earliest, latest, or JSON per topic ({"flights": 5}; -2 earliest, -1 latest). '
             "Default: latest for streams, earliest for batch. A resumed query ignores it."
         ),
     ),
