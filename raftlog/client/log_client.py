@@ -141,7 +141,7 @@ class LogClient:
         return self._connection.settings
 
     def close(self) -> None:
-        """Close the connections. Close the producers of this client before."""
+        """Close the connections. Close this client's producers first."""
         self._connection.close()
 
     # ------------------------------------------------------------ topics
@@ -152,7 +152,7 @@ class LogClient:
         """Create a topic. It is durable on a majority on return.
 
         Args:
-            name: 1 to 249 ASCII letters, digits, `.`, `_` and `-`; the first is no dot.
+            name: 1 to 249 ASCII letters, digits, `.`, `_` and `-`. It must not start with a dot.
             schema: The columns: Spark DDL text ("id bigint, text string"), the JSON text of a Spark
                 schema, a `pa.Schema`, or the `Schema` of another topic.
             if_not_exists: Return a topic of this name that exists already, whatever its schema.
@@ -331,8 +331,8 @@ class LogClient:
         Args:
             topic: The topic, or its name.
             start: The first offset to read.
-            end: The offset to stop before. Without `mark` the read never goes beyond the high-water
-                mark of now. Default: that mark, or `mark`.
+            end: The offset to stop before. Without `mark` the read never goes beyond the current
+                high-water mark. Default: that mark, or `mark`.
             mark: A high-water mark that the caller knows, which saves a request. `end` must not
                 exceed it. Default: the client asks for the mark.
             columns: The columns to read, in this order; the metadata columns _topic, _offset,
@@ -367,7 +367,7 @@ class LogClient:
 
         Args:
             topic: The topic, or its name.
-            start: The first offset to read. Default: the high-water mark of now.
+            start: The first offset to read. Default: the current high-water mark.
             columns: As in `read`.
             idle_timeout_s: Return when no record came for so many seconds. Default: never.
 

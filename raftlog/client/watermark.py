@@ -112,7 +112,7 @@ def _replica(
     if leader is not None:
         match = next((f.match_index for f in leader.followers if f.node == node), None)
     if view is None and match == 0:
-        match = None  # a leader of after its death knows nothing of what it holds
+        match = None  # a leader that was elected after its death does not know what it holds
     lag = leader.last_index - match if leader is not None and match is not None else None
     if view is None:
         problem = answer.cause if isinstance(answer, RaftlogError) else "has no replica yet"

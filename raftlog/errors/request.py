@@ -34,7 +34,10 @@ class PeerProtocolViolation(InvalidRequest):
     problem: str
 
     cause_text = "Node {peer} sent {kind} of group {group} that no correct node sends: {problem}."
-    remedy_text = "It was dropped. Stop node {peer}, check its version and disk, or replace it."
+    remedy_text = (
+        "It was dropped. Stop node {peer}, and check its version, disk and memory. If they cannot "
+        "be trusted, leave it down: nodes cannot be replaced yet."
+    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -176,4 +179,7 @@ class TopicExists(AlreadyExists):
     topic: str
 
     cause_text = "Topic {topic!r} exists."
-    remedy_text = "Write to it, choose another name, or accept it as it is (--if-not-exists)."
+    remedy_text = (
+        "Write to it, choose another name, or accept it as it is: if_not_exists=True in Python, "
+        "--if-not-exists on the command line."
+    )

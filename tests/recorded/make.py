@@ -490,6 +490,8 @@ class Script:
 
 
 def main(target: Path) -> None:
+    if (target / "data.zip").exists():
+        sys.exit(f"{target} holds a recording, which must not change: name another folder")
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
