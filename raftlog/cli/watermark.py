@@ -48,7 +48,8 @@ def watermark(
     """Per topic: log start, high-water mark, commit index, leader, term; per replica: match index.
 
     Records [LOG START, HIGH WATER MARK) are readable. ENTRY LAG counts log entries that are not
-    known to be durable at a replica, RECORD LAG readable records that it does not serve yet.
+    known to be durable at a replica, RECORD LAG readable records that it does not serve yet ("-":
+    unknown, or its state is in doubt).
     """
     with session_of(context, servers).connect() as client:
         if not watch:

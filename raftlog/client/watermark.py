@@ -26,7 +26,8 @@ class ReplicaWatermark:
     applied_index: int = 0
     high_water_mark: int = 0
     lag_records: int | None = None
-    """Readable records that this replica does not serve yet."""
+    """Readable records that this replica does not serve yet, 0 or more; None if no leader answers,
+    or if the states of the two are known to differ or may: then their marks cannot be compared."""
     state: str = ""
     """`trusted`; `diverged`: a majority has another state, so it serves no reads; `disputed`: no
     state has a majority, so nobody serves new records; "" from an older node."""
@@ -39,7 +40,7 @@ class Watermark:
 
     Collected from all nodes at about one moment, so it is not linearizable; `read_high_water_mark`
     is. `leader` is 0 if no node that answers leads; the marks are then the highest that any node
-    has.
+    has, of those that are not `diverged` if there are any.
     """
 
     topic: str
@@ -79,7 +80,9 @@ def watermark_of(topic: TopicInfo, answers: Sequence[NodeAnswer]) -> Watermark:
     leading = [view for view in views.values() if view.role == "leader"]
     leader = max(leading, key=lambda view: view.term, default=None)
     best = leader or max(
-        views.values(), key=lambda view: (view.commit_index, view.high_water_mark), default=None
+        views.values(),
+        key=lambda view: (view.state != "diverged", view.commit_index, view.high_water_mark),
+        default=None,
     )
     return Watermark(
         topic=topic.name,
@@ -127,6 +130,14 @@ def _replica(
         lag_entries=lag,
         applied_index=view.applied_index,
         high_water_mark=view.high_water_mark,
-        lag_records=leader.high_water_mark - view.high_water_mark if leader else None,
+        lag_records=_lag_records(view, leader),
         state=view.state,
     )
+
+
+def _lag_records(view: GroupView, leader: GroupView | None) -> int | None:
+    in_doubt = ("diverged", "disputed")
+    if leader is None or view.state in in_doubt or leader.state in in_doubt:
+        return None
+    # Below 0: the leader gave its view earlier, and records became readable since.
+    return max(0, leader.high_water_mark - view.high_water_mark)
