@@ -112,7 +112,7 @@ def _told_if_it_ends_early(folder: Path) -> Iterator[None]:
         yield
         came_to_its_end = True
     finally:
-        if not came_to_its_end:
+        if not came_to_its_end and folder.exists():
             say(f"ended early; what this test wrote so far is kept: {folder}")
 
 

@@ -98,7 +98,7 @@ def exists(folder: Path) -> bool:
 
 
 def open_folder(folder: Path) -> ClusterFolder:
-    """The cluster in the folder. Raises `InvalidOption`, `FormatUnsupported`."""
+    """The cluster in the folder. Raises `InvalidOption`, `FormatUnsupported`, `OSError`."""
     file = folder / CLUSTER_FILE
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -108,7 +108,7 @@ def open_folder(folder: Path) -> ClusterFolder:
             problem=f"names {folder}, which is not a cluster's folder: it has no {CLUSTER_FILE}",
             advice=f"Make one with `raftlog up --data {folder}`, or give the right folder.",
         ) from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise _unreadable(file, str(error)) from error
     found = table.get("format")
     if not isinstance(found, int):
@@ -196,22 +196,20 @@ def _lock(descriptor: int) -> bool:
 
 
 def running_pid(file: Path) -> int | None:
-    """The pid of the process that holds `file`; None if none does."""
+    """The pid of the process that holds `file`; None if none does. Raises `OSError`."""
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        opened = file.open("rb")  # which names the path if it is a folder
     except FileNotFoundError:
         return None
-    try:
-        text = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+    with opened:
+        text = opened.read(32).decode("ascii", "replace").strip()
         if not text.isdecimal() or not _alive(int(text)):
             return None  # checked without locking: a node that starts now must get the lock
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            fcntl.flock(opened.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return int(text)
         return None
-    finally:
-        os.close(descriptor)
 
 
 def _alive(pid: int) -> bool:

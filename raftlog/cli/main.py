@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -30,7 +30,7 @@ from raftlog.cli import (
 from raftlog.cli.output import say_error
 from raftlog.cli.session import ServersOption, Session
 from raftlog.config import CONFIG_VARIABLE, load
-from raftlog.errors import RaftlogError
+from raftlog.errors import PathUnusable, RaftlogError
 
 app = typer.Typer(
     name="raftlog",
@@ -99,5 +99,26 @@ def main() -> None:
     try:
         app(prog_name="raftlog")
     except RaftlogError as error:
-        say_error(error)
-        sys.exit(int(error.exit_code))
+        _end(error)
+    except OSError as error:
+        if error.filename is None:  # not about a path: a defect of ours, with its traceback
+            raise
+        _end(PathUnusable(path=str(error.filename), problem=_reason(error)))
+
+
+def _end(error: RaftlogError) -> NoReturn:
+    say_error(error)
+    sys.exit(int(error.exit_code))
+
+
+def _reason(error: OSError) -> str:
+    """Why the operating system refused the path, in words that fit files and folders."""
+    match error:
+        case FileExistsError():
+            return "there is a file where a folder should be"
+        case NotADirectoryError():
+            return "it is, or lies below, a file where a folder should be"
+        case IsADirectoryError():
+            return "there is a folder where a file should be"
+        case _:
+            return error.strerror or type(error).__name__

@@ -18,6 +18,7 @@
     |   |-- ClusterMismatch         a checkpoint of another cluster
     |   |-- ExtraMissing            the parts that run a node are not installed
     |   |-- InvalidTopicName
+    |   |-- PathUnusable            the operating system refused a file or folder
     |   |-- PeerProtocolViolation   a message that no correct peer sends: it is dropped
     |   |-- ProducerClosed          rows for a producer that was closed, failed, or is the parent's
     |   |-- SchemaMismatch          a field-by-field difference
@@ -93,6 +94,7 @@ from raftlog.errors.request import (
     InvalidTopicName,
     MalformedRequest,
     NotFound,
+    PathUnusable,
     PeerProtocolViolation,
     ProducerClosed,
     SchemaMismatch,
@@ -175,6 +177,7 @@ __all__ = [
     "Overloaded",
     "ReplicaDiverged",
     "StateDisputed",
+    "PathUnusable",
     "PeerProtocolViolation",
     "ProducerClosed",
     "RaftlogError",

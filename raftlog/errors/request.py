@@ -82,6 +82,17 @@ class ExtraMissing(InvalidRequest):
 
 
 @dataclass(kw_only=True, eq=False)
+class PathUnusable(InvalidRequest):
+    """The operating system refused a file or folder that a verb needs."""
+
+    path: str
+    problem: str
+
+    cause_text = "{path} cannot be used: {problem}."
+    remedy_text = "Name another place (a cluster's folder: --data), or mend this one."
+
+
+@dataclass(kw_only=True, eq=False)
 class InvalidTopicName(InvalidRequest):
     topic: str
 

@@ -58,19 +58,20 @@ def run_node(
     data: Path,
     fs: FileSystem | None = None,
 ) -> None:
-    """Serve until SIGTERM or SIGINT. Raises `RaftlogError` where this process must not serve.
+    """Serve until SIGTERM or SIGINT. Raises `RaftlogError` where this process must not serve, and
+    `OSError` if `data` cannot be a folder.
 
     `addresses` names every node of the cluster, this one included. `fs` is the file system of the
-    folder `data`; None: the real one. A disk that fails, or a defect
-    of ours, ends the process at once with `ExitCode.NODE_REFUSED` or `FAILED` and says why.
+    folder `data`; None: the real one. A disk that fails, or a defect of ours, ends the process at
+    once with `ExitCode.NODE_REFUSED` or `FAILED` and says why.
     """
     assert __debug__, "raftlog serves with its assertions on: do not start it with python -O"
     os.umask(0o077)
+    data.mkdir(parents=True, exist_ok=True)
     keep_freed_memory()
     collect_seldom()
     _allow_open_files()
     _log_to_stderr(settings.server.log_level)
-    data.mkdir(parents=True, exist_ok=True)
     folder = DataFolder.open(
         fs if fs is not None else PosixFileSystem(data),
         cluster_id=cluster_id,

@@ -41,6 +41,20 @@ def busy_port() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def recorded_alone(folder: Path, port: int) -> cluster_folder.ClusterFolder:
+    """A cluster of one node."""
+    cluster = cluster_folder.new_cluster(folder, addresses={1: f"127.0.0.1:{port}"})
+    cluster_folder.record(cluster)
+    return cluster
+
+
 def recorded(folder: Path) -> cluster_folder.ClusterFolder:
     addresses = {node: f"127.0.0.1:{port}" for node, port in ((1, 7001), (2, 7002), (3, 7003))}
     cluster = cluster_folder.new_cluster(folder, addresses=addresses)
@@ -296,6 +310,42 @@ def test_down_with_nothing_running_succeeds(command: Command, tmp_path: Path) ->
     recorded(tmp_path / "c")
     finished = command("down", "--data", tmp_path / "c", "-o", "json")
     assert (finished.code, finished.out) == (ExitCode.OK, '{"stopped": []}\n')
+
+
+@pytest.mark.parametrize("verb", ["up --nodes 1 --port", "serve --node 1", "down", "chaos"])
+@pytest.mark.parametrize("place", ["file", "file/below", "/dev/null/x", "/proc/x"])
+def test_a_place_that_cannot_be_a_folder_is_named_with_the_reason(
+    command: Command, tmp_path: Path, free_port: int, verb: str, place: str
+) -> None:
+    (tmp_path / "file").touch()
+    words = [*verb.split(), *([free_port] if verb.startswith("up") else [])]
+    refused(command(*words, "--data", tmp_path / place), ExitCode.USAGE, place, "--data")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "verb"),
+    [("log", "up"), ("node-1", "serve --node 1")],
+)
+def test_a_file_in_the_place_of_a_clusters_folder_is_named(
+    command: Command, tmp_path: Path, free_port: int, spoiled: str, verb: str
+) -> None:
+    cluster = recorded_alone(tmp_path / "c", free_port)
+    (cluster.folder / spoiled).touch()
+    finished = command(*verb.split(), "--data", cluster.folder)
+    path = cluster.folder / spoiled
+    refused(finished, ExitCode.USAGE, f"{path} cannot be used: there is a file", "--data")
+
+
+@pytest.mark.parametrize("verb", ["up", "serve --node 1", "down"])
+def test_a_folder_in_the_place_of_a_pid_file_is_named(
+    command: Command, tmp_path: Path, free_port: int, verb: str
+) -> None:
+    cluster = recorded_alone(tmp_path / "c", free_port)
+    cluster.pid_file(1).mkdir()
+    finished = command(*verb.split(), "--data", cluster.folder)
+    path = cluster.pid_file(1)
+    refused(finished, ExitCode.USAGE, f"{path} cannot be used: there is a folder", "--data")
 
 
 # ---------------------------------------------------------------- arguments
