@@ -30,6 +30,7 @@ _PLAIN = {
     _Type.TEXT: "string",
     _Type.BINARY: "binary",
 }
+_REST_OF_COLUMN = re.compile(r"[^,<>\n]{0,40}")
 _MARKUP = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -58,9 +59,13 @@ def read_ddl(text: str) -> JsonType:
 
 
 def _first_problem(error: Exception) -> str:
+    """Where the DDL cannot be read. sqlglot stops at the name of a column whose type it does not
+    know, so the words after it belong to the place."""
     if isinstance(error, sqlglot.errors.ParseError) and error.errors:
         first = error.errors[0]
-        return f"near {first['highlight']!r}"
+        rest = _REST_OF_COLUMN.match(first["end_context"])
+        assert rest is not None, "the pattern matches an empty text too"
+        return f"near {(first['highlight'] + rest.group()).rstrip()!r}"
     return _MARKUP.sub("", str(error)).splitlines()[0]
 
 
