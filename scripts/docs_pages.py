@@ -6,8 +6,10 @@ code, and their reference pages are generated from it, so they are never out of 
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,7 +65,9 @@ def spark_options() -> Iterator[str]:
     yield "|---|---|---|"
     for option in OPTIONS:
         places = ", ".join(sorted(place.value for place in option.places))
-        yield f"| `{option.name}` | {places} | {option.doc} |"
+        default = "" if "Default: " in option.doc or option.default is None else option.default
+        ending = f" Default: {default}." if default else ""
+        yield f"| `{option.name}` | {places} | {option.doc}{ending} |"
 
 
 def error_tree() -> Iterator[str]:
@@ -71,7 +75,8 @@ def error_tree() -> Iterator[str]:
     yield "# Errors"
     yield ""
     yield "Every error names its cause and a remedy. After a retriable one the same request may be"
-    yield "sent again; the client does so until the request's deadline."
+    yield "sent again; the client does so until the request's deadline. Words in braces stand"
+    yield "for the error's values."
     kinds: list[type[errors.RaftlogError]] = [errors.RaftlogError]
     while kinds:
         kind = kinds.pop()
@@ -81,9 +86,17 @@ def error_tree() -> Iterator[str]:
         yield f"### {kind.__name__}"
         yield ""
         parent = kind.__mro__[1].__name__
+        article = "An" if parent[0] in "AEIOU" else "A"
         again = "; retriable" if kind.retriable else ""
-        yield f"A `{parent}`; a verb exits with {int(kind.exit_code)}{again}."
-        for text in (vars(kind).get("cause_text"), vars(kind).get("remedy_text")):
-            if text:
-                yield ""
-                yield f"    {text}"
+        yield f"{article} `{parent}`; a verb exits with {int(kind.exit_code)}{again}."
+        for text in _cause_and_remedy(kind):
+            yield ""
+            yield textwrap.indent(text.strip(), "    ")
+
+
+def _cause_and_remedy(kind: type[errors.RaftlogError]) -> tuple[str, ...]:
+    """As the error prints them if each value is its own name; empty for a base of others."""
+    if not hasattr(kind, "cause_text") and kind.cause is errors.RaftlogError.cause:
+        return ()
+    error = kind(**{value.name: f"{{{value.name}}}" for value in dataclasses.fields(kind)})
+    return error.cause, error.remedy

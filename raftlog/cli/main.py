@@ -38,6 +38,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 unavailable (try again), 4 not found, "
     "5 exists, 6 data loss, 7 write refused, 8 node refused.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",  # else the line breaks of docstrings are kept
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 def produce(
     context: typer.Context,
-    topic: Annotated[str, typer.Argument(show_default=False)],
-    file: Annotated[str, typer.Argument(metavar="[FILE]", help="- is standard input.")] = "-",
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="`-` is standard input.")] = "-",
     format_: Annotated[
         InputFormat | None,
         typer.Option(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def tail(
     context: typer.Context,
-    topic: Annotated[str, typer.Argument(show_default=False)],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     last: Annotated[
         int, typer.Option("-n", "--last", min=0, help="Begin this many records before the end.")
     ] = 10,

@@ -34,7 +34,7 @@ def watermark(
     context: typer.Context,
     topics: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TOPIC]...", help="Default: all.", show_default=False),
+        typer.Argument(metavar="TOPIC", help="Default: all.", show_default=False),
     ] = None,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Continue until Ctrl-C; JSON: one line each time.")
