@@ -46,8 +46,9 @@ def results_of(seeds: Iterable[int], jobs: int) -> list[Result]:
 
 
 def test_the_first_seeds_break_no_promise() -> None:
+    """How much is acknowledged differs a hundredfold between seeds, so each must show some."""
     results = results_of(range(FAST_SEEDS), jobs=1)
-    assert sum(result.acknowledged_records for result in results) > 100 * FAST_SEEDS
+    assert min(result.acknowledged_records for result in results) >= 10
 
 
 @pytest.mark.simulation
