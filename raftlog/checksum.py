@@ -16,7 +16,7 @@ if google_crc32c.implementation != "c":
 
 
 class ArrowBuffer(Protocol):
-    """A `pyarrow.Buffer`, for rooms that must not import pyarrow."""
+    """A `pyarrow.Buffer`, for packages that must not import pyarrow."""
 
     @property
     def is_cpu(self) -> bool: ...

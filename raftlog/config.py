@@ -381,8 +381,8 @@ class TopicSettings(Section):
     )
     transient_writer_lease_s: float = setting(
         86_400.0,
-        "How long the row of a batch write without txnAppId is kept, and that of a writer that "
-        "never committed and has nothing open.",
+        "How long the writer row of a batch write without txnAppId is kept, and that of a writer "
+        "that never committed and has nothing open.",
         **LEASE,
     )
     producer_lease_s: float = setting(

@@ -1,6 +1,6 @@
 """One member of one group: core, log and state machine joined, synchronous and free of threads.
 
-A driver (the server's loop, or the simulator) gives messages, ticks, proposals and reads to the
+The host loop (the server's, or the simulator) gives messages, ticks, proposals and reads to the
 core (`raft`) and says here when a write is durable. Then it calls `advance()` and does what the
 output says, and `apply()` for as long as there is something to apply. The rules that make
 consensus durable live here and nowhere else:
@@ -75,7 +75,7 @@ class Applied:
 
 @dataclass(slots=True, kw_only=True)
 class Output:
-    """What one `advance` wants its driver to do."""
+    """What one `advance` wants its host loop to do."""
 
     messages: list[PeerMessage] = field(default_factory=list)
     replicate: list[Replicate] = field(default_factory=list)
@@ -207,7 +207,7 @@ class Replica:
     # ------------------------------------------------------------ disk
 
     def take_write(self) -> LogWrite | None:
-        """What the log has to write, for the driver to `run()` anywhere; None: nothing to do now.
+        """What the log has to write, for the host loop to `run()` anywhere; None: nothing now.
 
         At most one is in flight; hand it back through `written` once it ran.
         """
@@ -231,7 +231,7 @@ class Replica:
     # ------------------------------------------------------------ output
 
     def advance(self) -> Output:
-        """Do what the core decided since the last call and say what the driver must do.
+        """Do what the core decided since the last call and say what the host loop must do.
 
         What became committed is left to `apply`: messages never wait for a long replay.
         """

@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder = options.data.absolute()
     if folder.exists() and any(folder.iterdir()):
         sys.exit(
-            f"error: {folder} exists, from a run that was kept or failed.\n"
+            f"error: {folder} exists: an earlier demo failed, or kept its data.\n"
             "  Remove it, or give another --data. If its nodes still run, end them with\n"
             f"  raftlog down --data {folder / 'cluster'}"
         )

@@ -1,4 +1,4 @@
-"""Which room may import which: a table, checked on every import statement of the project.
+"""Which package may import which: a table, checked on every import statement of the project.
 
 An import inside a function or under TYPE_CHECKING counts as well, except where the table says
 "inside a function only".
@@ -19,7 +19,7 @@ OURS = ("raftlog", "pyspark_raftlog", "connector", "spark_jobs")
 LINKED = {"connector": "raftlog.spark", "spark_jobs": "raftlog.spark_jobs"}
 """Folders at the root that links in `raftlog` give another name, the only one to import."""
 ANYONE_MAY = ("raftlog.errors", "raftlog.core.types", "raftlog.checksum")
-"""Values and the one checksum: open to every room except those below them."""
+"""Values and the one checksum: open to every package except those below them."""
 
 PURE = frozenset(
     "__future__ abc array bisect collections copy dataclasses difflib enum functools hashlib heapq"
@@ -30,7 +30,7 @@ byteorder)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class Package:
     """What the modules below one prefix may import, beside themselves."""
 
     ours: tuple[str, ...] = ()
@@ -49,23 +49,23 @@ VALUES = (
 )
 """What a client's calls take and give, and the bounds of it."""
 
-ROOMS = {
-    "raftlog.errors": Room(anyone=(), pure=True),
-    "raftlog.core.types": Room(anyone=(), pure=True),
-    "raftlog.checksum": Room(third_party=("google_crc32c",), pure=True),
-    "raftlog.core": Room(pure=True),
-    "raftlog.machines": Room(pure=True),
-    "raftlog.config_section": Room(ours=(), third_party=("pydantic",)),
-    "raftlog.config": Room(
+PACKAGES = {
+    "raftlog.errors": Package(anyone=(), pure=True),
+    "raftlog.core.types": Package(anyone=(), pure=True),
+    "raftlog.checksum": Package(third_party=("google_crc32c",), pure=True),
+    "raftlog.core": Package(pure=True),
+    "raftlog.machines": Package(pure=True),
+    "raftlog.config_section": Package(ours=(), third_party=("pydantic",)),
+    "raftlog.config": Package(
         ours=("raftlog.config_section",), third_party=("pydantic", "pydantic_settings")
     ),
-    "raftlog.wire": Room(
+    "raftlog.wire": Package(
         ours=("raftlog.core.messages", "raftlog.machines"),
         third_party=("google", "grpc", "grpc_tools"),
     ),
-    "raftlog.storage": Room(ours=("raftlog.config",)),
-    "raftlog.state_comparison": Room(ours=("raftlog.core",), pure=True),
-    "raftlog.replica": Room(
+    "raftlog.storage": Package(ours=("raftlog.config",)),
+    "raftlog.state_comparison": Package(ours=("raftlog.core",), pure=True),
+    "raftlog.replica": Package(
         ours=(
             "raftlog.core",
             "raftlog.machines",
@@ -74,7 +74,7 @@ ROOMS = {
             "raftlog.wire",
         )
     ),
-    "raftlog.multiraft": Room(
+    "raftlog.multiraft": Package(
         ours=(
             "raftlog.core",
             "raftlog.machines",
@@ -85,18 +85,18 @@ ROOMS = {
         ),
         pure=True,
     ),
-    "raftlog.transport": Room(
+    "raftlog.transport": Package(
         ours=("raftlog.core.messages", "raftlog.wire", "raftlog.config"),
         third_party=("grpc", "structlog"),
     ),
-    "raftlog.records": Room(
+    "raftlog.records": Package(
         ours=("raftlog.machines.schema", "raftlog.wire.batch"), third_party=("pyarrow", "sqlglot")
     ),
-    "raftlog.client": Room(
+    "raftlog.client": Package(
         ours=("raftlog.wire", "raftlog.config", "raftlog.records", *VALUES),
         third_party=("grpc", "pyarrow", "tenacity"),
     ),
-    "raftlog.server": Room(
+    "raftlog.server": Package(
         ours=(
             "raftlog.config",
             "raftlog.core",
@@ -111,11 +111,11 @@ ROOMS = {
         ),
         third_party=("grpc", "grpc_health", "structlog", "uvloop"),
     ),
-    "raftlog.chaos": Room(ours=("raftlog.client", "raftlog.config"), third_party=("pyarrow",)),
+    "raftlog.chaos": Package(ours=("raftlog.client", "raftlog.config"), third_party=("pyarrow",)),
     # A disk that fails on command wraps the real one behind the same interface ...
-    "raftlog.chaos.faulty_disk": Room(ours=("raftlog.storage.contract",)),
+    "raftlog.chaos.faulty_disk": Package(ours=("raftlog.storage.contract",)),
     # ... below a real node: the program that joins them is imported by nothing.
-    "raftlog.chaos.faulty_node": Room(
+    "raftlog.chaos.faulty_node": Package(
         ours=(
             "raftlog.chaos.faulty_disk",
             "raftlog.config",
@@ -124,8 +124,8 @@ ROOMS = {
             "raftlog.storage.posix",
         )
     ),
-    "raftlog.bench": Room(ours=("raftlog.client",), third_party=("pyarrow",)),
-    "raftlog.cli": Room(
+    "raftlog.bench": Package(ours=("raftlog.client",), third_party=("pyarrow",)),
+    "raftlog.cli": Package(
         ours=(
             "raftlog.client",
             "raftlog.config",
@@ -136,19 +136,19 @@ ROOMS = {
         third_party=("pyarrow", "rich", "typer"),
         inside_functions=("raftlog.server",),
     ),
-    "raftlog.__main__": Room(ours=("raftlog.cli",)),
-    "raftlog": Room(ours=("raftlog.client", "raftlog.config", "raftlog.wire.calls", *VALUES)),
-    "raftlog.spark": Room(
+    "raftlog.__main__": Package(ours=("raftlog.cli",)),
+    "raftlog": Package(ours=("raftlog.client", "raftlog.config", "raftlog.wire.calls", *VALUES)),
+    "raftlog.spark": Package(
         ours=("raftlog.client", "raftlog.config", "raftlog.machines.limits", "raftlog.records"),
         third_party=("pyspark", "pyarrow", "py4j"),
     ),
-    "pyspark_raftlog": Room(ours=("raftlog.spark",), pure=True),
-    "raftlog.spark_jobs": Room(third_party=("pyspark", "rich"), anyone=()),
+    "pyspark_raftlog": Package(ours=("raftlog.spark",), pure=True),
+    "raftlog.spark_jobs": Package(third_party=("pyspark", "rich"), anyone=()),
 }
 """By prefix; the longest one decides. `raftlog` by itself is `raftlog/__init__.py`."""
 
 OPEN_TO_USERS = ("raftlog.chaos", "raftlog.cli", "raftlog.spark")
-"""Rooms that use raftlog as a user does: `import raftlog`."""
+"""Packages that use raftlog as a user does: `import raftlog`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,11 +192,11 @@ def imports_of(tree: ast.Module, known: frozenset[str]) -> Iterator[Import]:
 
 def complaints(name: str, tree: ast.Module, known: frozenset[str]) -> list[str]:
     """What breaks the table in module `name`; one sentence each."""
-    prefix = max((p for p in ROOMS if _below(name, p)), key=len)
-    room = ROOMS[prefix]
+    prefix = max((p for p in PACKAGES if _below(name, p)), key=len)
+    package = PACKAGES[prefix]
     found = []
     for item in imports_of(tree, known):
-        if not _allowed(room, prefix, item):
+        if not _allowed(package, prefix, item):
             found.append(f"{name}, line {item.line}: {prefix} may not import {item.target}")
         generated = item.target.startswith("raftlog.") and item.target.endswith("_pb2")
         if generated and not name.startswith("raftlog.wire.codec"):
@@ -204,23 +204,23 @@ def complaints(name: str, tree: ast.Module, known: frozenset[str]) -> list[str]:
     return found
 
 
-def _allowed(room: Room, prefix: str, item: Import) -> bool:
+def _allowed(package: Package, prefix: str, item: Import) -> bool:
     target = item.target
     top = target.partition(".")[0]
     if target.startswith("."):
         return False
     if top in OURS:
-        if prefix == "raftlog":  # raftlog/__init__.py is no room around all the others
-            return _below_any(target, room.ours + room.anyone)
+        if prefix == "raftlog":  # raftlog/__init__.py is not around all the others
+            return _below_any(target, package.ours + package.anyone)
         return (
             _below(target, prefix)
-            or _below_any(target, room.ours + room.anyone)
+            or _below_any(target, package.ours + package.anyone)
             or (target == "raftlog" and prefix in OPEN_TO_USERS)
-            or (item.inside_function and _below_any(target, room.inside_functions))
+            or (item.inside_function and _below_any(target, package.inside_functions))
         )
     if top in sys.stdlib_module_names:
-        return not room.pure or top in PURE
-    return top in room.third_party
+        return not package.pure or top in PURE
+    return top in package.third_party
 
 
 def _below(name: str, prefix: str) -> bool:

@@ -2,7 +2,7 @@
 
     python docs/examples/three_members.py
 
-The whole driver of the core: `Member.settle` does what `Ready` asks, in the order its rules demand.
+`Member.settle` is the whole host loop: it does what `Ready` asks, in the order its rules demand.
 A list stands for the disk and a queue for the network; both are perfect here, and need not be.
 """
 
@@ -54,7 +54,7 @@ class Member:
             if ready.truncate_from is not None:
                 del self.log[ready.truncate_from - 1 :]
             self.log.extend(ready.entries)
-            # A real driver writes hard state and entries here, and syncs. Only then:
+            # A real host loop writes hard state and entries here, and syncs. Only then:
             if ready.write_number:
                 self.raft.persisted(ready.write_number)
             self.send(ready.messages_after_persist)

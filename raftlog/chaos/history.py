@@ -1,7 +1,7 @@
 """What was done to a cluster and what it answered: the record on which a verdict is based.
 
-A record carries one number that says where it came from: its source, and its ordinal within the
-source. Every producer and every losing attempt of an epoch is a source. Times are in seconds of
+A record carries one number that says where it came from: its origin, and its ordinal within the
+origin. Every producer and every losing attempt of an epoch is an origin. Times are in seconds of
 this process's monotonic clock: this one process saw everything that is compared.
 """
 
@@ -16,18 +16,18 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-SOURCE_BITS = 32
-"""How many low bits of a record's number hold its ordinal within its source."""
+ORIGIN_BITS = 32
+"""How many low bits of a record's number hold its ordinal within its origin."""
 
 
-def record_number(source: int, ordinal: int) -> int:
-    """The number of record `ordinal` of `source`. Ordinals count from 0."""
-    return source << SOURCE_BITS | ordinal
+def record_number(origin: int, ordinal: int) -> int:
+    """The number of record `ordinal` of `origin`. Ordinals count from 0."""
+    return origin << ORIGIN_BITS | ordinal
 
 
-def source_and_ordinal(number: int) -> tuple[int, int]:
+def origin_and_ordinal(number: int) -> tuple[int, int]:
     """The inverse of `record_number`."""
-    return number >> SOURCE_BITS, number & ((1 << SOURCE_BITS) - 1)
+    return number >> ORIGIN_BITS, number & ((1 << ORIGIN_BITS) - 1)
 
 
 class Fate(StrEnum):
@@ -42,14 +42,14 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """Records [first, first + count) of a source, in one append or one epoch.
+    """Records [first, first + count) of an origin, in one append or one epoch.
 
     If acknowledged, they are in order within the offsets [start, end). With `whole`, either all of
     them are visible, at consecutive offsets, or none.
     """
 
     topic: str
-    source: int
+    origin: int
     first: int
     count: int
     begin_s: float
@@ -127,14 +127,14 @@ class History:
     """By topic, at the end."""
     troubles: list[str] = field(default_factory=list)
     """What no fault explains, such as a node that ended or did not heal."""
-    _sources: int = 0
+    _origins: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def new_source(self) -> int:
-        """The number of a new source."""
+    def new_origin(self) -> int:
+        """The number of a new origin."""
         with self._lock:
-            self._sources += 1
-            return self._sources
+            self._origins += 1
+            return self._origins
 
     def save(self, file: Path) -> None:
         """Write one JSON object per line, each kind in the order in which it was added."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
-from raftlog.chaos.history import Episode, Fate, History, Read, Write, source_and_ordinal
+from raftlog.chaos.history import Episode, Fate, History, Read, Write, origin_and_ordinal
 
 SENTENCES_MAX = 20
 """The most sentences of one check that are kept. Further ones are only counted."""
@@ -93,7 +93,7 @@ def _records(history: History, fate: Fate) -> int:
     """How many different records had this fate. A replay writes the same ones again."""
     return sum(
         {
-            (write.topic, write.source, write.first): write.count
+            (write.topic, write.origin, write.first): write.count
             for write in history.writes
             if write.fate is fate
         }.values()
@@ -117,7 +117,7 @@ class Case:
     """By topic: the records' numbers by offset. A topic that no replica gave is missing, so nothing
     can be said about its records; the missing topic itself is reported as a trouble."""
     offsets: dict[tuple[str, int], array[int]]
-    """By topic and source: each record's offset by its ordinal, or NOWHERE."""
+    """By topic and origin: each record's offset by its ordinal, or NOWHERE."""
     second: dict[tuple[str, int], int]
     """By topic and number: a further offset of a record that is in the log more than once."""
 
@@ -128,8 +128,8 @@ class Case:
         for topic, replicas in history.logs.items():
             log = case.logs[topic] = _numbers(next(iter(replicas.values())))
             for offset, number in enumerate(log):
-                source, ordinal = source_and_ordinal(number)
-                offsets = case.offsets.setdefault((topic, source), array("q"))
+                origin, ordinal = origin_and_ordinal(number)
+                offsets = case.offsets.setdefault((topic, origin), array("q"))
                 if ordinal >= len(offsets):
                     offsets.extend([NOWHERE] * (ordinal + 1 - len(offsets)))
                 if offsets[ordinal] == NOWHERE:
@@ -140,7 +140,7 @@ class Case:
 
     def offsets_of(self, write: Write) -> array[int]:
         """The offsets of the write's records; NOWHERE for one that is not in the log."""
-        found = self.offsets.get((write.topic, write.source), _EMPTY)
+        found = self.offsets.get((write.topic, write.origin), _EMPTY)
         found = found[write.first : write.first + write.count]
         return found + array("q", [NOWHERE] * (write.count - len(found)))
 
@@ -167,7 +167,7 @@ def lost(case: Case) -> Iterator[str]:
             if not write.start <= offset < write.end:
                 where = "lost" if offset == NOWHERE else f"at {offset}"
                 yield (
-                    f"{write.topic}: record {write.source}:{ordinal} was acknowledged in "
+                    f"{write.topic}: record {write.origin}:{ordinal} was acknowledged in "
                     f"[{write.start}, {write.end}) and is {where}"
                 )
 
@@ -175,20 +175,20 @@ def lost(case: Case) -> Iterator[str]:
 def duplicated(case: Case) -> Iterator[str]:
     """No record is in the log twice."""
     for (topic, number), offset in case.second.items():
-        source, ordinal = source_and_ordinal(number)
-        first = case.offsets[topic, source][ordinal]
+        origin, ordinal = origin_and_ordinal(number)
+        first = case.offsets[topic, origin][ordinal]
         yield f"{topic}: record {_name(number)} is at {first} and at {offset}"
 
 
 def reordered(case: Case) -> Iterator[str]:
-    """A source's records are in the order in which it wrote them."""
-    for (topic, source), offsets in case.offsets.items():
+    """An origin's records are in the order in which it wrote them."""
+    for (topic, origin), offsets in case.offsets.items():
         last = NOWHERE
         for ordinal, offset in enumerate(offsets):
             if offset == NOWHERE:
                 continue
             if offset < last:
-                yield f"{topic}: record {source}:{ordinal} is at {offset}, one before it at {last}"
+                yield f"{topic}: record {origin}:{ordinal} is at {offset}, one before it at {last}"
             last = offset
 
 
@@ -196,14 +196,14 @@ def invented(case: Case) -> Iterator[str]:
     """Every record in the log was written and is allowed to be visible."""
     may_be = {key: bytearray(len(offsets)) for key, offsets in case.offsets.items()}
     for write in case.history.writes:
-        marks = may_be.get((write.topic, write.source))
+        marks = may_be.get((write.topic, write.origin))
         if marks is not None and write.fate is not Fate.NEVER:
             end = min(write.first + write.count, len(marks))
             marks[write.first : end] = b"\1" * (end - write.first)
-    for (topic, source), marks in may_be.items():
-        for ordinal, offset in enumerate(case.offsets[topic, source]):
+    for (topic, origin), marks in may_be.items():
+        for ordinal, offset in enumerate(case.offsets[topic, origin]):
             if offset != NOWHERE and not marks[ordinal]:
-                yield f"{topic}: record {source}:{ordinal} at {offset} may not be visible"
+                yield f"{topic}: record {origin}:{ordinal} at {offset} may not be visible"
 
 
 def all_or_nothing(case: Case) -> Iterator[str]:
@@ -215,7 +215,7 @@ def all_or_nothing(case: Case) -> Iterator[str]:
         if offsets and (len(offsets), offsets[-1] - offsets[0]) != (write.count, write.count - 1):
             yield (
                 f"{write.topic}: of the {write.count} records of an epoch from "
-                f"{write.source}:{write.first} on, {len(offsets)} are visible, "
+                f"{write.origin}:{write.first} on, {len(offsets)} are visible, "
                 f"in [{offsets[0]}, {offsets[-1] + 1})"
             )
 
@@ -326,13 +326,13 @@ def _begun(writes: Sequence[Write]) -> Callable[[str, int], float]:
     """When the first try to write a record began, by topic and number; 0 if unknown."""
     firsts: dict[tuple[str, int], dict[int, float]] = defaultdict(dict)
     for write in writes:
-        tries = firsts[write.topic, write.source]
+        tries = firsts[write.topic, write.origin]
         tries[write.first] = min(write.begin_s, tries.get(write.first, write.begin_s))
     tables = {key: sorted(tries.items()) for key, tries in firsts.items()}
 
     def begun(topic: str, number: int) -> float:
-        source, ordinal = source_and_ordinal(number)
-        table = tables.get((topic, source), [])
+        origin, ordinal = origin_and_ordinal(number)
+        table = tables.get((topic, origin), [])
         at = bisect_right(table, ordinal, key=lambda each: each[0])
         return table[at - 1][1] if at else 0.0
 
@@ -373,8 +373,8 @@ CHECKS: dict[str, Check] = {
 
 
 def _name(number: int) -> str:
-    source, ordinal = source_and_ordinal(number)
-    return f"{source}:{ordinal}"
+    origin, ordinal = origin_and_ordinal(number)
+    return f"{origin}:{ordinal}"
 
 
 # ---------------------------------------------------------------- write gaps

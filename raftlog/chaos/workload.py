@@ -159,7 +159,7 @@ def append_patiently(site: Site, topic: TopicInfo, random: Random, rows_max: int
 
 def append_hastily(site: Site, topic: TopicInfo, random: Random) -> None:
     """Append, and after an append without an answer in time continue with another producer and
-    another source: the fate of that append is unknown."""
+    another origin: the fate of that append is unknown."""
     while not site.stop.is_set():
         with site.client(HASTY_S) as client:
             _append(site, client, topic, random, _ROWS_MAX, patient=False)
@@ -168,14 +168,14 @@ def append_hastily(site: Site, topic: TopicInfo, random: Random) -> None:
 def _append(
     site: Site, client: LogClient, topic: TopicInfo, random: Random, rows_max: int, *, patient: bool
 ) -> None:
-    """Append as one source until told to stop, or until an append fails."""
-    source, first = site.history.new_source(), 0
+    """Append as one origin until told to stop, or until an append fails."""
+    origin, first = site.history.new_origin(), 0
     while not site.stop.wait(_WRITE_PAUSE_S):
         count = random.randint(1, rows_max)
         begin_s = time.monotonic()
         fate, start, end = Fate.UNKNOWN, 0, 0
         try:
-            reply = client.append(topic.name, batch_of(source, first, count))
+            reply = client.append(topic.name, batch_of(origin, first, count))
             fate, start, end = Fate.ACKNOWLEDGED, reply.start, reply.end
         except RaftlogError as error:
             if not error.retriable:
@@ -183,7 +183,7 @@ def _append(
         site.history.writes.append(
             Write(
                 topic=topic.name,
-                source=source,
+                origin=origin,
                 first=first,
                 count=count,
                 begin_s=begin_s,
@@ -205,14 +205,16 @@ def write_epochs(site: Site, topic: TopicInfo, random: Random) -> None:
     After an error, and sometimes without one, the query starts again: another run writes the same
     epoch with the same records. Some tasks have a losing attempt, which no CommitEpoch names.
     """
-    writer = EpochWriter(site=site, topic=topic, random=random, source=site.history.new_source())
+    writer = EpochWriter(site=site, topic=topic, random=random, origin=site.history.new_origin())
     epoch = 0
     while not site.stop.wait(_WRITE_PAUSE_S):
         run, done = uuid.uuid4().hex, True
         while done and not site.stop.wait(_WRITE_PAUSE_S):
             done = writer.write(run, epoch)
             if done and random.random() < 0.1:
-                done = False  # the driver died after its write and before it knew the result
+                done = (
+                    False  # the writer's process died after its write and before it knew the result
+                )
             elif done:
                 epoch += 1
 
@@ -224,7 +226,7 @@ class EpochWriter:
     site: Site
     topic: TopicInfo
     random: Random
-    source: int
+    origin: int
     _firsts: list[tuple[int, int]] = field(default_factory=list)
     """By epoch: the ordinal of its first record, and how many it has."""
 
@@ -246,7 +248,7 @@ class EpochWriter:
             # The newest run is never refused. One without an answer starts again, as Spark would.
             if not error.retriable:
                 raise
-        self._note(self.source, first, count, begin_s, fate, start, end)
+        self._note(self.origin, first, count, begin_s, fate, start, end)
         return fate is Fate.ACKNOWLEDGED
 
     def _extent_of(self, epoch: int) -> tuple[int, int]:
@@ -260,21 +262,21 @@ class EpochWriter:
     ) -> Sequence[AttemptReference]:
         """The attempts of two tasks, each with a part of the records."""
         if self.random.random() < 0.2:
-            loser = self.site.history.new_source()
+            loser = self.site.history.new_origin()
             self._note(loser, 0, 1, time.monotonic(), Fate.NEVER)
             self._attempt(client, key, loser, 0, 1)
         middle = self.random.randint(1, count - 1)
         return [
-            self._attempt(client, key, self.source, first, middle),
-            self._attempt(client, key, self.source, first + middle, count - middle),
+            self._attempt(client, key, self.origin, first, middle),
+            self._attempt(client, key, self.origin, first + middle, count - middle),
         ]
 
     def _attempt(
-        self, client: LogClient, key: EpochKey, source: int, first: int, count: int
+        self, client: LogClient, key: EpochKey, origin: int, first: int, count: int
     ) -> AttemptReference:
         attempt = client.attempt(self.topic, key, create_writer=key.epoch == 0)
         try:
-            attempt.write(batch_of(source, first, count))
+            attempt.write(batch_of(origin, first, count))
             staged = attempt.finish()
         finally:
             attempt.close()
@@ -283,7 +285,7 @@ class EpochWriter:
 
     def _note(
         self,
-        source: int,
+        origin: int,
         first: int,
         count: int,
         begin_s: float,
@@ -294,7 +296,7 @@ class EpochWriter:
         self.site.history.writes.append(
             Write(
                 topic=self.topic.name,
-                source=source,
+                origin=origin,
                 first=first,
                 count=count,
                 begin_s=begin_s,
@@ -307,9 +309,9 @@ class EpochWriter:
         )
 
 
-def batch_of(source: int, first: int, count: int) -> pa.RecordBatch:
-    """Records [first, first + count) of a source."""
-    numbers = [record_number(source, ordinal) for ordinal in range(first, first + count)]
+def batch_of(origin: int, first: int, count: int) -> pa.RecordBatch:
+    """Records [first, first + count) of an origin."""
+    numbers = [record_number(origin, ordinal) for ordinal in range(first, first + count)]
     columns: dict[str, list[int] | list[str]]
     columns = {"number": numbers, "filling": [_FILLING] * count}
     return pa.record_batch(columns)

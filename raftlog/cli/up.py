@@ -172,7 +172,7 @@ class Running:
     def wait_until_ready(self, session: Session) -> None:
         """Wait until every node answers, is registered and knows a leader, or Ctrl-C is pressed.
 
-        If a node ends instead, prints the end of its log and raises `typer.Exit` with its exit
+        If a node exits instead, prints the end of its log and raises `typer.Exit` with its exit
         code. Raises `DeadlineExceeded` when the time is over.
         """
         from raftlog.client.log_client import connect
@@ -243,7 +243,7 @@ class Running:
             for node, child in list(alive.items()):
                 if child.poll() is not None:
                     del alive[node]
-                    say(f"node {node} (pid {child.pid}) ended: {_how(child.returncode)}")
+                    say(f"node {node} (pid {child.pid}) exited: {_how(child.returncode)}")
                     if child.returncode != 0:  # 0: somebody stopped it on purpose
                         folder = self.cluster.folder
                         say(f"  bring it back: raftlog serve --node {node} --data {folder}")

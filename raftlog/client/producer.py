@@ -213,7 +213,7 @@ class Producer:
 
         Everything sent must be acknowledged. Then nothing is resent under the old id, and the new
         one has a sequence of its own. It goes by the wall clock, which continues while a machine
-        sleeps; a wrong clock only costs a row in the log's table of producers.
+        sleeps; a wrong clock only costs a place in the log's table of producers.
         """
         idle_s = time.time() - self._sent_at_s
         if self._sequence > 0 and not self._counts and idle_s >= self._idle_max_s:

@@ -160,7 +160,7 @@ class Leadership(Part):
 
         `all_committed` is the log's last index if all of the log is committed. Every follower must
         hold it too, except those whose process is silent: a node that is down must not keep a
-        thousand groups awake. The driver wakes this leader when they are back.
+        thousand groups awake. The host loop wakes this leader when they are back.
         """
         is_idle = (
             all_committed is not None

@@ -3,10 +3,10 @@
 A leader whose group was asked for nothing for a while, and whose followers hold all it has and know
 all of it committed, asks them in its heartbeats to quiesce. A follower agrees, and is quiesced,
 only if its log ends exactly at that commit_index; once all that are in contact have agreed the
-leader is quiesced, too. The driver does not tick a quiesced member. It watches the process of its
-leader (or, for a leader, those of its followers) instead, once for all groups, and wakes the member
-when they fall silent. Any message of the group that says something new wakes it as well; such is
-the last heartbeat of a leader that steps down while its process lives on.
+leader is quiesced, too. The host loop does not tick a quiesced member. It watches the process of
+its leader (or, for a leader, those of its followers) instead, once for all groups, and wakes the
+member when they fall silent. Any message of the group that says something new wakes it as well; the
+last heartbeat of a leader that steps down while its process lives on is one.
 
 No promise rests on this. A quiesced leader needs a round of heartbeats for each read, and it
 appends and commits like any other. The rules for votes do not change: a quiesced follower counts

@@ -347,9 +347,9 @@ class Raft(Part):
     def note_state(self, *, diverged: bool) -> None:
         """Whether this member's state machine is known to differ from the majority's.
 
-        Such a member votes and acknowledges as ever, because its log is as good as any, but it
+        Such a member votes and acknowledges as usual, because its log is as good as any, but it
         neither leads nor tries to. A leader steps down, and a last heartbeat wakes its followers:
-        one of them must try. The driver must tick this member even if it was quiesced.
+        one of them must try. The host loop must tick this member even if it was quiesced.
         """
         self._may_lead = not diverged
         if not diverged:

@@ -1,6 +1,6 @@
 """What the core wants done: the single output of `Raft.ready()`.
 
-The rules for its driver (docs/CORE.md):
+The rules for the host loop (docs/CORE.md):
 
 1. `truncate_from`, `entries` and `hard_state` go to disk, in that order with respect to earlier
    outputs. The first two are one numbered write: `Raft.persisted` is called with its number once

@@ -1,7 +1,7 @@
 """The words of consensus as values: ids, entries, hard state, membership.
 
 Everything here is plain data without behaviour that depends on time, chance or I/O, so every
-other room may import it. Ranges called `Span` are inclusive on both ends because Raft speaks of
+other package may import it. Ranges called `Span` are inclusive on both ends because Raft speaks of
 "entries first to last"; ranges of record offsets elsewhere are always `[start, end)`.
 """
 

@@ -29,7 +29,7 @@ from raftlog.core.types import NOBODY, GroupId, LogIndex, Membership, NodeId, Te
 from raftlog.errors import PeerProtocolViolation
 
 NUMBER_MAX = (1 << 62) - 1
-"""Terms, indexes and rounds above it come of no cluster's life, and leave room to count on."""
+"""No cluster lives long enough to exceed it. Counting on from it still fits 64 bits."""
 
 
 class Member(Protocol):

@@ -7,7 +7,7 @@ NodeRefused                 this process must not serve
 |-- LogFromNewerVersion     an entry that this program cannot apply
 |-- AddressInUse
 |-- IdentityRefused         the node's folder was wiped or exchanged
-`-- DiskFailed              a write or sync failed: the process ends
+`-- DiskFailed              a write or sync failed: the process exits
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class IdentityRefused(NodeRefused):
 
 @dataclass(kw_only=True, eq=False)
 class DiskFailed(NodeRefused):
-    """A write or sync failed. It is never tried again: the process ends."""
+    """A write or sync failed. It is never tried again: the process exits."""
 
     file: str
     problem: str

@@ -189,7 +189,7 @@ class UnknownWriter(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class WriterForgotten(WriteRefused):
-    """Its row was removed by age or to make room. Otherwise it would look like a new writer's."""
+    """Its writer row was removed by age or to make room. Without this it would look new."""
 
     writer: str
 
@@ -301,7 +301,7 @@ class TooManyWriters(WriteRefused):
 
     cause_text = "The topic already remembers its limit of {limit} writers."
     remedy_text = (
-        "Reuse a txnAppId, or remove the rows of writers that are gone: raftlog writers list "
+        "Reuse a txnAppId, or remove writers that are gone: raftlog writers list "
         "{topic}, raftlog writers remove {topic} WRITER."
     )
 

@@ -161,7 +161,7 @@ class ExpireProducer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireWriter:
-    """Forget a transient writer's row unless it has committed or staged since `last_index`."""
+    """Forget a transient writer row unless it has committed or staged since `last_index`."""
 
     writer: str
     last_index: int
@@ -184,7 +184,7 @@ class Expire:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveWriter:
-    """Forget a writer's row and everything it has open, because an operator asked (rules 2)."""
+    """Forget a writer row and everything it has open, because an operator asked (rules 2)."""
 
     writer: str
 

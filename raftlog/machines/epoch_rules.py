@@ -1,13 +1,13 @@
 """The rules of docs/EXACTLY_ONCE.md as pure decisions, all in one place.
 
 The rules are tried in the order written here; the first that applies decides. A refusal changes
-nothing at all: not the current run, no lease, no row. `raftlog.machines.writers` carries a decision
-out.
+nothing at all: not the current run, no lease, no writer row.
+`raftlog.machines.writers` carries a decision out.
 
 `judge_commit`:
  1. If the epoch is not above the writer's last (it is repeated, or was passed):
      - another query id, of the writer or of the stream around it: CheckpointReset;
-     - the run and references that committed the last epoch: a lost reply, answered from the table.
+     - the run and references that committed the last epoch: a lost reply, answered from the row.
        A run that has been fenced since gets the answer too: it is true and changes nothing;
      - a fenced run: RunFenced;
      - the same run with other references: EpochReferencesMismatch;
@@ -19,7 +19,7 @@ out.
  2. Otherwise:
      - a fenced run: RunFenced;
      - a stream above epoch 0 that the topic does not know: UnknownWriter;
-     - no room for its row: TooManyWriters;
+     - no room for its writer row: TooManyWriters;
      - an attempt named twice, not open in this run and epoch, or not exactly as named:
        EpochIncomplete;
      - UnknownSchemaVersion.
@@ -58,7 +58,7 @@ from raftlog.machines.writer_row import OpenAttempt, WriterRow, references_diges
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleContext:
-    """What the rules need besides the command and the writer's row."""
+    """What the rules need besides the command and the writer row."""
 
     rules: int
     """The version of the rules: `raftlog.machines.rules`."""
@@ -84,7 +84,7 @@ class RepeatStage:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A lost reply: give the answer of the table again, change nothing."""
+    """A lost reply: give the answer of the writer row again, change nothing."""
 
     outcome: EpochCommitted
 

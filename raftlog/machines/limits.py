@@ -60,7 +60,7 @@ class TopicLimits:
     """Rows of writers; from rules 2 on only those of streams and named writers, which are never
     removed automatically."""
     transient_writers_max: int = 10_000
-    """Transient rows (rules 2). One more removes the longest silent one."""
+    """Transient writer rows (rules 2). One more removes the longest silent one."""
     producers_max: int = 50_000
     """Plain producers remembered at once. From rules 2 on one more removes the longest silent
     one."""

@@ -7,7 +7,7 @@ created with (the controller: `RULES_FIRST`). Only an applied `Rules(version)` r
 at one index of the log, so all replicas switch at the same entry.
 
 1. What the first release applied.
-2. Table rows by kind, ages in log time, and the plan by which a replayed batch is recognised.
+2. Writer rows by kind, ages in log time, and the plan by which a replayed batch is recognised.
 """
 
 from __future__ import annotations

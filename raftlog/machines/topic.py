@@ -210,7 +210,8 @@ class TopicMachine:
 
         ! Log time advances only to the end of the youngest lease that ended. So a leader whose
         clock is a year ahead ends leases early, but does not leave a year in which nothing ages.
-        Rows go before epochs: a row whose last open epoch ends here first gets a lease of its own.
+        Writer rows go before epochs: one whose last open epoch ends here first gets a lease of its
+        own.
         """
         problem = problem_of_expire(command, self.rules)
         if problem is not None:
@@ -238,7 +239,7 @@ class TopicMachine:
         return self._writers.remove(command.writer)
 
     def _raise_rules(self, index: LogIndex, command: Rules) -> RulesApplied:
-        """From version 2 on rows have ages: those of the present rows begin now."""
+        """From version 2 on writer rows have ages: those of the present ones begin now."""
         before = self.rules
         self.rules = next_rules(before, command.version, group=self.info.group, index=index)
         if before < 2 <= self.rules:
@@ -281,11 +282,11 @@ class TopicMachine:
         return self._writers.staged_bytes_with(command)
 
     def writer(self, name: str) -> WriterRow | None:
-        """The writer's row, or None. The caller must not change it."""
+        """The writer row, or None. The caller must not change it."""
         return self._writers.row(name)
 
     def writers_after(self, writer: str, count_max: int) -> list[WriterRow]:
-        """The first `count_max` rows with names above `writer`, by name. Must not be changed."""
+        """At most `count_max` writer rows with names above `writer`, by name; not to be changed."""
         return self._writers.rows_after(writer, count_max)
 
     def is_due(self, command: Expire) -> bool:
@@ -323,7 +324,7 @@ class TopicMachine:
         return list(self._writers.open_epochs())
 
     def transient_writers(self) -> list[tuple[str, LogIndex]]:
-        """(writer, last_index) of each row that may expire, as `ExpireWriter` names it."""
+        """(writer, last_index) of each writer row that may expire, as `ExpireWriter` names it."""
         return list(self._writers.transient_writers())
 
     def producers(self) -> list[tuple[str, int]]:

@@ -1,4 +1,4 @@
-"""The rows of one topic's writers. Carries out what the exactly-once rules decide.
+"""The writer rows of one topic. Carries out what the exactly-once rules decide.
 
 From rules 2 on there are two kinds of rows, each with its own bound.
 

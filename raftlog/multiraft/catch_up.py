@@ -95,7 +95,7 @@ class CatchUp:
         self._stopped = True
 
     def forget(self, local: LocalReplica) -> None:
-        """The group is gone from here. Reads that are out end as ever, for nobody."""
+        """The group is gone from here. Reads in flight end as usual; nobody uses them."""
         for lines in self._lines.values():
             line = lines.pop(local.group, None)
             if line is not None:

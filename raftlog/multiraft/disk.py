@@ -1,7 +1,7 @@
 """A node's writes and jobs on its disk, again once there is room, and whether the disk keeps up.
 
 A write that finds no room waits and is tried again (`LogWrite.run` says why that is safe). So is a
-job. Any other failure ends the node in the driver and never comes back here.
+job. Any other failure ends the node in the host loop and never comes back here.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class NodeDisk:
         return now.keeps_up != before.keeps_up
 
     def stop(self) -> None:
-        """Start no write or job from now on; those in flight end as ever."""
+        """Start no write or job from now on; those in flight end as usual."""
         self._stopped = True
 
     # ------------------------------------------------------------ writes

@@ -1,7 +1,7 @@
-"""What `MultiRaft` asks of its driver, and what it tells: all in which server and simulator differ.
+"""What `MultiRaft` asks of its host loop and tells it: all in which server and simulator differ.
 
-Whatever raises in here, or in something that was handed out to be run, is the end of the node:
-`MultiRaft` never hears of it, and must not be driven any more.
+An exception in here, or in something that was handed out to be run, ends the node: `MultiRaft` is
+not told of it and must not be called again.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ MultiRaftEvent = (
 
 
 class Effects(Protocol):
-    """Done by the driver. Every callback comes on `MultiRaft`'s thread, never within the call."""
+    """Done by the host loop. Callbacks come on `MultiRaft`'s thread, never within the call."""
 
     def soon(self, turn: Callable[[], None]) -> None:
         """Call `turn` once what has come in already was handed over."""

@@ -14,7 +14,7 @@ Which replicas there are is decided in `raftlog.multiraft.replicas`, which of th
 `raftlog.multiraft.awake`.
 
 An exception out of any method here is a defect, or a disk that failed: a replica may be half done,
-so the driver ends the process and never calls again; after `LogFromNewerVersion` it may do so
+so the host loop ends the process and never calls again; after `LogFromNewerVersion` it may do so
 cleanly (`stop`, `close`). `NotLeader`, `Overloaded`, `DiskFull` and
 `TopicRecreated` are answers, as documented.
 """
@@ -227,7 +227,7 @@ class MultiRaft:
         try:
             output = local.replica.apply(budget, APPLY_ENTRIES_MAX)
         except LogFromNewerVersion:
-            # Nothing later is done here, in no group, while the driver ends the process.
+            # Nothing later is done here, in no group, while the host loop ends the process.
             self.stop()
             raise
         self._settle(local, output)

@@ -1,4 +1,4 @@
-"""One node's process: the only room with clocks, threads and grpc servers around replicas."""
+"""One node's process: the only package with clocks, threads and grpc servers around replicas."""
 
 import os
 

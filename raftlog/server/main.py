@@ -181,7 +181,7 @@ async def _watch_leases(node: Node) -> None:
 
 
 def _on_loop_exception(context: dict[str, Any], fail: Callable[[BaseException], None]) -> None:
-    """A callback of ours that raised left a replica half done: the process ends.
+    """A callback of ours that raised left a replica half done: the process exits.
 
     What else comes here is a task that nobody awaited any more, such as a call whose client left.
     """
@@ -201,9 +201,9 @@ def _die(error: BaseException) -> None:
     code = ExitCode.FAILED
     if isinstance(error, RaftlogError):
         code = error.exit_code
-        log.critical("the node ends", cause=error.cause, remedy=error.remedy)
+        log.critical("the node exits", cause=error.cause, remedy=error.remedy)
     else:
-        log.critical("the node ends: a defect of raftlog", exc_info=error)
+        log.critical("the node exits: a defect of raftlog", exc_info=error)
     sys.stderr.flush()
     os._exit(code)
 

@@ -238,7 +238,7 @@ class Services:
         )
 
     async def remove_writer(self, call: calls.RemoveWriterCall) -> WriterRemoved:
-        """Forget a writer's row. Raises `RulesTooOld` where the topic does not know the command:
+        """Forget a writer row. Raises `RulesTooOld` where the topic does not know the command:
         it would stop every replica that is older."""
         local = self._leading(call.group, call.incarnation)
         machine = local.topic_machine

@@ -1,4 +1,4 @@
-"""What a node shows of its replicas: plain values, taken at one moment, of this node alone."""
+"""What a node shows of its replicas: plain values, taken at one moment, of only this node."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def group_view(node: Node, local: LocalReplica) -> GroupView:
 
 
 def writer_view(row: WriterRow) -> WriterView:
-    """A writer's row for people."""
+    """A writer row for people."""
     return WriterView(
         writer=row.name,
         kind=row.kind,

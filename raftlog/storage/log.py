@@ -268,7 +268,7 @@ class GroupLog:
         """Record that `write.run()` has returned: what it wrote, and was not truncated since, is
         durable.
 
-        A write that raised is never reported here: the process ends.
+        A write that raised is never reported here: the process exits.
         """
         assert write is self._outstanding, "this is not the write in flight"
         assert write.done, "the write has not been run"

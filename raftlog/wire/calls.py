@@ -322,7 +322,7 @@ WRITERS_PER_PAGE_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListWriters:
-    """Leader of the topic (linearizable): the rows of writers above `after`, by name; with `writer`
+    """Leader of the topic (linearizable): the writer rows above `after`, by name; with `writer`
     only that one."""
 
     group: GroupId
@@ -352,7 +352,7 @@ class WriterView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritersReply:
-    """`more`: there are rows above the last of these."""
+    """`more`: there are writer rows above the last of these."""
 
     writers: tuple[WriterView, ...]
     more: bool

@@ -1,8 +1,8 @@
-"""Values to bytes and back: all that other rooms need of the wire's formats.
+"""Values to bytes and back: all that other packages need of the wire's formats.
 
 Whatever bytes come in, decoding raises `MalformedRequest` and nothing else; a value encoded and
 decoded is equal to itself. Integers must fit 64 bits, which their owners see to. Parts of a newer
-version that this one does not know are passed over, save where they are the whole message.
+version that this one does not know are ignored, unless they are the whole message.
 """
 
 from __future__ import annotations

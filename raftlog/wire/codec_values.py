@@ -14,7 +14,7 @@ from raftlog.wire.framing import Unreadable
 from raftlog.wire.mapping import Conversion, Conversions, bounded
 
 UNREADABLE = (DecodeError, Unreadable)
-"""All that reading hostile bytes may raise within this room."""
+"""All that reading hostile bytes may raise within this package."""
 
 
 def malformed(call: str, error: Exception) -> MalformedRequest:

@@ -25,8 +25,8 @@ NODES = (1, 2, 3)
 FLOOR_PER_S = 1.0
 
 
-def record(place: int, source: int = 1) -> int:
-    return record_number(source, place)
+def record(place: int, origin: int = 1) -> int:
+    return record_number(origin, place)
 
 
 def read(start: int, numbers: list[int], *, mark: int, node: int = 1) -> Read:
@@ -36,7 +36,7 @@ def read(start: int, numbers: list[int], *, mark: int, node: int = 1) -> Read:
 def write(first: int, count: int, end_s: float, **other: object) -> Write:
     acknowledged = Write(
         topic=TOPIC,
-        source=1,
+        origin=1,
         first=first,
         count=count,
         begin_s=end_s - 0.1,
@@ -92,7 +92,7 @@ def log_of(history: History) -> list[int]:
 
 def lose_one(history: History) -> None:
     numbers = log_of(history)
-    relog(history, [*numbers[:9], record(0, source=2)])
+    relog(history, [*numbers[:9], record(0, origin=2)])
 
 
 def duplicate_one(history: History) -> None:
@@ -109,7 +109,7 @@ def swap_two_of_one_write(history: History) -> None:
 
 
 def move_one(history: History) -> None:
-    """Both are there, in their source's order, but not where the acknowledgement said."""
+    """Both are there, in their origin's order, but not where the acknowledgement said."""
     history.writes[9] = replace(history.writes[9], start=3, end=4)
 
 
@@ -135,11 +135,11 @@ def read_above_the_mark(history: History) -> None:
 
 
 def read_what_did_not_stay(history: History) -> None:
-    history.reads[1].numbers[2] = record(7, source=9)
+    history.reads[1].numbers[2] = record(7, origin=9)
 
 
 def differ_in_content(history: History) -> None:
-    relog(history, [*log_of(history)[:9], record(0, source=5)], nodes=(3,))
+    relog(history, [*log_of(history)[:9], record(0, origin=5)], nodes=(3,))
 
 
 def differ_in_length(history: History) -> None:
@@ -173,12 +173,12 @@ def mark_beyond_the_log(history: History) -> None:
 
 
 def invent_one(history: History) -> None:
-    relog(history, [*log_of(history), record(0, source=8)])
+    relog(history, [*log_of(history), record(0, origin=8)])
 
 
 def show_what_was_given_up(history: History) -> None:
-    relog(history, [*log_of(history), record(0, source=8)])
-    history.writes.append(write(0, 1, end_s=9.9, source=8, fate=Fate.NEVER))
+    relog(history, [*log_of(history), record(0, origin=8)])
+    history.writes.append(write(0, 1, end_s=9.9, origin=8, fate=Fate.NEVER))
 
 
 def half_an_epoch(history: History) -> None:
@@ -188,8 +188,8 @@ def half_an_epoch(history: History) -> None:
 
 def an_epoch_apart(history: History) -> None:
     history.writes.append(write(10, 2, end_s=9.9, fate=Fate.UNKNOWN, whole=True))
-    history.writes.append(write(0, 1, end_s=9.9, fate=Fate.UNKNOWN, source=2))
-    relog(history, [*log_of(history), record(10), record(0, source=2), record(11)])
+    history.writes.append(write(0, 1, end_s=9.9, fate=Fate.UNKNOWN, origin=2))
+    relog(history, [*log_of(history), record(10), record(0, origin=2), record(11)])
 
 
 def fail_a_patient_writer(history: History) -> None:
@@ -296,8 +296,8 @@ def test_a_gap_counts_for_the_fault_that_it_meets() -> None:
 
 def test_the_first_of_many_broken_promises_of_one_kind_are_reported_and_all_are_counted() -> None:
     history = sound()
-    relog(history, [record(place, source=7) for place in range(100)])
-    history.writes.append(write(0, 100, end_s=0.1, source=7))
+    relog(history, [record(place, origin=7) for place in range(100)])
+    history.writes.append(write(0, 100, end_s=0.1, origin=7))
     history.writes.append(write(10, 90, end_s=0.2))
     found = verdict(history)
     assert found.lost == 100

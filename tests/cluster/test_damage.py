@@ -54,7 +54,7 @@ def test_a_node_whose_acknowledged_entries_are_gone_ends_and_says_so(tmp_path: P
         shutil.copytree(tmp_path / "older", folder)
         log = cluster.logs[follower]
         cluster.serve(follower)
-        wait_for(lambda: "the node ends" in log.read_text(), "the node to end", 20)
+        wait_for(lambda: "the node exits" in log.read_text(), "the node to exit", 20)
         assert "an acknowledged entry is gone from this log" in log.read_text()
         assert client.append("t", [{"number": 6}]).start == 6
 

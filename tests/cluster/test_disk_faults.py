@@ -111,7 +111,7 @@ def test_a_disk_that_fails_once_ends_its_node_and_no_client_notices(
             wait_for(lambda: cluster.exit_code(hit) is not None, "the node to end", 20)
             assert cluster.exit_code(hit) == ExitCode.NODE_REFUSED
             said = cluster.logs[hit].read_text()
-            assert "the node ends" in said
+            assert "the node exits" in said
             assert "Input/output error (injected)" in said
             load.wait_for_more(20)
             disks.heal(hit)
