@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from raftlog.spark import connection
-from raftlog.spark.options import Place, Subscription, source_options, subscription
+from raftlog.spark.options import Endpoint, Subscription, source_options, subscription
 from raftlog.spark.schema import check_projection, check_same, topic_struct
 
 if TYPE_CHECKING:
@@ -40,14 +40,14 @@ class RaftlogDataSource(DataSource):
     def reader(self, schema: StructType) -> RaftlogBatchReader:
         from raftlog.spark.reader import RaftlogBatchReader
 
-        options = source_options(self.options, Place.BATCH_SOURCE)
+        options = source_options(self.options, Endpoint.BATCH_SOURCE)
         check_projection(schema, _describe(options.subscription)[0])
         return RaftlogBatchReader(options, schema)
 
     def streamReader(self, schema: StructType) -> RaftlogStreamReader:
         from raftlog.spark.reader import RaftlogStreamReader
 
-        options = source_options(self.options, Place.STREAM_SOURCE)
+        options = source_options(self.options, Endpoint.STREAM_SOURCE)
         check_projection(schema, _describe(options.subscription)[0])
         return RaftlogStreamReader(options, schema)
 

@@ -33,7 +33,7 @@ POSITION_NUMBERS = {-2: EARLIEST, -1: LATEST}
 """Kafka's numbers for the two symbolic positions in JSON."""
 
 
-class Place(Enum):
+class Endpoint(Enum):
     """Where an option is valid; messages use the value."""
 
     STREAM_SOURCE = "readStream"
@@ -42,8 +42,8 @@ class Place(Enum):
     BATCH_SINK = "write"
 
 
-SOURCES = frozenset({Place.STREAM_SOURCE, Place.BATCH_SOURCE})
-SINKS = frozenset({Place.STREAM_SINK, Place.BATCH_SINK})
+SOURCES = frozenset({Endpoint.STREAM_SOURCE, Endpoint.BATCH_SOURCE})
+SINKS = frozenset({Endpoint.STREAM_SINK, Endpoint.BATCH_SINK})
 
 
 class CreateTopic(Enum):
@@ -59,7 +59,7 @@ class Option:
     """One option. `default` is its text; None means unset, unless `doc` says otherwise."""
 
     name: str
-    places: frozenset[Place]
+    endpoints: frozenset[Endpoint]
     doc: str
     default: str | None = None
     setting: str | None = None
@@ -69,24 +69,24 @@ class Option:
 OPTIONS: tuple[Option, ...] = (
     Option(
         name="raftlog.bootstrap.servers",
-        places=SOURCES | SINKS,
+        endpoints=SOURCES | SINKS,
         setting="bootstrap_servers",
         doc="host:port of some nodes, comma-separated. Default: those of `raftlog up`.",
     ),
     Option(
         name="raftlog.request.timeout.ms",
-        places=SOURCES | SINKS,
+        endpoints=SOURCES | SINKS,
         setting="request_timeout_s",
         doc="Total deadline of one request, retries included. Default: 30000.",
     ),
     Option(
         name="subscribe",
-        places=SOURCES,
+        endpoints=SOURCES,
         doc="Topics to read, comma-separated; required. Several must have equal schemas.",
     ),
     Option(
         name="startingOffsets",
-        places=SOURCES,
+        endpoints=SOURCES,
         doc=(
             'earliest, latest, or JSON per topic ({"flights": 5}; -2 earliest, -1 latest). '
             "Default: latest for streams, earliest for batch. A resumed query ignores it."
@@ -94,18 +94,18 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="endingOffsets",
-        places=frozenset({Place.BATCH_SOURCE}),
+        endpoints=frozenset({Endpoint.BATCH_SOURCE}),
         default=LATEST,
         doc="Where a batch read stops, exclusive: latest, or JSON per topic (-1 latest).",
     ),
     Option(
         name="maxOffsetsPerTrigger",
-        places=frozenset({Place.STREAM_SOURCE}),
+        endpoints=frozenset({Endpoint.STREAM_SOURCE}),
         doc="The most records of one micro-batch, over all topics; exact.",
     ),
     Option(
         name="minPartitions",
-        places=SOURCES,
+        endpoints=SOURCES,
         doc=(
             "Tasks of one read, at least, as far as there are records. Default: at most one for "
             "each core of the driver's machine, and none smaller than about 1 MiB."
@@ -113,29 +113,29 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="maxRecordsPerPartition",
-        places=SOURCES,
+        endpoints=SOURCES,
         doc="The most records of one task.",
     ),
     Option(
         name="failOnDataLoss",
-        places=SOURCES,
+        endpoints=SOURCES,
         default="true",
         doc="false: trimmed or deleted records are skipped with a warning, not an error.",
     ),
     Option(
         name="includeMetadata",
-        places=SOURCES,
+        endpoints=SOURCES,
         default="false",
         doc="true: adds _topic, _offset, _timestamp, _epoch, _writer and _term to the columns.",
     ),
     Option(
         name="topic",
-        places=SINKS,
+        endpoints=SINKS,
         doc="The topic to write; required.",
     ),
     Option(
         name="createTopic",
-        places=SINKS,
+        endpoints=SINKS,
         default="true",
         doc=(
             "true: the first write creates the topic with its schema; false: the topic must "
@@ -144,17 +144,17 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="txnAppId",
-        places=SINKS,
+        endpoints=SINKS,
         doc="The writer's name, in place of the query's id; with txnVersion for batch writes.",
     ),
     Option(
         name="txnVersion",
-        places=frozenset({Place.BATCH_SINK}),
+        endpoints=frozenset({Endpoint.BATCH_SINK}),
         doc="The batch write's number: a rerun with the same txnAppId and number is a no-op.",
     ),
     Option(
         name="onReplayMismatch",
-        places=SINKS,
+        endpoints=SINKS,
         default="fail",
         doc=(
             "What happens if the last batch comes again under another plan, or under another size "
@@ -163,19 +163,19 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="compression",
-        places=SINKS,
+        endpoints=SINKS,
         setting="compression",
         doc="How column chunks are compressed: lz4 (the default), zstd or none.",
     ),
     Option(
         name="batch.bytes",
-        places=SINKS,
+        endpoints=SINKS,
         setting="batch_bytes",
         doc="About how many Arrow bytes a task puts into one log entry. Default: 1048576.",
     ),
     Option(
         name="maxInFlight",
-        places=SINKS,
+        endpoints=SINKS,
         setting="max_in_flight",
         doc="The most entries that a task has in flight at once. Default: 4.",
     ),
@@ -243,12 +243,12 @@ def subscription(given: Mapping[str, str]) -> Subscription:
     return _subscription(_Values(given, SOURCES))
 
 
-def source_options(given: Mapping[str, str], place: Place) -> SourceOptions:
+def source_options(given: Mapping[str, str], endpoint: Endpoint) -> SourceOptions:
     """Parse a source's options, without contacting anything. Raises `InvalidOption`."""
-    assert place in SOURCES, place
-    values = _Values(given, frozenset({place}))
+    assert endpoint in SOURCES, endpoint
+    values = _Values(given, frozenset({endpoint}))
     topics = _topics(values)
-    streaming = place is Place.STREAM_SOURCE
+    streaming = endpoint is Endpoint.STREAM_SOURCE
     starting = _positions(values, "startingOffsets", topics, LATEST if streaming else EARLIEST)
     ending: dict[str, Position] = dict.fromkeys(topics, LATEST)
     if not streaming:
@@ -267,10 +267,10 @@ def source_options(given: Mapping[str, str], place: Place) -> SourceOptions:
     )
 
 
-def sink_options(given: Mapping[str, str], place: Place) -> SinkOptions:
+def sink_options(given: Mapping[str, str], endpoint: Endpoint) -> SinkOptions:
     """Parse a sink's options, without contacting anything. Raises `InvalidOption`."""
-    assert place in SINKS, place
-    values = _Values(given, frozenset({place}))
+    assert endpoint in SINKS, endpoint
+    values = _Values(given, frozenset({endpoint}))
     topic = values.text("topic")
     if not topic:
         raise InvalidOption(
@@ -278,7 +278,7 @@ def sink_options(given: Mapping[str, str], place: Place) -> SinkOptions:
             problem="is missing",
             advice="Name the topic to write: .option('topic', 'flights').",
         )
-    app_id, version = _transaction(values, place)
+    app_id, version = _transaction(values, endpoint)
     return SinkOptions(
         connection=_connection(values),
         topic=topic,
@@ -298,10 +298,10 @@ def sink_options(given: Mapping[str, str], place: Place) -> SinkOptions:
 
 
 class _Values:
-    """The given options. Names are checked against `places` at once, values when they are read."""
+    """The given options. Names are checked against `endpoints` at once, values when read."""
 
-    def __init__(self, given: Mapping[str, str], places: frozenset[Place]) -> None:
-        self._places = places
+    def __init__(self, given: Mapping[str, str], endpoints: frozenset[Endpoint]) -> None:
+        self._endpoints = endpoints
         self._settings: ClientSettings | None = None
         self._given: dict[str, str] = {}
         self._sparks_own: dict[str, str] = {}
@@ -310,10 +310,10 @@ class _Values:
             if lowered in SPARKS_OWN:
                 self._sparks_own[lowered] = value
                 continue
-            if lowered == ASYNC_PROGRESS.lower() and Place.STREAM_SINK in places:
+            if lowered == ASYNC_PROGRESS.lower() and Endpoint.STREAM_SINK in endpoints:
                 _refuse_async_progress(value)
                 continue
-            _check_name(key, places)
+            _check_name(key, endpoints)
             self._given[lowered] = value.strip()
 
     def sparks_own(self, name: str) -> str:
@@ -324,7 +324,7 @@ class _Values:
     def text(self, name: str) -> str | None:
         """The option's text, its default, or None. An option given as "" is ""."""
         option = _BY_KEY[name.lower()]
-        assert self._places & option.places, f"{name} is not an option of {self._places}"
+        assert self._endpoints & option.endpoints, f"{name} is not an option of {self._endpoints}"
         given = self._given.get(name.lower())
         if given is None and option.setting is not None:
             return self._setting(option.setting)
@@ -398,28 +398,28 @@ def _refuse_async_progress(value: str) -> None:
     )
 
 
-def _check_name(key: str, places: frozenset[Place]) -> None:
+def _check_name(key: str, endpoints: frozenset[Endpoint]) -> None:
     option = _BY_KEY.get(key.lower())
-    if option is not None and places & option.places:
+    if option is not None and endpoints & option.endpoints:
         return
     if option is not None:
         raise InvalidOption(
             option=option.name,
-            problem=f"is not an option of {_phrase(places)}",
-            advice=f"It belongs to {_phrase(option.places)}: remove it here.",
+            problem=f"is not an option of {_phrase(endpoints)}",
+            advice=f"It belongs to {_phrase(option.endpoints)}: remove it here.",
         )
-    known = {name: one.name for name, one in _BY_KEY.items() if places & one.places}
+    known = {name: one.name for name, one in _BY_KEY.items() if endpoints & one.endpoints}
     near = difflib.get_close_matches(key.lower(), known, n=1)
     names = ", ".join(sorted(known.values()))
     raise InvalidOption(
         option=key,
-        problem=f"is not known to {_phrase(places)}",
+        problem=f"is not known to {_phrase(endpoints)}",
         advice=f"Did you mean {known[near[0]]!r}?" if near else f"The known ones are: {names}.",
     )
 
 
-def _phrase(places: frozenset[Place]) -> str:
-    return " and ".join(sorted(place.value for place in places))
+def _phrase(endpoints: frozenset[Endpoint]) -> str:
+    return " and ".join(sorted(endpoint.value for endpoint in endpoints))
 
 
 def _doc(name: str) -> str:
@@ -472,7 +472,7 @@ def _topics(values: _Values) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _transaction(values: _Values, place: Place) -> tuple[str | None, int | None]:
+def _transaction(values: _Values, endpoint: Endpoint) -> tuple[str | None, int | None]:
     """(txnAppId, txnVersion): both or neither in batch; in a stream at most the first."""
     app_id = values.text("txnAppId")
     if app_id == "":
@@ -488,7 +488,7 @@ def _transaction(values: _Values, place: Place) -> tuple[str | None, int | None]
             f"{TEXT_CHARACTERS_MAX} are allowed",
             advice="Give the writer a shorter name that it keeps over reruns.",
         )
-    if place is Place.STREAM_SINK:
+    if endpoint is Endpoint.STREAM_SINK:
         return app_id, None
     version = None
     if values.text("txnVersion") is not None:

@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 
 from raftlog.errors import InvalidOption, TopicNotFound
 from raftlog.spark import connection
-from raftlog.spark.options import CreateTopic, Place, SinkOptions, sink_options
+from raftlog.spark.options import CreateTopic, Endpoint, SinkOptions, sink_options
 from raftlog.spark.plan import IN_FOREACH_BATCH, location_of, plan_digest
 from raftlog.spark.schema import check_reserved, check_writable, creation_text
 
@@ -85,7 +85,7 @@ def stream_writer(
     Only tasks are told which batch it is for. So if the topic does not exist, they create it.
     """
     _refuse_overwrite(overwrite, "outputMode", "'complete'", "Use outputMode('append').")
-    options = sink_options(given, Place.STREAM_SINK)
+    options = sink_options(given, Endpoint.STREAM_SINK)
     return RaftlogStreamWriter(options, _target(options, schema))
 
 
@@ -94,7 +94,7 @@ def batch_writer(
 ) -> RaftlogBatchWriter:
     """A batch write's writer. Spark calls this once for each write, so the run is minted here."""
     _refuse_overwrite(overwrite, "mode", "'overwrite'", "Use .mode('append').")
-    options = sink_options(given, Place.BATCH_SINK)
+    options = sink_options(given, Endpoint.BATCH_SINK)
     target = _target(options, schema, starting=True)
     made = target.topic or _made(options, target)
     return RaftlogBatchWriter(options, _Target(schema, made), run=uuid.uuid4().hex)

@@ -64,10 +64,10 @@ def spark_options() -> Iterator[str]:
     yield "| option | where | what |"
     yield "|---|---|---|"
     for option in OPTIONS:
-        places = ", ".join(sorted(place.value for place in option.places))
+        endpoints = ", ".join(sorted(endpoint.value for endpoint in option.endpoints))
         default = "" if "Default: " in option.doc or option.default is None else option.default
         ending = f" Default: {default}." if default else ""
-        yield f"| `{option.name}` | {places} | {option.doc}{ending} |"
+        yield f"| `{option.name}` | {endpoints} | {option.doc}{ending} |"
 
 
 def error_tree() -> Iterator[str]:

@@ -68,9 +68,9 @@ def error_names() -> Iterator[str]:
 def spark_options() -> Iterator[str]:
     """Each option, where it may be given, and its default."""
     for option in OPTIONS:
-        places = ", ".join(sorted(place.value for place in option.places))
+        endpoints = ", ".join(sorted(endpoint.value for endpoint in option.endpoints))
         default = f"client.{option.setting}" if option.setting else option.default
-        yield f"{option.name} ({places}) default {default}"
+        yield f"{option.name} ({endpoints}) default {default}"
 
 
 def verbs() -> Iterator[str]:

@@ -6,7 +6,7 @@ from raftlog.errors import InvalidOption
 from raftlog.spark.options import (
     OPTIONS,
     CreateTopic,
-    Place,
+    Endpoint,
     default_parallelism,
     sink_options,
     source_options,
@@ -17,16 +17,18 @@ SUBSCRIBE = {"subscribe": "flights"}
 TOPIC = {"topic": "flights"}
 
 
-def refused(given, place):
-    parse = sink_options if place in (Place.STREAM_SINK, Place.BATCH_SINK) else source_options
+def refused(given, endpoint):
+    parse = (
+        sink_options if endpoint in (Endpoint.STREAM_SINK, Endpoint.BATCH_SINK) else source_options
+    )
     with pytest.raises(InvalidOption) as raised:
-        parse(given, place)
+        parse(given, endpoint)
     return raised.value
 
 
 def test_defaults_are_those_of_kafka_and_of_raftlog_up():
-    stream = source_options(SUBSCRIBE, Place.STREAM_SOURCE)
-    batch = source_options(SUBSCRIBE, Place.BATCH_SOURCE)
+    stream = source_options(SUBSCRIBE, Endpoint.STREAM_SOURCE)
+    batch = source_options(SUBSCRIBE, Endpoint.BATCH_SOURCE)
     assert stream.subscription.connection.bootstrap_servers == (
         "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403"
     )
@@ -36,7 +38,7 @@ def test_defaults_are_those_of_kafka_and_of_raftlog_up():
     assert batch.ending == {"flights": "latest"}
     assert stream.fail_on_data_loss
     assert not stream.subscription.include_metadata
-    sink = sink_options(TOPIC, Place.STREAM_SINK)
+    sink = sink_options(TOPIC, Endpoint.STREAM_SINK)
     assert sink.create_topic is CreateTopic.TRUE
     assert (sink.compression, sink.batch_bytes, sink.max_in_flight) == ("lz4", 1 << 20, 4)
     assert not sink.keep_on_mismatch
@@ -46,10 +48,10 @@ def test_defaults_are_those_of_kafka_and_of_raftlog_up():
 def test_unset_options_take_the_drivers_client_settings(monkeypatch):
     monkeypatch.setenv("RAFTLOG_CLIENT__BOOTSTRAP_SERVERS", "far:1")
     monkeypatch.setenv("RAFTLOG_CLIENT__REQUEST_TIMEOUT_S", "2.5")
-    connection = source_options(SUBSCRIBE, Place.STREAM_SOURCE).subscription.connection
+    connection = source_options(SUBSCRIBE, Endpoint.STREAM_SOURCE).subscription.connection
     assert (connection.bootstrap_servers, connection.request_timeout_s) == ("far:1", 2.5)
     given = SUBSCRIBE | {"raftlog.request.timeout.ms": "1500"}
-    connection = source_options(given, Place.STREAM_SOURCE).subscription.connection
+    connection = source_options(given, Endpoint.STREAM_SOURCE).subscription.connection
     assert connection.request_timeout_s == 1.5
 
 
@@ -61,7 +63,7 @@ def test_names_are_accepted_in_any_case_and_sparks_own_pass():
         "queryname": "q",
         "checkpointlocation": "/tmp/c",
     }
-    parsed = source_options(given, Place.STREAM_SOURCE)
+    parsed = source_options(given, Endpoint.STREAM_SOURCE)
     assert parsed.subscription.topics == ("a", "b")
     assert parsed.starting == {"a": "earliest", "b": "earliest"}
 
@@ -75,15 +77,15 @@ def test_names_are_accepted_in_any_case_and_sparks_own_pass():
     ],
 )
 def test_an_unknown_option_names_the_nearest_one(typo, meant):
-    error = refused(SUBSCRIBE | {typo.lower(): "1"}, Place.STREAM_SOURCE)
+    error = refused(SUBSCRIBE | {typo.lower(): "1"}, Endpoint.STREAM_SOURCE)
     assert f"Did you mean '{meant}'?" in str(error)
 
 
 def test_an_option_of_another_place_says_where_it_belongs():
-    error = refused(SUBSCRIBE | {"endingoffsets": "latest"}, Place.STREAM_SOURCE)
+    error = refused(SUBSCRIBE | {"endingoffsets": "latest"}, Endpoint.STREAM_SOURCE)
     assert "'endingOffsets' is not an option of readStream" in str(error)
     assert "belongs to read:" in str(error)
-    error = refused(TOPIC | {"subscribe": "flights"}, Place.BATCH_SINK)
+    error = refused(TOPIC | {"subscribe": "flights"}, Endpoint.BATCH_SINK)
     assert "belongs to read and readStream" in str(error)
 
 
@@ -96,7 +98,7 @@ def test_a_subscription_is_read_before_stream_or_batch_is_known():
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "", "1.5", "\u0661"])
 def test_a_count_is_a_whole_number_from_one_up(value):
-    error = refused(SUBSCRIBE | {"maxoffsetspertrigger": value}, Place.STREAM_SOURCE)
+    error = refused(SUBSCRIBE | {"maxoffsetspertrigger": value}, Endpoint.STREAM_SOURCE)
     assert repr(value) in str(error)
 
 
@@ -114,7 +116,7 @@ def test_a_count_is_a_whole_number_from_one_up(value):
 )
 def test_a_number_outside_its_bounds_is_refused_with_them(name, value, bounds):
     given = {"txnAppId": "job", "txnVersion": "0"} | {name: value}
-    error = refused(TOPIC | given, Place.BATCH_SINK)
+    error = refused(TOPIC | given, Endpoint.BATCH_SINK)
     assert error.option == name
     assert f"not a whole number from {bounds}" in str(error)
     assert value[:12] in str(error)
@@ -123,13 +125,13 @@ def test_a_number_outside_its_bounds_is_refused_with_them(name, value, bounds):
 
 def test_the_greatest_and_least_numbers_are_taken():
     given = {"txnAppId": "x" * 1024, "txnVersion": str(2**63 - 2), "batch.bytes": "01024"}
-    sink = sink_options(TOPIC | given, Place.BATCH_SINK)
+    sink = sink_options(TOPIC | given, Endpoint.BATCH_SINK)
     assert (sink.txn_version, sink.batch_bytes) == (2**63 - 2, 1024)
 
 
-@pytest.mark.parametrize("place", [Place.STREAM_SINK, Place.BATCH_SINK])
-def test_a_name_that_is_too_long_for_a_writer_is_refused_with_the_bound(place):
-    error = refused(TOPIC | {"txnAppId": "x" * 1025}, place)
+@pytest.mark.parametrize("endpoint", [Endpoint.STREAM_SINK, Endpoint.BATCH_SINK])
+def test_a_name_that_is_too_long_for_a_writer_is_refused_with_the_bound(endpoint):
+    error = refused(TOPIC | {"txnAppId": "x" * 1025}, endpoint)
     assert error.option == "txnAppId"
     assert "has 1025 characters; 1 to 1024 are allowed" in str(error)
 
@@ -138,35 +140,35 @@ def test_a_name_that_is_too_long_for_a_writer_is_refused_with_the_bound(place):
     "servers", ["", "localhost", "localhost:x", ":7401", "a:1,,b:2", "a:70000"]
 )
 def test_bootstrap_servers_are_host_and_port(servers):
-    error = refused(SUBSCRIBE | {"raftlog.bootstrap.servers": servers}, Place.STREAM_SOURCE)
+    error = refused(SUBSCRIBE | {"raftlog.bootstrap.servers": servers}, Endpoint.STREAM_SOURCE)
     assert error.option == "raftlog.bootstrap.servers"
 
 
 def test_booleans_and_choices_list_their_values():
-    error = refused(SUBSCRIBE | {"failondataloss": "yes"}, Place.STREAM_SOURCE)
+    error = refused(SUBSCRIBE | {"failondataloss": "yes"}, Endpoint.STREAM_SOURCE)
     assert "it can be true, false" in str(error)
-    error = refused(TOPIC | {"compression": "gzip"}, Place.STREAM_SINK)
+    error = refused(TOPIC | {"compression": "gzip"}, Endpoint.STREAM_SINK)
     assert "lz4, zstd, none" in str(error)
 
 
 def test_required_names_are_required():
-    assert refused({}, Place.STREAM_SOURCE).option == "subscribe"
-    assert refused({"subscribe": " , "}, Place.BATCH_SOURCE).option == "subscribe"
-    assert refused({}, Place.STREAM_SINK).option == "topic"
-    assert "twice" in str(refused({"subscribe": "a,a"}, Place.STREAM_SOURCE))
+    assert refused({}, Endpoint.STREAM_SOURCE).option == "subscribe"
+    assert refused({"subscribe": " , "}, Endpoint.BATCH_SOURCE).option == "subscribe"
+    assert refused({}, Endpoint.STREAM_SINK).option == "topic"
+    assert "twice" in str(refused({"subscribe": "a,a"}, Endpoint.STREAM_SOURCE))
 
 
 def test_positions_by_topic_name_every_subscribed_topic_and_no_other():
     given = {"subscribe": "a,b", "startingoffsets": '{"a": -2, "b": 7}'}
-    parsed = source_options(given, Place.STREAM_SOURCE)
+    parsed = source_options(given, Endpoint.STREAM_SOURCE)
     assert parsed.starting == {"a": "earliest", "b": 7}
-    error = refused(given | {"subscribe": "a,c"}, Place.STREAM_SOURCE)
+    error = refused(given | {"subscribe": "a,c"}, Endpoint.STREAM_SOURCE)
     assert "names b, not in 'subscribe' and lacks c, in 'subscribe'" in str(error)
 
 
 @pytest.mark.parametrize("value", ["[1]", '{"flights": -3}', '{"flights": true}', "soon", "{"])
 def test_malformed_positions_are_refused(value):
-    error = refused(SUBSCRIBE | {"startingoffsets": value}, Place.STREAM_SOURCE)
+    error = refused(SUBSCRIBE | {"startingoffsets": value}, Endpoint.STREAM_SOURCE)
     assert error.option == "startingOffsets"
 
 
@@ -183,41 +185,41 @@ def test_malformed_positions_are_refused(value):
     ],
 )
 def test_a_batch_range_that_can_hold_nothing_is_refused(given, option):
-    assert refused(SUBSCRIBE | given, Place.BATCH_SOURCE).option == option
+    assert refused(SUBSCRIBE | given, Endpoint.BATCH_SOURCE).option == option
 
 
 def test_a_batch_transaction_needs_both_names_and_a_stream_only_the_first():
     both = TOPIC | {"txnappid": "job", "txnversion": "0"}
-    parsed = sink_options(both, Place.BATCH_SINK)
+    parsed = sink_options(both, Endpoint.BATCH_SINK)
     assert (parsed.txn_app_id, parsed.txn_version) == ("job", 0)
-    error = refused(TOPIC | {"txnappid": "job"}, Place.BATCH_SINK)
+    error = refused(TOPIC | {"txnappid": "job"}, Endpoint.BATCH_SINK)
     assert "'txnAppId' is given without 'txnVersion'" in str(error)
-    error = refused(TOPIC | {"txnversion": "1"}, Place.BATCH_SINK)
+    error = refused(TOPIC | {"txnversion": "1"}, Endpoint.BATCH_SINK)
     assert "'txnVersion' is given without 'txnAppId'" in str(error)
-    assert sink_options(TOPIC | {"txnappid": "job"}, Place.STREAM_SINK).txn_app_id == "job"
-    error = refused(both, Place.STREAM_SINK)
+    assert sink_options(TOPIC | {"txnappid": "job"}, Endpoint.STREAM_SINK).txn_app_id == "job"
+    error = refused(both, Endpoint.STREAM_SINK)
     assert "'txnVersion' is not an option of writeStream" in str(error)
-    assert refused(TOPIC | {"txnappid": ""}, Place.STREAM_SINK).option == "txnAppId"
+    assert refused(TOPIC | {"txnappid": ""}, Endpoint.STREAM_SINK).option == "txnAppId"
 
 
 def test_every_option_is_declared_once_and_explained():
     names = [option.name.lower() for option in OPTIONS]
     assert len(names) == len(set(names))
-    assert all(option.doc.endswith(".") and option.places for option in OPTIONS)
+    assert all(option.doc.endswith(".") and option.endpoints for option in OPTIONS)
 
 
 def test_a_sink_knows_where_spark_says_that_the_checkpoint_is():
     given = TOPIC | {"checkpointlocation": "/tmp/c", "queryname": "q"}
-    sink = sink_options(given, Place.STREAM_SINK)
+    sink = sink_options(given, Endpoint.STREAM_SINK)
     assert (sink.checkpoint_location, sink.query_name) == ("/tmp/c", "q")
-    sink = sink_options(TOPIC, Place.STREAM_SINK)
+    sink = sink_options(TOPIC, Endpoint.STREAM_SINK)
     assert (sink.checkpoint_location, sink.query_name) == ("", "")
 
 
 def test_a_query_that_may_replay_more_than_its_last_batch_is_refused():
     option = {"asyncprogresstrackingenabled": "true"}
-    error = refused(TOPIC | option, Place.STREAM_SINK)
+    error = refused(TOPIC | option, Endpoint.STREAM_SINK)
     assert error.option == "asyncProgressTrackingEnabled"
     assert "replays batches before the last" in str(error)
-    sink_options(TOPIC | {"asyncprogresstrackingenabled": "false"}, Place.STREAM_SINK)
-    assert "not known to write" in str(refused(TOPIC | option, Place.BATCH_SINK))
+    sink_options(TOPIC | {"asyncprogresstrackingenabled": "false"}, Endpoint.STREAM_SINK)
+    assert "not known to write" in str(refused(TOPIC | option, Endpoint.BATCH_SINK))

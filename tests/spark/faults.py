@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 
 from raftlog.errors import RaftlogError
 from raftlog.spark.datasource import RaftlogDataSource
-from raftlog.spark.options import Place, SourceOptions, source_options
+from raftlog.spark.options import Endpoint, SourceOptions, source_options
 from raftlog.spark.reader import RaftlogStreamReader
 from raftlog.spark.writer import BATCH_ID, RaftlogStreamWriter, StagedMessage
 
@@ -218,7 +218,9 @@ class FaultySource(RaftlogDataSource):
         super().__init__(own)
 
     def streamReader(self, schema: StructType) -> FaultyReader:
-        return FaultyReader(source_options(self.options, Place.STREAM_SOURCE), schema, self._faults)
+        return FaultyReader(
+            source_options(self.options, Endpoint.STREAM_SOURCE), schema, self._faults
+        )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         return FaultyWriter(super().streamWriter(schema, overwrite), self._faults)

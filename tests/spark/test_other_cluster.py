@@ -12,7 +12,7 @@ import raftlog
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.errors import ClusterMismatch
 from raftlog.spark.offsets import TopicRange
-from raftlog.spark.options import Place, source_options
+from raftlog.spark.options import Endpoint, source_options
 from raftlog.spark.reader import RaftlogBatchReader, RaftlogPartition
 from tests.spark.conftest import Lab, failure, finish
 
@@ -92,7 +92,7 @@ def test_a_task_that_reaches_another_cluster_skips_nothing_as_lost(
         "raftlog.bootstrap.servers": other.servers,
         "failondataloss": "false",
     }
-    options = source_options(given, Place.BATCH_SOURCE)
+    options = source_options(given, Endpoint.BATCH_SOURCE)
     reader = RaftlogBatchReader(options, StructType([StructField("id", LongType())]))
     wanted = TopicRange(topic="task", incarnation="of the driver's cluster", start=0, end=2)
     partition = RaftlogPartition(wanted=wanted, mark=2, cluster_id=client.cluster_id())
