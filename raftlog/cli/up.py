@@ -237,7 +237,7 @@ class Running:
         say("ready; Ctrl-C stops all nodes, their data stays")
 
     def watch(self) -> None:
-        """Return when told to stop, or when no child is left. Report each child that ends."""
+        """Return when told to stop, or when no child is left. Report each child that exits."""
         alive = dict(self.children)
         while alive and not self.stop.is_set():
             for node, child in list(alive.items()):

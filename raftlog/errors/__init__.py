@@ -4,7 +4,7 @@
     |-- Unavailable                 retriable: nobody can answer now
     |   |-- NotLeader               the asked node does not lead; carries a hint
     |   |-- NodeUnreachable         no answer from that address
-    |   |-- NodeStopping            the node was told to end
+    |   |-- NodeStopping            the node was told to stop
     |   |-- NoQuorum                a leader that lost its majority, or an election in progress
     |   |-- ReplicaDiverged         this replica's state differs from the majority's; ask another
     |   |-- StateDisputed           the replicas' states differ, and none has a majority

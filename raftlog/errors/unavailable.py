@@ -49,7 +49,7 @@ class NodeUnreachable(Unavailable):
 
 @dataclass(kw_only=True, eq=False)
 class NodeStopping(Unavailable):
-    """The node was told to end and takes no more calls."""
+    """The node was told to stop and takes no more calls."""
 
     cause_text = "This node is stopping."
     remedy_text = "Another node answers; the client asks there."
