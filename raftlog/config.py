@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict
 
-from raftlog.config_section import Renamed, Section, setting
+from raftlog.config_section import Renamed, Section, limits, setting
 from raftlog.core.types import RaftTiming
 from raftlog.errors import InvalidOption
 
@@ -659,35 +659,13 @@ def sample() -> str:
     for name, section in SECTIONS.items():
         lines += ["", f"# {section.__doc__}", f"[{name}]"]
         for key, facts in section.model_json_schema()["properties"].items():
-            lines += ["", *_wrapped(facts["description"]), *_wrapped(_limits(key, facts))]
+            lines += ["", *_wrapped(facts["description"]), *_wrapped(limits(key, facts))]
             lines.append(f"{key} = {json.dumps(facts['default'])}")
     return "\n".join(lines) + "\n"
 
 
 def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, width=98, initial_indent="# ", subsequent_indent="# ")
-
-
-def _limits(key: str, facts: Mapping[str, Any]) -> str:
-    """Unit and bounds in words, such as `Seconds; above 0, at most 60.`"""
-    if "enum" in facts:
-        return "One of " + ", ".join(facts["enum"]) + "."
-    words = []
-    if "exclusiveMinimum" in facts:
-        words.append(f"above {facts['exclusiveMinimum']:g}")
-    if "minimum" in facts:
-        words.append(f"at least {facts['minimum']}")
-    if "maximum" in facts:
-        words.append(f"at most {facts['maximum']}")
-    return f"{_unit(key, facts)}; {', '.join(words)}." if words else f"{_unit(key, facts)}."
-
-
-def _unit(key: str, facts: Mapping[str, Any]) -> str:
-    if facts["type"] == "string":
-        return "Text"
-    if key.endswith("_s"):
-        return "Seconds"
-    return "Bytes" if "bytes" in key else "A count" if key != "port" else "A port number"
 
 
 if __name__ == "__main__":

@@ -1,11 +1,19 @@
-"""The base of a table of the settings: keys with their reasons, and their former names."""
+"""The base of a table of the settings: keys with their reasons, bounds, and former names.
+
+The arguments of the Python API are checked here too, by the bounds of the same tables.
+"""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from numbers import Integral, Real
+from reprlib import repr as shortened
+from typing import Any, ClassVar, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from raftlog.errors import InvalidOption
 
 
 def setting(default: Any, reason: str, **bounds: Any) -> Any:
@@ -53,3 +61,58 @@ class Section(BaseModel):
             warnings.warn(advice, FutureWarning, stacklevel=2)
         known = {name: value for name, value in given.items() if name not in former}
         return {cls.renamed[old].now: given[old] for old in former} | known
+
+    def with_arguments(self, **given: Any) -> Self:
+        """A copy with the arguments of a Python call that are not None; checks every value.
+
+        A value must have its key's type: no text is read as a number. Raises `InvalidOption`.
+        """
+        chosen = {name: _plain(value) for name, value in given.items() if value is not None}
+        values = dict(self) | chosen
+        try:
+            return type(self).model_validate(values, strict=True)
+        except ValidationError as error:
+            name = str(error.errors(include_url=False)[0]["loc"][0])
+            facts = type(self).model_json_schema()["properties"][name]
+            allowed = limits(name, facts)
+            raise InvalidOption(
+                option=name,
+                problem=f"is {shortened(values[name])}",
+                advice=f"Allowed: {allowed[0].lower()}{allowed[1:]}",
+            ) from None
+
+
+def _plain(value: object) -> object:
+    """Numbers of other libraries, such as numpy's, as Python's; anything else as it is."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
+
+
+def limits(key: str, facts: Mapping[str, Any]) -> str:
+    """Unit and bounds of a key in words, such as `Seconds; above 0, at most 60.`
+
+    `facts` is the key's part of its table's JSON schema.
+    """
+    if "enum" in facts:
+        return "One of " + ", ".join(facts["enum"]) + "."
+    words = []
+    if "exclusiveMinimum" in facts:
+        words.append(f"above {facts['exclusiveMinimum']:g}")
+    if "minimum" in facts:
+        words.append(f"at least {facts['minimum']}")
+    if "maximum" in facts:
+        words.append(f"at most {facts['maximum']}")
+    return f"{_unit(key, facts)}; {', '.join(words)}." if words else f"{_unit(key, facts)}."
+
+
+def _unit(key: str, facts: Mapping[str, Any]) -> str:
+    if facts["type"] == "array":
+        return "A list of texts"
+    if facts["type"] == "string":
+        return "Text"
+    if key.endswith("_s"):
+        return "Seconds"
+    return "Bytes" if "bytes" in key else "A count" if key != "port" else "A port number"

@@ -93,7 +93,13 @@ PACKAGES = {
         ours=("raftlog.machines.schema", "raftlog.wire.batch"), third_party=("pyarrow", "sqlglot")
     ),
     "raftlog.client": Package(
-        ours=("raftlog.wire", "raftlog.config", "raftlog.records", *VALUES),
+        ours=(
+            "raftlog.wire",
+            "raftlog.config",
+            "raftlog.config_section",
+            "raftlog.records",
+            *VALUES,
+        ),
         third_party=("grpc", "pyarrow", "tenacity"),
     ),
     "raftlog.server": Package(

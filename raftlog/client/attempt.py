@@ -11,6 +11,7 @@ from raftlog.checksum import chain
 from raftlog.client.connection import Connection
 from raftlog.client.epoch_key import check_key
 from raftlog.client.window import Window
+from raftlog.config import ClientSettings
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
 from raftlog.records.batching import BatchBuffer
 from raftlog.records.conform import conform
@@ -30,10 +31,8 @@ class Attempt:
         connection: Connection,
         topic: TopicInfo,
         key: EpochKey,
+        settings: ClientSettings,
         *,
-        compression: str,
-        batch_bytes: int,
-        max_in_flight: int,
         create_writer: bool,
     ) -> None:
         check_key(key)
@@ -41,8 +40,10 @@ class Attempt:
         self._key = key
         self._create_writer = create_writer
         self._attempt = uuid.uuid4().hex
-        self._buffer = BatchBuffer(topic.schema, compression=compression, batch_bytes=batch_bytes)
-        self._window = Window(connection, topic.group, STAGE, max_in_flight)
+        self._buffer = BatchBuffer(
+            topic.schema, compression=settings.compression, batch_bytes=settings.batch_bytes
+        )
+        self._window = Window(connection, topic.group, STAGE, settings.max_in_flight)
         self._entries = 0
         self._records = 0
         self._chained_crc = 0

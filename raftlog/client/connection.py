@@ -104,7 +104,7 @@ class Deadline:
     def error(self, last: BaseException | None) -> DeadlineExceeded:
         """The error of a request that missed this deadline; `last` is what its last try raised."""
         return DeadlineExceeded(
-            what=self.what, seconds=f"{self.seconds:g}", last=str(last) if last else ""
+            what=self.what, seconds=f"{self.seconds:.4g}", last=str(last) if last else ""
         )
 
 

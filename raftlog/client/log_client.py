@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 import uuid
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from raftlog.client.arguments import ReadArguments, ReadPreference, topic_argument
 from raftlog.client.attempt import Attempt
 from raftlog.client.connection import Connection, Deadline
 from raftlog.client.epoch_key import check_key
-from raftlog.client.forks import in_each_child, leave_alone
 from raftlog.client.producer import Producer, Rows
-from raftlog.client.reader import ReadPreference, TopicReader, check_offset
+from raftlog.client.reader import TopicReader
+from raftlog.client.shared_producers import SharedProducers
 from raftlog.client.watermark import NodeAnswer, Watermark, watermark_of
 from raftlog.config import ClientSettings, load
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Offset
 from raftlog.errors import (
     DeadlineExceeded,
-    ProducerClosed,
     RaftlogError,
     TopicNotFound,
     TopicRecreated,
@@ -31,7 +30,6 @@ from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import schema_of
 from raftlog.wire.calls import (
     ABORT_EPOCH,
-    APPEND,
     COMMIT_EPOCH,
     CREATE_TOPIC,
     DELETE_TOPIC,
@@ -85,8 +83,8 @@ def connect(
 
     Args:
         servers: `host:port` of some nodes, separated by commas. Default: those of the settings.
-        request_timeout_s: The one total deadline of each request, retries included, in seconds.
-            Default: that of the settings.
+        request_timeout_s: The one total deadline of each request, retries included, in seconds:
+            above 0, at most 3600. Default: that of the settings.
         settings: All settings of the client. Default: those of the file that RAFTLOG_CONFIG names
             and of the environment; without these the nodes of `raftlog up`.
 
@@ -96,11 +94,9 @@ def connect(
     Raises:
         InvalidOption: A setting has no valid value.
     """
-    chosen = settings or load().client
-    if servers is not None:
-        chosen = chosen.model_copy(update={"bootstrap_servers": servers})
-    if request_timeout_s is not None:
-        chosen = chosen.model_copy(update={"request_timeout_s": request_timeout_s})
+    chosen = (settings or load().client).with_arguments(
+        bootstrap_servers=servers, request_timeout_s=request_timeout_s
+    )
     return LogClient(Connection(chosen))
 
 
@@ -112,22 +108,17 @@ class LogClient:
 
     Each request has one total deadline (`client.request_timeout_s`). Within it the client retries
     what may be retried. A request that fails raises a `raftlog.errors.RaftlogError`, which names
-    cause and remedy. Every request may raise `DeadlineExceeded` or `NodeUnreachable`. Every method
-    that takes a topic raises `TopicNotFound` for a name without a topic, and `TopicRecreated` for a
-    `TopicInfo` whose topic was deleted.
+    cause and remedy. Every request may raise `DeadlineExceeded` or `NodeUnreachable`. An argument
+    that no call can have raises `InvalidOption` at the call, before any node is asked.
+
+    Every method that takes a topic takes its name or its `TopicInfo`. A name means the topic that
+    has it now, which costs a request to look up. A `TopicInfo` means exactly that incarnation.
+    `TopicNotFound` says that no topic has the name, `TopicRecreated` that the incarnation is gone.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._producers: dict[str, Producer] = {}
-        self._lock = threading.Lock()
-        in_each_child(self, LogClient._begin_again)
-
-    def _begin_again(self) -> None:
-        """In a forked child: two processes must not use one producer's sequence."""
-        leave_alone(self._producers)
-        self._lock = threading.Lock()
-        self._producers = {}
+        self._shared_producers = SharedProducers(connection, self._describe)
 
     def __enter__(self) -> LogClient:
         return self
@@ -174,25 +165,39 @@ class LogClient:
         reply = self._connection.call_leader(CONTROLLER_GROUP, CREATE_TOPIC, call)
         return reply.topic
 
-    def describe_topic(self, name: str) -> TopicInfo:
+    def describe_topic(self, topic: TopicInfo | str) -> TopicInfo:
         """Look up a topic by a linearizable read.
 
         Args:
-            name: The topic's name.
+            topic: The topic, or its name.
 
         Returns:
             The topic as it is now: its schema, incarnation, group and voters.
 
         Raises:
-            TopicNotFound: There is no such topic; the error has the nearest names.
+            TopicNotFound: No topic has the name; the error has the nearest names.
+            TopicRecreated: The name now means another incarnation than that of the `TopicInfo`.
         """
-        return self._describe(name, None)
+        wanted = topic_argument(topic)
+        if isinstance(wanted, str):
+            return self._describe(wanted)
+        found = self._describe(wanted.name)
+        if found.incarnation != wanted.incarnation:
+            raise TopicRecreated(
+                topic=wanted.name, wanted=wanted.incarnation, found=found.incarnation
+            )
+        return found
 
-    def _describe(self, name: str, deadline: Deadline | None) -> TopicInfo:
+    def _describe(self, name: str, deadline: Deadline | None = None) -> TopicInfo:
         reply = self._connection.call_leader(
             CONTROLLER_GROUP, DESCRIBE_TOPIC, DescribeTopic(name=name), deadline=deadline
         )
         return reply.topic
+
+    def _known(self, topic: TopicInfo | str, deadline: Deadline | None = None) -> TopicInfo:
+        """The incarnation that the caller means. Asks only for that of a name."""
+        wanted = topic_argument(topic)
+        return self._describe(wanted, deadline) if isinstance(wanted, str) else wanted
 
     def list_topics(self) -> list[TopicInfo]:
         """List all topics by a linearizable read.
@@ -203,34 +208,36 @@ class LogClient:
         reply = self._connection.call_leader(CONTROLLER_GROUP, LIST_TOPICS, ListTopics())
         return sorted(reply.topics, key=lambda topic: topic.name)
 
-    def delete_topic(self, name: str) -> TopicInfo:
+    def delete_topic(self, topic: TopicInfo | str) -> TopicInfo:
         """Delete a topic and its records, for good.
 
         Args:
-            name: The topic's name.
+            topic: The topic, or its name. A `TopicInfo` protects a topic that was created again
+                under the name since.
 
         Returns:
             The topic that was deleted.
 
         Raises:
-            TopicNotFound: There is no such topic.
+            TopicNotFound: No topic has the name.
+            TopicRecreated: The name now means another incarnation than that of the `TopicInfo`.
         """
-        topic = self.describe_topic(name)
-        call = DeleteTopicCall(name=name, incarnation=topic.incarnation)
+        found = self.describe_topic(topic)
+        call = DeleteTopicCall(name=found.name, incarnation=found.incarnation)
         try:
             self._connection.call_leader(CONTROLLER_GROUP, DELETE_TOPIC, call)
         except TopicNotFound:
             # It existed a moment ago: an earlier try of this call or another client deleted it.
             pass
-        return topic
+        return found
 
     # ------------------------------------------------------------ appending
 
-    def append(self, topic: str, data: Rows) -> Appended:
+    def append(self, topic: TopicInfo | str, data: Rows) -> Appended:
         """Append rows, and wait until they are durable on a majority and readable.
 
         Args:
-            topic: The topic's name.
+            topic: The topic, or its name.
             data: A `pa.Table`, a `pa.RecordBatch`, or a list of mappings from column name to value.
 
         Returns:
@@ -242,30 +249,11 @@ class LogClient:
             InvalidOption: `data` is something else. Nothing was sent.
             WriteRefused: The log refused the rows; each subclass says why.
         """
-        deadline = self._connection.deadline(APPEND.name)
-        try:
-            return self._append(topic, data, deadline)
-        except TopicRecreated:
-            # The producer knew an earlier incarnation. The new one has nothing of this append.
-            return self._append(topic, data, deadline)
-
-    def _append(self, topic: str, data: Rows, deadline: Deadline) -> Appended:
-        while True:
-            producer = self._producer_of(topic, deadline)
-            try:
-                return producer.append_and_flush(data, deadline)
-            except ProducerClosed as error:
-                # An earlier append failed, perhaps another thread's. The producer took nothing of
-                # this one, so a new producer may send it.
-                with self._lock:
-                    if self._producers.get(topic) is producer:
-                        del self._producers[topic]
-                if deadline.remaining_s() <= 0:
-                    raise deadline.error(error) from None
+        return self._shared_producers.append(topic_argument(topic), data)
 
     def producer(
         self,
-        topic: str,
+        topic: TopicInfo | str,
         *,
         compression: str | None = None,
         batch_bytes: int | None = None,
@@ -274,45 +262,23 @@ class LogClient:
         """Make a producer, for many appends to one topic.
 
         Args:
-            topic: The topic's name.
+            topic: The topic, or its name.
             compression: `lz4`, `zstd` or `none`. Default: `client.compression`.
-            batch_bytes: Uncompressed bytes of rows that are sent as one entry. Default:
-                `client.batch_bytes`.
-            max_in_flight: Entries that are sent before the first is answered. Default:
+            batch_bytes: Uncompressed bytes of rows that are sent as one entry, 1024 to 268435456.
+                Default: `client.batch_bytes`.
+            max_in_flight: Entries that are sent before the first is answered, 1 to 64. Default:
                 `client.max_in_flight`.
 
         Returns:
             A producer that shares its id and sequence with no other.
+
+        Raises:
+            InvalidOption: An argument has no valid value.
         """
-        return self._new_producer(
-            self.describe_topic(topic), compression, batch_bytes, max_in_flight
+        settings = self.settings.with_arguments(
+            compression=compression, batch_bytes=batch_bytes, max_in_flight=max_in_flight
         )
-
-    def _producer_of(self, topic: str, deadline: Deadline) -> Producer:
-        """The one producer of a topic for all `append` calls: the log then knows few of them."""
-        producer = self._producers.get(topic)
-        if producer is not None:
-            return producer
-        made = self._new_producer(self._describe(topic, deadline))
-        with self._lock:
-            # Another thread may have been faster. The producer made here has sent nothing.
-            return self._producers.setdefault(topic, made)
-
-    def _new_producer(
-        self,
-        topic: TopicInfo,
-        compression: str | None = None,
-        batch_bytes: int | None = None,
-        max_in_flight: int | None = None,
-    ) -> Producer:
-        settings = self.settings
-        return Producer(
-            self._connection,
-            topic,
-            compression=compression or settings.compression,
-            batch_bytes=batch_bytes or settings.batch_bytes,
-            max_in_flight=max_in_flight or settings.max_in_flight,
-        )
+        return Producer(self._connection, self._known(topic), settings)
 
     # ------------------------------------------------------------ reading
 
@@ -330,7 +296,7 @@ class LogClient:
 
         Args:
             topic: The topic, or its name.
-            start: The first offset to read.
+            start: The first offset to read, 0 or more.
             end: The offset to stop before. Without `mark` the read never goes beyond the current
                 high-water mark. Default: that mark, or `mark`.
             mark: A high-water mark that the caller knows, which saves a request. `end` must not
@@ -345,9 +311,13 @@ class LogClient:
 
         Raises:
             OffsetTrimmed: `start` lies below the log's start.
-            InvalidOption: An offset is negative, `end` exceeds `mark`, or a column does not exist.
+            InvalidOption: An argument has no valid value, `end` exceeds `mark`, or a column does
+                not exist.
             DataLoss: Records below the mark cannot be read at any replica.
         """
+        ReadArguments().with_arguments(
+            start=start, end=end, mark=mark, columns=columns, preference=preference
+        )
         reader = self._reader(topic, columns, preference)
         if mark is None:
             mark = reader.mark().high_water_mark
@@ -378,27 +348,24 @@ class LogClient:
             DeadlineExceeded: No leader could be asked whether there are more records. The batches
                 before it are good.
             OffsetTrimmed: `start` lies below the log's start.
-            InvalidOption: `start` is negative, or a column does not exist.
+            InvalidOption: An argument has no valid value, or a column does not exist.
             DataLoss: Records below the mark cannot be read at any replica.
         """
+        ReadArguments().with_arguments(start=start, columns=columns, idle_timeout_s=idle_timeout_s)
         reader = self._reader(topic, columns, "nearest")
-        next_offset = Offset(start) if start is not None else reader.mark().high_water_mark
-        check_offset("start", next_offset)
-        patience_s = self.settings.request_timeout_s if idle_timeout_s is None else idle_timeout_s
-        while True:
-            came = reader.wait(Offset(next_offset + 1), patience_s)
-            mark = reader.mark().high_water_mark
-            if mark > next_offset:
-                yield from reader.batches(next_offset, mark, mark=mark)
-                next_offset = mark
-            elif not came and idle_timeout_s is not None:
-                return
+        return reader.follow(
+            Offset(start) if start is not None else reader.mark().high_water_mark,
+            patience_s=self.settings.request_timeout_s
+            if idle_timeout_s is None
+            else idle_timeout_s,
+            until_idle=idle_timeout_s is not None,
+        )
 
-    def read_high_water_mark(self, topic: TopicInfo) -> ReadableRange:
+    def read_high_water_mark(self, topic: TopicInfo | str) -> ReadableRange:
         """Ask the topic's leader for the high-water mark by a linearizable read.
 
         Args:
-            topic: The topic.
+            topic: The topic, or its name.
 
         Returns:
             The log's start, the high-water mark and the bytes in between.
@@ -406,24 +373,26 @@ class LogClient:
         return self._reader(topic, None, "leader").mark()
 
     def read_sizes(
-        self, topic: TopicInfo, start: int, end: int, *, mark: int, pieces_max: int
+        self, topic: TopicInfo | str, start: int, end: int, *, mark: int, pieces_max: int
     ) -> RangeSizes:
         """Ask how the bytes of [start, end) lie, to split a range into pieces of about equal bytes.
 
         Args:
-            topic: The topic.
-            start: The first offset.
+            topic: The topic, or its name.
+            start: The first offset, 0 or more.
             end: The offset to stop before; at most `mark`.
             mark: A high-water mark that the caller knows.
-            pieces_max: The most pieces to return. 10,000 are the limit in any case.
+            pieces_max: The most pieces to return, 1 or more. 10,000 are the limit in any case.
 
         Returns:
             Consecutive pieces of the range with their bytes.
 
         Raises:
+            InvalidOption: An argument has no valid value.
             OffsetTrimmed: `start` lies below the log's start.
             DataLoss: The cluster does not know the mark any more.
         """
+        ReadArguments().with_arguments(start=start, end=end, mark=mark, pieces_max=pieces_max)
         return self._reader(topic, None, "nearest").sizes(
             Offset(start), Offset(end), mark=Offset(mark), pieces_max=pieces_max
         )
@@ -431,14 +400,14 @@ class LogClient:
     def _reader(
         self, topic: TopicInfo | str, columns: Sequence[str] | None, preference: ReadPreference
     ) -> TopicReader:
-        info = self.describe_topic(topic) if isinstance(topic, str) else topic
+        info = self._known(topic)
         return TopicReader(self._connection, info, columns=columns, preference=preference)
 
     # ------------------------------------------------------------ epochs
 
     def attempt(
         self,
-        topic: TopicInfo,
+        topic: TopicInfo | str,
         key: EpochKey,
         *,
         compression: str | None = None,
@@ -449,35 +418,28 @@ class LogClient:
         """Make a task's attempt at its part of an epoch; see `Attempt`.
 
         Args:
-            topic: The topic.
+            topic: The topic, or its name.
             key: The writer, its run, and the epoch.
-            compression: `lz4`, `zstd` or `none`. Default: `client.compression`.
-            batch_bytes: Uncompressed bytes of rows that are sent as one entry. Default:
-                `client.batch_bytes`.
-            max_in_flight: Entries that are sent before the first is answered. Default:
-                `client.max_in_flight`.
+            compression: As in `producer`.
+            batch_bytes: As in `producer`.
+            max_in_flight: As in `producer`.
             create_writer: Accept a stream above epoch 0 in a topic that does not know the writer.
 
         Returns:
             An attempt under a new random id.
 
         Raises:
-            InvalidOption: The key has a value that no topic accepts.
+            InvalidOption: An argument has no valid value, or a part of the key.
         """
-        settings = self.settings
-        return Attempt(
-            self._connection,
-            topic,
-            key,
-            compression=compression or settings.compression,
-            batch_bytes=batch_bytes or settings.batch_bytes,
-            max_in_flight=max_in_flight or settings.max_in_flight,
-            create_writer=create_writer,
+        settings = self.settings.with_arguments(
+            compression=compression, batch_bytes=batch_bytes, max_in_flight=max_in_flight
         )
+        info = self._known(topic)
+        return Attempt(self._connection, info, key, settings, create_writer=create_writer)
 
     def commit_epoch(
         self,
-        topic: TopicInfo,
+        topic: TopicInfo | str,
         key: EpochKey,
         attempts: Sequence[AttemptReference],
         *,
@@ -489,7 +451,7 @@ class LogClient:
         """Make an epoch's attempts visible, in order, all or nothing. A repeat changes nothing.
 
         Args:
-            topic: The topic.
+            topic: The topic, or its name.
             key: The writer, its run, and the epoch.
             attempts: The attempts to make visible, in the order of their records. None is valid:
                 the epoch is then empty.
@@ -509,32 +471,37 @@ class LogClient:
             InvalidOption: The key has a value that no topic accepts.
         """
         check_key(key)
+        info = self._known(topic)
         call = CommitEpochCall(
-            group=topic.group,
-            incarnation=topic.incarnation,
+            group=info.group,
+            incarnation=info.incarnation,
             key=key,
             attempts=tuple(attempts),
-            schema_version=topic.schema.version,
+            schema_version=info.schema.version,
             keep_on_mismatch=keep_on_mismatch,
             create_writer=create_writer,
             transient_writer=transient_writer,
             plan=plan,
         )
-        return self._connection.call_leader(topic.group, COMMIT_EPOCH, call)
+        return self._connection.call_leader(info.group, COMMIT_EPOCH, call)
 
-    def abort_epoch(self, topic: TopicInfo, key: EpochKey) -> int:
+    def abort_epoch(self, topic: TopicInfo | str, key: EpochKey) -> int:
         """Drop the open attempts of exactly this writer, run and epoch.
 
         Args:
-            topic: The topic.
+            topic: The topic, or its name.
             key: The writer, its run, and the epoch.
 
         Returns:
             How many attempts were dropped.
+
+        Raises:
+            InvalidOption: A part of the key has no valid value.
         """
         check_key(key)
-        call = AbortEpochCall(group=topic.group, incarnation=topic.incarnation, key=key)
-        reply = self._connection.call_leader(topic.group, ABORT_EPOCH, call)
+        info = self._known(topic)
+        call = AbortEpochCall(group=info.group, incarnation=info.incarnation, key=key)
+        reply = self._connection.call_leader(info.group, ABORT_EPOCH, call)
         return reply.attempts
 
     # ------------------------------------------------------------ writers
@@ -551,11 +518,13 @@ class LogClient:
         Yields:
             The writers, sorted by name.
         """
-        info = self.describe_topic(topic) if isinstance(topic, str) else topic
-        reply = self._list_writers(info)
+        return self._writers(self._known(topic))
+
+    def _writers(self, topic: TopicInfo) -> Iterator[WriterView]:
+        reply = self._list_writers(topic)
         yield from reply.writers
         while reply.more:
-            reply = self._list_writers(info, after=reply.writers[-1].writer)
+            reply = self._list_writers(topic, after=reply.writers[-1].writer)
             yield from reply.writers
 
     def describe_writer(self, topic: TopicInfo | str, writer: str) -> WriterView:
@@ -572,7 +541,7 @@ class LogClient:
         Raises:
             WriterNotFound: The topic does not remember this writer.
         """
-        info = self.describe_topic(topic) if isinstance(topic, str) else topic
+        info = self._known(topic)
         found = self._list_writers(info, writer=writer).writers
         if not found:
             raise WriterNotFound(topic=info.name, writer=writer)
@@ -601,7 +570,7 @@ class LogClient:
             WriterNotFound: The topic does not remember this writer.
             RulesTooOld: The topic's rules do not know removals yet.
         """
-        info = self.describe_topic(topic) if isinstance(topic, str) else topic
+        info = self._known(topic)
         found = self.describe_writer(info, writer)
         call = RemoveWriterCall(group=info.group, incarnation=info.incarnation, writer=writer)
         # If it is gone since, an earlier try of this call or another client removed it.
@@ -619,7 +588,7 @@ class LogClient:
         Returns:
             The marks as the nodes that answered see them.
         """
-        info = self.describe_topic(topic) if isinstance(topic, str) else topic
+        info = self._known(topic)
         return watermark_of(info, self.views([info.group]))
 
     def views(self, groups: Sequence[GroupId] = ()) -> list[NodeAnswer]:

@@ -12,9 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from raftlog.client.arguments import FlushArguments
 from raftlog.client.connection import Connection, Deadline
 from raftlog.client.forks import in_each_child
 from raftlog.client.window import Window
+from raftlog.config import ClientSettings
 from raftlog.core.types import Offset
 from raftlog.errors import InvalidOption, ProducerClosed, RaftlogError
 from raftlog.machines.commands import TopicInfo
@@ -48,10 +50,7 @@ class Producer:
         self,
         connection: Connection,
         topic: TopicInfo,
-        *,
-        compression: str,
-        batch_bytes: int,
-        max_in_flight: int,
+        settings: ClientSettings,
     ) -> None:
         self._topic = topic
         self._producer = uuid.uuid4().hex
@@ -59,9 +58,11 @@ class Producer:
         self._sent = 0
         """Calls given to the window, under this id and earlier ones."""
         self._sent_at_s = 0.0
-        self._idle_max_s = connection.settings.producer_idle_max_s
-        self._buffer = BatchBuffer(topic.schema, compression=compression, batch_bytes=batch_bytes)
-        self._window = Window(connection, topic.group, APPEND, max_in_flight)
+        self._idle_max_s = settings.producer_idle_max_s
+        self._buffer = BatchBuffer(
+            topic.schema, compression=settings.compression, batch_bytes=settings.batch_bytes
+        )
+        self._window = Window(connection, topic.group, APPEND, settings.max_in_flight)
         self._last = Appended(start=Offset(0), end=Offset(0), repeated=False)
         self._counts: deque[int] = deque()
         """Rows of each entry that was sent and is not in `acknowledged`, the oldest first."""
@@ -131,13 +132,13 @@ class Producer:
             self._flush(None)
             return self._last.end
 
-    def append_and_flush(self, data: Rows, deadline: Deadline | None = None) -> Appended:
+    def append_and_flush(self, data: Rows, timeout_s: float | None = None) -> Appended:
         """Append rows, and wait until they are durable and visible.
 
         Args:
             data: As in `append`.
-            deadline: When to give up; it includes waiting for other threads' calls. Default: each
-                entry has a request's deadline.
+            timeout_s: Give up after so many seconds, 0 or more, which include waiting for other
+                threads' calls. Default: each entry has a request's deadline.
 
         Returns:
             The offsets from the first row to the last, [start, end). If the rows need several
@@ -145,10 +146,12 @@ class Producer:
 
         Raises:
             SchemaMismatch: The rows do not fit the topic's schema. None was taken.
-            InvalidOption: `data` is something else. Nothing was taken.
+            InvalidOption: `data` is something else, or `timeout_s` is below 0. Nothing was taken.
             ProducerClosed: The producer was closed, or an earlier call failed. Nothing was taken.
             RaftlogError: An append failed for good.
         """
+        FlushArguments().with_arguments(timeout_s=timeout_s)
+        deadline = None if timeout_s is None else Deadline(APPEND.name, timeout_s)
         batches = self._conformed(data)
         with self._turn(deadline, takes_rows=True):
             self._flush(deadline)

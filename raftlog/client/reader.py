@@ -8,10 +8,10 @@ the range, and every chunk's CRC is checked before it is decoded.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Sequence
-from typing import Literal
 
 import pyarrow as pa
 
+from raftlog.client.arguments import ReadPreference
 from raftlog.client.connection import Connection, Deadline
 from raftlog.core.types import Offset
 from raftlog.errors import DataLoss, DeadlineExceeded, Internal, InvalidOption, RaftlogError
@@ -31,9 +31,6 @@ from raftlog.wire.calls import (
     ReadHighWaterMark,
     ReadSizes,
 )
-
-ReadPreference = Literal["nearest", "leader", "follower"]
-"""`nearest`: any replica, spread over the readers; `follower`: any replica but the leader."""
 
 
 class TopicReader:
@@ -110,34 +107,31 @@ class TopicReader:
         `TopicRecreated`, `DeadlineExceeded`, and `DataLoss` if every replica's copy is damaged or
         the cluster does not know the mark any more.
         """
-        check_offset("start", start)
-        check_offset("end", end)
         if end > mark:
             raise InvalidOption(
                 option="end",
                 problem=f"is {end}, beyond the mark {mark} that was given with it",
                 advice="Read up to a mark that is known, or leave `mark` out.",
             )
+        return self._batches(start, end, mark)
+
+    def follow(
+        self, start: Offset, *, patience_s: float, until_idle: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows from `start` on, as they come.
+
+        Asks the leader at least every `patience_s`, and returns if nothing came by then and
+        `until_idle` is set. Raises what `batches` raises.
+        """
         next_offset = start
-        damaged: dict[str, DataLoss] = {}
-        while next_offset < end:
-            try:
-                for extent, body in self._extents(next_offset, end, mark, damaged):
-                    batch = self._decode(extent, body)
-                    first = max(next_offset, extent.start)
-                    last = min(end, extent.start + extent.batch.record_count)
-                    assert extent.start <= next_offset < last, (
-                        "extents come in order, without a gap"
-                    )
-                    yield batch.slice(first - extent.start, last - first)
-                    next_offset = Offset(last)
-            except DataLoss as error:
-                # This replica's copy is damaged. The others have their own.
-                damaged[self._asked] = error
-                if len(damaged) >= len(self._connection.addresses()):
-                    raise
-            except DeadlineExceeded as error:
-                raise self._beyond(mark) or error from None
+        while True:
+            came = self.wait(Offset(next_offset + 1), patience_s)
+            mark = self.mark().high_water_mark
+            if mark > next_offset:
+                yield from self._batches(next_offset, mark, mark)
+                next_offset = mark
+            elif not came and until_idle:
+                return
 
     def wait(self, mark: Offset, timeout_s: float) -> bool:
         """Wait until the topic reaches `mark`; whether it did within the time.
@@ -164,6 +158,28 @@ class TopicReader:
         return True
 
     # ------------------------------------------------------------ parts
+
+    def _batches(self, start: Offset, end: Offset, mark: Offset) -> Iterator[pa.RecordBatch]:
+        next_offset = start
+        damaged: dict[str, DataLoss] = {}
+        while next_offset < end:
+            try:
+                for extent, body in self._extents(next_offset, end, mark, damaged):
+                    batch = self._decode(extent, body)
+                    first = max(next_offset, extent.start)
+                    last = min(end, extent.start + extent.batch.record_count)
+                    assert extent.start <= next_offset < last, (
+                        "extents come in order, without a gap"
+                    )
+                    yield batch.slice(first - extent.start, last - first)
+                    next_offset = Offset(last)
+            except DataLoss as error:
+                # This replica's copy is damaged. The others have their own.
+                damaged[self._asked] = error
+                if len(damaged) >= len(self._connection.addresses()):
+                    raise
+            except DeadlineExceeded as error:
+                raise self._beyond(mark) or error from None
 
     def _extents(
         self, start: Offset, end: Offset, mark: Offset, damaged: Container[str]
@@ -241,13 +257,3 @@ class TopicReader:
         if self._preference == "follower":
             sound = [each for each in sound if each != leader] or sound
         return self._connection.next_address(sound)
-
-
-def check_offset(name: str, offset: Offset) -> None:
-    """Raises `InvalidOption` for an offset below 0."""
-    if offset < 0:
-        raise InvalidOption(
-            option=name,
-            problem=f"is {offset}",
-            advice="Offsets count from 0; the high-water mark is the end.",
-        )

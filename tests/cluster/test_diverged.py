@@ -16,6 +16,7 @@ from raftlog.machines.commands import TopicInfo
 from raftlog.state_comparison import COMPARED_EVERY
 from raftlog.wire.calls import READ, ReadCall
 from tests.cluster.diverging_node import WRONG_INDEX
+from tests.cluster.row_by_row import row_by_row
 
 TOPIC = "events"
 DEADLINE_S = 60.0
@@ -23,7 +24,7 @@ DEADLINE_S = 60.0
 
 def append(client: LogClient, first: int, count: int) -> None:
     """One entry for each record."""
-    with client.producer(TOPIC, batch_bytes=1) as producer:
+    with row_by_row(client, TOPIC) as producer:
         for number in range(first, first + count):
             producer.append([{"id": number}])
 

@@ -95,7 +95,7 @@ def test_a_leader_cut_off_from_all_is_replaced_and_refuses_in_time(wired: Wired)
     wired.cut((leader, one), (leader, other), (one, leader), (other, leader))
     wired.append()
     cut_off = wired.only(leader, 2 * REFUSE_S)
-    producer = Producer(cut_off, wired.topic, compression="none", batch_bytes=1024, max_in_flight=1)
+    producer = Producer(cut_off, wired.topic, cut_off.settings.with_arguments(max_in_flight=1))
     for ask in (
         lambda: LogClient(cut_off).read_high_water_mark(wired.topic),
         lambda: producer.append_and_flush([{"number": 2}]),

@@ -51,9 +51,7 @@ def test_a_leader_that_was_paused_during_an_election_answers_nothing_stale(tmp_p
             leader = leader_of(client, "t")
             with only(cluster, leader) as asked, ThreadPoolExecutor(2) as pool:
                 # Its producer and its connection exist before it is paused.
-                producer = Producer(
-                    asked, topic, compression="none", batch_bytes=1024, max_in_flight=1
-                )
+                producer = Producer(asked, topic, asked.settings.with_arguments(max_in_flight=1))
                 producer.append_and_flush([{"number": 10 * number + 1}])
                 reader = LogClient(asked)
                 cluster.pause(leader)

@@ -1,0 +1,73 @@
+"""The producers behind `LogClient.append`: one for each topic, shared by all threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from raftlog.client.connection import Connection, Deadline
+from raftlog.client.forks import in_each_child, leave_alone
+from raftlog.client.producer import Producer, Rows
+from raftlog.core.types import GroupId
+from raftlog.errors import ProducerClosed, TopicRecreated
+from raftlog.machines.commands import TopicInfo
+from raftlog.machines.outcomes import Appended
+from raftlog.wire.calls import APPEND
+
+Topic = TopicInfo | str
+
+
+class SharedProducers:
+    """One producer of a topic for all appends, so that the log knows few of them. Thread-safe.
+
+    `look_up` finds a topic by its name.
+    """
+
+    def __init__(
+        self, connection: Connection, look_up: Callable[[str, Deadline], TopicInfo]
+    ) -> None:
+        self._connection = connection
+        self._look_up = look_up
+        self._producers: dict[str | GroupId, Producer] = {}
+        """By name, or by group for appends to one incarnation."""
+        self._lock = threading.Lock()
+        in_each_child(self, SharedProducers._begin_again)
+
+    def _begin_again(self) -> None:
+        """In a forked child: two processes must not use one producer's sequence."""
+        leave_alone(self._producers)
+        self._lock = threading.Lock()
+        self._producers = {}
+
+    def append(self, topic: Topic, data: Rows) -> Appended:
+        """Append rows within a request's deadline; see `LogClient.append`."""
+        deadline = self._connection.deadline(APPEND.name)
+        try:
+            return self._append(topic, data, deadline)
+        except TopicRecreated:
+            if isinstance(topic, TopicInfo):
+                raise
+            # The producer knew an earlier incarnation. The new one has nothing of this append.
+            return self._append(topic, data, deadline)
+
+    def _append(self, topic: Topic, data: Rows, deadline: Deadline) -> Appended:
+        key = topic if isinstance(topic, str) else topic.group
+        while True:
+            producer = self._producers.get(key) or self._make(key, topic, deadline)
+            try:
+                return producer.append_and_flush(data, deadline.remaining_s())
+            except ProducerClosed as error:
+                # An earlier append failed, perhaps another thread's. The producer took nothing of
+                # this one, so a new producer may send it.
+                with self._lock:
+                    if self._producers.get(key) is producer:
+                        del self._producers[key]
+                if deadline.remaining_s() <= 0:
+                    raise deadline.error(error) from None
+
+    def _make(self, key: str | GroupId, topic: Topic, deadline: Deadline) -> Producer:
+        info = self._look_up(topic, deadline) if isinstance(topic, str) else topic
+        made = Producer(self._connection, info, self._connection.settings)
+        with self._lock:
+            # Another thread may have been faster. The producer made here has sent nothing.
+            return self._producers.setdefault(key, made)

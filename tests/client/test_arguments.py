@@ -1,0 +1,93 @@
+"""Arguments are refused at the call, before any node is asked: nothing listens at the address."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import raftlog
+from raftlog.errors import InvalidOption
+from raftlog.machines.commands import EpochKey, TopicInfo
+from raftlog.machines.schema import Schema
+
+NOBODY = "127.0.0.1:1"
+KEY = EpochKey(writer="w", query_id="w", run="r", epoch=0, streaming=True)
+
+
+@pytest.fixture
+def client() -> Iterator[Any]:
+    """Untyped, because a checker would refuse these calls."""
+    with raftlog.connect(NOBODY) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "named", "value", "allowed"),
+    [
+        ("producer", {"max_in_flight": -3}, "max_in_flight", "-3", "at least 1, at most 64"),
+        ("producer", {"max_in_flight": 0}, "max_in_flight", "0", "at least 1, at most 64"),
+        ("producer", {"compression": "gzip"}, "compression", "'gzip'", "one of lz4, zstd, none"),
+        ("producer", {"batch_bytes": "1MB"}, "batch_bytes", "'1MB'", "bytes; at least 1024"),
+        ("attempt", {"key": KEY, "batch_bytes": 0}, "batch_bytes", "0", "bytes; at least 1024"),
+        ("read", {"preference": "closest"}, "preference", "'closest'", "nearest, leader, follower"),
+        ("read", {"columns": "id"}, "columns", "'id'", "a list of texts"),
+        ("read", {"start": "0"}, "start", "'0'", "at least 0"),
+        ("read", {"end": -1}, "end", "-1", "at least 0"),
+        ("read", {"mark": 1 << 63}, "mark", "9223372036854775808", "at most 9223372036854775807"),
+        ("read", {"start": True}, "start", "True", "at least 0"),
+        ("follow", {"start": -5}, "start", "-5", "at least 0"),
+        ("follow", {"idle_timeout_s": -1}, "idle_timeout_s", "-1", "seconds; at least 0"),
+        ("read_sizes", {"start": 0, "end": 1, "mark": 1, "pieces_max": 0}, "pieces_max", "0", "1"),
+    ],
+)
+def test_an_invalid_argument_is_refused_at_the_call(
+    client: Any, method: str, arguments: dict[str, Any], named: str, value: str, allowed: str
+) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        getattr(client, method)("t", **arguments)
+    assert caught.value.option == named
+    assert f"is {value}." in caught.value.cause
+    assert allowed in caught.value.remedy
+
+
+@pytest.mark.parametrize("timeout_s", [-1, 0, float("nan"), "30", 3601])
+def test_connect_refuses_settings_that_no_file_could_have(timeout_s: Any) -> None:
+    invalid = raftlog.ClientSettings().model_copy(update={"request_timeout_s": timeout_s})
+    for arguments in ({"request_timeout_s": timeout_s}, {"settings": invalid}):
+        with pytest.raises(InvalidOption, match=r"'request_timeout_s' is .*") as caught:
+            raftlog.connect(NOBODY, **arguments)
+        assert "seconds; above 0, at most 3600" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("method", "others"),
+    [
+        ("describe_topic", ()), ("delete_topic", ()), ("append", ([],)), ("producer", ()),
+        ("read", ()), ("follow", ()), ("read_high_water_mark", ()), ("attempt", (KEY,)),
+        ("commit_epoch", (KEY, ())), ("abort_epoch", (KEY,)), ("writers", ()),
+        ("describe_writer", ("w",)), ("remove_writer", ("w",)), ("watermark", ()),
+    ],
+)  # fmt: skip
+def test_what_is_no_topic_is_refused_by_every_method_that_takes_one(
+    client: Any, method: str, others: tuple[Any, ...]
+) -> None:
+    with pytest.raises(InvalidOption, match="is of type int") as caught:
+        getattr(client, method)(5, *others)
+    assert caught.value.option == "topic"
+
+
+def test_a_producer_of_a_known_topic_asks_nobody_and_refuses_a_negative_timeout(
+    client: Any,
+) -> None:
+    schema = Schema(version=1, fields=())
+    topic = TopicInfo(
+        name="t", incarnation=uuid.uuid4().hex, group=1, schema=schema, voters=(1,), created_us=0,
+        rules=1,
+    )  # fmt: skip
+    producer = client.producer(topic)
+    assert producer.topic == topic
+    with pytest.raises(InvalidOption, match="'timeout_s' is -1"):
+        producer.append_and_flush([], timeout_s=-1)
