@@ -54,7 +54,7 @@ from raftlog.machines.contract import StateMachine
 from raftlog.machines.encoding import encode_outcome
 from raftlog.machines.outcomes import Outcome
 from raftlog.machines.topic import TopicMachine
-from raftlog.state_comparison import StateComparison, StateVerdict
+from raftlog.state_comparison import StateComparison, StateTrust
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.log import GroupLog
 from raftlog.storage.read import LogRead
@@ -86,7 +86,7 @@ class Output:
     """Confirmed reads whose index is applied: they may be answered now."""
     reads_dropped: list[int] = field(default_factory=list)
     soft_state: SoftState | None = None
-    verdict: StateVerdict | None = None
+    trust: StateTrust | None = None
     """What is known of the replica's state has changed. It must be ticked from now on."""
 
 
@@ -157,8 +157,8 @@ class Replica:
         self.applied_index = LogIndex(0)
         self.state_hash = bytes(_STATE_HASH_BYTES)
         self.comparison = StateComparison(node)
-        self._verdict = StateVerdict.TRUSTED
-        self._verdict_changed = False
+        self._trust = StateTrust.TRUSTED
+        self._trust_changed = False
         self._apply_to = LogIndex(0)
         self._reads: deque[ReadState] = deque()
         self._held: deque[_Held] = deque()
@@ -191,18 +191,18 @@ class Replica:
         if message.term == raft.term:
             if isinstance(message, Heartbeat):
                 self.comparison.heard(message)
-                self._follow_verdict()
+                self._follow_trust()
             elif isinstance(message, HeartbeatReply) and raft.role is Role.LEADER:
                 self.comparison.answered(message, raft.membership.voters)
-                self._follow_verdict()
+                self._follow_trust()
 
-    def _follow_verdict(self) -> None:
+    def _follow_trust(self) -> None:
         """A replica that has diverged stops leading at once."""
-        verdict = self.comparison.verdict
-        if verdict is not self._verdict:
-            self._verdict = verdict
-            self._verdict_changed = True
-            self.raft.note_state(diverged=verdict is StateVerdict.DIVERGED)
+        trust = self.comparison.trust
+        if trust is not self._trust:
+            self._trust = trust
+            self._trust_changed = True
+            self.raft.note_state(diverged=trust is StateTrust.DIVERGED)
 
     # ------------------------------------------------------------ disk
 
@@ -261,7 +261,7 @@ class Replica:
             if budget.spent:
                 break
         self.raft.applied(self.applied_index)
-        self._follow_verdict()
+        self._follow_trust()
         self._answer(output)
         return output
 
@@ -380,15 +380,15 @@ class Replica:
             raise LogFromNewerVersion(group=self.group, index=index, found=error.what) from None
 
     def _answer(self, output: Output) -> None:
-        """The reads that may be answered now, and a verdict that has changed."""
-        if self._verdict is StateVerdict.DIVERGED:
+        """The reads that may be answered now, and a change of trust."""
+        if self._trust is StateTrust.DIVERGED:
             output.reads_dropped.extend(read.request_id for read in self._reads)
             self._reads.clear()
         while self._reads and self._reads[0].index <= self.applied_index:
             output.reads.append(self._reads.popleft())
-        if self._verdict_changed:
-            self._verdict_changed = False
-            output.verdict = self._verdict
+        if self._trust_changed:
+            self._trust_changed = False
+            output.trust = self._trust
 
     def _hand_out(self, message: OutMessage, output: Output) -> None:
         match message:

@@ -37,7 +37,7 @@ _QUESTION_POINTS_MAX = 4
 have passed its point already."""
 
 
-class StateVerdict(Enum):
+class StateTrust(Enum):
     """What a replica knows of its own state."""
 
     TRUSTED = "trusted"
@@ -76,11 +76,11 @@ class StateComparison:
         """The high-water mark at the latest point at which this replica agreed with a majority."""
 
     @property
-    def verdict(self) -> StateVerdict:
+    def trust(self) -> StateTrust:
         """What is known now of this replica's state."""
         if self._diverged:
-            return StateVerdict.DIVERGED
-        return StateVerdict.DISPUTED if self._disputed else StateVerdict.TRUSTED
+            return StateTrust.DIVERGED
+        return StateTrust.DISPUTED if self._disputed else StateTrust.TRUSTED
 
     def is_point(self, index: LogIndex) -> bool:
         """Are states compared at this entry?"""
@@ -153,7 +153,7 @@ class StateComparison:
             reply = replace(reply, hash_index=self._asked, state_hash=point.state_hash)
         return replace(reply, diverged=True) if self._diverged else reply
 
-    # ------------------------------------------------------------ verdicts
+    # ------------------------------------------------------------ trust
 
     def _learn(self, index: LogIndex, state_hash: bytes) -> None:
         if index >= self.agreed_index:

@@ -1,4 +1,4 @@
-"""Who deserves a vote: read-only verdicts and the count of a tally.
+"""Who deserves a vote: read-only judgements and the count of a tally.
 
 Nothing here changes a member's state; `raftlog.core.raft` asks, then acts.
 """

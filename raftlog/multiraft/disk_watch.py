@@ -1,4 +1,4 @@
-"""Whether a node's disk keeps up: a verdict from when writes began and ended, in ticks.
+"""Whether a node's disk keeps up, judged by when writes began and ended, in ticks.
 
 A tick that comes late counts as one, so a process that was paused does not blame its disk.
 """

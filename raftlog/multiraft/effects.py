@@ -15,7 +15,7 @@ from raftlog.core.ready import SoftState
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import DiskFull, PeerProtocolViolation
 from raftlog.machines.commands import TopicInfo
-from raftlog.state_comparison import StateVerdict
+from raftlog.state_comparison import StateTrust
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 
@@ -88,7 +88,7 @@ class StateCompared:
 
     group: GroupId
     topic: TopicInfo | None
-    verdict: StateVerdict
+    trust: StateTrust
 
 
 MultiRaftEvent = (

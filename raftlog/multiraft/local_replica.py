@@ -19,7 +19,7 @@ from raftlog.machines.contract import StateMachine
 from raftlog.machines.outcomes import Outcome
 from raftlog.machines.topic import TopicMachine
 from raftlog.replica import Output, Replica
-from raftlog.state_comparison import StateVerdict
+from raftlog.state_comparison import StateTrust
 
 WriteReply = Callable[[Outcome | RaftlogError], None]
 """Called once: with the command's outcome, or with why there is none."""
@@ -116,11 +116,11 @@ class LocalReplica:
         Raises `ReplicaDiverged` or `StateDisputed`.
         """
         comparison = self.replica.comparison
-        verdict = comparison.verdict
-        if verdict is StateVerdict.TRUSTED:
+        trust = comparison.trust
+        if trust is StateTrust.TRUSTED:
             return
         topic = self.topic_machine.info.name
-        if verdict is StateVerdict.DIVERGED:
+        if trust is StateTrust.DIVERGED:
             raise ReplicaDiverged(topic=topic, node=self.replica.node)
         if end > comparison.agreed_mark:
             raise StateDisputed(topic=topic, agreed=comparison.agreed_mark)

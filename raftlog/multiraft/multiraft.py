@@ -239,9 +239,9 @@ class MultiRaft:
         local.settle(output)
         if local.replica.has_to_apply:
             self._applying[local.group] = None
-        if output.verdict is not None:
+        if output.trust is not None:
             self._awake.tick_again(local)
-            event = StateCompared(group=local.group, topic=local.topic, verdict=output.verdict)
+            event = StateCompared(group=local.group, topic=local.topic, trust=output.trust)
             self._effects.tell(event)
 
     def _raise_rules(self, groups: Iterable[LocalReplica]) -> None:

@@ -24,7 +24,7 @@ from raftlog.multiraft.effects import (
     TornTailTruncated,
 )
 from raftlog.server.workers import Workers
-from raftlog.state_comparison import StateVerdict
+from raftlog.state_comparison import StateTrust
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 from raftlog.transport.link import PeerLink
@@ -32,10 +32,10 @@ from raftlog.transport.link import PeerLink
 T = TypeVar("T")
 
 _OF_STATES = {
-    StateVerdict.TRUSTED: "the replica's state is what a majority has",
-    StateVerdict.DIVERGED: "the replica's state differs from the majority's: it neither leads nor "
+    StateTrust.TRUSTED: "the replica's state is what a majority has",
+    StateTrust.DIVERGED: "the replica's state differs from the majority's: it neither leads nor "
     "serves reads; restart this node, which replays the log",
-    StateVerdict.DISPUTED: "the replicas' states differ and none has a majority: new records are "
+    StateTrust.DISPUTED: "the replicas' states differ and none has a majority: new records are "
     "not served; start all nodes",
 }
 
@@ -110,10 +110,10 @@ class LoopEffects:
                     remedy=violation.remedy,
                     dropped=count,
                 )
-            case StateCompared(group=group, topic=topic, verdict=verdict):
-                tell = log.info if verdict is StateVerdict.TRUSTED else log.error
+            case StateCompared(group=group, topic=topic, trust=trust):
+                tell = log.info if trust is StateTrust.TRUSTED else log.error
                 tell(
-                    _OF_STATES[verdict],
+                    _OF_STATES[trust],
                     group=group,
                     topic=topic.name if topic else "(controller)",
                 )

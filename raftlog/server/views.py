@@ -34,7 +34,7 @@ def group_view(node: Node, local: LocalReplica) -> GroupView:
         state_hash=local.replica.state_hash.hex(),
         followers=_followers(node, local),
         dead_bytes=topic.dead_bytes if topic else 0,
-        state=local.replica.comparison.verdict.value,
+        state=local.replica.comparison.trust.value,
     )
 
 

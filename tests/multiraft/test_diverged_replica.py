@@ -10,7 +10,7 @@ from raftlog.core.ready import Role
 from raftlog.core.types import LogIndex, Membership, NodeId
 from raftlog.machines.controller import ControllerMachine
 from raftlog.replica import Budget, Output, Replica
-from raftlog.state_comparison import StateComparison, StateVerdict
+from raftlog.state_comparison import StateComparison, StateTrust
 from raftlog.storage.contract import ROOT
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.limits import LogLimits
@@ -90,7 +90,7 @@ def test_a_confirmed_read_is_dropped_if_the_entry_that_it_waits_for_shows_the_di
     replica.comparison.heard(_with_agreement(told, 1, b"another"))
     output = driver.apply()
     assert (output.reads, output.reads_dropped) == ([], [7])
-    assert output.verdict is StateVerdict.DIVERGED
+    assert output.trust is StateTrust.DIVERGED
     assert replica.raft.role is Role.FOLLOWER
 
 
@@ -100,12 +100,12 @@ def test_a_change_of_the_state_is_reported_once() -> None:
     driver.lead()
     replica.step(acceptance(replica, 2, 1))
     driver.advance()
-    assert driver.apply().verdict is None
+    assert driver.apply().trust is None
     replica.step(_with_agreement(heartbeat(replica, 2, term=2), 1, b"another"))
-    assert driver.replica.advance().verdict is StateVerdict.DIVERGED
-    assert driver.replica.advance().verdict is None
+    assert driver.replica.advance().trust is StateTrust.DIVERGED
+    assert driver.replica.advance().trust is None
     replica.step(_with_agreement(heartbeat(replica, 2, term=2), 1, replica.state_hash))
-    assert driver.replica.advance().verdict is StateVerdict.TRUSTED
+    assert driver.replica.advance().trust is StateTrust.TRUSTED
 
 
 def test_what_a_deposed_leader_says_of_states_is_ignored() -> None:
@@ -117,7 +117,7 @@ def test_what_a_deposed_leader_says_of_states_is_ignored() -> None:
     driver.apply()
     replica.step(heartbeat(replica, 2, term=3))
     replica.step(_with_agreement(heartbeat(replica, 3, term=2), 1, b"another"))
-    assert replica.comparison.verdict is StateVerdict.TRUSTED
+    assert replica.comparison.trust is StateTrust.TRUSTED
 
 
 def _with_agreement(told: Heartbeat, index: int, state_hash: bytes) -> Heartbeat:

@@ -8,11 +8,11 @@ import pytest
 
 from raftlog.core.messages import Heartbeat, HeartbeatReply
 from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Term
-from raftlog.state_comparison import StateComparison, StateVerdict
+from raftlog.state_comparison import StateComparison, StateTrust
 
 EVERY = 10
 GOOD, BAD, WORSE = b"good", b"bad", b"worse"
-TRUSTED, DIVERGED, DISPUTED = StateVerdict.TRUSTED, StateVerdict.DIVERGED, StateVerdict.DISPUTED
+TRUSTED, DIVERGED, DISPUTED = StateTrust.TRUSTED, StateTrust.DIVERGED, StateTrust.DISPUTED
 
 
 class Group:
@@ -46,8 +46,8 @@ class Group:
         return sent
 
     @property
-    def verdicts(self) -> list[StateVerdict]:
-        return [self.replicas[node].verdict for node in self.voters]
+    def trust(self) -> list[StateTrust]:
+        return [self.replicas[node].trust for node in self.voters]
 
     def _heartbeat(self, sender: int, to: int) -> Heartbeat:
         return Heartbeat(
@@ -71,7 +71,7 @@ def test_no_hash_is_sent_before_the_first_point_nor_after_agreement() -> None:
     assert group.heartbeat(to=[2]).hash_index == 10
     sent = group.heartbeat()
     assert (sent.hash_index, sent.agreed_index, sent.agreed_hash) == (0, 10, GOOD)
-    assert group.verdicts == [TRUSTED] * 3
+    assert group.trust == [TRUSTED] * 3
     assert [replica.agreed_mark for replica in group.replicas.values()] == [20] * 3
 
 
@@ -85,14 +85,14 @@ def test_a_replica_that_differs_from_a_majority_knows_it_whether_or_not_it_leads
     group.reach(10, **states)
     for _ in range(2):
         group.heartbeat()
-    assert group.verdicts == [DIVERGED if node == odd else TRUSTED for node in group.voters]
+    assert group.trust == [DIVERGED if node == odd else TRUSTED for node in group.voters]
 
 
 def test_a_group_of_one_has_no_replica_to_differ_from() -> None:
     """Its leader sends no heartbeats."""
     group = Group(1)
     group.reach(10, n1=GOOD)
-    assert group.verdicts == [TRUSTED]
+    assert group.trust == [TRUSTED]
 
 
 def test_with_no_majority_the_state_is_disputed_until_there_is_one() -> None:
@@ -102,14 +102,14 @@ def test_with_no_majority_the_state_is_disputed_until_there_is_one() -> None:
     group.reach(20, n1=GOOD, n2=BAD, n3=WORSE)
     for _ in range(2):
         group.heartbeat()
-    assert group.verdicts == [DISPUTED] * 3
+    assert group.trust == [DISPUTED] * 3
     assert {replica.agreed_mark for replica in group.replicas.values()} == {20}
     # Replica 3 starts again, replays its log, and reaches another state.
     group.replicas[NodeId(3)] = StateComparison(NodeId(3), EVERY)
     group.reach(20, n3=BAD)
     for _ in range(2):
         group.heartbeat()
-    assert group.verdicts == [DIVERGED, TRUSTED, TRUSTED]
+    assert group.trust == [DIVERGED, TRUSTED, TRUSTED]
 
 
 def test_two_that_differ_are_disputed_while_the_third_is_away() -> None:
@@ -117,11 +117,11 @@ def test_two_that_differ_are_disputed_while_the_third_is_away() -> None:
     group.reach(10, n1=GOOD, n2=BAD)
     for _ in range(2):
         group.heartbeat(to=[2])
-    assert group.verdicts[:2] == [DISPUTED] * 2
+    assert group.trust[:2] == [DISPUTED] * 2
     group.reach(10, n3=BAD)
     group.heartbeat()
     group.heartbeat()
-    assert group.verdicts == [DIVERGED, TRUSTED, TRUSTED]
+    assert group.trust == [DIVERGED, TRUSTED, TRUSTED]
 
 
 @pytest.mark.parametrize("asker", [2, 3])
@@ -135,10 +135,10 @@ def test_one_that_was_outvoted_disputes_nothing_while_another_is_away(asker: int
     group.heartbeat(asker, to=[1])
     group.reach(20, n1=BAD, **{f"n{asker}": GOOD})
     group.heartbeat(asker, to=[1])
-    assert group.replicas[NodeId(asker)].verdict is TRUSTED
+    assert group.replicas[NodeId(asker)].trust is TRUSTED
     group.reach(20, **{f"n{away}": WORSE})
     group.heartbeat(asker)
-    assert group.replicas[NodeId(asker)].verdict is DISPUTED
+    assert group.replicas[NodeId(asker)].trust is DISPUTED
 
 
 def test_two_equal_ones_of_three_agree_without_the_third() -> None:
@@ -148,9 +148,9 @@ def test_two_equal_ones_of_three_agree_without_the_third() -> None:
     assert group.replicas[NodeId(1)].agreed_index == 10
     # The third comes back and learns from a heartbeat that it is wrong, once it gets there.
     group.heartbeat()
-    assert group.verdicts == [TRUSTED] * 3
+    assert group.trust == [TRUSTED] * 3
     group.reach(10, n3=BAD)
-    assert group.verdicts == [TRUSTED, TRUSTED, DIVERGED]
+    assert group.trust == [TRUSTED, TRUSTED, DIVERGED]
 
 
 def test_an_older_peer_neither_asks_nor_answers_nor_counts() -> None:
@@ -162,11 +162,11 @@ def test_an_older_peer_neither_asks_nor_answers_nor_counts() -> None:
     group.reach(20, n1=GOOD, n2=BAD)
     group.heartbeat()
     group.heartbeat()
-    assert group.verdicts[:2] == [DISPUTED] * 2
+    assert group.trust[:2] == [DISPUTED] * 2
     group = Group(3, older=[2, 3])
     group.reach(10, n1=BAD)
     group.heartbeat()
-    assert group.verdicts == [TRUSTED] * 3
+    assert group.trust == [TRUSTED] * 3
 
 
 def test_the_next_leader_keeps_asking_and_ignores_older_agreement() -> None:
@@ -177,11 +177,11 @@ def test_the_next_leader_keeps_asking_and_ignores_older_agreement() -> None:
     group.reach(20, n1=BAD, n2=GOOD, n3=GOOD)
     for _ in range(2):
         group.heartbeat(2)
-    assert group.verdicts == [DIVERGED, TRUSTED, TRUSTED]
+    assert group.trust == [DIVERGED, TRUSTED, TRUSTED]
     assert group.replicas[NodeId(1)].agreed_index == 20
     stale = group.replicas[NodeId(3)].ask(group._heartbeat(3, 1))
     group.replicas[NodeId(1)].heard(stale)
-    assert group.verdicts == [DIVERGED, TRUSTED, TRUSTED]
+    assert group.trust == [DIVERGED, TRUSTED, TRUSTED]
 
 
 def test_a_question_that_a_follower_has_passed_gives_way_to_a_newer_one() -> None:
@@ -204,10 +204,10 @@ def test_a_replica_that_agrees_again_is_trusted_again() -> None:
     group.reach(10, n1=GOOD, n2=BAD, n3=BAD)
     group.heartbeat()
     group.heartbeat()
-    assert group.verdicts == [DIVERGED, TRUSTED, TRUSTED]
+    assert group.trust == [DIVERGED, TRUSTED, TRUSTED]
     for node in (2, 3):
         group.replicas[NodeId(node)] = StateComparison(NodeId(node), EVERY)
     group.reach(20, n1=GOOD, n2=GOOD, n3=GOOD)
     for _ in range(2):
         group.heartbeat(2)
-    assert group.verdicts == [TRUSTED] * 3
+    assert group.trust == [TRUSTED] * 3

@@ -33,7 +33,7 @@ from raftlog.core.status import RaftStatus
 from raftlog.core.types import Entry, GroupId, HardState, NodeId
 from raftlog.machines.outcomes import Appended, EpochCommitted
 from raftlog.replica import Output
-from raftlog.state_comparison import StateVerdict
+from raftlog.state_comparison import StateTrust
 from raftlog.storage.log import GroupLog
 from tests.core import invariants
 from tests.simulation.disk import DurableLog, durable_log, durable_state
@@ -263,12 +263,12 @@ class Checker:
         if known != replica.state_hash:
             truth.fail(Promise.STATE_MACHINE_SAFETY, f"state hashes differ at {seen.applied}")
 
-    def verdict_changed(self, node: NodeId, group: GroupId, verdict: StateVerdict) -> None:
+    def verdict_changed(self, node: NodeId, group: GroupId, trust: StateTrust) -> None:
         """A replica trusts or doubts its state now: it may doubt only one that a test has
         changed."""
         truth = self.group(group)
-        if verdict is not StateVerdict.TRUSTED and not truth.changed:
-            truth.fail(Promise.STATE_MACHINE_SAFETY, f"node {node}: its state is {verdict.value}")
+        if trust is not StateTrust.TRUSTED and not truth.changed:
+            truth.fail(Promise.STATE_MACHINE_SAFETY, f"node {node}: its state is {trust.value}")
 
     def _see_outcome(self, truth: GroupChecker, outcome: object) -> None:
         match outcome:

@@ -8,7 +8,7 @@ from typing import Any
 from raftlog.core.types import LogIndex, NodeId, Payload
 from raftlog.machines.commands import Append
 from raftlog.machines.outcomes import Appended
-from raftlog.state_comparison import StateVerdict
+from raftlog.state_comparison import StateTrust
 from raftlog.wire.codec import encode_command
 from tests.simulation.calm import VOTERS, CalmCluster
 from tests.simulation.history import Label
@@ -119,7 +119,7 @@ class Scene:
         return [
             local.replica.node
             for local in self.cluster.replicas(self.group)
-            if local.replica.comparison.verdict is not StateVerdict.TRUSTED
+            if local.replica.comparison.trust is not StateTrust.TRUSTED
         ]
 
     def mark(self, node: NodeId) -> int:

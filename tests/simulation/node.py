@@ -453,9 +453,9 @@ class SimulatedNode:
             case GroupDeletedElsewhere(group=group, peer=peer):
                 simulator.note("group deleted elsewhere", self.node, group, peer)
                 simulator.counts["replicas told that their group is deleted"] += 1
-            case StateCompared(group=group, verdict=verdict):
-                simulator.note("state", self.node, group, verdict.value)
-                self.checker.verdict_changed(self.node, group, verdict)
+            case StateCompared(group=group, trust=trust):
+                simulator.note("state", self.node, group, trust.value)
+                self.checker.verdict_changed(self.node, group, trust)
             case PeerMessagesRefused(latest=violation):
                 raise Violation(Promise.PROTOCOL_KEPT, violation.cause)
             case TornTailTruncated():

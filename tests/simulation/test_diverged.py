@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raftlog.errors import ReplicaDiverged, StateDisputed
-from raftlog.state_comparison import StateVerdict
+from raftlog.state_comparison import StateTrust
 from tests.simulation.calm import VOTERS
 from tests.simulation.diverged import Scene
 from tests.simulation.node import COMPARED_EVERY, Failed
@@ -60,6 +60,6 @@ def test_without_a_majority_new_records_are_refused_and_writes_continue() -> Non
     scene.cluster.wait(lambda: scene.mark(healed) == scene.mark(leader))
     assert scene.rows(healed) == scene.rows(leader)
     diverged = scene.cluster.local(other, scene.group)
-    assert diverged.replica.comparison.verdict is StateVerdict.DIVERGED
+    assert diverged.replica.comparison.trust is StateTrust.DIVERGED
     with pytest.raises(ReplicaDiverged, match=f"Restart node {other}"):
         diverged.require_agreed(agreed)
