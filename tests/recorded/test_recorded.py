@@ -12,7 +12,7 @@ from raftlog.core.types import CONTROLLER_GROUP, NodeId
 from raftlog.machines.commands import RegisterNode
 from raftlog.machines.rules import RULES_FIRST, RULES_LATEST
 from raftlog.storage.posix import PosixFileSystem
-from tests.recorded.make import STORE, OneNode, Script, expected
+from tests.recorded.make import STORE, OneNode, Script, expected, main
 
 HERE = Path(__file__).parent
 RENAMED = {"RunDisplaced": "RunFenced"}
@@ -87,3 +87,10 @@ def test_a_recorded_folder_is_upgraded_and_written_on(recorded: Path, tmp_path: 
 def test_the_first_release_is_among_the_recorded() -> None:
     assert (HERE / "rules-1").is_dir()
     assert RULES_FIRST == 1
+
+
+def test_a_recording_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "data.zip").write_bytes(b"recorded")
+    with pytest.raises(SystemExit, match="holds a recording"):
+        main(tmp_path)
+    assert (tmp_path / "data.zip").read_bytes() == b"recorded"
