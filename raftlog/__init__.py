@@ -16,11 +16,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
+    from raftlog.client.arguments import ReadPreference
     from raftlog.client.attempt import Attempt
-    from raftlog.client.log_client import LogClient, connect
-    from raftlog.client.producer import Producer
+    from raftlog.client.log_client import LogClient, SchemaLike, connect
+    from raftlog.client.producer import Producer, Rows
     from raftlog.client.watermark import NodeAnswer, ReplicaWatermark, Watermark
     from raftlog.config import ClientSettings
+    from raftlog.core.types import GroupId
     from raftlog.errors import RaftlogError
     from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
     from raftlog.machines.outcomes import Appended, EpochCommitted
@@ -63,6 +65,10 @@ _HOMES = {
     "Field": "raftlog.machines.schema",
     "ClientSettings": "raftlog.config",
     "RaftlogError": "raftlog.errors",
+    "GroupId": "raftlog.core.types",
+    "ReadPreference": "raftlog.client.arguments",
+    "Rows": "raftlog.client.producer",
+    "SchemaLike": "raftlog.client.log_client",
 }
 
 __all__ = [
@@ -91,6 +97,10 @@ __all__ = [
     "Field",
     "ClientSettings",
     "RaftlogError",
+    "GroupId",
+    "ReadPreference",
+    "Rows",
+    "SchemaLike",
 ]
 
 

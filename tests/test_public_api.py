@@ -8,8 +8,10 @@ command line, the keys of the configuration, the calls of a node. To record it a
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
+import itertools
 import re
 import subprocess
 import sys
@@ -157,15 +159,18 @@ def test_what_is_not_documented_is_noticed() -> None:
     assert documented("Takes `one` and returns it.") == {}
 
 
-def test_every_type_that_a_public_method_gives_can_be_imported_from_raftlog() -> None:
-    """Be it the answer itself, a part of it, or the value of a property."""
+def test_every_type_that_a_public_method_names_can_be_imported_from_raftlog() -> None:
+    """Be it an argument, the answer itself, a part of it, or the value of a property."""
     given: set[str] = set()
     for name in raftlog.__all__:
         value = getattr(raftlog, name)
         members = vars(value).values() if inspect.isclass(value) else [value]
         for of in (each.fget if isinstance(each, property) else each for each in members):
             if inspect.isfunction(of) and not of.__name__.startswith("_"):
-                given |= _type_names(inspect.signature(of).return_annotation)
+                signature = inspect.signature(of)
+                given |= _type_names(signature.return_annotation)
+                for argument in signature.parameters.values():
+                    given |= _names(argument.annotation)
         if dataclasses.is_dataclass(value):
             given = given.union(*(_type_names(field.type) for field in dataclasses.fields(value)))
     assert given - set(raftlog.__all__) == set()
@@ -173,8 +178,30 @@ def test_every_type_that_a_public_method_gives_can_be_imported_from_raftlog() ->
 
 def _type_names(annotation: Any) -> set[str]:
     """The classes of ours that an annotation names; offsets and ids are ints under other names."""
+    return _names(annotation) - {*vars(core_types)}
+
+
+def _names(annotation: Any) -> set[str]:
     words = set(re.findall(r"(?<![.\w])[A-Z]\w+", str(annotation)))
-    return words - {"Iterator", "None", "Any", *vars(core_types)}
+    return words - {"Iterator", "Sequence", "None", "Any"}
+
+
+def test_every_field_of_a_public_value_is_documented() -> None:
+    assert [name for name in raftlog.__all__ for name in undocumented(getattr(raftlog, name))] == []
+
+
+def undocumented(value: Any) -> Iterator[str]:
+    """The fields of a dataclass or named tuple that no text follows. Settings give theirs."""
+    if not (dataclasses.is_dataclass(value) or hasattr(value, "_fields")):
+        return
+    assert isinstance(value, type)
+    (tree,) = ast.parse(inspect.getsource(value)).body
+    assert isinstance(tree, ast.ClassDef)
+    for line, after in itertools.pairwise([*tree.body, ast.Pass()]):
+        if isinstance(line, ast.AnnAssign) and not (
+            isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
+        ):
+            yield f"{value.__name__}.{ast.unparse(line.target)}"
 
 
 def test_importing_only_raftlog_loads_neither_grpc_nor_pyarrow_nor_spark() -> None:

@@ -17,14 +17,19 @@ class ReplicaWatermark:
     """One replica. Without an answer, only `node`, `address` and `problem` are valid."""
 
     node: NodeId
+    """The node's number, from 1."""
     address: str
+    """`host:port`, as the cluster knows it."""
     role: str = ""
+    """`leader`, `follower`, `candidate` or `pre-candidate`; "" without an answer."""
     match_index: LogIndex | None = None
     """The last entry that the leader knows to be durable there; None if it knows of none."""
     lag_entries: int | None = None
     """Entries of the leader's log that are not known to be durable there."""
     applied_index: int = 0
+    """The last entry that its state contains."""
     high_water_mark: int = 0
+    """The first offset that it does not serve yet."""
     lag_records: int | None = None
     """Readable records that this replica does not serve yet, 0 or more; None if no leader answers,
     or if the states of the two are known to differ or may: then their marks cannot be compared."""
@@ -32,6 +37,7 @@ class ReplicaWatermark:
     """`trusted`; `diverged`: a majority has another state, so it serves no reads; `disputed`: no
     state has a majority, so nobody serves new records; "" from an older node."""
     problem: str = ""
+    """Why there is no answer; "" if there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,33 +45,46 @@ class Watermark:
     """A topic's marks. Its records [log_start_offset, high_water_mark) are readable.
 
     Collected from all nodes at about one moment, so it is not linearizable; `read_high_water_mark`
-    is. `leader` is 0 if no node that answers leads; the marks are then the highest that any node
-    has, of those that are not `diverged` if there are any.
+    is. If no node that answers leads, the marks are the highest that any node has, of those that
+    are not `diverged` if there are any.
     """
 
     topic: str
+    """The topic's name."""
     incarnation: str
+    """Its incarnation: lower-case hex."""
     log_start_offset: Offset
+    """The first offset that is still kept."""
     high_water_mark: Offset
+    """The first offset that is not readable yet."""
     commit_index: LogIndex
+    """The last committed entry of the topic's log. Entries count from 1."""
     last_index: LogIndex
+    """The last entry of the log, committed or not."""
     leader: NodeId
+    """The node that leads; 0 if none that answers does."""
     term: Term
+    """The highest term that a node knows."""
     open_epochs: int
+    """Epochs that have staged records and are not committed."""
     staged_bytes: int
     """Bytes of the open epochs, which no reader sees yet."""
     dead_bytes: int
     """Body bytes in the log that will never be read: of attempts that were not committed, were
     aborted or expired, and of writes that were refused."""
     replicas: tuple[ReplicaWatermark, ...]
+    """One for each voter of the topic, by node."""
 
 
 class NodeAnswer(NamedTuple):
     """A node's view, or the error that it gave."""
 
     node: NodeId
+    """The node's number, from 1."""
     address: str
+    """`host:port`, as the cluster knows it."""
     answer: NodeView | RaftlogError
+    """Its view, or the error of asking it."""
 
 
 def watermark_of(topic: TopicInfo, answers: Sequence[NodeAnswer]) -> Watermark:

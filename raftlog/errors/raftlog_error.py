@@ -16,6 +16,7 @@ class RaftlogError(Exception):
     retriable: ClassVar[bool] = False
     """Whether the same request may succeed later or at another node, unchanged."""
     exit_code: ClassVar[ExitCode] = ExitCode.FAILED
+    """The exit code of a verb of the command line that ends with this error."""
     grpc_status: ClassVar[str] = "UNKNOWN"
     """The name of the grpc status code with which it travels."""
 

@@ -54,9 +54,6 @@ class Append:
 class EpochKey:
     """Identifies one batch of one writer, and the run that writes it.
 
-    `query_id` is the streaming query's id, or the writer's own name for batch writes. `streaming`
-    tells a stream's epoch from a batch write's (docs/EXACTLY_ONCE.md, rules 6 and 7).
-
     The `stream` values are a fence and not part of the key. If a named batch write runs inside a
     streaming query's batch (foreachBatch), they say in which query, run and batch. They are unset
     if it does not, or if its tasks do not see it, and for a stream's own epochs, because there the
@@ -64,10 +61,15 @@ class EpochKey:
     """
 
     writer: str
+    """The writer's name, 1 to 1024 characters: a stream's query id, a `txnAppId`, or the run."""
     query_id: str
+    """The streaming query's id, or the writer's own name for batch writes; 1 to 1024 characters."""
     run: str
+    """One start of the query, or one batch write; 1 to 1024 characters."""
     epoch: int
+    """The batch's number, from 0: Spark's batch id, or `txnVersion`."""
     streaming: bool
+    """Whether this is a stream's epoch or a batch write's (docs/EXACTLY_ONCE.md, rules 6 and 7)."""
     stream: str = ""
     """The surrounding query's id."""
     stream_run: str = ""
@@ -99,15 +101,16 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptReference:
-    """An attempt exactly as its task staged it: its entries, records and chained CRC.
-
-    `chained_crc` starts at 0; each stage's batch CRC (4 little-endian bytes) extends it.
-    """
+    """An attempt exactly as its task staged it."""
 
     attempt: str
+    """The attempt's random id: lower-case hex."""
     entry_count: int
+    """How many entries it staged, 1 or more."""
     record_count: int
+    """How many records these hold."""
     chained_crc: int
+    """CRC-32C over the batch CRCs of its entries in order, each as 4 little-endian bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,10 +254,16 @@ class TopicInfo:
     """A topic as the controller knows it."""
 
     name: str
+    """1 to 249 ASCII letters, digits, `.`, `_` and `-`; the first is no dot."""
     incarnation: str
+    """A random id of this creation of the topic: lower-case hex. Another one after a deletion."""
     group: GroupId
+    """The Raft group that holds the topic, from 1. Never used again."""
     schema: Schema
+    """The topic's columns."""
     voters: tuple[NodeId, ...]
+    """The nodes that hold a replica."""
     created_us: int
+    """When it was created, in the controller's log time: microseconds since 1970 UTC."""
     rules: int
-    """The version of the rules that its machine starts under."""
+    """The version of the rules that its machine starts under, from 1."""

@@ -14,14 +14,15 @@ from raftlog.machines.commands import TopicInfo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Appended:
-    """The records are at [start, end). `repeated`: an earlier entry put them there (a resend).
-
-    For a resend so late that its offsets are no longer remembered, both are -1.
-    """
+    """Where appended records are: at [start, end)."""
 
     start: Offset
+    """The first record's offset. -1, as `end`, for a resend so late that its offsets are
+    forgotten."""
     end: Offset
+    """The offset after the last record."""
     repeated: bool
+    """Whether an earlier entry had put them there: this was a resend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,18 +35,20 @@ class Staged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochCommitted:
-    """The epoch's records are at [start, end).
-
-    `replayed`: an earlier commit put as many records there, and this one made nothing visible. It
-    was a lost reply or a replay (start and end are then -1 unless it was the writer's last epoch).
-    `kept`: its size differs, and because of onReplayMismatch=keep the first commit stays.
-    """
+    """Where an epoch's records are: at [start, end)."""
 
     start: Offset
+    """The first record's offset. -1, as `end`, for a replay that is not of the writer's last
+    epoch."""
     end: Offset
+    """The offset after the last record."""
     record_count: int
+    """How many records the epoch has in the log."""
     replayed: bool
+    """Whether an earlier commit had made the epoch visible, so that this one changed nothing: a
+    lost reply or a replay."""
     kept: bool
+    """Whether the replay differs, and because of onReplayMismatch=keep the first commit stays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,17 +14,23 @@ RESERVED_NAMES = ("_topic", "_offset", "_timestamp", "_epoch", "_writer", "_term
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One column. `id` counts from 1 in its topic and is never used again."""
+    """One column."""
 
     id: int
+    """From 1; never used again in its topic."""
     name: str
+    """The column's name."""
     type: str
+    """The canonical JSON text of Spark's type, such as `"long"` with its quotes."""
     nullable: bool
+    """Whether a value may be null."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """The columns of a topic, in order, at one version. Versions count from 1."""
+    """The columns of a topic at one version."""
 
     version: int
+    """From 1."""
     fields: tuple[Field, ...]
+    """The columns in order."""

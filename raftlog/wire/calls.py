@@ -34,8 +34,12 @@ from raftlog.wire.batch import BatchHeader
 
 
 class NodeAddress(NamedTuple):
+    """A node and where it listens."""
+
     node: NodeId
+    """The node's number, from 1."""
     address: str
+    """`host:port`, as clients and peers reach it."""
 
 
 READ_PIECES_MAX = 10_000
@@ -54,28 +58,34 @@ class DescribeCluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
-    """As the asked node sees it; `leader` of the controller, 0 while unknown.
-
-    `registered`: it has learnt that the controller binds its number to its `store_uuid`.
-    `disk_keeps_up`: its writes end in time and find room; `disk_full` names the file for which
-    there is none, "" while there is.
-    `rules`: the version that the controller permits (`raftlog.machines.rules`); `rules_known`: the
-    highest that this node's program knows; `behind_rules`: the nodes that hold that one back.
-    """
+    """The cluster as the asked node sees it."""
 
     cluster_id: str
+    """The cluster's random id, which never changes."""
     node: NodeId
+    """The number of the node that answers, from 1."""
     store_uuid: str
+    """The random id of its data folder. A wiped folder gets another one."""
     leader: NodeId
+    """The node that leads the controller; 0 while it is unknown."""
     term: Term
+    """The term of the controller's group, from 0."""
     nodes: tuple[NodeAddress, ...]
+    """Every node that the controller knows, with its address."""
     version: str
+    """The version of the node's program."""
     registered: bool
+    """Whether the node has learnt that the controller binds its number to its `store_uuid`."""
     disk_keeps_up: bool
+    """Whether its writes end in time and find room."""
     disk_full: str
+    """The file for which the disk has no room; "" while there is room."""
     rules: int
+    """The version of the rules that the controller permits, from 1 (`raftlog.machines.rules`)."""
     rules_known: int
+    """The highest version of the rules that the node's program knows."""
     behind_rules: tuple[NodeId, ...]
+    """The nodes whose programs hold `rules_known` back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +207,9 @@ class ReadableRange:
     """The records at [log_start_offset, high_water_mark) may be read."""
 
     log_start_offset: Offset
+    """The first offset that is still kept."""
     high_water_mark: Offset
+    """The first offset that is not readable yet."""
     record_bytes: int
     """Body bytes of the records at [log_start_offset, high_water_mark)."""
 
@@ -252,11 +264,13 @@ class ReadSizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeSizes:
-    """Boundaries at extents: `offsets` rises from start to end, `body_bytes[i]` lie between
-    offsets[i] and offsets[i + 1]; at most `pieces_max` pieces of about equal bytes."""
+    """How the bytes of a range of records lie, in pieces of about equal bytes that end at
+    extents."""
 
     offsets: tuple[Offset, ...]
+    """The pieces' boundaries, rising from the range's start to its end: one more than pieces."""
     body_bytes: tuple[int, ...]
+    """The bytes of each piece: `body_bytes[i]` lie between `offsets[i]` and `offsets[i + 1]`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,34 +285,50 @@ class FollowerView:
     """What a leader knows of one voter, itself included."""
 
     node: NodeId
+    """The voter's number, from 1."""
     match_index: LogIndex
+    """The last entry that the leader knows to be durable there; 0 if it knows of none."""
     contact_ms_ago: int
-    """Since the voter's last answer, or since the leader's election; 0 for the leader itself."""
+    """Milliseconds since the voter's last answer, or since the leader's election; 0 for the leader
+    itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupView:
-    """One replica as its node sees it. Offsets are 0 for the controller's group.
-
-    `followers` is empty unless this node leads the group.
-    """
+    """One replica as its node sees it."""
 
     group: GroupId
+    """The Raft group: 0 is the controller's, topics count from 1. Never used again."""
     topic: str
+    """The topic's name; "" for the controller."""
     incarnation: str
+    """The topic's incarnation; "" for the controller."""
     node: NodeId
+    """The number of the node that holds this replica, from 1."""
     role: str
+    """`leader`, `follower`, `candidate` or `pre-candidate`."""
     leader: NodeId
+    """The node that leads as far as this one knows; 0 for none."""
     term: Term
+    """The replica's term, from 0."""
     last_index: LogIndex
+    """The last entry of its log; 0 if it is empty. Entries count from 1."""
     commit_index: LogIndex
+    """The last entry that it knows to be committed."""
     applied_index: LogIndex
+    """The last entry that its state contains; at most `commit_index`."""
     log_start_offset: Offset
+    """The first offset that is still kept; 0 for the controller."""
     high_water_mark: Offset
+    """The first offset that this replica does not serve yet; 0 for the controller."""
     open_epochs: int
+    """Epochs that have staged records and are not committed."""
     staged_bytes: int
+    """Bytes of the open epochs, which no reader sees yet."""
     state_hash: str
+    """A digest of the state at `applied_index`, in hex: the same on every replica there."""
     followers: tuple[FollowerView, ...]
+    """What the leader knows of each voter; empty unless this node leads the group."""
     dead_bytes: int
     """Body bytes in the log that nobody will ever read: a figure for people."""
     state: str
@@ -310,7 +340,9 @@ class NodeView:
     """A node's replicas as the node itself sees them."""
 
     node: NodeId
+    """The node's number, from 1."""
     groups: tuple[GroupView, ...]
+    """Its replicas that were asked for."""
 
 
 # ---------------------------------------------------------------- writers
@@ -333,21 +365,27 @@ class ListWriters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterView:
-    """What the topic remembers of one writer. `kind` is "stream", "named batch" or "transient".
-
-    `last_epoch` is -1 until it has committed one. `staged_bytes` is what its open epochs count.
-    `active_us` is log time, 0 where the topic's rules know no ages. Nothing sets `owner` yet.
-    """
+    """What the topic remembers of one writer."""
 
     writer: str
+    """The writer's name: a stream's query id, a `txnAppId`, or the run of a write without one."""
     kind: str
+    """`stream`, `named batch` or `transient`."""
     owner: str
+    """Reserved: nothing sets it yet."""
     query_id: str
+    """The streaming query's id; for a batch write the writer's own name."""
     run: str
+    """The run that writes, or wrote last. Earlier ones are fenced."""
     last_epoch: int
+    """The last epoch that it committed; -1 for none."""
     open_epochs: int
+    """Its epochs that have staged records and are not committed."""
     staged_bytes: int
+    """Bytes that its open epochs count against the topic's bound."""
     active_us: int
+    """When it last wrote, in log time: microseconds since 1970 UTC; 0 where the topic's rules know
+    no ages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
