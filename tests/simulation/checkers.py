@@ -263,7 +263,7 @@ class Checker:
         if known != replica.state_hash:
             truth.fail(Promise.STATE_MACHINE_SAFETY, f"state hashes differ at {seen.applied}")
 
-    def verdict_changed(self, node: NodeId, group: GroupId, trust: StateTrust) -> None:
+    def trust_changed(self, node: NodeId, group: GroupId, trust: StateTrust) -> None:
         """A replica trusts or doubts its state now: it may doubt only one that a test has
         changed."""
         truth = self.group(group)

@@ -455,7 +455,7 @@ class SimulatedNode:
                 simulator.counts["replicas told that their group is deleted"] += 1
             case StateCompared(group=group, trust=trust):
                 simulator.note("state", self.node, group, trust.value)
-                self.checker.verdict_changed(self.node, group, trust)
+                self.checker.trust_changed(self.node, group, trust)
             case PeerMessagesRefused(latest=violation):
                 raise Violation(Promise.PROTOCOL_KEPT, violation.cause)
             case TornTailTruncated():
