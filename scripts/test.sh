@@ -6,7 +6,7 @@ need_venv
 need_java
 scripts/lint.sh
 status=0
-$VENV/bin/python -m pytest -q -n 2 --dist loadfile tests "$@" || status=$?
+$VENV/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests "$@" || status=$?
 for leftover in spark-warehouse metastore_db derby.log artifacts; do
     if [ -e "$leftover" ]; then
         say "error: the tests left $leftover in the checkout"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import logging
 import os
 import resource
@@ -79,6 +80,8 @@ def run_node(
         new_store_uuid=uuid.uuid4().hex,
     )
     peers = {NodeId(peer): address for peer, address in addresses.items()}
+    # A crash of native code (grpc, uvloop) says nothing else of where it happened.
+    faulthandler.enable()
     uvloop.run(_serve(settings, folder, NodeId(node), peers))
 
 

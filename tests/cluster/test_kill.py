@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,6 +98,15 @@ def test_a_killed_leader_loses_duplicates_and_reorders_nothing(cluster: ProcessC
                 cluster.serve(leader)
                 cluster.wait_caught_up(client, "load", lag_entries_max=50)
         check(load, client)
+
+
+def test_a_crash_of_native_code_leaves_in_the_log_where_it_happened(tmp_path: Path) -> None:
+    with ProcessCluster.start(tmp_path / "data", nodes=1) as cluster:
+        os.kill(cluster.pids[1], signal.SIGSEGV)
+        wait_for(lambda: not cluster.runs(1), "the node to end", 30)
+        log = cluster.logs[1].read_text()
+    assert "Segmentation fault" in log
+    assert "raftlog/server/main.py" in log
 
 
 def test_a_killed_follower_stops_no_write_and_catches_up(cluster: ProcessCluster) -> None:

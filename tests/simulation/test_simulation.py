@@ -20,7 +20,7 @@ from tests.simulation.swarm import FAULTS, WEATHER
 
 ROOT = Path(__file__).resolve().parents[2]
 FAST_SEEDS = 6
-MANY_SEEDS = 500
+MANY_SEEDS = 300
 
 DEEDS = (
     "topics deleted",
