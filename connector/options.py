@@ -23,7 +23,7 @@ from raftlog.spark.offsets import EARLIEST, LATEST, Position
 if TYPE_CHECKING:
     from raftlog.config import ClientSettings
 
-SPARKS_OWN = frozenset({"path", "queryname", "checkpointlocation", "schema", "outputmode"})
+SPARKS_OWN = frozenset({"path", "queryname", "checkpointlocation", "outputmode"})
 """Keys that Spark adds to the options of a source or sink. They are not ours."""
 
 ASYNC_PROGRESS = "asyncProgressTrackingEnabled"
@@ -313,6 +313,8 @@ class _Values:
             if lowered == ASYNC_PROGRESS.lower() and Endpoint.STREAM_SINK in endpoints:
                 _refuse_async_progress(value)
                 continue
+            if lowered == "schema":
+                _refuse_schema(endpoints)
             _check_name(key, endpoints)
             self._given[lowered] = value.strip()
 
@@ -395,6 +397,18 @@ def _refuse_async_progress(value: str) -> None:
         problem=f"is {value!r}: a restart then replays batches before the last, which the log "
         "cannot tell from an older copy of the checkpoint",
         advice="Leave it out: exactly once needs a query that logs every batch.",
+    )
+
+
+def _refuse_schema(endpoints: frozenset[Endpoint]) -> None:
+    """Spark passes on what `.schema(...)` was given in another way, so somebody mistook it."""
+    raise InvalidOption(
+        option="schema",
+        problem=f"is not known to {_phrase(endpoints)}: the topic has its columns",
+        advice="Leave it out. To read some of the columns, call .schema('id BIGINT, text STRING') "
+        "on the reader, or .select(...) afterwards."
+        if endpoints <= SOURCES
+        else "Leave it out: the first write creates the topic with the DataFrame's columns.",
     )
 
 
@@ -544,7 +558,8 @@ def _position_object(name: str, text: str) -> dict[str, int]:
             raise InvalidOption(
                 option=name,
                 problem=f"gives {topic!r} the position {number!r}",
-                advice="A position is an offset from 0 up, -1 (latest) or -2 (earliest).",
+                advice="A position is an offset from 0 up, -1 (latest) or -2 (earliest), for "
+                'example {"orders": 150000}: a topic has no partitions.',
             )
     return given
 

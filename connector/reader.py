@@ -77,14 +77,19 @@ class _RangeReader:
         boundaries: Sequence[int] = (wanted.start, wanted.end)
         body_bytes: Sequence[int] = (0,)
         if pieces_max > 1 and wanted.end - wanted.start > 1:
-            sizes = connection.client(self._connection).read_sizes(
-                connection.topic(self._connection, wanted.topic, wanted.incarnation),
-                wanted.start,
-                wanted.end,
-                mark=wanted.end,
-                pieces_max=pieces_max,
-            )
-            boundaries, body_bytes = sizes.offsets, sizes.body_bytes
+            try:
+                sizes = connection.client(self._connection).read_sizes(
+                    connection.topic(self._connection, wanted.topic, wanted.incarnation),
+                    wanted.start,
+                    wanted.end,
+                    mark=wanted.end,
+                    pieces_max=pieces_max,
+                )
+                boundaries, body_bytes = sizes.offsets, sizes.body_bytes
+            except OffsetTrimmed:
+                # It was trimmed since it was clamped. The tasks skip what is gone.
+                if self._options.fail_on_data_loss:
+                    raise
         pieces = partitions.split(
             boundaries,
             body_bytes,

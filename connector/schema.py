@@ -101,7 +101,12 @@ def check_projection(wanted: StructType, topic: TopicInfo) -> None:
         elif have.nullable and not field.nullable:
             lines.append(f"  {field.name}: asked for as NOT NULL, may be null")
     if lines:
-        raise SchemaMismatch(topic=topic.name, difference="\n".join(lines))
+        raise SchemaMismatch(
+            topic=topic.name,
+            difference="\n".join(lines),
+            advice="Name in .schema(...) only columns of the topic, with its types "
+            "(`raftlog topic describe`), and cast after the read; or leave .schema(...) out.",
+        )
 
 
 def check_writable(given: StructType, topic: TopicInfo) -> None:

@@ -27,12 +27,14 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
     from raftlog.machines.outcomes import Appended, EpochCommitted
     from raftlog.machines.schema import Field, Schema
+    from raftlog.machines.settings import TopicSetting
     from raftlog.wire.calls import (
         ClusterDescription,
         FollowerView,
         GroupView,
         NodeAddress,
         NodeView,
+        QuarantineView,
         RangeSizes,
         ReadableRange,
         WriterView,
@@ -50,6 +52,7 @@ _HOMES = {
     "EpochKey": "raftlog.machines.commands",
     "AttemptReference": "raftlog.machines.commands",
     "Schema": "raftlog.machines.schema",
+    "TopicSetting": "raftlog.machines.settings",
     "WriterView": "raftlog.wire.calls",
     "Appended": "raftlog.machines.outcomes",
     "EpochCommitted": "raftlog.machines.outcomes",
@@ -60,6 +63,7 @@ _HOMES = {
     "NodeAnswer": "raftlog.client.watermark",
     "NodeView": "raftlog.wire.calls",
     "GroupView": "raftlog.wire.calls",
+    "QuarantineView": "raftlog.wire.calls",
     "FollowerView": "raftlog.wire.calls",
     "ReplicaWatermark": "raftlog.client.watermark",
     "Field": "raftlog.machines.schema",
@@ -82,6 +86,7 @@ __all__ = [
     "EpochKey",
     "AttemptReference",
     "Schema",
+    "TopicSetting",
     "WriterView",
     "Appended",
     "EpochCommitted",
@@ -92,6 +97,7 @@ __all__ = [
     "NodeAnswer",
     "NodeView",
     "GroupView",
+    "QuarantineView",
     "FollowerView",
     "ReplicaWatermark",
     "Field",

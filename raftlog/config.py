@@ -12,20 +12,25 @@ installation has a copy at `<prefix>/share/raftlog/conf/raftlog.toml`.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import os
 import sys
 import textwrap
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict
 
+from raftlog.config_problems import (
+    PREFIX,
+    invalid_value,
+    refuse_unknown,
+    refuse_unknown_variables,
+)
 from raftlog.config_section import Renamed, Section, limits, setting
 from raftlog.core.types import RaftTiming
 from raftlog.errors import InvalidOption
@@ -38,7 +43,6 @@ LEASE = {"ge": 1, "le": 100 * 365 * 86_400}
 
 CONFIG_VARIABLE = "RAFTLOG_CONFIG"
 """Names the TOML file if `--config` does not."""
-PREFIX = "RAFTLOG_"
 _MESSAGE_OVERHEAD_BYTES = MIB
 """Room in a message besides its largest entry: headers, and the other rows of a peer frame."""
 
@@ -340,8 +344,8 @@ class StorageSettings(Section):
 
     segment_bytes_max: int = setting(
         64 * MIB,
-        "A log segment is sealed once it has this many bytes. Logs will be trimmed by whole "
-        "segments.",
+        "A log segment is sealed once it has this many bytes. The beginning of a log is dropped by "
+        "whole segments.",
         ge=MIB,
         le=2 * GIB,
     )
@@ -354,11 +358,54 @@ class StorageSettings(Section):
     full_disk_retry_s: float = setting(
         1.0, "A write that found the disk full is tried again after this.", gt=0, le=60
     )
+    full_disk_reserve_bytes: int = setting(
+        64 * MIB,
+        "Room that a node keeps on its disk, as the file `reserve`. On a full disk it frees it, "
+        "refuses records, and can still trim and delete topics and vote. 0 keeps none. If the disk "
+        "is too small, there is none either.",
+        ge=0,
+        le=64 * GIB,
+    )
     payload_cache_bytes_max: int = setting(
         64 * MIB,
         "Payloads that a node keeps in memory for followers and readers close to the end: one "
         "budget for all its topics, from which the least recently used are evicted. Others are "
         "read from the disk, mostly from the kernel's page cache.",
+        ge=0,
+    )
+    snapshot_entries: int = setting(
+        20_000,
+        "A topic's leader lets all replicas take a snapshot after this many entries, and compact "
+        "the records up to there. A restart replays what came since.",
+        ge=8,
+        le=10_000_000,
+    )
+    snapshot_bytes: int = setting(
+        256 * MIB,
+        "The same after this many bytes of entries.",
+        ge=1024,
+        le=1024 * GIB,
+    )
+    snapshot_age_s: float = setting(
+        3600.0,
+        "The same after this long, if anything came since: an idle topic gives back the space of "
+        "records that were trimmed. Two such times may pass, because the log is kept from the "
+        "snapshot before the newest.",
+        ge=1,
+        le=365 * 86_400,
+    )
+    snapshot_entries_of_node: int = setting(
+        200_000,
+        "The same in the topics that a node leads, those with the most entries first, once all its "
+        "topics together have so many entries since their snapshots. A restart replays them.",
+        ge=8,
+        le=1_000_000_000,
+    )
+    log_behind_bytes_max: int = setting(
+        GIB,
+        "While a node is away, a topic's log keeps what that node lacks, up to this many bytes. "
+        "One that lacks more gets the topic's newest snapshot, and the history that it does not "
+        "have, before the rest of the log. Lower values save disk on the other nodes.",
         ge=0,
     )
     sealed_files_max: int = setting(
@@ -376,7 +423,7 @@ class TopicSettings(Section):
     epoch_lease_s: float = setting(
         86_400.0,
         "An open epoch that has staged nothing for this long is dropped. Leases are counted in log "
-        "time, the latest of the leaders' clocks in the log; the leader's setting counts.",
+        "time, the latest time that a leader wrote into the log; the leader's setting counts.",
         **LEASE,
     )
     transient_writer_lease_s: float = setting(
@@ -392,6 +439,13 @@ class TopicSettings(Section):
     )
     lease_check_s: float = setting(
         60.0, "How often a leader checks which leases have run out.", ge=0.1, le=3600
+    )
+    retention_check_s: float = setting(
+        60.0,
+        "How often a leader looks for records that its topics' settings no longer keep "
+        "(`raftlog topic config`). More often removes them in smaller portions.",
+        ge=0.1,
+        le=86_400,
     )
 
 
@@ -457,7 +511,7 @@ def load(file: Path | str | None = None, flags: Iterable[str] = ()) -> Settings:
     `file` is the TOML file; None means the one that RAFTLOG_CONFIG names, or none. `flags` are
     texts `section.key=value`. Raises `InvalidOption`.
     """
-    _refuse_unknown_variables(os.environ)
+    refuse_unknown_variables(SECTIONS, os.environ.keys() - {CONFIG_VARIABLE})
     named = file if file is not None else os.environ.get(CONFIG_VARIABLE)
     table = _read_file(Path(named)) if named is not None else {}
     flag_table: dict[str, Any] = {**_read_flags(flags)}
@@ -471,7 +525,7 @@ def load(file: Path | str | None = None, flags: Iterable[str] = ()) -> Settings:
     try:
         merged = FromAllSources(**flag_table)
     except ValidationError as error:
-        raise _invalid_value(error) from None
+        raise invalid_value(SECTIONS, error, flag_table, named) from None
     # The plain class again, which equals any other Settings with these values.
     return Settings(**{name: getattr(merged, name) for name in SECTIONS})
 
@@ -582,9 +636,9 @@ def _read_file(file: Path) -> dict[str, Any]:
         ) from error
     for section, keys in table.items():
         if not isinstance(keys, dict):
-            _refuse_unknown(section, "", section)
+            refuse_unknown(SECTIONS, section, "", section)
         for key in keys or (None,):
-            _refuse_unknown(section, key, f"{section}.{key}" if key else section)
+            refuse_unknown(SECTIONS, section, key, f"{section}.{key}" if key else section)
     return table
 
 
@@ -599,49 +653,9 @@ def _read_flags(flags: Iterable[str]) -> dict[str, dict[str, str]]:
                 problem="has a value that is not section.key=value",
                 advice="For example: --set raft.election_timeout_min_s=2",
             )
-        _refuse_unknown(section, key, name.strip())
+        refuse_unknown(SECTIONS, section, key, name.strip())
         table.setdefault(section, {})[key] = value.strip()
     return table
-
-
-def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
-    """Refuse a RAFTLOG_ variable that names no key: a misspelt one must not be ignored silently."""
-    for variable in sorted(environ):
-        if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
-            continue
-        section, _, key = variable.removeprefix(PREFIX).lower().partition("__")
-        _refuse_unknown(section, key, variable)
-
-
-def _refuse_unknown(section: str, key: str | None, written: str) -> None:
-    """`key` is None for a whole section. `written` is the name as in the file or variable."""
-    known = SECTIONS.get(section)
-    if known is not None and (key is None or key in known.model_fields or key in known.renamed):
-        return
-    as_variable = written.startswith(PREFIX)
-    names = [f"{name}.{key}" for name, of in SECTIONS.items() for key in of.model_fields]
-    near = difflib.get_close_matches(f"{section}.{key or ''}", names, n=1, cutoff=0.5)
-    if as_variable:
-        near = [PREFIX + name.replace(".", "__").upper() for name in near]
-    raise InvalidOption(
-        option=written,
-        problem="is not a key of the configuration",
-        advice=(f"Did you mean {near[0]}? " if near else "")
-        + "conf/raftlog.toml lists every key (`python -m raftlog.config` prints it).",
-    )
-
-
-def _invalid_value(error: ValidationError) -> InvalidOption:
-    """The first error that pydantic found, in our words. Shows numbers, never texts."""
-    first = error.errors(include_url=False)[0]
-    given = first["input"]
-    shown = f" (it is {given})" if isinstance(given, int | float) else ""
-    what = first["msg"].removeprefix("Input should be ")
-    return InvalidOption(
-        option=".".join(str(part) for part in first["loc"]),
-        problem=f"must be {what}{shown}",
-        advice="conf/raftlog.toml says what it is for and which values it may have.",
-    )
 
 
 # ---------------------------------------------------------------- the sample file

@@ -91,6 +91,17 @@ def _plain(value: object) -> object:
     return float(value) if isinstance(value, Real) else value
 
 
+def shown(given: object) -> str:
+    """What was given for a key, in a message: a number as it is, never a text: it may be a
+    secret."""
+    text = str(given)
+    try:
+        float(text)
+    except ValueError:
+        return "a text that is not allowed" if text else "empty"
+    return text
+
+
 def limits(key: str, facts: Mapping[str, Any]) -> str:
     """Unit and bounds of a key in words, such as `Seconds; above 0, at most 60.`
 

@@ -13,8 +13,6 @@ consensus durable live here and nowhere else:
 
 from __future__ import annotations
 
-import hashlib
-import struct
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -37,6 +35,7 @@ from raftlog.core.raft import Raft
 from raftlog.core.ready import ReadState, Ready, Role, SoftState
 from raftlog.core.timer import Random
 from raftlog.core.types import (
+    NO_INDEX,
     NOBODY,
     EntryKind,
     GroupId,
@@ -51,17 +50,16 @@ from raftlog.core.types import (
 from raftlog.errors import LogFromNewerVersion, MalformedRequest
 from raftlog.machines.commands import Command
 from raftlog.machines.contract import StateMachine
-from raftlog.machines.encoding import encode_outcome
-from raftlog.machines.outcomes import Outcome
+from raftlog.machines.outcomes import Outcome, SnapshotPointApplied
 from raftlog.machines.topic import TopicMachine
 from raftlog.state_comparison import StateComparison, StateTrust
+from raftlog.state_hash import STATE_HASH_FIRST, next_state_hash
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.log import GroupLog
+from raftlog.storage.prefix import PrefixRemoval
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 from raftlog.wire.codec import decode_command
-
-_STATE_HASH_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +86,40 @@ class Output:
     soft_state: SoftState | None = None
     trust: StateTrust | None = None
     """What is known of the replica's state has changed. It must be ticked from now on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointReached:
+    """A snapshot point that was applied and is still to be compacted."""
+
+    index: LogIndex
+    term: Term
+    state_hash: bytes
+    keep_from: LogIndex
+    """The first index that the log must keep."""
+
+
+@dataclass(slots=True)
+class SincePoint:
+    """What was applied after the last snapshot point."""
+
+    point: LogIndex
+    """The index of that point, or of the snapshot that was opened; 0: there was none yet."""
+    log_start: Offset
+    """The topic's first offset there that was not trimmed; 0 for the controller."""
+    log_start_before: Offset
+    """The same at the point before that one, as far as it is known."""
+    entries: int = 0
+    commands: int = 0
+    """Those of the entries that have one: without any, a snapshot would be the same again."""
+    byte_count: int = 0
+    """Of their commands and bodies."""
+
+    def add(self, kind: EntryKind, byte_count: int) -> None:
+        """Another entry was applied."""
+        self.entries += 1
+        self.commands += kind is EntryKind.COMMAND
+        self.byte_count += byte_count
 
 
 class Budget:
@@ -137,9 +169,18 @@ class Replica:
         journal: HardStateJournal,
         machine: StateMachine[Any, Outcome],
         random: Random,
+        applied_index: LogIndex = NO_INDEX,
+        state_hash: bytes = STATE_HASH_FIRST,
         raft_type: Callable[..., Raft] = Raft,
     ) -> None:
-        """`raft_type` makes the core: a simulation gives its own, which is watched."""
+        """`machine` stands where a snapshot has it: it has applied everything up to
+        `applied_index`, with this `state_hash`. That is not below the log's base, and not beyond
+        its last entry. By default nothing is applied.
+
+        `raft_type` makes the core: a simulation gives its own, which is watched.
+        """
+        assert applied_index >= log.base_index, "the snapshot reaches the log's first entry"
+        assert len(state_hash) == len(STATE_HASH_FIRST), "a state hash has a fixed length"
         self.node = node
         self.group = group
         self.machine = machine
@@ -151,15 +192,26 @@ class Replica:
             membership=membership,
             timing=timing,
             hard_state=_recovered_hard_state(journal.get(group), log.last_term),
-            log=LogView.restore(terms=log.terms(), sizes=log.sizes()),
+            log=LogView.restore(
+                base_index=log.base_index,
+                base_term=log.base_term,
+                terms=log.terms(),
+                sizes=log.sizes(),
+            ),
             random=random,
+            applied_index=applied_index,
         )
-        self.applied_index = LogIndex(0)
-        self.state_hash = bytes(_STATE_HASH_BYTES)
+        self.applied_index = applied_index
+        self.state_hash = state_hash
+        self.points: deque[PointReached] = deque()
+        """The oldest first. The host loop takes out each one that it has compacted."""
+        log_start = self._log_start()
+        self.since_point = SincePoint(self.applied_index, log_start, log_start)
         self.comparison = StateComparison(node)
         self._trust = StateTrust.TRUSTED
         self._trust_changed = False
-        self._apply_to = LogIndex(0)
+        self._damaged = False
+        self._apply_to = applied_index
         self._reads: deque[ReadState] = deque()
         self._held: deque[_Held] = deque()
         self._write_asked = 0
@@ -171,10 +223,11 @@ class Replica:
     def logged_commands(self) -> Iterator[tuple[LogIndex, Command]]:
         """Every command in the log with its index, in order, whether it is committed or not.
 
-        A command that is not may yet be truncated: it tells what was proposed, not what is. Raises
+        It begins after the log's base, even where the machine has applied more. A command that is
+        not committed may yet be truncated: it tells what was proposed, not what is. Raises
         `LogFromNewerVersion`.
         """
-        for index in range(1, self.log.last_index + 1):
+        for index in range(self.log.base_index + 1, self.log.last_index + 1):
             _, kind, command = self.log.command(index)
             if kind is EntryKind.COMMAND:
                 yield LogIndex(index), self._decoded(LogIndex(index), command)
@@ -202,7 +255,17 @@ class Replica:
         if trust is not self._trust:
             self._trust = trust
             self._trust_changed = True
-            self.raft.note_state(diverged=trust is StateTrust.DIVERGED)
+            self._note_fitness()
+
+    def note_damage(self, *, damaged: bool) -> None:
+        """Whether an entry that a follower needs was damaged here: then another member should lead,
+        which may have it whole. The host loop must tick the replica from now on."""
+        self._damaged = damaged
+        self._note_fitness()
+
+    def _note_fitness(self) -> None:
+        diverged = self._trust is StateTrust.DIVERGED
+        self.raft.note_fitness(may_lead=not diverged and not self._damaged)
 
     # ------------------------------------------------------------ disk
 
@@ -227,6 +290,19 @@ class Replica:
     def awaits_disk(self) -> bool:
         """Are there messages that wait for the log or the journal to be durable?"""
         return bool(self._held)
+
+    def drop_log_to(self, index: LogIndex) -> PrefixRemoval:
+        """Drop the log's segments at or below `index`, which an image covers.
+
+        Core and log begin after the new base at once. It may be below `index`, or the old one; what
+        it will be, `log.droppable(index)` tells. The caller ensures that `index` is at most
+        `applied_index`, and that the base is durable in the manifest before it runs the removal.
+        Not between `advance` and what its output asks for: that may name entries that go.
+        """
+        assert index <= self.applied_index, "only what is applied is dropped"
+        removal = self.log.drop_to(index)
+        self.raft.drop_log_to(removal.base[0])
+        return removal
 
     # ------------------------------------------------------------ output
 
@@ -319,18 +395,22 @@ class Replica:
         return self.log.plan_read(wish.span.first, wish.span.last)
 
     def stands(self, wish: Replicate) -> bool:
-        """Does this member still lead the term in which the core wished for this request?
+        """Does this member still lead the term in which the core wished for this request, and hold
+        the entries?
 
-        Then the log was not truncated since, as a leader only appends to its own (Raft section
-        5.3, Leader Append-Only).
+        A leader's log was not truncated since, as it only appends to its own (Raft section 5.3,
+        Leader Append-Only). But the entries may have been dropped.
         """
-        return self.raft.role is Role.LEADER and self.raft.term == wish.term
+        if self.raft.role is not Role.LEADER or self.raft.term != wish.term:
+            return False
+        return wish.span is None or wish.span.first > self.log.base_index
 
     def request(self, wish: Replicate, read: LogRead) -> AppendRequest | None:
         """The request with the entries that were read; None if it must not be sent any more.
 
-        While a read was out another leader may have truncated the log: the bytes that were found,
-        or found damaged, are then of nobody's entries. Raises `CorruptFile` where they count.
+        While a read was out another leader may have truncated the log, or its beginning may have
+        been dropped: the bytes that were found, or found damaged, are then of nobody's entries.
+        Raises `CorruptFile` where they count.
         """
         if not self.stands(wish) or read.incarnation != self.log.incarnation:
             return None
@@ -358,17 +438,24 @@ class Replica:
         if kind is EntryKind.COMMAND:
             outcome = self.machine.apply(index, self._decoded(index, command))
         self.applied_index = index
-        digest = hashlib.blake2b(self.state_hash, digest_size=_STATE_HASH_BYTES)
-        digest.update(struct.pack("<QQB", index, term, kind))
-        digest.update(command)
-        if outcome is not None:
-            digest.update(encode_outcome(outcome))
-        self.state_hash = digest.digest()
+        self.state_hash = next_state_hash(self.state_hash, index, term, kind, command, outcome)
+        self.since_point.add(kind, self.log.size_at(index))
+        if isinstance(outcome, SnapshotPointApplied):
+            before = self.since_point.log_start
+            self.since_point = SincePoint(index, self._log_start(), before)
+            point = PointReached(
+                index=index, term=term, state_hash=self.state_hash, keep_from=outcome.keep_from
+            )
+            self.points.append(point)
         if self.comparison.is_point(index):
             machine = self.machine
             mark = machine.high_water_mark if isinstance(machine, TopicMachine) else Offset(0)
             self.comparison.reached(index, self.state_hash, mark)
         return Applied(index, term, outcome)
+
+    def _log_start(self) -> Offset:
+        machine = self.machine
+        return machine.log_start_offset if isinstance(machine, TopicMachine) else Offset(0)
 
     def _decoded(self, index: LogIndex, command: bytes) -> Command:
         """The command of entry `index`. The log's checks found its bytes whole, so one that cannot
@@ -411,5 +498,5 @@ def _recovered_hard_state(recorded: HardState | None, last_term: Term) -> HardSt
     writes. Nothing was answered in that term then, so taking it up without a vote is safe.
     """
     if recorded is None or recorded.term < last_term:
-        return HardState(last_term, NOBODY)
+        return HardState(last_term, NOBODY, recorded.recovery if recorded is not None else 0)
     return recorded

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Run all tests that need neither Java, started nodes nor hundreds of seeds: under 30 seconds on two
-# cores. Flags go to pytest, for example -k election.
+# Run all tests that need neither Java, started nodes nor hundreds of seeds and are not marked slow:
+# under 30 seconds on two idle cores. Flags go to pytest, for example -k election.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv
 started=$SECONDS
 status=0
 $VENV/bin/python -m pytest -q -n 2 tests --ignore tests/cluster --ignore tests/spark \
-    -m "not simulation and not soak and not docs" "$@" ||
+    -m "not slow and not simulation and not soak and not docs" "$@" ||
     status=$?
 say "fast tests: $((SECONDS - started)) s"
 exit $status

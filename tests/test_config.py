@@ -179,18 +179,36 @@ def test_flag_that_names_no_key_is_an_error(flag: str) -> None:
 @pytest.mark.parametrize(
     ("flag", "part"),
     [
-        ("up.nodes=8", "less than or equal to 7"),
-        ("up.nodes=three", "integer"),
-        ("raft.election_timeout_min_s=inf", "finite"),
-        ("raft.election_timeout_min_s=nan", "finite"),
-        ("client.compression=gzip", "'lz4', 'zstd' or 'none'"),
-        ("client.request_timeout_s=0", "greater than 0"),
+        ("up.nodes=8", "is 8, from --set. Allowed: A count; at least 1, at most 7."),
+        ("up.nodes=three", "is a text that is not allowed, from --set. Allowed: A count;"),
+        ("raft.election_timeout_min_s=inf", "is inf, from --set. Allowed: Seconds;"),
+        ("raft.election_timeout_min_s=nan", "is nan, from --set. Allowed: Seconds;"),
+        ("client.compression=gzip", "from --set. Allowed: One of lz4, zstd, none."),
+        ("client.request_timeout_s=0", "is 0, from --set. Allowed: Seconds; above 0,"),
+        ("client.bootstrap_servers=", "is empty, from --set. Allowed: Text."),
     ],
 )
-def test_value_out_of_bounds_is_an_error_that_names_the_key(flag: str, part: str) -> None:
+def test_value_out_of_bounds_names_the_key_what_was_given_and_what_is_allowed(
+    flag: str, part: str
+) -> None:
     error = refusal(flags=(flag,))
     assert error.option == flag.partition("=")[0]
-    assert part in error.cause
+    assert part in str(error)
+
+
+def test_a_value_out_of_bounds_is_named_with_the_place_that_gives_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = write(tmp_path, "[up]\nnodes = 8\n")
+    assert refusal(file).problem == f"is 8, from {file}"
+    monkeypatch.setenv(config.CONFIG_VARIABLE, str(file))
+    assert refusal().problem == f"is 8, from {file}"
+    monkeypatch.setenv("RAFTLOG_UP__NODES", "9")
+    assert refusal().problem == "is 9, from the variable RAFTLOG_UP__NODES"
+    assert refusal(flags=("up.nodes=10",)).problem == "is 10, from --set"
+    with pytest.warns(FutureWarning):
+        former = refusal(flags=("client.attempt_timeout_s=-1",))
+    assert (former.option, former.problem) == ("client.try_timeout_s", "is -1, from --set")
 
 
 @pytest.mark.parametrize(

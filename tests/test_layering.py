@@ -46,6 +46,7 @@ VALUES = (
     "raftlog.machines.limits",
     "raftlog.machines.outcomes",
     "raftlog.machines.schema",
+    "raftlog.machines.settings",
 )
 """What a client's calls take and give, and the bounds of it."""
 
@@ -56,20 +57,26 @@ PACKAGES = {
     "raftlog.core": Package(pure=True),
     "raftlog.machines": Package(pure=True),
     "raftlog.config_section": Package(ours=(), third_party=("pydantic",)),
+    "raftlog.config_problems": Package(ours=("raftlog.config_section",), third_party=("pydantic",)),
     "raftlog.config": Package(
-        ours=("raftlog.config_section",), third_party=("pydantic", "pydantic_settings")
+        ours=("raftlog.config_problems", "raftlog.config_section"),
+        third_party=("pydantic", "pydantic_settings"),
     ),
     "raftlog.wire": Package(
         ours=("raftlog.core.messages", "raftlog.machines"),
         third_party=("google", "grpc", "grpc_tools"),
     ),
     "raftlog.storage": Package(ours=("raftlog.config",)),
+    "raftlog.image": Package(ours=("raftlog.machines", "raftlog.storage", "raftlog.wire")),
     "raftlog.state_comparison": Package(ours=("raftlog.core",), pure=True),
+    "raftlog.state_hash": Package(ours=("raftlog.machines",), pure=True),
     "raftlog.replica": Package(
         ours=(
             "raftlog.core",
+            "raftlog.image",
             "raftlog.machines",
             "raftlog.state_comparison",
+            "raftlog.state_hash",
             "raftlog.storage",
             "raftlog.wire",
         )
@@ -77,9 +84,11 @@ PACKAGES = {
     "raftlog.multiraft": Package(
         ours=(
             "raftlog.core",
+            "raftlog.image",
             "raftlog.machines",
             "raftlog.replica",
             "raftlog.state_comparison",
+            "raftlog.state_hash",
             "raftlog.storage",
             "raftlog.wire",
         ),
@@ -90,7 +99,19 @@ PACKAGES = {
         third_party=("grpc", "structlog"),
     ),
     "raftlog.records": Package(
-        ours=("raftlog.machines.schema", "raftlog.wire.batch"), third_party=("pyarrow", "sqlglot")
+        ours=("raftlog.machines.schema", "raftlog.wire.batch", "raftlog.wire.runs"),
+        third_party=("pyarrow", "sqlglot"),
+    ),
+    "raftlog.compaction": Package(
+        ours=(
+            "raftlog.image",
+            "raftlog.machines",
+            "raftlog.records",
+            "raftlog.state_hash",
+            "raftlog.storage",
+            "raftlog.wire",
+        ),
+        third_party=("pyarrow",),
     ),
     "raftlog.client": Package(
         ours=(
@@ -106,6 +127,7 @@ PACKAGES = {
         ours=(
             "raftlog.config",
             "raftlog.core",
+            "raftlog.image",
             "raftlog.multiraft",
             "raftlog.machines",
             "raftlog.replica",
@@ -137,6 +159,7 @@ PACKAGES = {
             "raftlog.config",
             "raftlog.chaos",
             "raftlog.bench",
+            "raftlog.machines.settings",
             "raftlog.records",
         ),
         third_party=("pyarrow", "rich", "typer"),

@@ -52,6 +52,7 @@ def test_the_package_is_marked_as_typed():
     assert resources.files("raftlog").joinpath("py.typed").is_file()
 
 
+@pytest.mark.slow
 def test_what_is_built_to_be_installed_has_the_types_and_two_names_at_the_top(tmp_path: Path):
     pytest.importorskip("setuptools", reason="the build needs it")
     subprocess.run(
@@ -82,6 +83,7 @@ def test_what_is_built_to_be_installed_has_the_types_and_two_names_at_the_top(tm
     assert ended.stdout.strip() == str(tmp_path / "lib" / "raftlog" / "spark" / "writer.py")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)  # without the cache that lint leaves, mypy reads every library again
 def test_a_users_program_is_checked_strictly_against_the_public_names(tmp_path: Path):
     pytest.importorskip("mypy", reason="the checker comes with the extra dev")

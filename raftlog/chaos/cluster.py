@@ -14,8 +14,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -30,6 +30,7 @@ T = TypeVar("T")
 _LOOK_INTERVAL_S = 0.02
 _START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 30.0
+_ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PORTS_FROM, _PORTS_TO = 20_000, 30_000
 """Below the range from which the kernel takes ports for outgoing connections."""
 
@@ -75,20 +76,20 @@ class ProcessCluster:
             sys.executable, "-m", "raftlog", *flags,
             "up", "--nodes", str(nodes), "--data", str(data), "--port", str(port), "-o", "json",
         ]  # fmt: skip
-        with ExitStack() as stack:
-            up = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=stack.enter_context(said.open("a")) if said else None,
-                text=True,
-                process_group=0,
-            )
-        assert up.stdout is not None
         with ExitStack() as unless_ready:
-            # An interrupted wait must not leave `up` and its nodes behind.
-            unless_ready.callback(_end_at_once, up)
+            with signals_deferred(), ExitStack() as stack:
+                up = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=stack.enter_context(said.open("a")) if said else None,
+                    text=True,
+                    process_group=0,
+                )
+                # An interrupted wait must not leave `up` and its nodes behind.
+                unless_ready.callback(_end_at_once, up)
             # `up` prints one document when all nodes are ready, or ends within its own deadline.
+            assert up.stdout is not None
             line = up.stdout.readline()
             unless_ready.pop_all()
         if not line:
@@ -154,7 +155,7 @@ class ProcessCluster:
 
     def serve(self, node: int) -> None:
         """Restart a dead node with its data, as `raftlog serve` does. Does not wait for it."""
-        with self.logs[node].open("ab") as log:
+        with signals_deferred(), self.logs[node].open("ab") as log:
             child = subprocess.Popen(
                 [
                     sys.executable, "-m", self.program, *self._settings,
@@ -165,8 +166,8 @@ class ProcessCluster:
                 stderr=log,
                 process_group=0,
             )  # fmt: skip
-        self._served[node] = child
-        self.pids[node] = child.pid
+            self._served[node] = child
+            self.pids[node] = child.pid
 
     def stop(self) -> None:
         """End everything that this started, first with SIGTERM."""
@@ -217,6 +218,32 @@ class ProcessCluster:
             pass  # it is gone already, which is all that a signal could do
 
 
+@contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Let signals that end this process wait until the end of the block.
+
+    A handler may raise an exception between any two instructions, also when a process exists and
+    nothing can name it yet: such a process would never be ended. Only the main thread runs
+    handlers, so elsewhere this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in _ENDING_SIGNALS}
+    # Others cannot raise: they end this process at once, or are ignored.
+    handled = {number: former for number, former in handlers.items() if callable(former)}
+    for number in handled:
+        signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, former in handled.items():
+            signal.signal(number, former)
+        for each in came:
+            signal.raise_signal(each)
+
+
 def wait_for(condition: Callable[[], bool], what: str, timeout_s: float) -> None:
     """Poll until the condition holds. Raises `DeadlineExceeded`, which names `what`."""
     end_s = time.monotonic() + timeout_s
@@ -251,8 +278,8 @@ def _runs(pid: int) -> bool:
     """Whether the process exists and is not a zombie that nobody has waited for."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
+    except (FileNotFoundError, ProcessLookupError):
+        return False  # it ended before the file was opened, or before it was read
     return stat.rpartition(")")[2].split()[0] != "Z"
 
 

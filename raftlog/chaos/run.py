@@ -46,6 +46,8 @@ SETTINGS = (
     f"storage.preallocate_bytes={64 * 1024}",
     f"server.entry_bytes_max={512 * 1024}",
     f"client.batch_bytes={128 * 1024}",
+    # Snapshot points so close that faults meet compactions, and logs that lose their beginning.
+    "storage.snapshot_entries=500",
 )
 _SMALL_DISK_NODE = 1
 _SMALL_DISK_BYTES = 4096 * MIB

@@ -1,6 +1,7 @@
 """The folder of a cluster that `raftlog up` made: what it records, and which nodes run from it.
 
     DIR/cluster.toml             cluster id and every node's address
+    DIR/up.pid                   the pid of the `raftlog up` that runs here, locked by it likewise
     DIR/node-2/                  node 2's data, and nothing else
     DIR/node-2.pid               the pid of node 2's process, locked by it while it lives
     DIR/log/node-2.log           node 2's output, if `up` started it; may be deleted
@@ -39,6 +40,8 @@ KILLED_PATIENCE_S = 1.0
 when the last of the process's threads has ended."""
 FORMAT = 1
 CLUSTER_FILE = "cluster.toml"
+_DRAFT_FILE = "cluster.draft"
+_UP_FILE = "up.pid"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +71,12 @@ class ClusterFolder:
 
 
 def new_cluster(folder: Path, *, addresses: dict[int, str]) -> ClusterFolder:
-    """A new cluster, to be written by `record`. Raises `DataFolderForeign` for a folder in use."""
-    if folder.exists() and any(folder.iterdir()):
+    """A new cluster, to be written by `record`. Raises `DataFolderForeign` for a folder in use.
+
+    A start that was killed before it recorded its cluster may have left files, which are ours.
+    """
+    ours = (_DRAFT_FILE, _UP_FILE)
+    if folder.exists() and any(each.name not in ours for each in folder.iterdir()):
         raise DataFolderForeign(
             folder=str(folder),
             found=f"something else (it holds files but no {CLUSTER_FILE})",
@@ -152,7 +159,7 @@ def _unreadable(file: Path, problem: str) -> InvalidOption:
 
 def _write_durably(file: Path, text: str) -> None:
     """Write all or nothing, even over a power loss: the nodes' data is useless without it."""
-    draft = file.with_suffix(".draft")
+    draft = file.with_name(_DRAFT_FILE)
     with draft.open("w", encoding="utf-8") as out:
         out.write(text)
         out.flush()
@@ -167,16 +174,29 @@ def _write_durably(file: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def holding_pid_file(file: Path, *, patience_s: float = 0.0) -> Iterator[None]:
-    """Keep `file` locked with this process's pid in it. Raises `DataFolderLocked`.
+def only_up_in(folder: Path) -> Iterator[None]:
+    """Be the one `raftlog up` that founds or runs the cluster in the folder, which is made.
 
-    Waits up to `patience_s` for a holder that is ending.
+    Raises `DataFolderLocked` if there is another: each would take some of the nodes, or give a new
+    cluster an id that the other's nodes do not have.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with holding_pid_file(folder / _UP_FILE, folder, patience_s=KILLED_PATIENCE_S):
+        yield
+
+
+@contextlib.contextmanager
+def holding_pid_file(file: Path, folder: Path, *, patience_s: float = 0.0) -> Iterator[None]:
+    """Keep `file` locked with this process's pid in it.
+
+    Waits up to `patience_s` for a holder that is ending, then raises `DataFolderLocked`, which
+    names `folder`.
     """
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         if not wait_until(lambda: _lock(descriptor), patience_s):
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
-            raise DataFolderLocked(folder=str(file.with_suffix("")), holder=holder)
+            raise DataFolderLocked(folder=str(folder), holder=holder)
         try:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)

@@ -56,10 +56,19 @@ def produce(
     chosen = _format(file, format_)
     with session_of(context, servers).connect() as client, client.producer(topic) as producer:
         from raftlog.records.arrow_types import arrow_schema
+        from raftlog.records.conform import conform
 
-        schema = arrow_schema(producer.topic.schema)
+        schema = producer.topic.schema
         with _opened(file) as source:
-            end = _append_all(producer, read_batches(source, file, chosen, schema, null or []))
+            batches = read_batches(
+                source,
+                file,
+                chosen,
+                arrow_schema(schema),
+                null or [],
+                lambda batch: conform(batch, schema, topic),
+            )
+            end = _append_all(producer, batches)
         records = producer.acknowledged
     seconds = time.monotonic() - started_s
     if output is Format.JSON:
@@ -88,18 +97,18 @@ def _append_all(producer: Producer, batches: Iterator[pa.RecordBatch]) -> Offset
         raise  # the topic is gone with all its records
     except (RaftlogError, KeyboardInterrupt) as error:
         end = _flushed(producer) if isinstance(error, InvalidRequest) else None
+        count = producer.acknowledged
         if end is None and read:
-            say(
-                f"{producer.acknowledged} records, the first of {read} read so far, are known to "
-                f"be in {topic}"
-            )
+            say(f"{count} records, the first of {read} read so far, are known to be in {topic}")
             say("  Later ones may be too, now or soon: check with `raftlog tail`.")
-        elif end is not None and producer.acknowledged:
+            say("  To continue, remove from the file what is in, and run this again.")
+        elif count:
+            say(f"the first {count} records of the file are in {topic}; they end at offset {end}")
             say(
-                f"{producer.acknowledged} records before the error are in {topic}; they end at "
-                f"offset {end}"
+                "  To continue, correct the file, remove these records from it, and run this again."
             )
-            say("  A row number in the message counts from the record after them.")
+        elif end is not None:
+            say(f"no record of the file is in {topic}")
         raise
 
 

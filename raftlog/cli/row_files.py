@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import codecs
+import bisect
 import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from functools import partial
 from io import BufferedReader
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
-from raftlog.errors import InvalidOption
+from raftlog.cli.text_blocks import CSV, JSON_LINES, blocks, located, read_located
+from raftlog.errors import InvalidOption, SchemaMismatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-BLOCK_BYTES = 4 * 1024 * 1024
-"""Text is read in blocks of this size. A longer line is an error."""
 
 
 class InputFormat(StrEnum):
@@ -31,10 +30,9 @@ class InputFormat(StrEnum):
 _NO_OBJECT = re.compile(rb"\n[ \t\r]*([^{ \t\r\n][^\n]{0,20})")
 """A line that begins with something other than an object."""
 
-_CELL = rb'(?:"(?:[^"]++|"")*+"[^,\r\n]*+|[^",\r\n][^,\r\n]*+|)'
-_CSV_RECORDS = re.compile(rb"(?:(?:" + _CELL + rb",)*+" + _CELL + rb"[\r\n])*+")
-"""All whole records at the beginning of a text, as Arrow reads them: a quote begins a cell and
-another ends it, and commas, line breaks and doubled quotes may be between them."""
+_CSV_ERROR = re.compile(r"In CSV column #(\d+): (?:CSV conversion error to ([^:]+): )?")
+_JSON_ERROR = re.compile(r"JSON parse error: | in row \d+")
+"""What Arrow says of a place: the number of a column, or of a row within what it was given."""
 
 SUFFIXES = {
     ".json": InputFormat.JSON,
@@ -44,50 +42,61 @@ SUFFIXES = {
     ".parquet": InputFormat.PARQUET,
 }
 
+Fit = Callable[["pa.RecordBatch"], "pa.RecordBatch"]
+"""Brings rows into a topic's types, or raises `SchemaMismatch`."""
+
 
 def read_batches(
-    source: BufferedReader, file: str, format_: InputFormat, schema: pa.Schema, nulls: list[str]
+    source: BufferedReader,
+    file: str,
+    format_: InputFormat,
+    schema: pa.Schema,
+    nulls: list[str],
+    fit: Fit,
 ) -> Iterator[pa.RecordBatch]:
-    """The file's rows, with the topic's types if the file itself has none.
+    """The file's rows, read with the topic's types if the file itself has none, then fitted.
 
-    Columns are those of the file: the producer reports missing and surplus ones. `nulls` are CSV
-    cells that mean null, besides the empty cell. Raises `InvalidOption`, which names `file`.
+    `fit` gets the file's columns, so it has to refuse missing and surplus ones. `nulls` are CSV
+    cells that mean null, besides the empty cell. Raises `InvalidOption` or `SchemaMismatch`, which
+    name the file, and the line (in Parquet: the row) of the first record that is refused.
     """
     import pyarrow as pa
 
+    name = "standard input" if file == "-" else file
     try:
-        for batch in _batches(source, format_, schema, nulls):
-            _ = batch.schema.names  # finds names that are not UTF-8 here, before the producer does
-            yield batch
+        yield from _batches(source, name, format_, _Reading(schema, nulls, fit))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InvalidOption(
             option="FILE",
-            problem=f"names {_shown(file)}, which cannot be read as {format_.value} of this topic: "
-            f"{error}",
+            problem=f"names {name}, which cannot be read as {format_.value} of this topic: {error}",
             advice="`raftlog topic describe` shows the columns.",
         ) from error
 
 
-def _shown(file: str) -> str:
-    return "standard input" if file == "-" else file
+class _Reading(NamedTuple):
+    """How rows are read: the arguments of `read_batches`."""
+
+    schema: pa.Schema
+    nulls: list[str]
+    fit: Fit
 
 
 def _batches(
-    source: BufferedReader, format_: InputFormat, schema: pa.Schema, nulls: list[str]
+    source: BufferedReader, name: str, format_: InputFormat, reading: _Reading
 ) -> Iterator[pa.RecordBatch]:
     match format_:
         case InputFormat.JSON:
-            yield from _json_batches(source, schema)
+            for block in blocks(source, JSON_LINES):
+                yield from read_located(block, JSON_LINES, name, partial(_json_rows, reading))
         case InputFormat.CSV:
-            yield from _csv_batches(source, schema, nulls)
+            yield from _csv_batches(source, name, reading)
         case InputFormat.PARQUET:
-            for batch in _parquet_batches(source):
-                yield _in_utc(batch, schema)
+            yield from _parquet_batches(source, name, reading)
         case _:
             assert_never(format_)
 
 
-def _json_batches(source: BufferedReader, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _json_rows(reading: _Reading, text: bytes) -> list[pa.RecordBatch]:
     """Read JSON. Arrow reads all of JSON's texts except dates, which are cast.
 
     Arrow takes a line that is `null` for a row without values. If only such lines come before the
@@ -96,82 +105,115 @@ def _json_batches(source: BufferedReader, schema: pa.Schema) -> Iterator[pa.Reco
     import pyarrow as pa
     import pyarrow.json as pj
 
+    schema = reading.schema
     dates = [field.name for field in schema if pa.types.is_date(field.type)]
     parsing = pj.ParseOptions(
         explicit_schema=_with_texts(schema, dates), unexpected_field_behavior="infer"
     )
-    for block in _blocks(source, _json_end):
-        if found := _NO_OBJECT.search(b"\n" + block):
-            raise ValueError(f"a line begins with {found[1].decode(errors='replace')!r}, no object")
-        whole = pj.ReadOptions(block_size=len(block) + 1)
-        file: Any = pa.BufferReader(block)  # Arrow's own file type, which the stubs lack
+    if found := _NO_OBJECT.search(b"\n" + text):
+        begin = found[1].decode(errors="replace")
+        raise ValueError(f"a line begins with {begin!r}, no JSON object (CSV needs --format csv)")
+    whole = pj.ReadOptions(block_size=len(text) + 1)
+    file: Any = pa.BufferReader(text)  # Arrow's own file type, which the stubs lack
+    try:
         table = pj.read_json(file, read_options=whole, parse_options=parsing)
-        for batch in table.to_batches():
-            yield _from_texts(batch, schema, dates)
+    except pa.ArrowInvalid as error:
+        raise ValueError(_JSON_ERROR.sub("", str(error)).rstrip(".")) from error
+    return [reading.fit(_from_texts(batch, schema, dates)) for batch in table.to_batches()]
 
 
-def _csv_batches(
-    source: BufferedReader, schema: pa.Schema, nulls: list[str]
-) -> Iterator[pa.RecordBatch]:
-    """Read CSV. Times are read as text and cast: Arrow wants a zone in every zoned timestamp."""
+def _csv_batches(source: BufferedReader, name: str, reading: _Reading) -> Iterator[pa.RecordBatch]:
+    header: list[str] = []
+    for block in blocks(source, CSV):
+        rest = block
+        if not header:
+            ends = CSV.ends(block.text)
+            first, rest = block.split(next(end for end in ends if block.text[:end].strip()))
+            header = read_located(first, CSV, name, partial(_csv_header, reading))
+        if rest.text.strip():
+            yield from read_located(rest, CSV, name, partial(_csv_rows, reading, header))
+
+
+def _csv_header(reading: _Reading, text: bytes) -> list[str]:
+    """The names of the columns, after checking that the topic has them."""
+    import pyarrow as pa
+
+    wide = _csv_columns(reading, [], text).schema
+    none = [pa.array([], field.type) for field in wide]
+    batch = pa.RecordBatch.from_arrays(none, schema=wide)
+    reading.fit(_from_texts(batch, reading.schema, _csv_times(reading.schema)))
+    return list(wide.names)
+
+
+def _csv_rows(reading: _Reading, header: list[str], text: bytes) -> list[pa.RecordBatch]:
+    times = _csv_times(reading.schema)
+    table = _csv_columns(reading, header, text)
+    return [reading.fit(_from_texts(each, reading.schema, times)) for each in table.to_batches()]
+
+
+def _csv_columns(reading: _Reading, header: list[str], text: bytes) -> pa.Table:
+    """The columns, with times as text. An empty `header`: the text's first line names them."""
     import pyarrow as pa
     import pyarrow.csv as pc
 
-    times = [field.name for field in schema if pa.types.is_timestamp(field.type) and field.type.tz]
     converting = pc.ConvertOptions(
-        column_types=_with_texts(schema, times),
-        null_values=["", *nulls],
+        column_types=_with_texts(reading.schema, _csv_times(reading.schema)),
+        null_values=["", *reading.nulls],
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    names: list[str] = []  # from the first block on
-    for block in _blocks(source, _csv_end):
-        whole = pc.ReadOptions(block_size=len(block) + 1, column_names=names)
-        file: Any = pa.BufferReader(block)  # Arrow's own file type, which the stubs lack
-        table = pc.read_csv(file, read_options=whole, convert_options=converting)
-        names = table.schema.names
-        for batch in table.to_batches():
-            yield _from_texts(batch, schema, times)
+    whole = pc.ReadOptions(block_size=len(text) + 1, column_names=header)
+    file: Any = pa.BufferReader(text)  # Arrow's own file type, which the stubs lack
+    try:
+        return pc.read_csv(file, read_options=whole, convert_options=converting)
+    except pa.ArrowInvalid as error:
+        raise ValueError(_CSV_ERROR.sub(partial(_csv_place, header), str(error))) from error
 
 
-def _json_end(text: bytes) -> int:
-    return text.rfind(b"\n") + 1
+def _csv_place(header: list[str], found: re.Match[str]) -> str:
+    kind = f" ({found[2]})" if found[2] else ""
+    return f"column {header[int(found[1])]!r}{kind}: "
 
 
-def _csv_end(text: bytes) -> int:
-    """Where the last whole record ends. A line break in a quoted cell ends none."""
-    if b'"' not in text:
-        return text.rfind(b"\n") + 1
-    found = _CSV_RECORDS.match(text)
-    assert found is not None, "the pattern also matches zero records"
-    return found.end()
+def _csv_times(schema: pa.Schema) -> list[str]:
+    """The columns that are read as text and cast: Arrow wants a zone in every zoned timestamp."""
+    import pyarrow as pa
+
+    return [field.name for field in schema if pa.types.is_timestamp(field.type) and field.type.tz]
 
 
-def _blocks(source: BufferedReader, end_of: Callable[[bytes], int]) -> Iterator[bytes]:
-    """The text in blocks of whole records, without blank blocks. `end_of` finds the end of the last
-    whole record.
-
-    Arrow could read the source itself, but it reads ahead in a thread. If the process ends with an
-    error meanwhile, that thread turns the end into an abort.
-    """
-    rest = b""
-    first = True
-    while data := source.read(BLOCK_BYTES):
-        rest += data.removeprefix(codecs.BOM_UTF8) if first else data
-        first = False
-        end = end_of(rest)
-        if not end and len(rest) > BLOCK_BYTES:
-            raise ValueError(f"a line or quoted cell is longer than {BLOCK_BYTES} bytes")
-        lines, rest = rest[:end], rest[end:]
-        if lines.strip():
-            yield lines
-    if rest.strip():
-        if end_of(rest + b"\n") <= len(rest):
-            raise ValueError("a cell begins with a quote that is never closed")
-        yield rest
+def _parquet_batches(
+    source: BufferedReader, name: str, reading: _Reading
+) -> Iterator[pa.RecordBatch]:
+    rows = 0
+    for batch in _parquet_columns(source):
+        yield _fitted(_in_utc(batch, reading.schema), reading.fit, name, rows)
+        rows += batch.num_rows
 
 
-def _parquet_batches(source: BufferedReader) -> Iterator[pa.RecordBatch]:
+def _fitted(batch: pa.RecordBatch, fit: Fit, name: str, rows_before: int) -> pa.RecordBatch:
+    """The fitted rows. An error about one of them names the first such row of the file, from 1."""
+    try:
+        return fit(batch)
+    except SchemaMismatch as error:
+        counts = range(batch.num_rows + 1)
+        row = bisect.bisect_left(
+            counts, True, key=lambda count: not _fits(batch.slice(0, count), fit)
+        )
+        if row == 0:
+            raise  # about the columns
+        raise located(error, f"row {rows_before + row} of {name}") from None
+
+
+def _fits(batch: pa.RecordBatch, fit: Fit) -> bool:
+    try:
+        fit(batch)
+    except SchemaMismatch:
+        return False
+    return True
+
+
+def _parquet_columns(source: BufferedReader) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 
     if source.seekable():
@@ -218,7 +260,10 @@ def _from_texts(batch: pa.RecordBatch, schema: pa.Schema, names: list[str]) -> p
         column, wanted = batch.column(number), schema.field(name).type
         if pa.types.is_timestamp(wanted):
             column = _with_zone(column)
-        batch = batch.set_column(number, name, pc.cast(column, wanted))
+        try:
+            batch = batch.set_column(number, name, pc.cast(column, wanted))
+        except pa.ArrowInvalid as error:
+            raise ValueError(f"column {name!r} holds a text that is no {wanted}") from error
     return batch
 
 

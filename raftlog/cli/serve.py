@@ -53,13 +53,14 @@ def serve(
         _refuse_off_loopback(cluster.addresses[node])
     from raftlog.server.main import run_node
 
-    with holding_pid_file(cluster.pid_file(node), patience_s=KILLED_PATIENCE_S):
+    own = cluster.data(node)
+    with holding_pid_file(cluster.pid_file(node), own, patience_s=KILLED_PATIENCE_S):
         run_node(
             settings=session_of(context).settings,
             cluster_id=cluster.cluster_id,
             node=node,
             addresses=cluster.addresses,
-            data=cluster.data(node),
+            data=own,
         )
 
 

@@ -30,7 +30,8 @@ def status(
     context: typer.Context, servers: ServersOption = None, output: FormatOption = Format.TABLE
 ) -> None:
     """Show which nodes answer and whether their disks keep up, who leads the controller, how many
-    groups each node hosts and leads, and which topics have no leader.
+    groups each node hosts and leads, and which topics have no leader,
+    and which replicas have damaged files.
 
     Exits with 3 while fewer than a majority answer and have room on their disks, or the controller
     or a topic has no leader.
@@ -49,6 +50,7 @@ def status(
     leader = _leader(answering)
     waiting = topics_without_leader(views)
     doubted = replicas_in_doubt(views)
+    quarantined = quarantined_replicas(views)
     if output is Format.JSON:
         first = next(a for _, a in described if not isinstance(a, RaftlogError))
         show_json(
@@ -57,6 +59,7 @@ def status(
                 "controller_leader": leader,
                 "topics_without_leader": waiting,
                 "replicas_in_doubt": doubted,
+                "quarantined_replicas": quarantined,
                 **_rules(described),
                 "nodes": rows,
             }
@@ -65,6 +68,8 @@ def status(
         _show(rows, leader, waiting)
         for row in doubted:
             say(doubt(**row))
+        for row in quarantined:
+            say("{topic}, replica {node} is quarantined: {problem}".format(**row))
         _show_rules(**_rules(described))
     writable = [row for row in answering if not row["disk_full"]]
     if leader == 0 or waiting or 2 * len(writable) <= len(rows):
@@ -96,6 +101,21 @@ def replicas_in_doubt(answers: Sequence[NodeAnswer]) -> list[dict[str, Any]]:
         if not isinstance(reply, RaftlogError)
         for view in reply.groups
         if view.state in DOUBTS
+    ]
+    return sorted(rows, key=lambda row: (row["topic"], row["node"]))
+
+
+def quarantined_replicas(answers: Sequence[NodeAnswer]) -> list[dict[str, Any]]:
+    """The replicas whose files are damaged, by topic and node."""
+    rows = [
+        {
+            "topic": each.topic or f"group {each.group}",
+            "node": reply.node,
+            "problem": each.problem,
+        }
+        for _, _, reply in answers
+        if not isinstance(reply, RaftlogError)
+        for each in reply.quarantined
     ]
     return sorted(rows, key=lambda row: (row["topic"], row["node"]))
 

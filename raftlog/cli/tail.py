@@ -17,15 +17,27 @@ if TYPE_CHECKING:
     from raftlog.client.log_client import ReadableRange
 
 
+LAST_DEFAULT = 10
+
+
 def tail(
     context: typer.Context,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     last: Annotated[
-        int, typer.Option("-n", "--last", min=0, help="Begin this many records before the end.")
-    ] = 10,
+        int | None,
+        typer.Option(
+            "-n",
+            "--last",
+            min=0,
+            help="Begin this many records before the end (10). Not with --start.",
+            show_default=False,
+        ),
+    ] = None,
     start: Annotated[
         str | None,
-        typer.Option(help="Begin at this offset, or at `earliest`; instead of -n."),
+        typer.Option(
+            help="Begin at this offset, or at `earliest`. Not with -n.", show_default=False
+        ),
     ] = None,
     columns: Annotated[
         str | None,
@@ -45,10 +57,11 @@ def tail(
     With -o json one object per line. Times are UTC. Binary values are shown as text if they are
     UTF-8, else as base64.
     """
+    _refuse_two_beginnings(start, last)
     with session_of(context, servers).connect() as client:
         info = client.describe_topic(topic)
         mark = client.read_high_water_mark(info)
-        begin = _begin(start, last, mark)
+        begin = _begin(start, LAST_DEFAULT if last is None else last, mark)
         names = ["_offset", *(field.name for field in info.schema.fields)]
         if columns is not None:
             names = [name.strip() for name in columns.split(",")]
@@ -72,6 +85,16 @@ def tail(
                     show_json(row)
             else:
                 lines.show(batch.schema.names, rows)
+
+
+def _refuse_two_beginnings(start: str | None, last: int | None) -> None:
+    if start is not None and last is not None:
+        raise InvalidOption(
+            option="-n",
+            problem="is given with --start, and each of them says where to begin",
+            advice="Give one of them: -n counts back from the end, --start names an offset. "
+            "--no-follow stops at the present end.",
+        )
 
 
 def _begin(start: str | None, last: int, mark: ReadableRange) -> int:

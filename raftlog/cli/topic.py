@@ -1,8 +1,9 @@
-"""`raftlog topic`: create, list, describe, delete."""
+"""`raftlog topic`: create, list, describe, config, trim, delete."""
 
 from __future__ import annotations
 
 import datetime
+import decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,14 +11,30 @@ import typer
 
 from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
 from raftlog.cli.session import ServersOption, session_of
+from raftlog.cli.topic_settings import setting_text, setting_value
 from raftlog.errors import InvalidOption
+from raftlog.machines.settings import (
+    RETENTION_BYTES,
+    RETENTION_RECORDS,
+    RETENTION_S,
+    SETTINGS,
+    value_of,
+)
 
 if TYPE_CHECKING:
-    from raftlog import TopicInfo, Watermark
+    from raftlog import LogClient, ReadableRange, ReplicaWatermark, TopicInfo, Watermark
 
-app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+app = typer.Typer(
+    help="Create, list, describe, configure, trim and delete topics.", no_args_is_help=True
+)
+
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 NameArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+
+_RETENTION_S_HELP = "Remove records that are older, such as 7d, 12h, or a number of seconds."
+_RETENTION_BYTES_HELP = "Keep about this much of the newest records, such as 10GiB."
+_RETENTION_RECORDS_HELP = "Keep about so many of the newest records."
 
 
 @app.command()
@@ -38,20 +55,87 @@ def create(
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="No error if it exists, whatever its schema.")
     ] = False,
+    retention_s: Annotated[
+        str | None,
+        typer.Option(metavar="DURATION", help=_RETENTION_S_HELP, show_default=False),
+    ] = None,
+    retention_bytes: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help=_RETENTION_BYTES_HELP, show_default=False),
+    ] = None,
+    retention_records: Annotated[
+        str | None,
+        typer.Option(metavar="NUMBER", help=_RETENTION_RECORDS_HELP, show_default=False),
+    ] = None,
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """Create a topic. It is durable on a majority of nodes when this returns."""
+    """Create a topic. It is durable on a majority of nodes when this returns.
+
+    Without a retention its records stay until somebody trims them: `raftlog topic config`.
+    """
     text = _schema_text(schema, schema_file)
+    given = {
+        RETENTION_S: retention_s,
+        RETENTION_BYTES: retention_bytes,
+        RETENTION_RECORDS: retention_records,
+    }
+    settings = {name: setting_value(name, text) for name, text in given.items() if text is not None}
     with session_of(context, servers).connect() as client:
-        _show_topic(client.create_topic(name, text, if_not_exists=if_not_exists), output)
+        topic = client.create_topic(name, text, if_not_exists=if_not_exists, settings=settings)
+        _show_topic(topic, output)
+
+
+@app.command()
+def config(
+    context: typer.Context,
+    name: NameArgument,
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME=VALUE]...",
+            help="retention_s=7d, retention_bytes=10GiB, retention_records=1000000; none: keep all",
+            show_default=False,
+        ),
+    ] = None,
+    servers: ServersOption = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Show or change a topic's settings: how long, and how much of it, records are kept.
+
+    The oldest records are removed, permanently, while the topic has more than a setting keeps, some
+    time after (topic.retention_check_s), and whole batches at a time. Their space comes back with
+    the topic's next snapshot.
+    """
+    settings = dict(_change(text) for text in changes or ())
+    with session_of(context, servers).connect() as client:
+        topic = client.alter_topic(client.describe_topic(name), settings)
+    if output is Format.JSON:
+        show_json({"topic": topic.name, "settings": _settings(topic)})
+    else:
+        rows = [[name, setting_text(name, value)] for name, value in _settings(topic).items()]
+        show_table(["SETTING", "VALUE"], rows)
+
+
+def _change(text: str) -> tuple[str, int | None]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InvalidOption(
+            option=name, problem="has no value", advice="Write NAME=VALUE, such as retention_s=7d."
+        )
+    return name, setting_value(name, value)
+
+
+def _settings(topic: TopicInfo) -> dict[str, int | None]:
+    """All settings of the topic; None: the default."""
+    return {name: value_of(topic.settings, name) or None for name in SETTINGS}
 
 
 def _schema_text(schema: str | None, file: Path | None) -> str:
     if (schema is None) == (file is None):
         raise InvalidOption(
             option="--schema",
-            problem="and --schema-file: give exactly one of them",
+            problem="or --schema-file is needed, and not both",
             advice="For example: --schema 'id bigint not null, text string'",
         )
     if schema is not None:
@@ -90,16 +174,104 @@ def describe(
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
-    """A topic's columns, identity and bytes.
+    """A topic's columns, identity, offsets and bytes.
 
-    Staged bytes belong to batches that are still open. Dead bytes are on disk but will never be
-    read: of batches that were aborted, lost or expired, and of writes that were refused. Deleting
-    the topic removes them.
+    Its records have the offsets from the log start on, below the high-water mark. Staged bytes
+    belong to batches that are still open. Dead bytes were written but will never be read: of
+    batches that were aborted, lost or expired, and of writes that were refused.
+
+    For each replica: the entries and bytes of its log; the entry of its newest snapshot, after
+    which a restart replays; up to which offset records are in history files; and the snapshot
+    points that it has not compacted yet. If these keep growing, compaction cannot follow.
     """
     with session_of(context, servers).connect() as client:
         topic = client.describe_topic(name)
         mark = client.watermark(topic)
     _show_topic(topic, output, mark)
+
+
+@app.command()
+def trim(
+    context: typer.Context,
+    name: NameArgument,
+    before: Annotated[
+        str,
+        typer.Option(
+            metavar="OFFSET|TIME",
+            help="The first offset to keep (digits), or a time: ISO 8601, in UTC unless it says "
+            "otherwise, such as 2026-01-31 or 2026-01-31T12:00+01:00, or @SECONDS since 1970 UTC.",
+            show_default=False,
+        ),
+    ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    servers: ServersOption = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Remove a topic's oldest records, permanently: those below an offset, or before a time.
+
+    The other records keep their offsets, and what writes to the topic continues. A streaming query
+    that has not read the removed records yet fails with OffsetTrimmed; with failOnDataLoss=false it
+    skips them.
+    """
+    with session_of(context, servers).connect() as client:
+        topic = client.describe_topic(name)
+        held = client.read_high_water_mark(topic)
+        offset = _first_kept(client, topic, before, held)
+        start = held.log_start_offset
+        removed = f"[{start}, {offset})"
+        count = max(0, offset - start)
+        if count and not yes:
+            question = (
+                f"Remove the records {removed} of topic {name!r}, permanently? "
+                f"[{offset}, {held.high_water_mark}) stays. (--yes: do not ask)"
+            )
+            typer.confirm(question, abort=True, err=True)
+        if count:
+            start = client.trim(topic, before=offset)
+    if output is Format.JSON:
+        show_json({"topic": name, "removed_records": count, "log_start_offset": start})
+    else:
+        what = f"removed {removed} of" if count else "nothing to remove from"
+        say(f"{what} topic {name}; it begins at offset {start}")
+
+
+def _first_kept(client: LogClient, topic: TopicInfo, before: str, held: ReadableRange) -> int:
+    """The offset that `--before` means in a topic that holds these records."""
+    if not before.isascii() or not before.isdigit():
+        return client.find_offset(topic, _time_us(before))
+    offset = int(before)
+    if offset > held.high_water_mark:
+        raise InvalidOption(
+            option="--before",
+            problem=f"is {offset}, above the end of topic {topic.name!r}",
+            advice=f"It holds [{held.log_start_offset}, {held.high_water_mark}). A number of "
+            "seconds since 1970 is written @SECONDS.",
+        )
+    return offset
+
+
+def _time_us(text: str) -> int:
+    """Microseconds since 1970 UTC, of ISO 8601 or `@SECONDS`."""
+    try:
+        if text.startswith("@"):
+            return _microseconds(decimal.Decimal(text[1:]))
+        moment = datetime.datetime.fromisoformat(text)
+    except (ValueError, ArithmeticError) as error:
+        raise InvalidOption(
+            option="--before",
+            problem=f"is {text!r}, which is neither an offset nor a time",
+            advice="Give digits for an offset, ISO 8601 for a time (2026-01-31T12:00:00Z), or "
+            "@SECONDS since 1970 UTC.",
+        ) from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return (moment - _EPOCH) // datetime.timedelta(microseconds=1)
+
+
+def _microseconds(seconds: decimal.Decimal) -> int:
+    if not abs(seconds) <= datetime.timedelta.max.days * 86_400:
+        raise ValueError("no time that people write")
+    return round(seconds * 1_000_000)
 
 
 @app.command()
@@ -124,9 +296,11 @@ def delete(
 
 
 def _show_topic(topic: TopicInfo, output: Format, mark: Watermark | None = None) -> None:
-    sizes = {"staged_bytes": mark.staged_bytes, "dead_bytes": mark.dead_bytes} if mark else {}
+    names = ("log_start_offset", "high_water_mark", "staged_bytes", "dead_bytes")
+    sizes = {name: getattr(mark, name) for name in names} if mark else {}
     if output is Format.JSON:
-        show_json({**_as_object(topic), **sizes})
+        replicas = {"replicas": mark.replicas} if mark else {}
+        show_json({**_as_object(topic), **sizes, **replicas})
         return
     from raftlog.records.schema_text import schema_ddl
 
@@ -138,9 +312,32 @@ def _show_topic(topic: TopicInfo, output: Format, mark: Watermark | None = None)
             ["group", str(topic.group)],
             ["voters", ", ".join(map(str, topic.voters))],
             ["schema", f"version {topic.schema.version}: {schema_ddl(topic.schema)}"],
+            *([name, setting_text(name, value)] for name, value in _settings(topic).items()),
             *([name.replace("_", " "), str(size)] for name, size in sizes.items()),
         ],
     )
+    if mark is not None:
+        show_table(_STORED, [_stored(replica) for replica in mark.replicas])
+
+
+_STORED = ("NODE", "LOG ENTRIES", "LOG BYTES", "SNAPSHOT AT", "HISTORY UP TO", "HISTORY BYTES",
+           "POINTS BEHIND")  # fmt: skip
+
+
+def _stored(replica: ReplicaWatermark) -> list[object]:
+    """What one replica has on disk."""
+    if replica.problem:
+        return [replica.node, "no answer", *[""] * (len(_STORED) - 2)]
+    last = max(replica.applied_index, replica.log_start_index - 1)
+    return [
+        replica.node,
+        f"{replica.log_start_index} to {last}",
+        replica.log_bytes,
+        replica.snapshot_index,
+        replica.history_end,
+        replica.history_bytes,
+        replica.points_behind,
+    ]
 
 
 def _as_object(topic: TopicInfo) -> dict[str, object]:
@@ -154,6 +351,7 @@ def _as_object(topic: TopicInfo) -> dict[str, object]:
         "voters": topic.voters,
         "schema_version": topic.schema.version,
         "schema": schema_ddl(topic.schema),
+        "settings": _settings(topic),
     }
 
 

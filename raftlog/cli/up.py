@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -62,14 +63,22 @@ def up(
     session = session_of(context)
     os.umask(0o077)
     stop = threading.Event()
-    with on_signals(lambda *_: stop.set(), signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        cluster = _cluster_in(data.absolute(), nodes, port, session)
+    folder = data.absolute()
+    _cluster_in(folder, nodes, port, session)  # what cannot be started leaves nothing behind
+    with (
+        on_signals(lambda *_: stop.set(), signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
+        cluster_folder.only_up_in(folder),
+    ):
+        # Again: another `up` may have been faster.
+        cluster = _cluster_in(folder, nodes, port, session)
+        if not cluster_folder.exists(folder):
+            cluster_folder.record(cluster)
         running = Running(cluster=cluster, children={}, log_starts={}, stop=stop)
         try:
             running.start(session)
             running.wait_until_ready(session)
             running.show(output, session.settings.client.bootstrap_servers)
-            running.watch()
+            running.watch(session)
         finally:
             running.end(session.settings.up.stop_timeout_s)
 
@@ -77,7 +86,7 @@ def up(
 def _cluster_in(
     folder: Path, nodes: int | None, port: int | None, session: Session
 ) -> ClusterFolder:
-    """The folder's cluster, recorded now if it is new. Checks that its ports are free."""
+    """The folder's cluster, or a new one to record. Checks that its ports are free."""
     if cluster_folder.exists(folder):
         cluster = _recorded_cluster(folder, nodes, port)
         _refuse_running(cluster)
@@ -86,7 +95,6 @@ def _cluster_in(
         defaults = session.settings.up
         cluster = _new_cluster(folder, nodes or defaults.nodes, port or defaults.port)
         _refuse_busy_ports(cluster, "--port")
-        cluster_folder.record(cluster)
     return cluster
 
 
@@ -159,15 +167,12 @@ class Running:
             with log_file.open("ab") as log:
                 self.log_starts[node] = log.tell()
                 self.children[node] = subprocess.Popen(
-                    [
-                        sys.executable, "-m", "raftlog", *session.passed_on,
-                        "serve", "--node", str(node), "--data", str(self.cluster.folder),
-                    ],
+                    [sys.executable, "-m", *self._serve(session, node)],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,
                     process_group=0,
-                )  # fmt: skip
+                )
 
     def wait_until_ready(self, session: Session) -> None:
         """Wait until every node answers, is registered and knows a leader, or Ctrl-C is pressed.
@@ -236,7 +241,12 @@ class Running:
             say(f"  export RAFTLOG_CLIENT__BOOTSTRAP_SERVERS={servers}")
         say("ready; Ctrl-C stops all nodes, their data stays")
 
-    def watch(self) -> None:
+    def _serve(self, session: Session, node: int) -> list[str]:
+        """The command line of one node, with the settings that `up` was given."""
+        words = ["raftlog", *session.passed_on, "serve"]
+        return [*words, "--node", str(node), "--data", str(self.cluster.folder)]
+
+    def watch(self, session: Session) -> None:
         """Return when told to stop, or when no child is left. Report each child that exits."""
         alive = dict(self.children)
         while alive and not self.stop.is_set():
@@ -245,8 +255,7 @@ class Running:
                     del alive[node]
                     say(f"node {node} (pid {child.pid}) exited: {_how(child.returncode)}")
                     if child.returncode != 0:  # 0: somebody stopped it on purpose
-                        folder = self.cluster.folder
-                        say(f"  bring it back: raftlog serve --node {node} --data {folder}")
+                        say(f"  bring it back: {shlex.join(self._serve(session, node))}")
             self.stop.wait(LOOK_INTERVAL_S)
 
     def end(self, timeout_s: float) -> None:

@@ -94,7 +94,7 @@ def _table(marks: list[Watermark]) -> Table:
                 [
                     *head,
                     replica.node,
-                    "no answer" if replica.problem else replica.role,
+                    replica.role or "no answer",
                     replica.match_index,
                     replica.lag_entries,
                     replica.lag_records,

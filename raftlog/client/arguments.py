@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from raftlog.config_section import Section, setting
 from raftlog.errors import InvalidOption
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.limits import INTEGER_MAX
+from raftlog.machines.settings import ADVICE, TopicSetting, problem_of_setting
 
 ReadPreference = Literal["nearest", "leader", "follower"]
 """`nearest`: any replica, spread over the readers; `follower`: any replica but the leader."""
@@ -28,10 +29,41 @@ class ReadArguments(Section):
     pieces_max: int = setting(1, "The most pieces of a range.", ge=1)
 
 
+class TrimArguments(Section):
+    """What `trim` and `find_offset` take besides the topic."""
+
+    before: int = setting(0, "The first offset to keep.", **OFFSETS)
+    timestamp_us: int = setting(
+        0, "A time, microseconds since 1970 UTC.", ge=-INTEGER_MAX, le=INTEGER_MAX
+    )
+
+
 class FlushArguments(Section):
     """What `append_and_flush` takes besides the rows."""
 
     timeout_s: float = setting(0.0, "When to give up.", ge=0)
+
+
+def settings_argument(settings: object) -> tuple[TopicSetting, ...]:
+    """A mapping from settings' names to values; None is the default. Raises `InvalidOption`."""
+    if not isinstance(settings, Mapping):
+        raise InvalidOption(
+            option="settings",
+            problem=f"is of type {type(settings).__name__}",
+            advice="Give a dict, such as {'retention_s': 86400}.",
+        )
+    return tuple(_setting(name, value) for name, value in settings.items())
+
+
+def _setting(name: object, value: object) -> TopicSetting:
+    if isinstance(value, bool) or not isinstance(value, int | None):
+        problem: str | None = f"is of type {type(value).__name__}, not a whole number"
+    else:
+        setting = TopicSetting(name=str(name), value=value or 0)
+        problem = problem_of_setting(setting)
+    if problem is not None:
+        raise InvalidOption(option=str(name), problem=problem, advice=ADVICE)
+    return setting
 
 
 def topic_argument(topic: object) -> TopicInfo | str:

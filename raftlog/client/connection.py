@@ -77,11 +77,22 @@ _HINTS_MAX = 3
 """So many hints of the leader are followed almost at once; then the pauses grow, because the nodes
 may still name one another in a circle. No setting: an election settles it."""
 
-_NO_NODE = re.compile(
-    r"Connection refused|Failed parsing HTTP/2|http1\.x server|address lookup failed"
-)
-"""What grpc says of an address where nothing listens or another protocol is spoken, and of a name
-without an address."""
+_NO_NODE = {
+    "Connection refused": "nothing listens there (connection refused)",
+    "Failed parsing HTTP/2": "what listens there is no raftlog node",
+    "http1.x server": "what listens there is no raftlog node",
+    "address lookup failed": "its host name has no address",
+}
+"""What grpc says of an address where no node can be, in its words and in ours."""
+
+_LOST = {
+    "Deadline Exceeded": "it did not answer in time",
+    "Connection reset by peer": "the connection was reset",
+    "Socket closed": "the connection was closed",
+    "GOAWAY": "the connection was closed",
+    "keepalive": "the connection was silent for too long",
+}
+"""The same of a node that may be there."""
 
 _OVER_MESSAGE_LIMIT = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")
 """What the server's grpc says of a frame that it drops unread. It sends no typed error then."""
@@ -435,7 +446,7 @@ class _Failures:
         if isinstance(error, DiskFull | Overloaded):
             self._full = error
         if isinstance(error, NodeUnreachable):
-            if _NO_NODE.search(error.problem):
+            if error.problem in _NO_NODE.values():
                 self._refused_since_s.setdefault(error.address, time.monotonic())
             else:
                 self._refused_since_s.pop(error.address, None)
@@ -459,6 +470,16 @@ def _is_retriable(error: BaseException) -> bool:
     return isinstance(error, RaftlogError) and error.retriable
 
 
+def _in_our_words(details: str) -> str:
+    """What happened on the way to a node. grpc's texts begin with its own parts, and end with the
+    operating system's reason."""
+    for theirs, ours in {**_NO_NODE, **_LOST}.items():
+        if theirs in details:
+            return ours
+    reason = details.rpartition(": ")[2]
+    return f"the call did not get there or back ({reason})" if reason else "the call was ended"
+
+
 def typed_error(address: str, error: grpc.RpcError) -> RaftlogError:
     """The error that a node answered, or what happened on the way to it."""
     for each in error.trailing_metadata() or ():
@@ -470,11 +491,11 @@ def typed_error(address: str, error: grpc.RpcError) -> RaftlogError:
         grpc.StatusCode.DEADLINE_EXCEEDED,
         grpc.StatusCode.CANCELLED,
     ):
-        return NodeUnreachable(address=address, problem=f"{code.name.lower()} ({error.details()})")
+        return NodeUnreachable(address=address, problem=_in_our_words(error.details() or ""))
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return InvalidOption(
             option="client.bootstrap_servers",
-            problem=f"names {address}, which does not know this call ({error.details()})",
+            problem=f"names {address}, which does not know this call",
             advice="Give nodes of raftlog, and of this version (--servers; in Spark "
             "raftlog.bootstrap.servers).",
         )

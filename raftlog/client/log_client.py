@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from raftlog.client.arguments import ReadArguments, ReadPreference, topic_argument
+from raftlog.client import every_node, topics
+from raftlog.client.arguments import (
+    ReadArguments,
+    ReadPreference,
+    TrimArguments,
+    settings_argument,
+    topic_argument,
+)
 from raftlog.client.attempt import Attempt
 from raftlog.client.connection import Connection, Deadline
 from raftlog.client.epoch_key import check_key
@@ -16,12 +22,9 @@ from raftlog.client.reader import TopicReader
 from raftlog.client.shared_producers import SharedProducers
 from raftlog.client.watermark import NodeAnswer, Watermark, watermark_of
 from raftlog.config import ClientSettings, load
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Offset
+from raftlog.core.types import GroupId, Offset
 from raftlog.errors import (
-    DeadlineExceeded,
     RaftlogError,
-    TopicNotFound,
-    TopicRecreated,
     WriterNotFound,
 )
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
@@ -31,28 +34,22 @@ from raftlog.records.arrow_types import schema_of
 from raftlog.wire.calls import (
     ABORT_EPOCH,
     COMMIT_EPOCH,
-    CREATE_TOPIC,
-    DELETE_TOPIC,
     DESCRIBE_CLUSTER,
-    DESCRIBE_TOPIC,
-    LIST_TOPICS,
+    FIND_OFFSET,
     LIST_WRITERS,
     REMOVE_WRITER,
-    WATCH_GROUPS,
+    TRIM,
     AbortEpochCall,
     ClusterDescription,
     CommitEpochCall,
-    CreateTopicCall,
-    DeleteTopicCall,
     DescribeCluster,
-    DescribeTopic,
-    ListTopics,
+    FindOffset,
     ListWriters,
     NodeView,
     RangeSizes,
     ReadableRange,
     RemoveWriterCall,
-    WatchGroups,
+    TrimCall,
     WritersReply,
     WriterView,
 )
@@ -138,7 +135,12 @@ class LogClient:
     # ------------------------------------------------------------ topics
 
     def create_topic(
-        self, name: str, schema: SchemaLike, *, if_not_exists: bool = False
+        self,
+        name: str,
+        schema: SchemaLike,
+        *,
+        if_not_exists: bool = False,
+        settings: Mapping[str, int | None] | None = None,
     ) -> TopicInfo:
         """Create a topic. It is durable on a majority on return.
 
@@ -146,7 +148,10 @@ class LogClient:
             name: 1 to 249 ASCII letters, digits, `.`, `_` and `-`. It must not start with a dot.
             schema: The columns: Spark DDL text ("id bigint, text string"), the JSON text of a Spark
                 schema, a `pa.Schema`, or the `Schema` of another topic.
-            if_not_exists: Return a topic of this name that exists already, whatever its schema.
+            if_not_exists: Return a topic of this name that exists already, whatever its schema and
+                settings.
+            settings: Settings by name, as for `alter_topic`. Default: records stay until they are
+                trimmed.
 
         Returns:
             The topic.
@@ -154,16 +159,37 @@ class LogClient:
         Raises:
             TopicExists: There is a topic of this name, and `if_not_exists` is not set.
             InvalidTopicName: No topic can have this name.
-            InvalidOption: No topic can have this schema.
+            InvalidOption: No topic can have this schema or these settings.
+            RulesTooOld: The cluster's rules do not know settings yet.
         """
-        call = CreateTopicCall(
-            name=name,
-            incarnation=uuid.uuid4().hex,
-            schema=schema_of(schema),
-            if_not_exists=if_not_exists,
+        changes = settings_argument(settings or {})
+        return topics.create(
+            self._connection, name, schema_of(schema), changes, if_not_exists=if_not_exists
         )
-        reply = self._connection.call_leader(CONTROLLER_GROUP, CREATE_TOPIC, call)
-        return reply.topic
+
+    def alter_topic(self, topic: TopicInfo | str, settings: Mapping[str, int | None]) -> TopicInfo:
+        """Change some of a topic's settings. They hold for the records that it has, too.
+
+        The oldest records are removed, permanently, while the topic has more than a setting keeps.
+        Records go whole batches at a time, so a little more than that stays.
+
+        Args:
+            topic: The topic, or its name.
+            settings: New values by name; None: nothing is removed because of it, the default. The
+                others stay as they are. `retention_s`: how many seconds old, by `_timestamp`, a
+                record may become. `retention_bytes`: how many of the newest bytes stay.
+                `retention_records`: how many of the newest records stay.
+
+        Returns:
+            The topic with all its settings.
+
+        Raises:
+            InvalidOption: There is no such setting, or it cannot have the value.
+            RulesTooOld: The cluster's rules do not know settings yet.
+        """
+        changes = settings_argument(settings)
+        info = self._known(topic)
+        return topics.alter(self._connection, info, changes) if changes else info
 
     def describe_topic(self, topic: TopicInfo | str) -> TopicInfo:
         """Look up a topic by a linearizable read.
@@ -181,18 +207,10 @@ class LogClient:
         wanted = topic_argument(topic)
         if isinstance(wanted, str):
             return self._describe(wanted)
-        found = self._describe(wanted.name)
-        if found.incarnation != wanted.incarnation:
-            raise TopicRecreated(
-                topic=wanted.name, wanted=wanted.incarnation, found=found.incarnation
-            )
-        return found
+        return topics.same(self._connection, wanted)
 
     def _describe(self, name: str, deadline: Deadline | None = None) -> TopicInfo:
-        reply = self._connection.call_leader(
-            CONTROLLER_GROUP, DESCRIBE_TOPIC, DescribeTopic(name=name), deadline=deadline
-        )
-        return reply.topic
+        return topics.named(self._connection, name, deadline)
 
     def _known(self, topic: TopicInfo | str, deadline: Deadline | None = None) -> TopicInfo:
         """The incarnation that the caller means. Asks only for that of a name."""
@@ -205,8 +223,7 @@ class LogClient:
         Returns:
             The topics, sorted by name.
         """
-        reply = self._connection.call_leader(CONTROLLER_GROUP, LIST_TOPICS, ListTopics())
-        return sorted(reply.topics, key=lambda topic: topic.name)
+        return topics.all_topics(self._connection)
 
     def delete_topic(self, topic: TopicInfo | str) -> TopicInfo:
         """Delete a topic and its records, for good.
@@ -223,13 +240,32 @@ class LogClient:
             TopicRecreated: The name now means another incarnation than that of the `TopicInfo`.
         """
         found = self.describe_topic(topic)
-        call = DeleteTopicCall(name=found.name, incarnation=found.incarnation)
-        try:
-            self._connection.call_leader(CONTROLLER_GROUP, DELETE_TOPIC, call)
-        except TopicNotFound:
-            # It existed a moment ago: an earlier try of this call or another client deleted it.
-            pass
+        topics.delete(self._connection, found)
         return found
+
+    def trim(self, topic: TopicInfo | str, *, before: int) -> Offset:
+        """Remove a topic's records below an offset, for good.
+
+        Offsets stay: the next record gets the one that it would have got. Writers and producers
+        continue, and what they send again is still recognised. A reader that asks for a removed
+        record gets `OffsetTrimmed`.
+
+        Args:
+            topic: The topic, or its name.
+            before: The first offset to keep, 0 or more. Above the high-water mark it means the
+                mark, so that no record is left.
+
+        Returns:
+            The log's start now. It is above `before` if the topic was trimmed further already.
+
+        Raises:
+            InvalidOption: `before` is no offset.
+            RulesTooOld: The topic's rules do not know trims yet.
+        """
+        TrimArguments().with_arguments(before=before)
+        info = self._known(topic)
+        call = TrimCall(group=info.group, incarnation=info.incarnation, offset=Offset(before))
+        return self._connection.call_leader(info.group, TRIM, call).log_start_offset
 
     # ------------------------------------------------------------ appending
 
@@ -285,7 +321,7 @@ class LogClient:
     def read(
         self,
         topic: TopicInfo | str,
-        start: int = 0,
+        start: int | None = None,
         end: int | None = None,
         *,
         mark: int | None = None,
@@ -296,7 +332,7 @@ class LogClient:
 
         Args:
             topic: The topic, or its name.
-            start: The first offset to read, 0 or more.
+            start: The first offset to read, 0 or more. Default: the log's start.
             end: The offset to stop before. Without `mark` the read never goes beyond the current
                 high-water mark. Default: that mark, or `mark`.
             mark: A high-water mark that the caller knows, which saves a request. `end` must not
@@ -319,9 +355,12 @@ class LogClient:
             start=start, end=end, mark=mark, columns=columns, preference=preference
         )
         reader = self._reader(topic, columns, preference)
-        if mark is None:
-            mark = reader.mark().high_water_mark
-            end = mark if end is None else min(end, mark)
+        if mark is None or start is None:
+            held = reader.mark()
+            start = held.log_start_offset if start is None else start
+            if mark is None:
+                mark = held.high_water_mark
+                end = mark if end is None else min(end, mark)
         end = mark if end is None else end
         return reader.batches(Offset(start), Offset(end), mark=Offset(mark))
 
@@ -396,6 +435,26 @@ class LogClient:
         return self._reader(topic, None, "nearest").sizes(
             Offset(start), Offset(end), mark=Offset(mark), pieces_max=pieces_max
         )
+
+    def find_offset(self, topic: TopicInfo | str, timestamp_us: int) -> Offset:
+        """Find where a topic's records of a time begin, by a linearizable read.
+
+        Args:
+            topic: The topic, or its name.
+            timestamp_us: A time, microseconds since 1970 UTC.
+
+        Returns:
+            The first offset, from the log's start on, whose record's `_timestamp` is at or after
+            that time. Timestamps never fall along the offsets. The high-water mark if there is
+            none.
+
+        Raises:
+            InvalidOption: `timestamp_us` is no time.
+        """
+        TrimArguments().with_arguments(timestamp_us=timestamp_us)
+        info = self._known(topic)
+        call = FindOffset(group=info.group, incarnation=info.incarnation, timestamp_us=timestamp_us)
+        return self._connection.call_leader(info.group, FIND_OFFSET, call).offset
 
     def _reader(
         self, topic: TopicInfo | str, columns: Sequence[str] | None, preference: ReadPreference
@@ -600,21 +659,7 @@ class LogClient:
         Returns:
             Each node's view, or the error that it gave, by node.
         """
-        call = WatchGroups(groups=tuple(groups))
-        described = self.describe_cluster()
-        addresses: dict[NodeId, str] = {}
-        for _, answer in described:
-            if isinstance(answer, ClusterDescription):
-                addresses.update(answer.nodes)
-        answers: list[NodeAnswer] = []
-        for node, address in sorted(addresses.items()):
-            reply: NodeView | RaftlogError
-            try:
-                reply = self._connection.ask(address, WATCH_GROUPS, call, self._view_timeout_s)
-            except RaftlogError as error:
-                reply = error
-            answers.append(NodeAnswer(node, address, reply))
-        return answers
+        return every_node.views(self._connection, groups, self._view_timeout_s)
 
     def cluster_id(self) -> str:
         """Ask which cluster the servers belong to.
@@ -635,26 +680,7 @@ class LogClient:
             NodeUnreachable: Nothing listens at any address.
             DeadlineExceeded: No node answered.
         """
-        answers: list[tuple[str, ClusterDescription | RaftlogError]] = []
-        for address in self._connection.addresses():
-            try:
-                answers.append(
-                    (
-                        address,
-                        self._connection.ask(
-                            address, DESCRIBE_CLUSTER, DescribeCluster(), self._view_timeout_s
-                        ),
-                    )
-                )
-            except RaftlogError as error:
-                answers.append((address, error))
-        if all(isinstance(answer, RaftlogError) for _, answer in answers):
-            raise DeadlineExceeded(
-                what=DESCRIBE_CLUSTER.name,
-                seconds=f"{self._view_timeout_s:g}",
-                last=str(answers[0][1]),
-            )
-        return answers
+        return every_node.descriptions(self._connection, self._view_timeout_s)
 
     @property
     def _view_timeout_s(self) -> float:

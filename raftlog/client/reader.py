@@ -1,8 +1,8 @@
 """Reading a range of a topic below its high-water mark, from any replica.
 
 A replica that has not applied far enough says so, and the client asks another. A stream that breaks
-continues at the next offset at another replica. A batch is one extent, as it was written, sliced to
-the range, and every chunk's CRC is checked before it is decoded.
+continues at the next offset at another replica. A batch is one that the replica has, as it was
+written, sliced to the range. Every chunk's CRC is checked before it is decoded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from raftlog.wire.calls import (
     READ_HIGH_WATER_MARK,
     READ_PIECES_MAX,
     READ_SIZES,
-    ExtentReply,
+    BatchReply,
     RangeSizes,
     ReadableRange,
     ReadCall,
@@ -142,8 +142,8 @@ class TopicReader:
         call = ReadSizes(
             group=self._topic.group,
             incarnation=self._topic.incarnation,
-            start=Offset(0),
-            end=Offset(0),
+            start=mark,
+            end=mark,
             mark=mark,
             pieces_max=1,
         )
@@ -164,15 +164,11 @@ class TopicReader:
         damaged: dict[str, DataLoss] = {}
         while next_offset < end:
             try:
-                for extent, body in self._extents(next_offset, end, mark, damaged):
-                    batch = self._decode(extent, body)
-                    first = max(next_offset, extent.start)
-                    last = min(end, extent.start + extent.batch.record_count)
-                    assert extent.start <= next_offset < last, (
-                        "extents come in order, without a gap"
-                    )
-                    yield batch.slice(first - extent.start, last - first)
-                    next_offset = Offset(last)
+                for reply, body in self._replies(next_offset, end, mark, damaged):
+                    last = Offset(min(end, reply.start + reply.batch.record_count))
+                    assert reply.start <= next_offset < last, "batches come in order, without a gap"
+                    yield self._decode(reply, body, next_offset, last)
+                    next_offset = last
             except DataLoss as error:
                 # This replica's copy is damaged. The others have their own.
                 damaged[self._asked] = error
@@ -181,10 +177,10 @@ class TopicReader:
             except DeadlineExceeded as error:
                 raise self._beyond(mark) or error from None
 
-    def _extents(
+    def _replies(
         self, start: Offset, end: Offset, mark: Offset, damaged: Container[str]
-    ) -> Iterator[tuple[ExtentReply, memoryview]]:
-        """Extents from one replica, until the range or the stream ends; at least one.
+    ) -> Iterator[tuple[BatchReply, memoryview]]:
+        """Batches from one replica, until the range or the stream ends; at least one.
 
         A stream lives as long as one try of a call, so that the client leaves a replica that hangs.
         The caller asks again for the rest.
@@ -197,20 +193,21 @@ class TopicReader:
             mark=mark,
             field_ids=self._field_ids,
             all_fields=False,
+            takes_runs=True,
         )
 
         def begin(
             try_s: float,
-        ) -> tuple[Iterator[tuple[ExtentReply, memoryview]], ExtentReply, memoryview]:
+        ) -> tuple[Iterator[tuple[BatchReply, memoryview]], BatchReply, memoryview]:
             self._asked = self._address(damaged)
             stream = self._connection.stream(self._asked, READ, call, try_s)
             first = next(stream, None)
             if first is None:
-                raise Internal(what=f"no extents at all in [{start}, {end}) below mark {mark}")
+                raise Internal(what=f"no batches at all in [{start}, {end}) below mark {mark}")
             return stream, *first
 
-        stream, extent, body = self._connection.retry(begin, self._deadline(start, end))
-        yield extent, body
+        stream, reply, body = self._connection.retry(begin, self._deadline(start, end))
+        yield reply, body
         try:
             yield from stream
         except RaftlogError as error:
@@ -218,19 +215,21 @@ class TopicReader:
                 raise
             # The batches so far are good; the caller continues from there at another replica.
 
-    def _decode(self, extent: ExtentReply, body: memoryview) -> pa.RecordBatch:
-        batch = decode_batch(extent.batch, body, self._topic.schema, self._data_names)
+    def _decode(
+        self, reply: BatchReply, body: memoryview, start: Offset, end: Offset
+    ) -> pa.RecordBatch:
+        """The rows [start, end) of the batch, with the reader's columns."""
+        skip, count = start - reply.start, end - start
+        batch = decode_batch(reply.batch, body, self._topic.schema, self._data_names)
+        batch = batch.slice(skip, count)
         if len(self._data_names) == len(self._columns):
             return batch
         return with_metadata(
             batch,
             self._columns,
             topic=self._topic.name,
-            start=extent.start,
-            timestamp_us=extent.timestamp_us,
-            epoch=extent.epoch,
-            writer=extent.writer,
-            term=extent.term,
+            start=start,
+            runs=reply.runs.slice(skip, count),
         )
 
     def _beyond(self, mark: Offset) -> DataLoss | None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from raftlog.core.types import LogIndex, NodeId, Offset, Term
+from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Term
 from raftlog.errors import RaftlogError
 from raftlog.machines.commands import TopicInfo
 from raftlog.wire.calls import GroupView, NodeView
@@ -21,7 +21,7 @@ class ReplicaWatermark:
     address: str
     """`host:port`, as the cluster knows it."""
     role: str = ""
-    """`leader`, `follower`, `candidate` or `pre-candidate`; "" without an answer."""
+    """`leader`, `follower`, `candidate`, `pre-candidate` or `recovering`; "" without an answer."""
     match_index: LogIndex | None = None
     """The last entry that the leader knows to be durable there; None if it knows of none."""
     lag_entries: int | None = None
@@ -36,6 +36,19 @@ class ReplicaWatermark:
     state: str = ""
     """`trusted`; `diverged`: a majority has another state, so it serves no reads; `disputed`: no
     state has a majority, so nobody serves new records; "" from an older node."""
+    log_start_index: int = 0
+    """The first entry that its log still holds; 0 from an older node."""
+    log_bytes: int = 0
+    """Bytes of the log's files."""
+    snapshot_index: int = 0
+    """The entry of its newest snapshot: a restart replays what comes after it. 0 for none."""
+    history_end: int = 0
+    """Records below it are in history files, others in the log."""
+    history_bytes: int = 0
+    """Bytes of the history files."""
+    points_behind: int = 0
+    """Snapshot points that wait to be compacted. If this keeps growing, compaction cannot follow.
+    """
     problem: str = ""
     """Why there is no answer; "" if there is one."""
 
@@ -116,7 +129,7 @@ def watermark_of(topic: TopicInfo, answers: Sequence[NodeAnswer]) -> Watermark:
         staged_bytes=best.staged_bytes if best else 0,
         dead_bytes=best.dead_bytes if best else 0,
         replicas=tuple(
-            _replica(node, address, answer, views.get(node), leader)
+            _replica(topic.group, node, address, answer, views.get(node), leader)
             for node, address, answer in answers
             if node in topic.voters
         ),
@@ -124,6 +137,7 @@ def watermark_of(topic: TopicInfo, answers: Sequence[NodeAnswer]) -> Watermark:
 
 
 def _replica(
+    group: GroupId,
     node: NodeId,
     address: str,
     answer: NodeView | RaftlogError,
@@ -137,7 +151,7 @@ def _replica(
         match = None  # a leader that was elected after its death does not know what it holds
     lag = leader.last_index - match if leader is not None and match is not None else None
     if view is None:
-        problem = answer.cause if isinstance(answer, RaftlogError) else "has no replica yet"
+        problem = _why_no_view(answer, group)
         return ReplicaWatermark(
             node=node, address=address, match_index=match, lag_entries=lag, problem=problem
         )
@@ -151,7 +165,20 @@ def _replica(
         high_water_mark=view.high_water_mark,
         lag_records=_lag_records(view, leader),
         state=view.state,
+        log_start_index=view.log_start_index,
+        log_bytes=view.log_bytes,
+        snapshot_index=view.snapshot_index,
+        history_end=view.history_end,
+        history_bytes=view.history_bytes,
+        points_behind=view.points_behind,
     )
+
+
+def _why_no_view(answer: NodeView | RaftlogError, group: GroupId) -> str:
+    if isinstance(answer, RaftlogError):
+        return answer.cause
+    quarantined = (each.problem for each in answer.quarantined if each.group == group)
+    return next((f"is quarantined: {problem}" for problem in quarantined), "has no replica yet")
 
 
 def _lag_records(view: GroupView, leader: GroupView | None) -> int | None:

@@ -17,6 +17,7 @@ from raftlog.core.quiescence import Quiescence
 from raftlog.core.quorum import agreed, majority
 from raftlog.core.reads import ReadRounds
 from raftlog.core.ready import ReadState
+from raftlog.core.recovery import is_recovering
 from raftlog.core.state import Part
 from raftlog.core.types import GroupId, LogIndex, NodeId, RaftTiming, Span, Term
 
@@ -33,6 +34,11 @@ class FollowerView(NamedTuple):
     """The first entry that the leader has not sent to it."""
     probing: bool
     """The logs are not known to agree: one check at a time is sent, and no entries."""
+    behind_base: bool
+    """It has rejected the entry at the leader's base, and accepted nothing as late since: as far as
+    the leader knows, it lacks entries that were dropped, and cannot be sent them."""
+    recovering: bool = False
+    """It has lost its log and gets it again: it counts for nothing yet."""
 
 
 class Leadership(Part):
@@ -99,7 +105,7 @@ class Leadership(Part):
 
     def hears_quorum(self) -> bool:
         """Has a majority, this member included, answered within the shortest election timeout?"""
-        heard = sum(1 for each in self.followers.values() if self._hears(each))
+        heard = sum(1 for each in self.followers.values() if self._hears_voter(each))
         return heard + 1 >= majority(len(self.followers) + 1)
 
     def others_can_lead(self, durable_index: LogIndex) -> bool:
@@ -115,7 +121,7 @@ class Leadership(Part):
         ahead = sum(
             1
             for each in self.followers.values()
-            if self._hears(each)
+            if self._hears_voter(each)
             and each.match_index > durable_index
             and each.disk_ticks * 2 >= self._timing.election_ticks_min
         )
@@ -130,6 +136,9 @@ class Leadership(Part):
 
     def _hears(self, progress: Progress) -> bool:
         return progress.contact_ticks < self._timing.election_ticks_min
+
+    def _hears_voter(self, progress: Progress) -> bool:
+        return progress.counts and self._hears(progress)
 
     def heartbeats(
         self, commit_index: LogIndex, *, all_committed: LogIndex | None
@@ -151,6 +160,7 @@ class Leadership(Part):
                 commit_index=LogIndex(min(commit_index, each.match_index)),
                 read_round=self.reads.latest,
                 quiesce_round=quiesce_round if each.match_index >= commit_index else 0,
+                recovered=each.recovered,
             )
             for node, each in self.followers.items()
         ]
@@ -167,7 +177,7 @@ class Leadership(Part):
             and self.quiescence.due
             and not self.reads.pending
             and all(
-                each.match_index == all_committed or self._is_excused(node, each)
+                (each.match_index == all_committed and each.counts) or self._is_excused(node, each)
                 for node, each in self.followers.items()
             )
         )
@@ -206,21 +216,57 @@ class Leadership(Part):
     def append_answered(self, reply: AppendReply, log: LogView) -> bool:
         """A follower has answered in this term; is more of the `log` durable there than was known?
 
-        After a rejection the next check goes further back, where the logs can still agree.
+        After a rejection the next check goes further back, where the logs can still agree, but
+        not behind the base.
         """
         progress = self.followers[reply.sender]
+        if reply.recovery != progress.recovery:
+            if reply.recovery < progress.recovery:
+                return False  # said before it lost its log
+            progress = self._recovery_changed(reply.sender, reply.recovery, log.last_index)
         progress.contact_ticks = 0
         if reply.accepted:
             assert reply.match_index <= log.last_index, "it confirms what was never sent"
             return progress.accepted(reply.match_index)
         if not progress.is_stale_rejection(reply.prev_index):
             match_index = progress.match_index
-            progress.rejected(replication.next_index_after(log, reply, match_index=match_index))
+            if reply.prev_index == log.base_index:
+                progress.rejected_base(log.base_index)
+            else:
+                progress.rejected(replication.next_index_after(log, reply, match_index=match_index))
         return False
 
-    def heartbeat_answered(self, reply: HeartbeatReply) -> list[ReadState]:
-        """A follower has answered in this term; the reads that are confirmed by it."""
+    def _recovery_changed(self, node: NodeId, recovery: int, last_index: LogIndex) -> Progress:
+        """The follower's recovery is durably another now: one that this leader ended, or else it
+        has lost its log, or had lost it before it was heard in this term."""
+        progress = self.followers[node]
+        if progress.recovered and recovery == progress.recovery + 1:
+            progress.recovery = recovery
+            return progress
+        progress = self.followers[node] = Progress(last_index + 1)
+        proof_round = self.reads.start_empty() if is_recovering(recovery) else 0
+        progress.lost_log(recovery, proof_round)
+        self.heartbeat_due = True
+        return progress
+
+    def log_dropped(self, base_index: LogIndex) -> None:
+        """The leader's log begins after `base_index` now: nothing at or below it is sent."""
+        for each in self.followers.values():
+            each.log_dropped(base_index)
+
+    def heartbeat_answered(self, reply: HeartbeatReply, log: LogView) -> list[ReadState]:
+        """A follower has answered in this term; the reads that are confirmed by it.
+
+        That its recovery has ended counts only once an answer to a check says so, durably.
+        """
         progress = self.followers[reply.sender]
+        if reply.recovery < progress.recovery:
+            return []  # said before it lost its log
+        if reply.recovery > progress.recovery:
+            if is_recovering(reply.recovery):
+                progress = self._recovery_changed(reply.sender, reply.recovery, log.last_index)
+            else:
+                progress.check_due = True
         progress.contact_ticks = 0
         progress.disk(keeps_up=reply.disk_keeps_up)
         patience_ticks = 2 * self._timing.heartbeat_ticks
@@ -232,16 +278,20 @@ class Leadership(Part):
         if reply.read_round <= progress.read_round:
             return []
         progress.read_round = reply.read_round
-        return self.reads.confirm(self.agreed_round())
+        agreed_round = self.agreed_round()
+        for each in self.followers.values():
+            if not each.counts and each.recovery_end is None and agreed_round >= each.proof_round:
+                each.recovery_end = log.last_index
+        return self.reads.confirm(agreed_round)
 
     def agreed_index(self, durable_index: LogIndex) -> LogIndex:
         """What a majority holds durably; this member counts with its own `durable_index`."""
-        matches = [each.match_index for each in self.followers.values()]
+        matches = [each.match_index if each.counts else 0 for each in self.followers.values()]
         return LogIndex(agreed([durable_index, *matches]))
 
     def agreed_round(self) -> int:
         """The latest read round that a majority, this member included, has answered."""
-        rounds = [each.read_round for each in self.followers.values()]
+        rounds = [each.read_round if each.counts else 0 for each in self.followers.values()]
         return agreed([self.reads.latest, *rounds])
 
     def views(self, log: LogView, durable_index: LogIndex) -> tuple[FollowerView, ...]:
@@ -253,10 +303,12 @@ class Leadership(Part):
                 contact_ticks=each.contact_ticks,
                 next_index=LogIndex(each.next_index),
                 probing=each.probing,
+                behind_base=each.behind_base,
+                recovering=not each.counts,
             )
             for node, each in self.followers.items()
         ]
-        own = FollowerView(self._node, durable_index, 0, LogIndex(log.last_index + 1), False)
+        own = FollowerView(self._node, durable_index, 0, LogIndex(log.last_index + 1), False, False)
         return tuple(sorted([own, *views]))
 
     def start_reads(self, commit_index: LogIndex) -> None:

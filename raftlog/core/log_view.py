@@ -19,10 +19,13 @@ from raftlog.core.types import Entry, LogIndex, Span, Term
 class LogView(Part):
     """The terms and sizes of entries `base_index + 1` to `last_index`.
 
-    Appending and truncating cost what changes, everything else the logarithm of it at most.
+    Appending and truncating cost what changes, dropping a copy of what stays, everything else the
+    logarithm of it at most.
     """
 
-    __slots__ = ("_base_index", "_base_term", "_ends", "_run_firsts", "_run_terms")
+    __slots__ = (
+        "_base_index", "_base_term", "_dropped_bytes", "_ends", "_run_firsts", "_run_terms"
+    )  # fmt: skip
 
     def __init__(self) -> None:
         """An empty log from index 1; `restore` makes any other."""
@@ -32,6 +35,8 @@ class LogView(Part):
         self._run_terms: list[int] = []
         # The bytes of all entries up to and including each one: a range's size is a difference.
         self._ends = array("Q")
+        self._dropped_bytes = 0
+        """What they counted up to the base: sums are not written again when entries are dropped."""
 
     @classmethod
     def restore(
@@ -66,6 +71,10 @@ class LogView(Part):
         return LogIndex(self._base_index)
 
     @property
+    def base_term(self) -> Term:
+        return Term(self._base_term)
+
+    @property
     def last_index(self) -> LogIndex:
         return LogIndex(self._base_index + len(self._ends))
 
@@ -83,7 +92,10 @@ class LogView(Part):
         return Term(self._run_terms[run] if run >= 0 else self._base_term)
 
     def first_index_of_term_at(self, index: int) -> LogIndex:
-        """The first entry here of the term that the entry at `index` has."""
+        """The first entry here of the term that the entry at `index` has, which is above the base.
+
+        Entries of the term that were dropped do not count.
+        """
         assert self._base_index < index <= self.last_index, "no such entry in this log"
         return LogIndex(self._run_firsts[bisect_right(self._run_firsts, index) - 1])
 
@@ -99,7 +111,7 @@ class LogView(Part):
         assert self._base_index < first <= self.last_index, "no such entry in this log"
         ends = self._ends
         start = first - self._base_index - 1
-        before = ends[start - 1] if start else 0
+        before = ends[start - 1] if start else self._dropped_bytes
         stop = min(start + entries_max, len(ends))
         fitting = bisect_right(ends, before + bytes_max, start, stop)
         return Span(LogIndex(first), LogIndex(max(first, self._base_index + fitting)))
@@ -109,7 +121,7 @@ class LogView(Part):
         ends = self._ends
         index = self._base_index + len(ends)
         term = self.last_term
-        total = ends[-1] if ends else 0
+        total = ends[-1] if ends else self._dropped_bytes
         for entry in entries:
             index += 1
             assert entry.index == index, "entries have no gap"
@@ -121,8 +133,25 @@ class LogView(Part):
             total += entry.payload.size
             ends.append(total)
 
+    def drop_to(self, index: int) -> None:
+        """Drop the entries up to `index`, which becomes the base and keeps its term."""
+        assert self._base_index <= index <= self.last_index, "no such entry in this log"
+        count = index - self._base_index
+        if not count:
+            return
+        self._base_term = self.term_at(index)
+        self._dropped_bytes = self._ends[count - 1]
+        self._base_index = index
+        del self._ends[:count]
+        # The runs that end at or before the base go; the one that reaches over it begins after it.
+        gone = bisect_right(self._run_firsts, index + 1) - 1 if self._ends else None
+        del self._run_firsts[:gone]
+        del self._run_terms[:gone]
+        if self._run_firsts:
+            self._run_firsts[0] = index + 1
+
     def truncate_from(self, index: int) -> None:
-        """Drop the entry at `index` and all after it."""
+        """Truncate the entry at `index` and all after it."""
         assert self._base_index < index <= self.last_index, "no such entry in this log"
         del self._ends[index - self._base_index - 1 :]
         while self._run_firsts and self._run_firsts[-1] >= index:

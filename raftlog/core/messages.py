@@ -78,7 +78,9 @@ class AppendRequest:
     entries: tuple[Entry, ...]
     commit_index: LogIndex
 
-    def accepted(self, term: Term, *, match_index: LogIndex, last_index: LogIndex) -> AppendReply:
+    def accepted(
+        self, term: Term, match_index: LogIndex, last_index: LogIndex, *, recovery: int = 0
+    ) -> AppendReply:
         """The receiver's answer if the logs agree up to `match_index`; its own ends at
         `last_index`."""
         return AppendReply(
@@ -92,14 +94,16 @@ class AppendRequest:
             conflict_term=Term(0),
             conflict_index=LogIndex(0),
             last_index=last_index,
+            recovery=recovery,
         )
 
     def rejected(
         self,
         term: Term,
-        *,
         last_index: LogIndex,
+        *,
         conflict: tuple[Term, LogIndex] = (Term(0), LogIndex(0)),
+        recovery: int = 0,
     ) -> AppendReply:
         """The receiver's answer if the logs differ at `prev_index`, as `conflict` tells, or if the
         sender's term is over."""
@@ -115,6 +119,7 @@ class AppendRequest:
             conflict_term=conflict_term,
             conflict_index=conflict_index,
             last_index=last_index,
+            recovery=recovery,
         )
 
 
@@ -138,6 +143,8 @@ class AppendReply:
     conflict_term: Term
     conflict_index: LogIndex
     last_index: LogIndex
+    recovery: int = 0
+    """Of the sender, durable (`raftlog.core.recovery`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,9 +171,17 @@ class Heartbeat:
     agreed_hash: bytes = b""
     disputed: bool = False
     """State hashes differ, and none has a majority."""
+    recovered: int = 0
+    """The recovery of the receiver that ends with this; 0: none (`raftlog.core.recovery`)."""
 
     def reply(
-        self, term: Term, *, last_index: LogIndex, quiesce_round: int, disk_keeps_up: bool
+        self,
+        term: Term,
+        *,
+        last_index: LogIndex,
+        quiesce_round: int,
+        disk_keeps_up: bool,
+        recovery: int = 0,
     ) -> HeartbeatReply:
         """The receiver's answer; it confirms the read round only in the sender's own term."""
         return HeartbeatReply(
@@ -178,6 +193,7 @@ class Heartbeat:
             last_index=last_index,
             quiesce_round=quiesce_round,
             disk_keeps_up=disk_keeps_up,
+            recovery=recovery,
         )
 
 
@@ -200,6 +216,8 @@ class HeartbeatReply:
     state_hash: bytes = b""
     diverged: bool = False
     """A majority is known to have another state than the sender."""
+    recovery: int = 0
+    """Of the sender (`raftlog.core.recovery`); that it has ended may not be durable yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,6 +230,8 @@ class NodeHeartbeat:
     sender: NodeId
     to: NodeId
     boot_id: str
+    clock_us: int = 0
+    """The sender's wall clock, microseconds since 1970 UTC; 0: its program does not tell it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +243,67 @@ class GroupDeleted:
     to: NodeId
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageOffer:
+    """The receiver lacks entries that the sender's log has dropped. It may fetch the sender's
+    image, whose newest snapshot is that of entry `index`.
+
+    This and the next four are the node's business (`raftlog.multiraft`): what is in an image is
+    committed, so no term has a say in it.
+    """
+
+    group: GroupId
+    sender: NodeId
+    to: NodeId
+    index: LogIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRequest:
+    """The sender asks for the manifest of the receiver's image, and will ask for its files."""
+
+    group: GroupId
+    sender: NodeId
+    to: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageManifest:
+    """The answer: the manifest's text, and the length of its newest snapshot's file."""
+
+    group: GroupId
+    sender: NodeId
+    to: NodeId
+    text: bytes
+    snapshot_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageChunkRequest:
+    """The sender asks for bytes [position, position + length) of a file that a manifest names."""
+
+    group: GroupId
+    sender: NodeId
+    to: NodeId
+    name: str
+    position: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageChunk:
+    """The answer: the bytes with their CRC-32C, or that no such file is there any more."""
+
+    group: GroupId
+    sender: NodeId
+    to: NodeId
+    name: str
+    position: int
+    crc: int
+    gone: bool
+    data: bytes
+
+
 PeerMessage = (
     VoteRequest
     | VoteReply
@@ -232,11 +313,19 @@ PeerMessage = (
     | HeartbeatReply
     | NodeHeartbeat
     | GroupDeleted
+    | ImageOffer
+    | ImageRequest
+    | ImageManifest
+    | ImageChunkRequest
+    | ImageChunk
 )
 """What travels between nodes."""
 
+ImageMessage = ImageOffer | ImageRequest | ImageManifest | ImageChunkRequest | ImageChunk
+"""What replicas say of images, past the core."""
+
 RaftMessage = VoteRequest | VoteReply | AppendRequest | AppendReply | Heartbeat | HeartbeatReply
-"""What `Raft.step` takes (`NodeHeartbeat` and `GroupDeleted` are the node's business)."""
+"""What `Raft.step` takes (the others are the node's business)."""
 
 OutMessage = VoteRequest | VoteReply | Replicate | AppendReply | Heartbeat | HeartbeatReply
 """What `Ready` carries out."""

@@ -1,16 +1,21 @@
 """A leader's view of one follower: what it holds for certain, what is in flight, when to ask.
 
 Two states. *Replicating*: requests leave one after another without waiting, `next_index` moves
-when they are sent, `match_index` when they are confirmed. *Searching*: after a rejection, one
-check of the previous entry at a time and no entries, until the logs are found to agree. What was
-lost is found by a check, too: it is small, it says what the follower holds, and it is sent for
-ever, so a follower that was gone for hours is picked up where it is (Raft section 5.3).
+when they are sent, `match_index` when they are confirmed. *Probing*: after a rejection, one check
+of the previous entry at a time and no entries, until the logs are found to agree. What was lost is
+found by a check, too: it is small, it says what the follower holds, and it is sent for ever, so a
+follower that was gone for hours is picked up where it is (Raft section 5.3).
+
+Probing goes no further back than the log's base. A follower that rejects the base lacks entries
+that the leader has dropped: it stays in probing, is asked at the usual pace, and is sent nothing,
+until it has got them from elsewhere.
 """
 
 from __future__ import annotations
 
 from collections import deque
 
+from raftlog.core.recovery import is_recovering
 from raftlog.core.state import Part
 from raftlog.core.types import LogIndex
 
@@ -21,13 +26,17 @@ class Progress(Part):
     __slots__ = (
         "_disk_keeps_up",
         "_inflight",
+        "behind_base",
         "check_due",
         "contact_ticks",
         "disk_ticks",
         "match_index",
         "next_index",
         "probing",
+        "proof_round",
         "read_round",
+        "recovery",
+        "recovery_end",
         "unanswered_ticks",
     )
 
@@ -35,8 +44,10 @@ class Progress(Part):
         self.match_index = 0
         """The follower's log equals ours up to here, durably. Never falls."""
         self.next_index = next_index
-        """The first entry not sent yet. Above `match_index`."""
+        """The first entry not sent yet. Above `match_index` and the log's base."""
         self.probing = False
+        self.behind_base = False
+        """It has rejected the log's base, and has not accepted anything as late since."""
         self.check_due = False
         """The next output must carry a check of the entry before `next_index`."""
         self.unanswered_ticks = 0
@@ -47,12 +58,29 @@ class Progress(Part):
         """The latest read round it answered."""
         self.disk_ticks = 0
         """For how many ticks it has said without a break that its disk keeps up."""
+        self.recovery = 0
+        """The number in its latest durable answer (`raftlog.core.recovery`)."""
+        self.proof_round = 0
+        """The read round, begun since it told of its recovery, that is to prove that we lead."""
+        self.recovery_end: int | None = None
+        """Once it holds everything up to here its recovery may end; None: no proof yet."""
         self._disk_keeps_up = False
         self._inflight: deque[int] = deque()
 
     @property
     def requests_in_flight(self) -> int:
         return len(self._inflight)
+
+    @property
+    def counts(self) -> bool:
+        """Does what it acknowledges count for commit and read rounds?"""
+        return not is_recovering(self.recovery)
+
+    @property
+    def recovered(self) -> int:
+        """The number of its recovery, if that may end now; 0: there is none, or it lasts."""
+        ends = self.recovery_end is not None and self.match_index >= self.recovery_end
+        return self.recovery if ends and not self.counts else 0
 
     def tick(self, resend_ticks: int) -> None:
         """One tick of the clock; after `resend_ticks` without an answer, ask."""
@@ -108,6 +136,7 @@ class Progress(Part):
                 self._inflight.popleft()
         if self.probing and match_index >= self.next_index - 1:
             self.probing = False
+            self.behind_base = False
             self.check_due = False
         self.next_index = max(self.next_index, match_index + 1)
         return news
@@ -119,9 +148,38 @@ class Progress(Part):
         return self.probing and prev_index != self.next_index - 1
 
     def rejected(self, next_index: int) -> None:
-        """The logs differ before the old `next_index`; probe from this one."""
-        assert self.match_index < next_index < self.next_index, "probing goes back, to the match"
+        """The logs differ before the old `next_index`; probe from this one, at once."""
+        assert self.match_index < next_index <= self.next_index, "probing goes back, to the match"
+        self._probe_from(next_index)
+        self.check_due = True
+
+    def rejected_base(self, base_index: int) -> None:
+        """It does not hold the entry at the log's base: ask again, but only after a while."""
+        assert self.match_index < base_index < self.next_index, "the base was checked"
+        self._probe_from(base_index + 1)
+        self.behind_base = True
+        self.check_due = False
+
+    def log_dropped(self, base_index: int) -> None:
+        """The leader's log begins after `base_index` now.
+
+        A follower that was not sent all entries up to it yet is asked whether it holds them. It may
+        have them from an earlier leader.
+        """
+        if self.next_index <= base_index:
+            self._probe_from(base_index + 1)
+            self.check_due = True
+
+    def lost_log(self, recovery: int, proof_round: int) -> None:
+        """Right after it was made: the follower has lost its log, or had lost it before this term,
+        and is asked what it holds."""
+        assert self.match_index == 0, "what it confirmed before counts no more"
+        self.recovery = recovery
+        self.proof_round = proof_round
+        self._probe_from(self.next_index)
+        self.check_due = True
+
+    def _probe_from(self, next_index: int) -> None:
         self.next_index = next_index
         self.probing = True
-        self.check_due = True
         self._inflight.clear()

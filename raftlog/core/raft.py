@@ -39,11 +39,13 @@ from raftlog.core.outbox import Outbox
 from raftlog.core.quiescence import keeps_quiesced
 from raftlog.core.quorum import VoteResult
 from raftlog.core.ready import Ready, Role, SoftState
+from raftlog.core.recovery import is_recovering
 from raftlog.core.state import Part
 from raftlog.core.status import RaftStatus
 from raftlog.core.timer import ElectionTimer, Random
 from raftlog.core.types import (
     EMPTY_PAYLOAD,
+    NO_INDEX,
     NOBODY,
     Entry,
     EntryKind,
@@ -57,7 +59,7 @@ from raftlog.core.types import (
     Span,
     Term,
 )
-from raftlog.errors import NotLeader, Overloaded
+from raftlog.errors import AcknowledgedEntriesLost, NotLeader, Overloaded
 
 
 class Raft(Part):
@@ -83,6 +85,7 @@ class Raft(Part):
         "membership",
         "node",
         "quiesced",
+        "recovery",
         "role",
         "term",
         "vote",
@@ -98,14 +101,16 @@ class Raft(Part):
         hard_state: HardState,
         log: LogView,
         random: Random,
+        applied_index: LogIndex = NO_INDEX,
     ) -> None:
         """A member as it stands after reading its disk: a follower that knows no leader.
 
         `hard_state` and everything in `log` are durable; the view belongs to the core from now
-        on. Nothing counts as committed beyond the log's base; the leader's word, or its own
-        election, brings `commit_index` back.
+        on. The state machine has applied everything up to `applied_index`, as a snapshot has it.
+        Nothing counts as committed beyond that; a leader's word, or its own, brings more back.
         """
         assert node in membership.voters, "only a voter runs the core"
+        assert applied_index <= log.last_index, "what was applied is gone from this log"
         self.group = group
         self.node = node
         self.membership = membership
@@ -120,9 +125,11 @@ class Raft(Part):
             # The entries became durable and the term they came with did not. No vote of that
             # term can have left this member, because votes wait for the hard state.
             self.term, self.vote = log.last_term, NOBODY
+        self.recovery = hard_state.recovery
+        """Odd: it has lost its log and gets it again; see `raftlog.core.recovery`."""
         self.leader = NOBODY
         """Who leads this term, as far as this member knows; NOBODY: unknown or lost."""
-        self.commit_index = self.last_applied = log.base_index
+        self.commit_index = self.last_applied = max(log.base_index, applied_index)
         """The highest index known committed, and applied. Neither falls while the member runs."""
         self.durable_index = log.last_index
         """The log is durable up to here at least, as `persisted` said."""
@@ -143,9 +150,19 @@ class Raft(Part):
     # ------------------------------------------------------------ what it is
 
     @property
+    def base_index(self) -> LogIndex:
+        """The entry before the first one in the log; 0: none was dropped."""
+        return self._log.base_index
+
+    @property
     def last_index(self) -> LogIndex:
         """The last entry's index, durable or not."""
         return self._log.last_index
+
+    @property
+    def recovering(self) -> bool:
+        """Has it lost its log, and not got it again? Then it counts for nothing."""
+        return is_recovering(self.recovery)
 
     def term_at(self, index: LogIndex) -> Term:
         """The term of the entry at `index`, from the log's base to `last_index`."""
@@ -166,6 +183,7 @@ class Raft(Part):
             term=self.term,
             vote=self.vote,
             leader=self.leader,
+            base_index=self._log.base_index,
             last_index=self._log.last_index,
             last_term=self._log.last_term,
             durable_index=self.durable_index,
@@ -186,8 +204,7 @@ class Raft(Part):
     def tick(self, silent: Collection[NodeId] = ()) -> bool:
         """One tick of the clock has passed; may `ready` have something because of it?
 
-        Nothing was heard of the processes of the nodes in `silent` for an election timeout. A
-        quiesced member is not ticked.
+        Nothing was heard of the processes of the nodes in `silent` for an election timeout.
         """
         assert not self.quiesced, "a quiesced member has no timer"
         leadership = self._leadership
@@ -199,16 +216,17 @@ class Raft(Part):
                 self._step_down(leadership)
                 return True
             return leadership.something_due
-        if self._timer.tick(1 if self._disk_keeps_up else election.SLOW_DISK_PATIENCE):
-            if self._may_lead:
-                self._start_pre_vote()
-            return self._may_lead
-        return False
+        over = self._timer.tick(1 if self._disk_keeps_up else election.SLOW_DISK_PATIENCE)
+        if not over or not self._may_lead or self.recovering:
+            return False
+        self._start_pre_vote()
+        return True
 
     def step(self, message: RaftMessage) -> None:
         """A message to this member has arrived: lost, repeated, late or early ones do no harm.
 
         Raises `PeerProtocolViolation` for one that no honest peer sends: then nothing has changed.
+        Raises `AcknowledgedEntriesLost` if this member's disk has: then it must not take part.
         """
         assert message.group == self.group, "a message for another group"
         assert message.to == self.node, "a message for another member"
@@ -319,11 +337,23 @@ class Raft(Part):
         assert index <= self._outbox.committed_to, "only what was handed out can be applied"
         self.last_applied = index
 
+    def drop_log_to(self, index: LogIndex) -> None:
+        """The log begins after `index` now: what was there is durable in a snapshot.
+
+        A leader can no longer send it. A follower that lacks some of it stays `behind_base` until
+        it has got that from elsewhere.
+        """
+        assert self._log.base_index <= index, "the base never falls"
+        assert index <= min(self.last_applied, self.durable_index), "a snapshot holds what it drops"
+        self._log.drop_to(index)
+        if self._leadership is not None:
+            self._leadership.log_dropped(index)
+
     def leader_lost(self, leader: NodeId, term: Term) -> None:
         """The process of `leader`, which led `term`, is gone (its connection was reset).
 
-        At once this member hears no leader, so it grants votes and pre-votes; at one of the next
-        `leader_lost_jitter_ticks` ticks, by chance, it tries to lead. Old news changes nothing.
+        At once this member hears no leader, so it grants votes and pre-votes; soon, by chance, it
+        tries to lead. Old news changes nothing.
         """
         known = self.role is Role.FOLLOWER and self.leader != NOBODY
         if not known or leader != self.leader or term != self.term:
@@ -344,28 +374,23 @@ class Raft(Part):
             self._leadership.ask_for_disks()
         self._disk_keeps_up = keeps_up
 
-    def note_state(self, *, diverged: bool) -> None:
-        """Whether this member's state machine is known to differ from the majority's.
+    def note_fitness(self, *, may_lead: bool) -> None:
+        """Whether this member may lead: not if its state machine is known to differ from the
+        majority's, or if it cannot read what its followers lack.
 
-        Such a member votes and acknowledges as usual, because its log is as good as any, but it
-        neither leads nor tries to. A leader steps down, and a last heartbeat wakes its followers:
+        Otherwise it votes and acknowledges as usual. A leader steps down, and wakes its followers:
         one of them must try. The host loop must tick this member even if it was quiesced.
         """
-        self._may_lead = not diverged
-        if not diverged:
-            return
-        if self._leadership is not None:
+        self._may_lead = may_lead
+        if not may_lead and self._leadership is not None:
             self._step_down(self._leadership)
-        elif self.role is not Role.FOLLOWER:
+        elif not may_lead and self.role is not Role.FOLLOWER:
             self._become_follower()
             self._reset_timer()
 
     def voters_reachable(self) -> None:
-        """The way to a majority has opened, where messages were lost before.
-
-        A member that knows no leader tries at one of the next `leader_lost_jitter_ticks` ticks:
-        its pre-vote may be among what was lost. Where there is a leader it is refused.
-        """
+        """The way to a majority has opened: a member that knows no leader tries soon, as its
+        pre-vote may be among what was lost. Where there is a leader it is refused."""
         if self.role in (Role.FOLLOWER, Role.PRE_CANDIDATE) and self.leader == NOBODY:
             self._try_soon()
 
@@ -379,7 +404,7 @@ class Raft(Part):
             self._speak_as_leader(self._leadership)
         return self._outbox.drain(
             soft_state=SoftState(self.role, self.term, self.leader),
-            hard_state=HardState(self.term, self.vote),
+            hard_state=HardState(self.term, self.vote, self.recovery),
             commit_index=self.commit_index,
         )
 
@@ -403,8 +428,7 @@ class Raft(Part):
         would wait for it; but it may not try again for several timeouts, or at all. (A leader that
         a higher term deposes sends none: it tries itself after a timeout, and that wakes them.)
         """
-        last = leadership.heartbeats(self.commit_index, all_committed=None)
-        self._outbox.messages.extend(last)
+        self._outbox.messages.extend(leadership.heartbeats(self.commit_index, all_committed=None))
         self.quiesced = False
         self._become_follower()
         self._reset_timer()
@@ -493,7 +517,7 @@ class Raft(Part):
     # ------------------------------------------------------------ elections
 
     def _on_vote_request(self, request: VoteRequest) -> None:
-        granted = election.grants_vote(
+        granted = not self.recovering and election.grants_vote(
             request, term=self.term, vote=self.vote, leader=self.leader, log=self._log
         )
         if granted and self.vote == NOBODY:
@@ -502,7 +526,7 @@ class Raft(Part):
         self._outbox.after_persist.append(request.reply(self.term, granted=granted))
 
     def _on_pre_vote_request(self, request: VoteRequest) -> None:
-        granted = election.grants_pre_vote(
+        granted = not self.recovering and election.grants_pre_vote(
             request,
             term=self.term,
             vote=self.vote,
@@ -539,24 +563,26 @@ class Raft(Part):
 
     def _on_append_request(self, request: AppendRequest) -> None:
         """Raft figure 2, AppendEntries, receiver: verify first, then write, then acknowledge."""
-        log, answers = self._log, self._outbox.after_persist
+        log, answers, recovery = self._log, self._outbox.after_persist, self.recovery
         if request.term < self.term:
-            answers.append(request.rejected(self.term, last_index=log.last_index))
+            answers.append(request.rejected(self.term, log.last_index, recovery=recovery))
             return
         self._follow(request.sender)
         if not replication.previous_entry_matches(
             log, prev_index=request.prev_index, prev_term=request.prev_term
         ):
             hint = replication.conflict_hint(log, prev_index=request.prev_index)
-            refusal = request.rejected(self.term, last_index=log.last_index, conflict=hint)
-            answers.append(refusal)
+            end = log.last_index
+            answers.append(request.rejected(self.term, end, conflict=hint, recovery=recovery))
             return
         held = replication.first_difference(log, request.entries)
         if held < len(request.entries):
             self._write(request.entries[held:])
-        verified = LogIndex(request.prev_index + len(request.entries))
+        # What was dropped is committed, so the leader's log has it too, whatever the request holds.
+        verified = LogIndex(max(request.prev_index + len(request.entries), log.base_index))
+        assert verified <= log.last_index, "what was verified is here"
         self._learn_commit_index(LogIndex(min(request.commit_index, verified)))
-        answers.append(request.accepted(self.term, match_index=verified, last_index=log.last_index))
+        answers.append(request.accepted(self.term, verified, log.last_index, recovery=recovery))
 
     def _write(self, entries: Sequence[Entry]) -> None:
         """Make the log end with `entries`, truncating what conflicts with the first of them."""
@@ -573,6 +599,8 @@ class Raft(Part):
         quiesce_round = 0
         if heartbeat.term == self.term:
             self._follow(heartbeat.sender)
+            if self.recovering and heartbeat.recovered == self.recovery:
+                self.recovery += 1
             self._learn_commit_index(heartbeat.commit_index)
             if heartbeat.quiesce_round and self._may_quiesce(heartbeat.commit_index):
                 self.quiesced = True
@@ -582,17 +610,28 @@ class Raft(Part):
             last_index=self._log.last_index,
             quiesce_round=quiesce_round,
             disk_keeps_up=self._disk_keeps_up,
+            recovery=self.recovery,
         )
         self._outbox.messages.append(answer)
 
     def _may_quiesce(self, commit_index: LogIndex) -> bool:
         """Is the leader's whole log here, durable, and known to be committed?"""
         ends = {commit_index, self.commit_index, self.durable_index, self._log.last_index}
-        return len(ends) == 1 and self._timing.quiesce_after_ticks > 0
+        may = not self.recovering and self._timing.quiesce_after_ticks > 0
+        return may and len(ends) == 1
 
     def _learn_commit_index(self, commit_index: LogIndex) -> None:
-        """The leader vouches that our log is its own up to here, and that this is committed."""
-        assert commit_index <= self._log.last_index, "an acknowledged entry is gone from this log"
+        """The leader vouches that our log is its own up to here, and that this is committed.
+
+        Raises `AcknowledgedEntriesLost` if our log is shorter: a leader only tells what we have
+        acknowledged. It may not have heard yet that we have lost the log and know it.
+        """
+        if commit_index > self._log.last_index:
+            if self.recovering:
+                return
+            raise AcknowledgedEntriesLost(
+                group=self.group, last=self._log.last_index, committed=commit_index
+            )
         if commit_index > self.commit_index:
             self.commit_index = commit_index
 
@@ -619,7 +658,7 @@ class Raft(Part):
         leadership = self._leadership
         if leadership is None or reply.term != self.term:
             return
-        self._outbox.reads.extend(leadership.heartbeat_answered(reply))
+        self._outbox.reads.extend(leadership.heartbeat_answered(reply, self._log))
         if reply.quiesce_round:
             self.quiesced = leadership.all_agreed() and self._all_committed() is not None
 

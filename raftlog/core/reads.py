@@ -52,6 +52,11 @@ class ReadRounds(Part):
         self._in_flight.append((self.latest, commit_index, tuple(self._waiting)))
         self._waiting.clear()
 
+    def start_empty(self) -> int:
+        """Begin a round that serves no read, and return its number."""
+        self.latest += 1
+        return self.latest
+
     def confirm(self, read_round: int) -> list[ReadState]:
         """The reads that a majority's answers up to `read_round` have confirmed."""
         confirmed: list[ReadState] = []

@@ -16,7 +16,7 @@ from raftlog.core.types import Entry, LogIndex, Term
 def previous_entry_matches(log: LogView, *, prev_index: int, prev_term: int) -> bool:
     """Does `log` hold the entry that a request builds on?
 
-    What lies before the log's base is committed and so the same everywhere.
+    What the log has dropped was committed, so it is the same everywhere: it counts as held.
     """
     if prev_index > log.last_index:
         return False
@@ -26,7 +26,8 @@ def previous_entry_matches(log: LogView, *, prev_index: int, prev_term: int) -> 
 def conflict_hint(log: LogView, *, prev_index: int) -> tuple[Term, LogIndex]:
     """What a rejection tells the leader: our term at `prev_index` and that term's first index.
 
-    Term 0 and one past our last entry if the log is too short.
+    Term 0 and one past our last entry if the log is too short. An entry that does not match is
+    above the base.
     """
     if prev_index > log.last_index:
         return Term(0), LogIndex(log.last_index + 1)
@@ -52,9 +53,13 @@ def next_index_after(log: LogView, rejection: AppendReply, *, match_index: int) 
 
     `log` is the leader's. The result is above `match_index` and at most the rejected previous
     index, so the probing ends; each step leaves a whole term of the follower behind (Raft
-    section 5.3, last part).
+    section 5.3, last part). It is above the log's base in any case: a leader cannot check, or
+    send, what it has dropped.
     """
     assert match_index < rejection.prev_index, "an entry that matched cannot conflict"
+    lowest = max(match_index, log.base_index) + 1
+    if rejection.prev_index <= log.base_index:
+        return LogIndex(lowest)
     term, first = rejection.conflict_term, rejection.conflict_index
     ours = min(log.last_index_of_terms_to(term), rejection.prev_index - 1)
     if term > 0 and ours >= first and log.term_at(ours) == term:
@@ -64,4 +69,4 @@ def next_index_after(log: LogView, rejection: AppendReply, *, match_index: int) 
         candidate = min(ours + 1, first)
     else:
         candidate = first
-    return LogIndex(max(match_index + 1, min(candidate, rejection.prev_index)))
+    return LogIndex(max(lowest, min(candidate, rejection.prev_index)))

@@ -20,6 +20,8 @@ class RaftStatus:
     """Whom it voted for in its term; NOBODY: it still may."""
     leader: NodeId
     """Who leads its term, as far as it knows; NOBODY: unknown or lost."""
+    base_index: LogIndex
+    """The entry before the first one in its log; 0: none was dropped."""
     last_index: LogIndex
     last_term: Term
     durable_index: LogIndex

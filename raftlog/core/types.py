@@ -88,6 +88,9 @@ class HardState(NamedTuple):
 
     term: Term
     vote: NodeId
+    recovery: int = 0
+    """Which recovery of its log this member is in (odd), or has behind it (even)
+    (`raftlog.core.recovery`)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,7 @@ def _conflict_with_committed(
 def _problem_of_heartbeat(heartbeat: Heartbeat, member: Member) -> str | None:
     # A commit_index above the log's end is not refused here: a leader never sends more than this
     # member acknowledged, so the disk here has lost it, and the member must stop
-    # (`Raft._learn_commit_index`). To go on would let it elect a leader without that entry.
+    # (`AcknowledgedEntriesLost`). To go on would let it elect a leader without that entry.
     return _out_of_range(
         term=heartbeat.term,
         commit_index=heartbeat.commit_index,
@@ -182,6 +182,7 @@ def _problem_of_append_reply(
         conflict_term=reply.conflict_term,
         conflict_index=reply.conflict_index,
         last_index=reply.last_index,
+        recovery=reply.recovery,
     )
     if problem is not None:
         return problem
@@ -201,6 +202,7 @@ def _problem_of_heartbeat_reply(
         read_round=reply.read_round,
         last_index=reply.last_index,
         quiet=reply.quiesce_round,
+        recovery=reply.recovery,
     )
     if problem is None and leadership is not None and reply.term == member.term:
         if reply.read_round > leadership.reads.latest:

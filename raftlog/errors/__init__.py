@@ -7,6 +7,7 @@
     |   |-- NodeStopping            the node was told to stop
     |   |-- NoQuorum                a leader that lost its majority, or an election in progress
     |   |-- ReplicaDiverged         this replica's state differs from the majority's; ask another
+    |   |-- ReplicaQuarantined      this replica's files are damaged; ask another
     |   |-- StateDisputed           the replicas' states differ, and none has a majority
     |   |-- NotYet                  this replica has not applied far enough; ask another
     |   |-- Overloaded              a bounded queue is full
@@ -71,6 +72,7 @@ from raftlog.errors.exit_code import (
     ExitCode,
 )
 from raftlog.errors.node import (
+    AcknowledgedEntriesLost,
     AddressInUse,
     DataFolderForeign,
     DataFolderLocked,
@@ -114,6 +116,7 @@ from raftlog.errors.unavailable import (
     NotYet,
     Overloaded,
     ReplicaDiverged,
+    ReplicaQuarantined,
     StateDisputed,
     Unavailable,
 )
@@ -140,6 +143,7 @@ from raftlog.errors.write import (
 )
 
 __all__ = [
+    "AcknowledgedEntriesLost",
     "AddressInUse",
     "AlreadyExists",
     "CheckpointReset",
@@ -176,6 +180,7 @@ __all__ = [
     "OffsetTrimmed",
     "Overloaded",
     "ReplicaDiverged",
+    "ReplicaQuarantined",
     "StateDisputed",
     "PathUnusable",
     "PeerProtocolViolation",

@@ -24,8 +24,10 @@ class TopicRecreated(RaftlogError):
         return f"Topic {self.topic!r}, incarnation {self.wanted}, was deleted{now}."
 
     remedy_text = (
-        "In Spark: check that raftlog.bootstrap.servers still names the same cluster; then use a "
-        "new checkpointLocation, or (a reader) failOnDataLoss=false."
+        "Check first that the servers are still those of the same cluster (--servers, in Spark "
+        "raftlog.bootstrap.servers). If the topic was meant to go: a stream that reads it takes a "
+        "new checkpointLocation, or failOnDataLoss=false; a stream that writes it takes a new "
+        "checkpointLocation, or createTopic=always; a producer is made again."
     )
 
 

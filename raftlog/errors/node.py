@@ -7,6 +7,7 @@ NodeRefused                 this process must not serve
 |-- LogFromNewerVersion     an entry that this program cannot apply
 |-- AddressInUse
 |-- IdentityRefused         the node's folder was wiped or exchanged
+|-- AcknowledgedEntriesLost an older copy of the folder, or a disk that lost synced bytes
 `-- DiskFailed              a write or sync failed: the process exits
 """
 
@@ -103,6 +104,26 @@ class IdentityRefused(NodeRefused):
     remedy_text = (
         "Restore the node's own folder: a wiped one has forgotten its votes and must not return "
         "under its old id."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class AcknowledgedEntriesLost(NodeRefused):
+    """The leader tells that entry `committed`, which this node acknowledged, is committed; the log
+    here ends at `last`. Another vote of this node could elect a leader without that entry."""
+
+    group: int
+    last: int
+    committed: int
+
+    cause_text = (
+        "This node's log of group {group} ends at entry {last}, but the cluster committed entry "
+        "{committed} after this node had acknowledged it. The data folder is an older copy, or its "
+        "disk lost what it had reported as synced."
+    )
+    remedy_text = (
+        "Leave this node down; the others continue. Put back only the folder with which it last "
+        "ran: with an older one it could help to elect a leader that lacks acknowledged records."
     )
 
 

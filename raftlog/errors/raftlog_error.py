@@ -50,6 +50,11 @@ class RaftlogError(Exception):
         return type(self).__name__, {f.name: str(getattr(self, f.name)) for f in fields(self)}
 
 
+def cut(text: str, characters_max: int) -> str:
+    """The text as a message shows it: what somebody gave may be longer than a screen."""
+    return text if len(text) <= characters_max else f"{text[:characters_max]}..."
+
+
 def _rebuild(kind: type[RaftlogError], values: dict[str, object]) -> RaftlogError:
     return kind(**values)
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raftlog.errors.exit_code import ExitCode
-from raftlog.errors.raftlog_error import RaftlogError
+from raftlog.errors.raftlog_error import RaftlogError, cut
+
+_NAME_SHOWN_MAX = 249
+"""No topic has a longer name."""
+_PROBLEM_SHOWN_MAX = 600
 
 
 class InvalidRequest(RaftlogError):
@@ -48,9 +52,11 @@ class InvalidOption(InvalidRequest):
     problem: str
     advice: str
 
-    cause_text = "Option {option!r} {problem}."
-
     remedy_text = "{advice}"
+
+    @property
+    def cause(self) -> str:
+        return f"Option {self.option!r} {cut(self.problem, _PROBLEM_SHOWN_MAX)}."
 
 
 @dataclass(kw_only=True, eq=False)
@@ -78,7 +84,10 @@ class ExtraMissing(InvalidRequest):
     missing: str
 
     cause_text = "`raftlog {verb}` runs nodes, and this installation lacks {missing}."
-    remedy_text = 'Install the server\'s parts: pip install "raftlog[server]"'
+    remedy_text = (
+        'Install the server\'s parts: pip install "raftlog[server]", or in a checkout of raftlog '
+        'pip install ".[server]"'
+    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -96,19 +105,28 @@ class PathUnusable(InvalidRequest):
 class InvalidTopicName(InvalidRequest):
     topic: str
 
-    cause_text = "{topic!r} is not a valid topic name."
+    @property
+    def cause(self) -> str:
+        return f"{cut(self.topic, _NAME_SHOWN_MAX)!r} is not a valid topic name."
+
     remedy_text = "Use 1 to 249 of A-Z a-z 0-9 . _ - without a leading dot."
 
 
 @dataclass(kw_only=True, eq=False)
 class SchemaMismatch(InvalidRequest):
-    """`difference` lists the fields that differ, one per line."""
+    """`difference` lists the fields that differ, one per line. `advice` is that of a write if it is
+    empty."""
 
     topic: str
     difference: str
+    advice: str = ""
 
     cause_text = "The schema does not fit topic {topic!r}:\n{difference}\n"
-    remedy_text = "Select and cast the columns to the topic's schema (`raftlog topic describe`)."
+
+    @property
+    def remedy(self) -> str:
+        write = "Select and cast the columns to the topic's schema (`raftlog topic describe`)."
+        return self.advice or write
 
 
 @dataclass(kw_only=True, eq=False)
@@ -163,12 +181,15 @@ class TopicNotFound(NotFound):
     @property
     def cause(self) -> str:
         hint = f" Did you mean {self.nearest}?" if self.nearest else ""
-        return f"There is no topic {self.topic!r}.{hint}"
+        return f"There is no topic {cut(self.topic, _NAME_SHOWN_MAX)!r}.{hint}"
 
-    remedy_text = (
-        "Create it: raftlog topic create {topic} --schema '...'; or name the servers of the "
-        "cluster that has it: --servers, in Spark raftlog.bootstrap.servers."
-    )
+    @property
+    def remedy(self) -> str:
+        return (
+            "See `raftlog topic list`, or name the servers of the cluster that has it: --servers, "
+            "in Spark raftlog.bootstrap.servers. To write to a new topic, create it first: "
+            f"raftlog topic create {cut(self.topic, _NAME_SHOWN_MAX)} --schema '...'"
+        )
 
 
 @dataclass(kw_only=True, eq=False)

@@ -94,6 +94,26 @@ class ReplicaDiverged(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
+class ReplicaQuarantined(Unavailable):
+    """The files of this replica, on `node`, are damaged at byte `position` of `file`."""
+
+    topic: str
+    node: int
+    file: str
+    position: int
+    problem: str
+
+    cause_text = (
+        "The replica of topic {topic!r} on node {node} is quarantined: {file} is damaged at byte "
+        "{position}: {problem}."
+    )
+    remedy_text = (
+        "Another replica serves the topic; the client asks there. Its files on node {node} are as "
+        'they were. See docs/OPERATIONS.md, "damaged", before you touch them.'
+    )
+
+
+@dataclass(kw_only=True, eq=False)
 class StateDisputed(Unavailable):
     """The replicas' states differ and none has a majority. Records below `agreed` are served."""
 

@@ -71,9 +71,10 @@ class EpochContentMismatch(WriteRefused):
         )
 
     remedy_text = (
-        "The source returned other rows than before, the query changed, or the checkpoint is an "
-        "older copy. With onReplayMismatch=keep the query continues: the first commit stays, and "
-        "the rows of this batch are discarded."
+        "Nothing was changed. If the checkpoint is an older copy, restore the newest; if the query "
+        "was changed, start it once more as it was, with its checkpoint. If its source gives other "
+        "rows than before, only onReplayMismatch=keep lets the query continue: the first commit "
+        "stays, and the rows of this batch are discarded."
     )
 
 

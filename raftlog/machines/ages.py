@@ -6,25 +6,29 @@ election would start over with every new leader, and under frequent elections no
 
 from __future__ import annotations
 
+from array import array
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
+from raftlog.machines.columns import pack, unpack
 from raftlog.machines.digest import StateDigest
+from raftlog.machines.state import AgesState
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 class LogClock:
-    """Log time: the latest of the leaders' clocks in the entries so far. It never falls."""
+    """Log time: the latest time that a leader wrote into the entries so far. It never falls."""
 
     __slots__ = ("now_us", "seen_us")
 
-    def __init__(self) -> None:
-        self.now_us = 0
+    def __init__(self, now_us: int = 0) -> None:
+        self.now_us = now_us
         """Microseconds since 1970 UTC; 0 before the first entry that carries a time."""
         self.seen_us = 0
-        """The latest time of any stage, or 0. Under rules 1 stages do not advance log time."""
+        """The latest time of any stage, or 0. Under rules 1 stages do not advance log time; later
+        rules do not use it."""
 
     def advance(self, timestamp_us: int) -> int:
         """Advance log time to an entry's time, unless it is later already. Returns log time."""
@@ -54,6 +58,21 @@ class ByAge(Generic[KeyT]):
     def __init__(self) -> None:
         # Not a plain dict: it would step over every entry removed at its front, each time.
         self._times: OrderedDict[KeyT, int] = OrderedDict()
+
+    def restore(self, keys: Sequence[KeyT], state: AgesState) -> None:
+        """Fill the empty table with what `state` gave; `keys` are those that it was given."""
+        assert not self._times
+        times = zip(unpack(state.keys), unpack(state.times_us), strict=True)
+        self._times.update((keys[place], active_us) for place, active_us in times)
+
+    def state(self, keys: Iterable[KeyT]) -> AgesState:
+        """The table's state. `keys` are all its keys, and may be more, in an order that the caller
+        gives again to `restore`."""
+        places = {key: place for place, key in enumerate(keys)}
+        return AgesState(
+            keys=pack(array("q", [places[key] for key in self._times])),
+            times_us=pack(array("q", self._times.values())),
+        )
 
     def __len__(self) -> int:
         return len(self._times)
@@ -102,13 +121,18 @@ class Forgotten:
 
     __slots__ = ("_names", "_names_max")
 
-    def __init__(self, names_max: int) -> None:
+    def __init__(self, names_max: int, names: Iterable[str] = ()) -> None:
+        """`names` are those of a state, in its order."""
         assert names_max > 0
         self._names_max = names_max
-        self._names: OrderedDict[str, None] = OrderedDict()
+        self._names: OrderedDict[str, None] = OrderedDict.fromkeys(names)
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
+
+    def names(self) -> tuple[str, ...]:
+        """The names in the order in which they will be dropped."""
+        return tuple(self._names)
 
     def add(self, name: str) -> None:
         """Remember the name. If there are too many, the one forgotten first is dropped."""

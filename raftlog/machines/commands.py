@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raftlog.core.types import GroupId, NodeId
+from raftlog.core.types import NO_INDEX, GroupId, LogIndex, NodeId, Offset
 from raftlog.machines.schema import Schema
+from raftlog.machines.settings import TopicSetting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,17 @@ class Rules:
     version: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotPoint:
+    """Every replica takes its snapshot at this entry (rules 3). It changes no state.
+
+    `keep_from` is the first index that a replica must keep in its log: 0 or more, decided by the
+    leader. All voters hold every entry below it.
+    """
+
+    keep_from: LogIndex
+
+
 # ---------------------------------------------------------------- a topic's group
 
 
@@ -46,7 +58,7 @@ class Append:
     producer: str
     sequence: int
     timestamp_us: int
-    """The leader's clock, microseconds since 1970 UTC. The machine never lets log time fall."""
+    """The leader's time, microseconds since 1970 UTC. The machine never lets log time fall."""
     batch: BatchSummary
 
 
@@ -174,7 +186,7 @@ class ExpireWriter:
 class Expire:
     """End what was silent for its lease, oldest first, at most `EXPIRED_AT_ONCE_MAX` (rules 2).
 
-    Ages are judged by log time or `timestamp_us`, the leader's clock, whichever is later: in an
+    Ages are judged by log time or `timestamp_us`, the leader's time, whichever is later: in an
     idle topic nothing else advances time. The leases are the leader's settings, so the command
     carries them.
     """
@@ -192,6 +204,27 @@ class RemoveWriter:
     writer: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trim:
+    """Remove the records below `offset`, at most those below the high-water mark (rules 3). A log
+    start that is there or beyond stays."""
+
+    offset: Offset
+    """0 or more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configure:
+    """The topic's settings as the controller's log has them from entry `version` on (rules 3).
+
+    Settings of an earlier version than the topic's own change nothing.
+    """
+
+    version: LogIndex
+    settings: tuple[TopicSetting, ...]
+    """All that are not the default, by name."""
+
+
 TopicCommand = (
     Append
     | Stage
@@ -202,7 +235,10 @@ TopicCommand = (
     | ExpireWriter
     | Expire
     | RemoveWriter
+    | Trim
+    | Configure
     | Rules
+    | SnapshotPoint
 )
 
 
@@ -234,6 +270,19 @@ class CreateTopic:
     voters: tuple[NodeId, ...]
     if_not_exists: bool
     timestamp_us: int
+    settings: tuple[TopicSetting, ...] = ()
+    """Those that are not the default (rules 3)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTopic:
+    """Change some of a topic's settings; the others stay (rules 3). If `incarnation` is given, only
+    those of that incarnation."""
+
+    name: str
+    incarnation: str
+    settings: tuple[TopicSetting, ...]
+    """Value 0 sets the default again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +293,7 @@ class DeleteTopic:
     incarnation: str
 
 
-ControllerCommand = RegisterNode | CreateTopic | DeleteTopic | Rules
+ControllerCommand = RegisterNode | CreateTopic | AlterTopic | DeleteTopic | Rules | SnapshotPoint
 
 Command = TopicCommand | ControllerCommand
 
@@ -267,3 +316,7 @@ class TopicInfo:
     """When it was created, in the controller's log time: microseconds since 1970 UTC."""
     rules: int
     """The version of the rules that its machine starts under, from 1."""
+    settings: tuple[TopicSetting, ...] = ()
+    """The settings that are not the default, by name."""
+    settings_version: LogIndex = NO_INDEX
+    """The entry of the controller's log that changed them last; 0: none did."""

@@ -11,6 +11,7 @@ from collections.abc import Hashable
 from typing import Protocol, TypeVar
 
 from raftlog.core.types import LogIndex
+from raftlog.machines.state import ControllerState, TopicState
 
 CommandT = TypeVar("CommandT", contravariant=True)
 OutcomeT = TypeVar("OutcomeT", bound=Hashable, covariant=True)
@@ -29,6 +30,10 @@ class StateMachine(Protocol[CommandT, OutcomeT]):
         never raises for one. Raises `LogFromNewerVersion` for rules that this program does not
         know: the replica must stop before that entry. Raises AssertionError only for a defect.
         """
+        ...
+
+    def state(self) -> TopicState | ControllerState:
+        """The whole state as a value, of which the same machine can be made. O(state)."""
         ...
 
     def fingerprint(self) -> bytes:

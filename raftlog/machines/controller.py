@@ -15,13 +15,15 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple, assert_never
 
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId
+from raftlog.core.types import CONTROLLER_GROUP, NO_INDEX, GroupId, LogIndex, NodeId
 from raftlog.machines.commands import (
+    AlterTopic,
     ControllerCommand,
     CreateTopic,
     DeleteTopic,
     RegisterNode,
     Rules,
+    SnapshotPoint,
     TopicInfo,
 )
 from raftlog.machines.digest import StateDigest
@@ -36,13 +38,30 @@ from raftlog.machines.outcomes import (
     NodeRegistered,
     Refused,
     RulesApplied,
+    SnapshotPointApplied,
+    TopicAltered,
     TopicCreated,
     TopicDeleted,
     refused,
 )
-from raftlog.machines.rules import RULES_FIRST, next_rules
+from raftlog.machines.rules import RULES_FIRST, known_rules, next_rules
 from raftlog.machines.schema import RESERVED_NAMES, Schema
-from raftlog.machines.validity import malformed, problem_of_node, problem_of_topic
+from raftlog.machines.settings import (
+    ADVICE,
+    RULES_WITH_SETTINGS,
+    TopicSetting,
+    changed,
+    digest_settings,
+    problem_of_setting,
+)
+from raftlog.machines.state import ControllerState, NodeState
+from raftlog.machines.validity import (
+    malformed,
+    problem_of_alteration,
+    problem_of_node,
+    problem_of_snapshot_point,
+    problem_of_topic,
+)
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,248}")
 """1 to 249 of A-Z a-z 0-9 . _ - without a leading dot."""
@@ -75,6 +94,49 @@ class ControllerMachine:
         self._last_index = LogIndex(0)
         self._last_timestamp_us = 0
 
+    @classmethod
+    def restore(
+        cls, state: ControllerState, limits: ControllerLimits | None = None
+    ) -> ControllerMachine:
+        """The machine with this state, after entry `state.last_index`.
+
+        `limits` are as for a new machine. `raftlog.machines.state_validity` has checked the state.
+        Raises `LogFromNewerVersion` if this program does not know the state's rules.
+        """
+        machine = cls(limits)
+        machine.rules = known_rules(state.rules, group=CONTROLLER_GROUP, index=state.last_index)
+        for node in state.nodes:
+            machine._nodes[node.node] = KnownNode(node.store_uuid, node.address, node.rules)
+        for topic in state.topics:
+            machine._topics[topic.name] = machine._groups[topic.group] = topic
+        machine._deleted = {topic.incarnation: topic for topic in state.deleted}
+        machine._next_group_id = state.next_group_id
+        machine._last_index = state.last_index
+        machine._last_timestamp_us = state.last_timestamp_us
+        return machine
+
+    def state(self) -> ControllerState:
+        """The whole logical state. O(state)."""
+        return ControllerState(
+            rules=self.rules,
+            last_index=self._last_index,
+            last_timestamp_us=self._last_timestamp_us,
+            next_group_id=GroupId(self._next_group_id),
+            nodes=tuple(
+                [
+                    NodeState(
+                        node=node,
+                        store_uuid=known.store_uuid,
+                        address=known.address,
+                        rules=known.rules,
+                    )
+                    for node, known in self._nodes.items()
+                ]
+            ),
+            topics=tuple(self._topics.values()),
+            deleted=tuple(self._deleted.values()),
+        )
+
     # ------------------------------------------------------------ commands
 
     def apply(self, index: LogIndex, command: ControllerCommand) -> ControllerOutcome:
@@ -85,11 +147,15 @@ class ControllerMachine:
             case RegisterNode():
                 return self._register_node(command)
             case CreateTopic():
-                return self._create_topic(command)
+                return self._create_topic(index, command)
+            case AlterTopic():
+                return self._alter_topic(index, command)
             case DeleteTopic():
                 return self._delete_topic(command)
             case Rules():
                 return self._raise_rules(index, command)
+            case SnapshotPoint():
+                return self._snapshot_point(command)
             case _:
                 assert_never(command)
 
@@ -100,6 +166,12 @@ class ControllerMachine:
                 self.rules, command.version, group=CONTROLLER_GROUP, index=index
             )
         return RulesApplied(version=self.rules)
+
+    def _snapshot_point(self, command: SnapshotPoint) -> SnapshotPointApplied | Refused:
+        problem = problem_of_snapshot_point(command, self.rules)
+        if problem is not None:
+            return malformed("SnapshotPoint", problem)
+        return SnapshotPointApplied(keep_from=command.keep_from)
 
     def _register_node(self, command: RegisterNode) -> NodeRegistered | Refused:
         problem = problem_of_node(command)
@@ -121,7 +193,7 @@ class ControllerMachine:
         )
         return NodeRegistered(known_before=known is not None)
 
-    def _create_topic(self, command: CreateTopic) -> TopicCreated | Refused:
+    def _create_topic(self, index: LogIndex, command: CreateTopic) -> TopicCreated | Refused:
         problem = problem_of_topic(command)
         if problem is not None:
             return malformed("CreateTopic", problem)
@@ -143,12 +215,15 @@ class ControllerMachine:
         limit = self._limits.fields_max
         if len(command.schema.fields) > limit:
             return refused("TooMany", what="The schema", limit=limit, unit="fields")
+        if (wrong := self._refused_settings(command.settings)) is not None:
+            return wrong
         limit = self._limits.topics_max
         if len(self._topics) >= limit:
             return refused("TooMany", what="The cluster", limit=limit, unit="topics")
-        return TopicCreated(topic=self._new_topic(command), existed=False)
+        return TopicCreated(topic=self._new_topic(index, command), existed=False)
 
-    def _new_topic(self, command: CreateTopic) -> TopicInfo:
+    def _new_topic(self, index: LogIndex, command: CreateTopic) -> TopicInfo:
+        settings = changed((), command.settings) if self.rules >= RULES_WITH_SETTINGS else ()
         group = GroupId(self._next_group_id)
         assert group not in self._groups, "group ids are never used again"
         self._next_group_id += 1
@@ -162,10 +237,48 @@ class ControllerMachine:
             voters=command.voters,
             created_us=self._last_timestamp_us,
             rules=self.rules,
+            settings=settings,
+            settings_version=index if settings else NO_INDEX,
         )
         self._topics[topic.name] = topic
         self._groups[group] = topic
         return topic
+
+    def _alter_topic(self, index: LogIndex, command: AlterTopic) -> TopicAltered | Refused:
+        problem = problem_of_alteration(command, self.rules)
+        if problem is not None:
+            return malformed("AlterTopic", problem)
+        topic = self.topic(command.name)
+        if isinstance(topic, Refused):
+            return topic
+        if command.incarnation not in ("", topic.incarnation):
+            return self._recreated(topic, command.incarnation)
+        if (wrong := self._refused_settings(command.settings)) is not None:
+            return wrong
+        settings = changed(topic.settings, command.settings)
+        if settings != topic.settings:
+            topic = dataclasses.replace(topic, settings=settings, settings_version=index)
+            self._topics[topic.name] = self._groups[topic.group] = topic
+        return TopicAltered(topic=topic)
+
+    def _refused_settings(self, settings: Iterable[TopicSetting]) -> Refused | None:
+        """Why no topic can have these; None if one can. Older rules know no settings."""
+        if self.rules < RULES_WITH_SETTINGS:
+            return None
+        for setting in settings:
+            problem = problem_of_setting(setting)
+            if problem is not None:
+                option = setting.name[:TEXT_CHARACTERS_MAX]
+                return refused("InvalidOption", option=option, problem=problem, advice=ADVICE)
+        return None
+
+    def _recreated(self, topic: TopicInfo, wanted: str) -> Refused:
+        return refused(
+            "TopicRecreated",
+            topic=topic.name,
+            wanted=wanted[:TEXT_CHARACTERS_MAX],
+            found=topic.incarnation,
+        )
 
     def _delete_topic(self, command: DeleteTopic) -> TopicDeleted | Refused:
         gone = self._deleted.get(command.incarnation)
@@ -175,12 +288,7 @@ class ControllerMachine:
         if isinstance(topic, Refused):
             return topic
         if command.incarnation not in ("", topic.incarnation):
-            return refused(
-                "TopicRecreated",
-                topic=command.name,
-                wanted=command.incarnation[:TEXT_CHARACTERS_MAX],
-                found=topic.incarnation,
-            )
+            return self._recreated(topic, command.incarnation)
         del self._topics[topic.name]
         del self._groups[topic.group]
         self._deleted[topic.incarnation] = topic
@@ -214,6 +322,10 @@ class ControllerMachine:
     def topics(self) -> list[TopicInfo]:
         """The live topics by name."""
         return [self._topics[name] for name in sorted(self._topics)]
+
+    def topic_of(self, group: GroupId) -> TopicInfo | None:
+        """The live topic of the group; None if there is none in this state."""
+        return self._groups.get(group)
 
     def is_deleted(self, group: GroupId) -> bool:
         """Whether the group existed and was deleted. False for one not created in this state."""
@@ -290,3 +402,4 @@ def _digest_topic(digest: StateDigest, topic: TopicInfo) -> None:
         digest.text(field.name)
         digest.text(field.type)
         digest.number(int(field.nullable))
+    digest_settings(digest, topic.settings_version, topic.settings)

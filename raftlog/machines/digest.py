@@ -7,8 +7,9 @@ are little-endian on every processor.
 from __future__ import annotations
 
 import hashlib
-import sys
 from array import array
+
+from raftlog.machines.columns import pack
 
 DIGEST_BYTES = 16
 
@@ -35,11 +36,7 @@ class StateDigest:
 
     def column(self, values: array[int]) -> None:
         """A packed column of 8-byte numbers."""
-        assert values.itemsize == 8
-        if sys.byteorder == "big":
-            values = array(values.typecode, values)
-            values.byteswap()
-        self._write(b"c", values.tobytes())
+        self._write(b"c", pack(values))
 
     def finish(self) -> bytes:
         """`DIGEST_BYTES` bytes over everything written so far."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, get_args
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.outcomes import (
     Appended,
+    Configured,
     EpochAborted,
     EpochCommitted,
     Expired,
@@ -24,12 +25,16 @@ from raftlog.machines.outcomes import (
     Outcome,
     Refused,
     RulesApplied,
+    SnapshotPointApplied,
     Staged,
+    TopicAltered,
     TopicCreated,
     TopicDeleted,
+    Trimmed,
     WriterRemoved,
 )
 from raftlog.machines.schema import Field, Schema
+from raftlog.machines.settings import TopicSetting
 
 _REFUSED = 1
 
@@ -45,12 +50,27 @@ _KINDS: dict[type, tuple[int, tuple[str, ...]]] = {
     RulesApplied: (10, ("version",)),
     TopicInfo: (
         11,
-        ("name", "incarnation", "group", "schema", "voters", "created_us", "rules"),
+        (
+            "name",
+            "incarnation",
+            "group",
+            "schema",
+            "voters",
+            "created_us",
+            "rules",
+            "settings",
+            "settings_version",
+        ),
     ),
     Schema: (12, ("version", "fields")),
     Field: (13, ("id", "name", "type", "nullable")),
     ExpiredByAge: (14, ("epochs", "writers", "producers")),
     WriterRemoved: (15, ("known", "staged_bytes")),
+    SnapshotPointApplied: (16, ("keep_from",)),
+    Trimmed: (17, ("log_start_offset",)),
+    Configured: (18, ("version",)),
+    TopicAltered: (19, ("topic",)),
+    TopicSetting: (20, ("name", "value")),
 }
 """A kind's number, and its fields: the first has number 1. Add new ones at the end."""
 

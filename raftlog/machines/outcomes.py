@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raftlog.core.types import Offset
+from raftlog.core.types import LogIndex, Offset
 from raftlog.machines.commands import TopicInfo
 
 
@@ -98,6 +98,13 @@ class TopicCreated:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicAltered:
+    """The topic with its settings as they are now."""
+
+    topic: TopicInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDeleted:
     """The topic is deleted. A repeated deletion returns it too, while it is remembered."""
 
@@ -109,6 +116,28 @@ class RulesApplied:
     """The version under which the entries after this one are applied: the higher of old and new."""
 
     version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotPointApplied:
+    """A snapshot point. `keep_from` is the first index that a replica must keep in its log."""
+
+    keep_from: LogIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trimmed:
+    """Where the topic starts now."""
+
+    log_start_offset: Offset
+    """The first offset that was not trimmed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Configured:
+    """Which version of its settings the topic has now."""
+
+    version: LogIndex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +156,21 @@ TopicOutcome = (
     | Expired
     | ExpiredByAge
     | WriterRemoved
+    | Trimmed
+    | Configured
     | RulesApplied
+    | SnapshotPointApplied
     | Refused
 )
-ControllerOutcome = NodeRegistered | TopicCreated | TopicDeleted | RulesApplied | Refused
+ControllerOutcome = (
+    NodeRegistered
+    | TopicCreated
+    | TopicAltered
+    | TopicDeleted
+    | RulesApplied
+    | SnapshotPointApplied
+    | Refused
+)
 Outcome = TopicOutcome | ControllerOutcome
 
 

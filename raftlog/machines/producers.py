@@ -16,9 +16,11 @@ from collections.abc import Iterator
 
 from raftlog.core.types import Offset
 from raftlog.machines.ages import ByAge, Ended, Forgotten, LogClock
+from raftlog.machines.columns import pack, unpack
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.limits import PRODUCER_APPENDS_KEPT
 from raftlog.machines.outcomes import Appended, Refused, refused
+from raftlog.machines.state import ProducersState
 
 _ROW = 3
 """Numbers kept per append: start, end, CRC."""
@@ -48,6 +50,37 @@ class ProducerTable:
         """Empty under rules 1."""
         self._producers_max = producers_max
         self._producers: dict[str, _Producer] = {}
+
+    def restore(self, state: ProducersState) -> None:
+        """Fill the empty table with a state (rules 3)."""
+        assert not self._producers
+        appends, position = unpack(state.appends), 0
+        columns = zip(
+            state.names, unpack(state.next_sequences), unpack(state.append_counts), strict=True
+        )
+        for name, next_sequence, count in columns:
+            producer = self._producers[name] = _Producer()
+            producer.next_sequence = next_sequence
+            producer.recent = appends[position : position + _ROW * count]
+            position += _ROW * count
+        assert position == len(appends)
+        self._by_age.restore(state.names, state.ages)
+        self._forgotten = Forgotten(self._producers_max, state.forgotten)
+
+    def state(self) -> ProducersState:
+        """The table's state (rules 3)."""
+        rows = self._producers.values()
+        appends = array("q")
+        for row in rows:
+            appends.extend(row.recent)
+        return ProducersState(
+            names=tuple(self._producers),
+            next_sequences=pack(array("q", [row.next_sequence for row in rows])),
+            append_counts=pack(array("q", [len(row.recent) // _ROW for row in rows])),
+            appends=pack(appends),
+            ages=self._by_age.state(self._producers),
+            forgotten=self._forgotten.names(),
+        )
 
     def judge(
         self, producer: str, sequence: int, crc: int, rules: int

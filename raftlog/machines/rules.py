@@ -8,6 +8,8 @@ at one index of the log, so all replicas switch at the same entry.
 
 1. What the first release applied.
 2. Writer rows by kind, ages in log time, and the plan by which a replayed batch is recognised.
+3. Snapshot points, trims and settings of topics. What the state holds of the extents no longer
+   depends on which of them a replica still has.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from raftlog.errors import LogFromNewerVersion
 RULES_FIRST = 1
 """The rules of a log without a `Rules` entry."""
 
-RULES_LATEST = 2
+RULES_LATEST = 3
 """The highest version that this program knows."""
 
 

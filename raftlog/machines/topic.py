@@ -14,21 +14,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import assert_never
 
-from raftlog.core.types import LogIndex, Offset
+from raftlog.core.types import NO_INDEX, LogIndex, Offset
 from raftlog.machines.ages import LogClock
+from raftlog.machines.byte_index import ByteIndex
 from raftlog.machines.commands import (
     AbortEpoch,
     Append,
     CommitEpoch,
+    Configure,
     Expire,
     ExpireEpoch,
     ExpireProducer,
     ExpireWriter,
     RemoveWriter,
     Rules,
+    SnapshotPoint,
     Stage,
     TopicCommand,
     TopicInfo,
+    Trim,
 )
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.epoch_rules import Answer, Publish, Replay
@@ -36,27 +40,35 @@ from raftlog.machines.extents import Extent, ExtentIndex
 from raftlog.machines.limits import EXPIRED_AT_ONCE_MAX, TopicLimits
 from raftlog.machines.outcomes import (
     Appended,
+    Configured,
     EpochAborted,
     EpochCommitted,
     Expired,
     ExpiredByAge,
     Refused,
     RulesApplied,
+    SnapshotPointApplied,
     Staged,
     TopicOutcome,
+    Trimmed,
     WriterRemoved,
     refused,
 )
 from raftlog.machines.producers import ProducerTable
 from raftlog.machines.rules import RULES_FIRST, known_rules, next_rules
+from raftlog.machines.settings import TopicSetting, digest_settings
+from raftlog.machines.state import TopicState
 from raftlog.machines.validity import (
     malformed,
     problem_of_abort,
     problem_of_append,
     problem_of_commit,
+    problem_of_configure,
     problem_of_expire,
     problem_of_removal,
+    problem_of_snapshot_point,
     problem_of_stage,
+    problem_of_trim,
 )
 from raftlog.machines.writer_row import WriterRow
 from raftlog.machines.writers import WriterTable
@@ -73,6 +85,10 @@ class TopicMachine:
         self.info = info
         self.rules = known_rules(info.rules, group=info.group, index=LogIndex(0))
         """The version under which the next entry is applied."""
+        self.settings: tuple[TopicSetting, ...] = ()
+        """The settings that are not the default, as the topic's own log has them."""
+        self.settings_version = NO_INDEX
+        """The entry of the controller's log that they come from; 0: nothing was ever set."""
         limits = limits or TopicLimits()
         self._extents = ExtentIndex()
         self._clock = LogClock()
@@ -88,6 +104,43 @@ class TopicMachine:
         self._last_index = LogIndex(0)
         self._unused_bytes = 0
         """Body bytes of entries that were refused or repeated."""
+
+    @classmethod
+    def restore(
+        cls, info: TopicInfo, state: TopicState, limits: TopicLimits | None = None
+    ) -> TopicMachine:
+        """The machine with this state, after entry `state.last_index`. It holds no extents:
+        `extents_start` is the high-water mark.
+
+        `info` and `limits` are as for a new machine. `raftlog.machines.state_validity` has checked
+        the state. Raises `LogFromNewerVersion` if this program does not know the state's rules.
+        """
+        machine = cls(info, limits)
+        machine.rules = known_rules(state.rules, group=info.group, index=state.last_index)
+        machine._clock.advance(state.now_us)
+        machine._extents = ExtentIndex.restore(state.extents)
+        machine._producers.restore(state.producers)
+        machine._writers.restore(state.writers)
+        machine._last_index = state.last_index
+        machine._unused_bytes = state.unused_bytes
+        machine.settings = state.settings
+        machine.settings_version = state.settings_version
+        return machine
+
+    def state(self) -> TopicState:
+        """The whole logical state, without the extents. The rules must be 3 or later. O(state)."""
+        assert self.rules >= 3, "under older rules the extents are part of the state"
+        return TopicState(
+            rules=self.rules,
+            last_index=self._last_index,
+            now_us=self._clock.now_us,
+            extents=self._extents.state(),
+            producers=self._producers.state(),
+            writers=self._writers.state(),
+            unused_bytes=self._unused_bytes,
+            settings=self.settings,
+            settings_version=self.settings_version,
+        )
 
     # ------------------------------------------------------------ commands
 
@@ -121,8 +174,14 @@ class TopicMachine:
                 return self._expire(command)
             case RemoveWriter():
                 return self._remove_writer(command)
+            case Trim():
+                return self._trim(command)
+            case Configure():
+                return self._configure(command)
             case Rules():
                 return self._raise_rules(index, command)
+            case SnapshotPoint():
+                return self._snapshot_point(command)
             case _:
                 assert_never(command)
 
@@ -238,6 +297,27 @@ class TopicMachine:
             return malformed("RemoveWriter", problem)
         return self._writers.remove(command.writer)
 
+    def _trim(self, command: Trim) -> Trimmed | Refused:
+        problem = problem_of_trim(command, self.rules)
+        if problem is not None:
+            return malformed("Trim", problem)
+        self._extents.trim(command.offset)
+        return Trimmed(log_start_offset=self._extents.log_start_offset)
+
+    def _configure(self, command: Configure) -> Configured | Refused:
+        problem = problem_of_configure(command, self.rules)
+        if problem is not None:
+            return malformed("Configure", problem)
+        if command.version > self.settings_version:
+            self.settings, self.settings_version = command.settings, command.version
+        return Configured(version=self.settings_version)
+
+    def _snapshot_point(self, command: SnapshotPoint) -> SnapshotPointApplied | Refused:
+        problem = problem_of_snapshot_point(command, self.rules)
+        if problem is not None:
+            return malformed("SnapshotPoint", problem)
+        return SnapshotPointApplied(keep_from=command.keep_from)
+
     def _raise_rules(self, index: LogIndex, command: Rules) -> RulesApplied:
         """From version 2 on writer rows have ages: those of the present ones begin now."""
         before = self.rules
@@ -248,6 +328,18 @@ class TopicMachine:
             self._producers.begin_ages()
         return RulesApplied(version=self.rules)
 
+    # ------------------------------------------------------------ local
+
+    def drop_extents_before(self, offset: Offset) -> None:
+        """Forget the extents that end at or before `offset`: their records are in history files.
+
+        Not logged, and no part of the state: replicas may drop at different times. An extent that
+        `offset` divides stays, and so do iterators over what is dropped. The rules must be 3 or
+        later.
+        """
+        assert self.rules >= 3, "under older rules the extents are part of the state"
+        self._extents.drop_before(offset)
+
     # ------------------------------------------------------------ queries
 
     @property
@@ -257,13 +349,26 @@ class TopicMachine:
 
     @property
     def log_start_offset(self) -> Offset:
-        """The first offset still kept."""
+        """The first offset that was not trimmed."""
         return self._extents.log_start_offset
 
     @property
+    def extents_start(self) -> Offset:
+        """The first offset whose extent this machine holds; the high-water mark if it holds none.
+        It may be below the log start: an extent that a trim divided stays."""
+        return self._extents.extents_start
+
+    @property
     def record_bytes(self) -> int:
-        """Body bytes of the records at [log_start_offset, high_water_mark)."""
+        """Body bytes of the records at [log_start_offset, high_water_mark). Exact for a topic that
+        was never trimmed. A trim makes it inexact by at most an extent and 64 KiB, or an extent and
+        a thousandth of what was kept before."""
         return self._extents.record_bytes
+
+    def offset_before_last(self, byte_count: int) -> Offset:
+        """An offset at or above `log_start_offset` from which at least the last `byte_count` body
+        bytes follow; as far up as this machine can tell."""
+        return self._extents.offset_before_last(byte_count)
 
     @property
     def staged_bytes(self) -> int:
@@ -305,23 +410,33 @@ class TopicMachine:
     def extents_between(self, start: Offset, end: Offset) -> Iterator[Extent]:
         """The extents that overlap [start, end), whole, in offset order.
 
-        The range must lie within [log_start_offset, high_water_mark]. Entries may be applied while
-        the iterator is used; what they make visible is not in it.
+        The range must begin at or above both `log_start_offset` and `extents_start`, and end at or
+        below `high_water_mark`. Entries may be applied and extents dropped while the iterator is
+        used: that changes nothing about it.
         """
         return self._extents.between(start, end)
 
-    def split(
-        self, start: Offset, end: Offset, pieces_max: int
-    ) -> tuple[tuple[Offset, ...], tuple[int, ...]]:
-        """(offsets, body_bytes): [start, end) split at extents into at most `pieces_max` >= 1
-        pieces of about equal bytes; see `raftlog.wire.calls.RangeSizes`. An empty range gives one
-        offset and no piece.
+    def offset_at(self, timestamp_us: int) -> Offset:
+        """The first offset, at or above both `log_start_offset` and `extents_start`, whose record
+        has this timestamp or a later one; the high-water mark if there is none. O(log extents).
         """
-        return self._extents.split(start, end, pieces_max)
+        return self._extents.offset_at(timestamp_us)
+
+    def byte_index(self, start: Offset) -> ByteIndex:
+        """Where the bytes of the extents lie, from the one that holds `start` on. A copy.
+
+        `start` must be in [extents_start, high_water_mark].
+        """
+        return self._extents.byte_index(start)
 
     def open_epochs(self) -> list[tuple[str, str, int, int]]:
         """(writer, run, epoch, renewals) of each open epoch, as `ExpireEpoch` names it."""
         return list(self._writers.open_epochs())
+
+    def open_stages(self) -> Iterator[LogIndex]:
+        """The entries of the stages of all open epochs, ascending. No entry may be applied while
+        the iterator is used."""
+        return self._writers.open_stages()
 
     def transient_writers(self) -> list[tuple[str, LogIndex]]:
         """(writer, last_index) of each writer row that may expire, as `ExpireWriter` names it."""
@@ -339,7 +454,8 @@ class TopicMachine:
         digest.text(self.info.incarnation)
         digest.number(self.info.schema.version)
         digest.number(self._clock.now_us)
-        self._extents.digest_into(digest)
+        self._extents.digest_into(digest, self.rules)
         self._producers.digest_into(digest, self.rules)
         self._writers.digest_into(digest, self.rules)
+        digest_settings(digest, self.settings_version, self.settings)
         return digest.finish()

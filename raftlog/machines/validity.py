@@ -10,15 +10,19 @@ from collections.abc import Iterable
 
 from raftlog.machines.commands import (
     AbortEpoch,
+    AlterTopic,
     Append,
     BatchSummary,
     CommitEpoch,
+    Configure,
     CreateTopic,
     EpochKey,
     Expire,
     RegisterNode,
     RemoveWriter,
+    SnapshotPoint,
     Stage,
+    Trim,
 )
 from raftlog.machines.limits import (
     BATCH_BYTES_MAX,
@@ -81,12 +85,40 @@ def problem_of_expire(command: Expire, rules: int) -> str | None:
     )
     if not all(0 <= lease_us < INTEGER_MAX for lease_us in leases):
         return f"leases are {leases}"
-    return _rules_problem(rules) or _time_problem(command.timestamp_us)
+    return _rules_problem(rules, 2) or _time_problem(command.timestamp_us)
 
 
 def problem_of_removal(command: RemoveWriter, rules: int) -> str | None:
     """What is invalid about the command, or None."""
-    return _rules_problem(rules) or _text_problem("writer", command.writer)
+    return _rules_problem(rules, 2) or _text_problem("writer", command.writer)
+
+
+def problem_of_trim(command: Trim, rules: int) -> str | None:
+    """What is invalid about the command, or None."""
+    if not 0 <= command.offset < INTEGER_MAX:
+        return f"offset is {command.offset}"
+    return _rules_problem(rules, 3)
+
+
+def problem_of_configure(command: Configure, rules: int) -> str | None:
+    """What is invalid about the command, or None. Its settings were judged by the controller."""
+    if not 0 < command.version < INTEGER_MAX:
+        return f"version is {command.version}"
+    return _rules_problem(rules, 3)
+
+
+def problem_of_alteration(command: AlterTopic, rules: int) -> str | None:
+    """What is invalid about the command besides its settings, or None."""
+    if not command.settings:
+        return "it changes no setting"
+    return _rules_problem(rules, 3)
+
+
+def problem_of_snapshot_point(command: SnapshotPoint, rules: int) -> str | None:
+    """What is invalid about the command, or None."""
+    if not 0 <= command.keep_from < INTEGER_MAX:
+        return f"keep_from is {command.keep_from}"
+    return _rules_problem(rules, 3)
 
 
 def problem_of_node(command: RegisterNode) -> str | None:
@@ -154,8 +186,8 @@ def _time_problem(timestamp_us: int) -> str | None:
     return None if timestamp_us < INTEGER_MAX else f"timestamp_us is {timestamp_us}"
 
 
-def _rules_problem(rules: int) -> str | None:
-    return None if rules >= 2 else f"this topic applies rules {rules}; it needs 2"
+def _rules_problem(rules: int, needed: int) -> str | None:
+    return None if rules >= needed else f"this group applies rules {rules}; it needs {needed}"
 
 
 def _batch_problem(batch: BatchSummary) -> str | None:

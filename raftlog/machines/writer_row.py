@@ -7,16 +7,23 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from raftlog.checksum import chain
 from raftlog.core.types import LogIndex, Offset
+from raftlog.machines.columns import pack, unpack
 from raftlog.machines.commands import AttemptReference, BatchSummary, EpochKey
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.limits import (
     EPOCH_COUNTS_KEPT,
     FENCED_RUNS_KEPT,
     STAGED_ENTRY_CHARGE_BYTES,
+)
+from raftlog.machines.state import (
+    NO_FENCE,
+    FencedWrite,
+    OpenAttemptState,
+    OpenEpochState,
+    WriterRowState,
 )
 
 
@@ -41,6 +48,30 @@ class OpenAttempt:
         self._counts = array("q")
         self._bytes = array("q")
         self._crcs = array("q")
+
+    @classmethod
+    def restore(cls, state: OpenAttemptState) -> OpenAttempt:
+        """The attempt with this state."""
+        restored = cls()
+        restored.record_count = state.record_count
+        restored.chained_crc = state.chained_crc
+        restored._indexes = unpack(state.indexes)
+        restored._counts = unpack(state.record_counts)
+        restored._bytes = unpack(state.body_bytes)
+        restored._crcs = unpack(state.crcs)
+        return restored
+
+    def state(self, attempt: str) -> OpenAttemptState:
+        """The state of this attempt, whose name is `attempt`."""
+        return OpenAttemptState(
+            attempt=attempt,
+            record_count=self.record_count,
+            chained_crc=self.chained_crc,
+            indexes=pack(self._indexes),
+            record_counts=pack(self._counts),
+            body_bytes=pack(self._bytes),
+            crcs=pack(self._crcs),
+        )
 
     @property
     def entry_count(self) -> int:
@@ -75,6 +106,10 @@ class OpenAttempt:
         columns = zip(self._indexes, self._counts, self._bytes, strict=True)
         return (StagedEntry(LogIndex(index), count, size) for index, count, size in columns)
 
+    def indexes(self) -> Iterator[LogIndex]:
+        """The log entries of the stages, ascending."""
+        return map(LogIndex, self._indexes)
+
     def digest_into(self, digest: StateDigest) -> None:
         """Write all stages into `digest`; the count and the chained CRC follow from them."""
         for column in (self._indexes, self._counts, self._bytes, self._crcs):
@@ -90,6 +125,23 @@ class OpenEpoch:
         self.attempts: dict[str, OpenAttempt] = {}
         self.renewed_at = LogIndex(0)
         """The index of its newest Stage, repeated ones included. The lease counts from there."""
+
+    @classmethod
+    def restore(cls, state: OpenEpochState) -> OpenEpoch:
+        """The epoch with this state."""
+        restored = cls()
+        restored.renewed_at = state.renewed_at
+        for attempt in state.attempts:
+            restored.attempts[attempt.attempt] = OpenAttempt.restore(attempt)
+        return restored
+
+    def state(self, epoch: int) -> OpenEpochState:
+        """The state of this epoch, whose number is `epoch`."""
+        return OpenEpochState(
+            epoch=epoch,
+            renewed_at=self.renewed_at,
+            attempts=tuple([each.state(name) for name, each in self.attempts.items()]),
+        )
 
     @property
     def body_bytes(self) -> int:
@@ -107,13 +159,12 @@ def references_digest(attempts: Iterable[AttemptReference]) -> bytes:
     return hashlib.blake2b("".join(lines).encode(), digest_size=16).digest()
 
 
-class FencedWrite(NamedTuple):
-    """A named batch write inside a streaming query's batch: the query's run and batch, its key."""
-
-    stream_run: str
-    stream_batch: int
-    epoch: int
-    run: str
+_PLAIN = (
+    "active_us", "admitted", "fenced", "last_end", "last_epoch", "last_index", "last_references",
+    "last_run", "last_start", "owner", "plan", "query_id", "run", "stream", "stream_batch",
+    "streaming", "transient",
+)  # fmt: skip
+"""The values of a row that its state has as they are."""
 
 
 class WriterRow:
@@ -188,10 +239,38 @@ class WriterRow:
         self.stream = ""
         """The streaming query around the last committed batch write, if its tasks saw one."""
         self.stream_batch = -1
-        self.fenced: FencedWrite | None = None
+        self.fenced = NO_FENCE
         """The last write that was committed or taken for a replay, if its stream's run is known."""
         self._epochs = array("q")
         self._counts = array("q")
+
+    @classmethod
+    def restore(cls, state: WriterRowState) -> WriterRow:
+        """The row with this state."""
+        restored = cls(state.name)
+        for name in _PLAIN:
+            setattr(restored, name, getattr(state, name))
+        restored.fenced_runs = list(state.fenced_runs)
+        restored._epochs = unpack(state.epochs)
+        restored._counts = unpack(state.record_counts)
+        for each in state.open_epochs:
+            opened = restored.open_epochs[each.epoch] = OpenEpoch.restore(each)
+            attempts = opened.attempts.values()
+            restored.staged_bytes += sum(attempt.charge for attempt in attempts)
+            restored.staged_entries += sum(attempt.entry_count for attempt in attempts)
+            restored.open_attempts += len(attempts)
+        return restored
+
+    def state(self) -> WriterRowState:
+        """The row's state (rules 3)."""
+        return WriterRowState(
+            name=self.name,
+            fenced_runs=tuple(self.fenced_runs),
+            epochs=pack(self._epochs),
+            record_counts=pack(self._counts),
+            open_epochs=tuple([each.state(epoch) for epoch, each in self.open_epochs.items()]),
+            **{name: getattr(self, name) for name in _PLAIN},
+        )
 
     @property
     def known(self) -> bool:
@@ -234,7 +313,7 @@ class WriterRow:
         same write, whose reply was lost.
         """
         before = self.fenced
-        if before is None or key.stream_run != before.stream_run:
+        if before == NO_FENCE or key.stream_run != before.stream_run:
             return None
         same = (key.epoch, key.run) == (before.epoch, before.run)
         return before if key.epoch <= before.epoch and not same else None
@@ -322,11 +401,10 @@ class WriterRow:
             digest.text(self.plan)
             digest.text(self.stream)
             digest.number(self.stream_batch)
-            fenced = self.fenced or FencedWrite("", -1, -1, "")
-            digest.text(fenced.stream_run)
-            digest.number(fenced.stream_batch)
-            digest.number(fenced.epoch)
-            digest.text(fenced.run)
+            digest.text(self.fenced.stream_run)
+            digest.number(self.fenced.stream_batch)
+            digest.number(self.fenced.epoch)
+            digest.text(self.fenced.run)
         digest.number(len(self.open_epochs))
         for epoch in sorted(self.open_epochs):
             opened = self.open_epochs[epoch]

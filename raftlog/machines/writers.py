@@ -43,6 +43,7 @@ from raftlog.machines.epoch_rules import (
 )
 from raftlog.machines.limits import STAGED_ENTRY_CHARGE_BYTES, TopicLimits
 from raftlog.machines.outcomes import Refused, Staged, WriterRemoved, refused
+from raftlog.machines.state import WritersState
 from raftlog.machines.writer_row import OpenEpoch, WriterRow, references_digest
 
 
@@ -70,6 +71,26 @@ class WriterTable:
         """Transient writers that had committed; empty under rules 1."""
         self.dead_bytes = 0
         """Body bytes of stages that were dropped and will never be read."""
+
+    def restore(self, state: WritersState) -> None:
+        """Fill the empty table with a state (rules 3)."""
+        assert not self._rows
+        for row in state.rows:
+            self._rows[row.name] = WriterRow.restore(row)
+        self._transient.restore(list(self._rows), state.transient)
+        self._open.restore(self._open_keys(), state.open_epochs)
+        self._forgotten = Forgotten(self._limits.transient_writers_max, state.forgotten)
+        self.dead_bytes = state.dead_bytes
+
+    def state(self) -> WritersState:
+        """The table's state (rules 3)."""
+        return WritersState(
+            rows=tuple([row.state() for row in self._rows.values()]),
+            transient=self._transient.state(self._rows),
+            open_epochs=self._open.state(self._open_keys()),
+            forgotten=self._forgotten.names(),
+            dead_bytes=self.dead_bytes,
+        )
 
     # ------------------------------------------------------------ commands
 
@@ -266,6 +287,17 @@ class WriterTable:
             for epoch, opened in row.open_epochs.items():
                 yield row.name, row.run, epoch, opened.renewed_at
 
+    def open_stages(self) -> Iterator[LogIndex]:
+        """The entries of all open stages, ascending. The table must not change meanwhile."""
+        return heapq.merge(
+            *(
+                attempt.indexes()
+                for row in self._rows.values()
+                for opened in row.open_epochs.values()
+                for attempt in opened.attempts.values()
+            )
+        )
+
     def transient_writers(self) -> Iterator[tuple[str, LogIndex]]:
         """(writer, last_index) of each row that may expire.
 
@@ -304,6 +336,9 @@ class WriterTable:
         self._forgotten.digest_into(digest)
 
     # ------------------------------------------------------------ parts
+
+    def _open_keys(self) -> list[tuple[str, int]]:
+        return [(row.name, epoch) for row in self._rows.values() for epoch in row.open_epochs]
 
     def _context(self, rules: int, writer: str, anonymous: bool) -> RuleContext:
         """The context of a command that leaves a row of that kind if it is taken."""

@@ -94,6 +94,8 @@ class AwakeReplicas:
             self._check(group)
 
     def _tick(self, local: LocalReplica) -> None:
+        if local.installing:
+            return
         raft = local.raft
         campaigns = not local.deleted_elsewhere
         if campaigns and not raft.quiesced and raft.tick(self._liveness.silent):

@@ -12,15 +12,20 @@ entries may still be sent. What waits in a line is dropped as soon as the core d
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
 from raftlog.core.messages import PeerMessage, Replicate
 from raftlog.core.types import GroupId, LogIndex, NodeId
+from raftlog.errors import CorruptFile
+from raftlog.multiraft.catch_up_budget import CatchUpBudget
 from raftlog.multiraft.effects import Effects
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.storage.read import LogRead
+
+_UNFIT_TICKS = 200
+"""For so long, at most, another node should lead a group of which this one cannot send what a
+follower lacks. No setting: any time in which an election is over is as good."""
 
 
 class _Line:
@@ -54,41 +59,35 @@ class _Line:
         self.reading = None
 
 
-class CatchUpLimits(NamedTuple):
-    """Bytes of entries read from disk. Each limit may be exceeded by one request."""
-
-    peer_bytes_max: int
-    """Being read for one peer, or waiting to be sent to it."""
-    node_bytes_max: int
-    """Being read for all peers: memory."""
-    bytes_per_tick: int
-    """Read in one tick for all peers."""
-
-
 class CatchUp:
     """The lines of one node. For the thread of its `MultiRaft` only."""
 
     def __init__(
         self,
         effects: Effects,
-        limits: CatchUpLimits,
+        budget: CatchUpBudget,
         ended: Callable[[LocalReplica], None],
+        unfit: Callable[[LocalReplica, CorruptFile], None],
     ) -> None:
-        """`ended` is told of each read that is over."""
+        """`ended` is told of each read that is over, `unfit` of a replica that cannot send
+        what a follower lacks, and so should not lead for a while."""
         self._effects = effects
-        self._limits = limits
-        self._allowance = limits.bytes_per_tick
-        """What may still be read in this tick; below 0 the next ticks make up for it."""
+        self._tell_unfit = unfit
+        self._unfit: dict[GroupId, LocalReplica] = {}
+        self._ticks = 0
+        self._budget = budget
         self._ended = ended
         self._lines: OrderedDict[NodeId, OrderedDict[GroupId, _Line]] = OrderedDict()
         """The peer for which a read began last is the last one."""
-        self._reading_bytes: Counter[NodeId] = Counter()
         self._stopped = False
 
     def tick(self) -> None:
-        """One tick of the clock has passed: there is room for more."""
-        self._allowance = min(self._allowance, 0) + self._limits.bytes_per_tick
-        self.go_on()
+        """One tick of the clock has passed."""
+        self._ticks += 1
+        if self._ticks % _UNFIT_TICKS == 0:
+            for local in self._unfit.values():
+                local.replica.note_damage(damaged=False)
+            self._unfit.clear()
 
     def stop(self) -> None:
         """Begin no read from now on, and send nothing."""
@@ -96,6 +95,7 @@ class CatchUp:
 
     def forget(self, local: LocalReplica) -> None:
         """The group is gone from here. Reads in flight end as usual; nobody uses them."""
+        self._unfit.pop(local.group, None)
         for lines in self._lines.values():
             line = lines.pop(local.group, None)
             if line is not None:
@@ -124,24 +124,16 @@ class CatchUp:
             return
         for peer, lines in list(self._lines.items()):
             for _ in range(len(lines)):
-                if not self._has_room(peer):
+                if not self._budget.has_room(peer):
                     break
                 group, line = lines.popitem(last=False)
                 self._go_on(peer, line)
                 if line.wishes or line.reading is not None:
                     lines[group] = line
 
-    def _has_room(self, peer: NodeId) -> bool:
-        waiting = self._reading_bytes[peer] + self._effects.queued_bytes(peer)
-        return (
-            self._allowance > 0
-            and waiting < self._limits.peer_bytes_max
-            and self._reading_bytes.total() < self._limits.node_bytes_max
-        )
-
     def _go_on(self, peer: NodeId, line: _Line) -> None:
         replica = line.local.replica
-        while line.wishes and line.reading is None and self._has_room(peer):
+        while line.wishes and line.reading is None and self._budget.has_room(peer):
             wish = line.wishes.popleft()
             if not replica.stands(wish):
                 line.clear()
@@ -157,18 +149,24 @@ class CatchUp:
     def _read(self, peer: NodeId, line: _Line, wish: Replicate, read: LogRead) -> None:
         line.reading = wish
         line.local.reads_out += 1
-        self._reading_bytes[peer] += read.byte_count
-        self._allowance -= read.byte_count
+        self._budget.began(peer, read.byte_count)
         self._lines.move_to_end(peer)
 
         def ran() -> None:
             line.local.reads_out -= 1
-            self._reading_bytes[peer] -= read.byte_count
+            self._budget.ended(peer, read.byte_count)
             if line.reading is wish and not self._stopped:
                 line.reading = None
-                request = line.local.replica.request(wish, read)
-                if request is not None:
-                    self._effects.send(peer, [request])
+                try:
+                    request = line.local.replica.request(wish, read)
+                except CorruptFile as damage:
+                    line.clear()
+                    self._unfit[line.local.group] = line.local
+                    line.local.replica.note_damage(damaged=True)
+                    self._tell_unfit(line.local, damage)
+                else:
+                    if request is not None:
+                        self._effects.send(peer, [request])
             self._ended(line.local)
 
         self._effects.run_read(read, ran)

@@ -2,6 +2,11 @@
 
 A write that finds no room waits and is tried again (`LogWrite.run` says why that is safe). So is a
 job. Any other failure ends the node in the host loop and never comes back here.
+
+A reserve is kept for a full disk (`raftlog.storage.reserve`). The first write without room frees
+it. From then on the node accepts no records from clients. What it had accepted, and what leaders
+elsewhere send, may take one half of the reserve; the other half is for entries without records and
+for hard states. When the reserve is there again, all is as before.
 """
 
 from __future__ import annotations
@@ -14,6 +19,7 @@ from raftlog.core.types import GroupId
 from raftlog.errors import DiskFull
 from raftlog.multiraft.disk_watch import DiskWatch
 from raftlog.multiraft.effects import DiskChanged, Effects
+from raftlog.storage.reserve import Reserve
 from raftlog.storage.write import LogWrite
 
 T = TypeVar("T")
@@ -40,7 +46,9 @@ class _Job(NamedTuple):
 class NodeDisk:
     """The way of a `MultiRaft` to its disk, through its `Effects`. For its thread only."""
 
-    def __init__(self, effects: Effects, *, slow_ticks: int, full_ticks: int) -> None:
+    def __init__(
+        self, effects: Effects, reserve: Reserve, *, slow_ticks: int, full_ticks: int
+    ) -> None:
         """A write that takes `slow_ticks` is slow; what finds no room is tried again every
         `full_ticks`."""
         assert full_ticks > 0, "what waits for room is not tried all the time"
@@ -53,6 +61,11 @@ class NodeDisk:
         self._jobs: deque[_Job] = deque()
         self._jobs_without_room: list[_Job] = []
         self._job_running = False
+        self._reserve = reserve
+        self._reserve_made = False
+        self._freed_for: DiskFull | None = None
+        """What found no room, while the reserve is free because of it."""
+        self._reserve_asked = False
         self._stopped = False
         self.told = DiskChanged(keeps_up=True, full=None)
         """What was last told; it changes only at ticks."""
@@ -62,9 +75,17 @@ class NodeDisk:
         """Whether this node should lead: writes end in time, and there is room for them."""
         return self.told.keeps_up
 
-    def full(self, owner: Owner) -> DiskFull | None:
-        """Why the owner's write waits, if it found no room and has not been done since."""
-        return self._full.get(owner)
+    def full(self, owner: Owner, *, has_body: bool) -> DiskFull | None:
+        """Why the owner must not be given more to write. What has no body may still be: there is
+        room for it in the reserve."""
+        if self._freed_for is None:
+            return self._full.get(owner)
+        return self._freed_for if has_body else None
+
+    @property
+    def spare_bytes(self) -> int | None:
+        """How much a job may write while the reserve is in use; None: it is not."""
+        return None if self._freed_for is None else self._reserve.byte_count // 4
 
     def tick(self) -> bool:
         """One tick has passed: try again what is due. True if `keeps_up` is another now."""
@@ -73,14 +94,10 @@ class NodeDisk:
         self._watch.tick()
         self._ticks += 1
         if self._ticks % self._full_ticks == 0:
-            waiting, self._without_room = self._without_room, {}
-            for owner, write in waiting.items():
-                self._run(owner, write)
-            self._jobs.extend(self._jobs_without_room)
-            self._jobs_without_room.clear()
-            self._start_job()
+            self._keep_reserve()
+            self._try_again()
         before = self.told
-        full = next(iter(self._full.values()), None)
+        full = next(iter(self._full.values()), self._freed_for)
         now = DiskChanged(keeps_up=self._watch.keeps_up and full is None, full=full)
         if (now.keeps_up, now.full is None) != (before.keeps_up, before.full is None):
             self.told = now
@@ -118,6 +135,7 @@ class NodeDisk:
 
     def _run(self, owner: Owner, asked: _Write) -> None:
         number = self._watch.begun()
+        asked.write.leave_bytes = self._left_by(asked.write)
 
         def ran() -> None:
             self._watch.ended(number)
@@ -125,11 +143,52 @@ class NodeDisk:
             if full is not None and asked.no_room(full):
                 self._full[owner] = full
                 self._without_room[owner] = asked
+                self._free_reserve(full)
             else:
                 self._full.pop(owner, None)
                 asked.ended()
 
         self._effects.run_write(asked.write, ran)
+
+    # ------------------------------------------------------------ the reserve
+
+    def _left_by(self, write: LogWrite) -> int | None:
+        if self._freed_for is None:
+            return None
+        return self._reserve.byte_count // 2 if write.has_body else 0
+
+    def _free_reserve(self, full: DiskFull) -> None:
+        """The disk is full: let what is waiting, and what is small, have the reserve."""
+        if not self._reserve_made:
+            return
+        self._reserve_made = False
+        self._freed_for = full
+        self.queue_job(self._reserve.free, lambda _: self._try_again())
+
+    def _keep_reserve(self) -> None:
+        """Make the reserve, at the start and once there is room again."""
+        if self._reserve_made or self._reserve_asked or not self._reserve.byte_count:
+            return
+        if self._full:
+            return
+        self._reserve_asked = True
+
+        def made(is_there: bool) -> None:
+            self._reserve_asked = False
+            if is_there:
+                self._reserve_made = True
+                self._freed_for = None
+
+        self.queue_job(self._reserve.make, made)
+
+    def _try_again(self) -> None:
+        """Run what waits for room."""
+        waiting, self._without_room = self._without_room, {}
+        for owner, write in waiting.items():
+            self._run(owner, write)
+        self._jobs.extend(self._jobs_without_room)
+        self._jobs_without_room.clear()
+        self._start_job()
 
     # ------------------------------------------------------------ jobs
 

@@ -12,11 +12,11 @@ from typing import Protocol, TypeVar
 
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import SoftState
-from raftlog.core.types import GroupId, NodeId
+from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.errors import DiskFull, PeerProtocolViolation
+from raftlog.image.job import CompactionJob, Reply
 from raftlog.machines.commands import TopicInfo
 from raftlog.state_comparison import StateTrust
-from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 
 T = TypeVar("T")
@@ -42,7 +42,9 @@ class GroupOpened:
 class GroupRemoved:
     """The controller's log deleted a topic, and its files are gone from here."""
 
-    topic: TopicInfo
+    group: GroupId
+    topic: TopicInfo | None
+    """None: it was quarantined, and this node could not tell whose files they were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +57,10 @@ class GroupDeletedElsewhere:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TornTailTruncated:
-    """Opening a log truncated what a crash had left half written; it was never acknowledged."""
+    """Opening a log truncated the beginning of an entry at its end.
+
+    A crash left it half written, and then it was never acknowledged; or the file was cut off.
+    """
 
     file: str
     position: int
@@ -91,6 +96,78 @@ class StateCompared:
     trust: StateTrust
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionFailed:
+    """A snapshot point was not compacted. It is tried again; until then the log keeps growing."""
+
+    group: GroupId
+    topic: TopicInfo | None
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageInstalled:
+    """A replica that lacked what its leader's log had dropped stands at another node's image."""
+
+    group: GroupId
+    topic: TopicInfo | None
+    index: LogIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageRefused:
+    """What a peer sent for its image is not what its manifest means. It is fetched again."""
+
+    group: GroupId
+    peer: NodeId
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamagePassedOver:
+    """Opening a group found a damaged file that another one stands in for; it is made again."""
+
+    group: GroupId
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupQuarantined:
+    """A group's files are damaged: it has no replica here, and the others of the node go on."""
+
+    group: GroupId
+    topic: TopicInfo | None
+    """None if the file that tells it is what is damaged."""
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionFailed:
+    """What the settings of a topic keep could not be told, so nothing was removed. It is tried
+    again."""
+
+    group: GroupId
+    topic: TopicInfo
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryDamaged:
+    """An entry that a follower needs is damaged here: for a while another node should lead."""
+
+    group: GroupId
+    topic: TopicInfo | None
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRefilling:
+    """A quarantined replica gets a new folder, and its log again from its peers."""
+
+    group: GroupId
+    topic: TopicInfo | None
+
+
 MultiRaftEvent = (
     LeadershipChanged
     | GroupOpened
@@ -100,8 +177,23 @@ MultiRaftEvent = (
     | DiskChanged
     | PeerMessagesRefused
     | StateCompared
+    | CompactionFailed
+    | ImageInstalled
+    | ImageRefused
+    | DamagePassedOver
+    | GroupQuarantined
+    | RetentionFailed
+    | GroupRefilling
+    | EntryDamaged
 )
 """What is worth telling people. Nothing depends on whether anybody listens."""
+
+
+class BackgroundRead(Protocol):
+    """A read of files that any thread may do."""
+
+    def run(self) -> None:
+        """Read, once; what is damaged or gone is kept for the one who asked."""
 
 
 class Effects(Protocol):
@@ -113,13 +205,19 @@ class Effects(Protocol):
     def work_us(self) -> int:
         """A monotonic clock in microseconds, by which the work of a turn is measured."""
 
+    def monotonic_us(self) -> int:
+        """A clock in microseconds that runs evenly and is never set."""
+
+    def clock_us(self) -> int:
+        """The wall clock: microseconds since 1970 UTC. It may jump."""
+
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         """Let the messages leave, in this order; they may be lost."""
 
     def queued_bytes(self, peer: NodeId) -> int:
         """Bytes of append requests that were given to `send` and have not left yet."""
 
-    def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
+    def run_read(self, read: BackgroundRead, ran: Callable[[], None]) -> None:
         """Run the read, on any thread, then call `ran`."""
 
     def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
@@ -129,6 +227,12 @@ class Effects(Protocol):
         """Run `work`, which blocks on the disk, on any thread; then call `done` with its value.
 
         `MultiRaft` asks for one job at a time.
+        """
+
+    def run_compaction(self, job: CompactionJob, done: Callable[[Reply], None]) -> None:
+        """Do the job anywhere, then call `done` with the reply.
+
+        `MultiRaft` asks for one at a time.
         """
 
     def tell(self, event: MultiRaftEvent) -> None:

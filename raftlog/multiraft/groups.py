@@ -7,39 +7,81 @@ when a folder is made or removed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
+from raftlog.core.recovery import is_recovering, next_recovery
 from raftlog.core.timer import Random
 from raftlog.core.types import (
     CONTROLLER_GROUP,
+    NOBODY,
     GroupId,
+    HardState,
     LogIndex,
     Membership,
     NodeId,
     RaftTiming,
+    Term,
 )
 from raftlog.errors import CorruptFile
+from raftlog.image.group_manifest import manifest_of, topic_from_manifest
+from raftlog.image.incoming import Incoming, install
+from raftlog.image.machine import new_machine, restored_machine
+from raftlog.image.manifest import Image, leftovers, read_image, write_image
+from raftlog.image.open_image import OpenImage
+from raftlog.image.snapshot_file import read_snapshot
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.contract import StateMachine
-from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.outcomes import Outcome
-from raftlog.machines.rules import RULES_FIRST
-from raftlog.machines.schema import Field, Schema
-from raftlog.machines.topic import TopicMachine
-from raftlog.multiraft.effects import TornTailTruncated
+from raftlog.multiraft.effects import (
+    DamagePassedOver,
+    GroupQuarantined,
+    GroupRefilling,
+    TornTailTruncated,
+)
 from raftlog.replica import Replica
+from raftlog.state_hash import STATE_HASH_FIRST
 from raftlog.storage.folder import DataFolder
+from raftlog.storage.fresh import put_in_place
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
 from raftlog.storage.payload_cache import PayloadCache
+from raftlog.storage.prefix import Base, PrefixRemoval
+from raftlog.storage.reserve import Reserve
+
+
+class GroupFiles(NamedTuple):
+    """What the files of a group come to, when they are opened."""
+
+    log: GroupLog
+    machine: StateMachine[Any, Outcome]
+    applied_index: LogIndex
+    """The machine's state is that after this entry; the log replays the rest."""
+    state_hash: bytes
+    image: Image
+
+
+class Quarantine(NamedTuple):
+    """A group whose files are damaged, so that it has no replica here. They stay as they are."""
+
+    group: GroupId
+    topic: TopicInfo | None
+    """None if the file that tells it is what is damaged."""
+    damage: CorruptFile
+
+
+class OpenedGroup(NamedTuple):
+    """A replica over a group's files; no topic: the controller's."""
+
+    replica: Replica
+    topic: TopicInfo | None
+    image: OpenImage
 
 
 class GroupStore:
     """Makes replicas from the files of one data folder. Its methods block on disk.
 
-    `make_log` and `remove` may run on another thread, one at a time. They only read the journal of
+    All but `replica` may run on another thread, one at a time. They only read the journal of
     hard states, which belongs to the loop's thread.
     """
 
@@ -51,7 +93,9 @@ class GroupStore:
         timing: RaftTiming,
         log_limits: LogLimits,
         random: Random,
-        tell: Callable[[TornTailTruncated], None],
+        tell: Callable[
+            [TornTailTruncated | DamagePassedOver | GroupQuarantined | GroupRefilling], None
+        ],
         log_type: type[GroupLog] = GroupLog,
         replica_type: Callable[..., Replica] = Replica,
     ) -> None:
@@ -67,55 +111,138 @@ class GroupStore:
         self._tell = tell
         self._log_type = log_type
         self._replica_type = replica_type
+        self.fs = folder.fs
         self.deletions_index = folder.deletions_index()
         """Where the controller's replica must be again before any group is made."""
         self.journal = folder.open_journal()
+        if (damaged := self.journal.report.damaged) is not None:
+            tell(DamagePassedOver(group=CONTROLLER_GROUP, cause=damaged.cause))
 
-    def open_all(self) -> list[tuple[Replica, TopicInfo | None]]:
-        """The controller's replica, made on the first start, and every group with a folder."""
-        found: list[tuple[Replica, TopicInfo | None]] = []
+    def open_all(self) -> list[OpenedGroup | Quarantine]:
+        """The controller's replica, made on the first start, and every group with a folder.
+
+        A node cannot run without a replica of the controller's group. If its files are damaged, it
+        begins to recover at once. Raises `CorruptFile` where there is no other node to get it from.
+        """
         groups = self._folder.groups()
+        found: list[OpenedGroup | Quarantine] = []
         if CONTROLLER_GROUP not in groups:
-            found.append((self.replica(None, self.make_log(None)), None))
-        for group in groups:
-            manifest = self._folder.manifest(group)
-            topic = None if group == CONTROLLER_GROUP else topic_from_manifest(manifest)
-            found.append((self.replica(topic, self._open_log(group)), topic))
+            found.append(self.replica(None, self.make_group(None)))
+        else:
+            found.append(self.replica(None, self._open_controller()))
+        found.extend(self._topic_group(group) for group in groups if group != CONTROLLER_GROUP)
         return found
 
-    def make_log(self, topic: TopicInfo | None) -> GroupLog:
+    def _open_controller(self) -> GroupFiles:
+        try:
+            return self._open_group(CONTROLLER_GROUP, None)
+        except CorruptFile as damage:
+            if len(self._controller_voters) == 1:
+                raise
+            self._tell(GroupQuarantined(group=CONTROLLER_GROUP, topic=None, cause=damage.cause))
+        recovery = self.begin_recovery(CONTROLLER_GROUP)
+        while (write := self.journal.take_write()) is not None:
+            write.run_whole()
+            self.journal.written(write)
+        self._tell(GroupRefilling(group=CONTROLLER_GROUP, topic=None))
+        return self.make_group_again(None, recovery)
+
+    def begin_recovery(self, group: GroupId) -> int:
+        """Put into the journal that another recovery of the group begins, and return its number.
+        For the journal's thread."""
+        state = self.journal.get(group) or HardState(Term(0), NOBODY)
+        recovery = next_recovery(state.recovery)
+        self.journal.put(group, state._replace(recovery=recovery))
+        return recovery
+
+    def _topic_group(self, group: GroupId) -> OpenedGroup | Quarantine:
+        topic: TopicInfo | None = None
+        try:
+            topic = topic_from_manifest(self._folder.manifest(group))
+            return self.replica(topic, self._open_group(group, topic))
+        except CorruptFile as error:
+            return Quarantine(group, topic, error)
+
+    def make_group(self, topic: TopicInfo | None) -> GroupFiles:
         """A new topic's folder and empty log, durable on return. Touches only files."""
         group = CONTROLLER_GROUP if topic is None else topic.group
         self._folder.create_group(group, manifest_of(topic))
-        return self._open_log(group)
+        return self._open_group(group, topic)
 
-    def replica(self, topic: TopicInfo | None, log: GroupLog) -> Replica:
-        """A replica over the log; None: the controller's."""
-        machine: StateMachine[Any, Outcome]
-        if topic is None:
-            group, machine, voters = CONTROLLER_GROUP, ControllerMachine(), self._controller_voters
-        else:
-            group, machine, voters = topic.group, TopicMachine(topic), topic.voters
-        return self._replica_type(
+    def make_group_again(self, topic: TopicInfo | None, recovery: int) -> GroupFiles:
+        """As `make_group`, for a group whose recovery of this number the journal knows durably. The
+        folder that it has is set aside."""
+        group = CONTROLLER_GROUP if topic is None else topic.group
+        self._folder.set_aside(group, recovery)
+        return self.make_group(topic)
+
+    def replica(self, topic: TopicInfo | None, files: GroupFiles) -> OpenedGroup:
+        """A replica over the files; None: the controller's."""
+        group = CONTROLLER_GROUP if topic is None else topic.group
+        voters = self._controller_voters if topic is None else topic.voters
+        replica = self._replica_type(
             node=self._node,
             group=group,
             membership=Membership(voters),
             timing=self._timing,
-            log=log,
+            log=files.log,
             journal=self.journal,
-            machine=machine,
+            machine=files.machine,
             random=self._random,
+            applied_index=files.applied_index,
+            state_hash=files.state_hash,
         )
+        image = OpenImage(self._folder.fs, self.folder_of(group), group, files.image)
+        return OpenedGroup(replica, topic, image)
 
-    def remove(self, replica: Replica, controller_index: LogIndex) -> None:
+    def reserve(self, byte_count: int) -> Reserve:
+        """The disk's reserve, of so many bytes."""
+        return Reserve(self._folder.fs, byte_count)
+
+    def folder_of(self, group: GroupId) -> str:
+        """The group's folder in the data folder."""
+        return self._folder.group_folder(group)
+
+    def publish(self, group: GroupId, image: Image) -> None:
+        """Make the image the group's; durable when this returns. Its files are durable already.
+
+        Raises `DiskFull`: then it may be called again.
+        """
+        write_image(self._folder.fs, self.folder_of(group), image)
+
+    def incoming(self, group: GroupId, topic: TopicInfo | None) -> Incoming:
+        """Where an image of another node is received for the group."""
+        return Incoming(self._folder.fs, self.folder_of(group), group, topic)
+
+    def install(self, group: GroupId, topic: TopicInfo | None, image: Image) -> GroupFiles:
+        """Let an image that was received whole take the place of all that the group has, and open
+        it. Durable when this returns.
+
+        The former log and image must be closed. Raises `DiskFull`: then it may be called again.
+        """
+        install(self._folder.fs, self.folder_of(group), group, image)
+        return self._open_group(group, topic)
+
+    def drop_files(self, group: GroupId, removal: PrefixRemoval, obsolete: Iterable[str]) -> None:
+        """Remove what a published image does without: segments of the log, and files of the image
+        before it."""
+        removal.run()
+        self.remove_files(group, obsolete)
+
+    def remove_files(self, group: GroupId, names: Iterable[str]) -> None:
+        """Remove files that no manifest of the group names any more."""
+        for name in names:
+            self._folder.fs.remove(f"{self.folder_of(group)}/{name}")
+
+    def remove(self, group: GroupId, controller_index: LogIndex) -> None:
         """Drop the files of a group that the controller's log deleted up to that index.
 
-        Raises `DiskFull` where there is no room even for the note; then it may be called again. The
-        hard state goes after them: a crash in between leaves one that nobody asks for.
+        None of them is open. Raises `DiskFull` where there is no room even for the note; then it
+        may be called again. The hard state goes after them: a crash in between leaves one that
+        nobody asks for.
         """
-        replica.log.discard()
         self._folder.note_deletions(controller_index)
-        self._folder.remove_group(replica.group)
+        self._folder.remove_group(group)
 
     def close(self, replicas: Iterable[Replica]) -> None:
         for replica in replicas:
@@ -123,14 +250,59 @@ class GroupStore:
         self.journal.close()
         self._folder.close()
 
-    def _open_log(self, group: GroupId) -> GroupLog:
+    def _open_group(self, group: GroupId, topic: TopicInfo | None) -> GroupFiles:
+        """The group's log and its machine at the newest snapshot that is whole.
+
+        Damage that something else stands in for is told and mended. Raises `CorruptFile`: then the
+        log's torn end may have been truncated, and nothing else was changed.
+        """
+        fs, folder = self._folder.fs, self.folder_of(group)
+        image, damaged = read_image(fs, folder)
+        put_in_place(fs, folder, image.base, image.fresh_log)
+        log = self._open_log(group, image.base)
+        try:
+            files = self._at_snapshot(topic, log, image)
+        except CorruptFile:
+            log.abandon()
+            raise
+        if damaged is not None:
+            self._tell(DamagePassedOver(group=group, cause=damaged.cause))
+            write_image(fs, folder, image)
+        for path in leftovers(fs, folder, image):
+            fs.remove(path)
+        return files
+
+    def _at_snapshot(self, topic: TopicInfo | None, log: GroupLog, image: Image) -> GroupFiles:
+        """The machine at the newest snapshot that is whole. Raises `CorruptFile` if the log does
+        not go on from any."""
+        group = CONTROLLER_GROUP if topic is None else topic.group
+        fs, folder = self._folder.fs, self.folder_of(group)
+        if log.last_index < image.index:
+            problem = f"the log ends with entry {log.last_index}, below the snapshot {image.index}"
+            raise CorruptFile(file=fs.location(folder), position=0, problem=problem)
+        for info in reversed(image.snapshots):
+            if info.index < log.base_index:
+                break
+            try:
+                machine = restored_machine(topic, read_snapshot(fs, folder, group, info))
+            except CorruptFile as error:
+                self._tell(DamagePassedOver(group=group, cause=error.cause))
+            else:
+                return GroupFiles(log, machine, info.index, info.state_hash, image)
+        if log.base_index:
+            problem = f"no snapshot is whole from which the log after {log.base_index} goes on"
+            raise CorruptFile(file=fs.location(folder), position=0, problem=problem)
+        return GroupFiles(log, new_machine(topic), LogIndex(0), STATE_HASH_FIRST, image)
+
+    def _open_log(self, group: GroupId, base: Base) -> GroupLog:
         """The group's log, made where a crash came between its manifest and its log.
 
-        A group that has a hard state has served: then a missing log is a lost one.
+        A group that has a hard state has served: then a missing log is a lost one, unless it is
+        known to be.
         """
         fs, folder = self._folder.fs, self._folder.group_folder(group)
         if self._log_type.exists(fs, folder):
-            found = self._log_type.open(fs, folder, group, self._log_limits, self._cache)
+            found = self._log_type.open(fs, folder, group, self._log_limits, self._cache, base=base)
             report = found.report
             if report.torn_bytes:
                 self._tell(
@@ -141,49 +313,9 @@ class GroupStore:
                     )
                 )
             return found
-        if self.journal.get(group) is not None:
+        state = self.journal.get(group)
+        if state is not None and not is_recovering(state.recovery):
             raise CorruptFile(
                 file=fs.location(folder), position=0, problem="the group's log is missing"
             )
         return self._log_type.create(fs, folder, group, self._log_limits, self._cache)
-
-
-def manifest_of(topic: TopicInfo | None) -> str:
-    """The manifest's text: JSON, `{}` for the controller's group."""
-    if topic is None:
-        return "{}"
-    return json.dumps(
-        {
-            "name": topic.name,
-            "incarnation": topic.incarnation,
-            "group": topic.group,
-            "voters": list(topic.voters),
-            "created_us": topic.created_us,
-            "rules": topic.rules,
-            "schema": {
-                "version": topic.schema.version,
-                "fields": [
-                    {"id": f.id, "name": f.name, "type": f.type, "nullable": f.nullable}
-                    for f in topic.schema.fields
-                ],
-            },
-        },
-        sort_keys=True,
-    )
-
-
-def topic_from_manifest(text: str) -> TopicInfo:
-    """The topic that `manifest_of` described."""
-    table = json.loads(text)
-    return TopicInfo(
-        name=table["name"],
-        incarnation=table["incarnation"],
-        group=GroupId(table["group"]),
-        schema=Schema(
-            version=table["schema"]["version"],
-            fields=tuple(Field(**field) for field in table["schema"]["fields"]),
-        ),
-        voters=tuple(NodeId(voter) for voter in table["voters"]),
-        created_us=table["created_us"],
-        rules=table.get("rules", RULES_FIRST),
-    )

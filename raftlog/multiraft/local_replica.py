@@ -8,24 +8,47 @@ this node sees of them only messages.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, LogIndex, Offset, Payload, Term
-from raftlog.errors import NoQuorum, RaftlogError, ReplicaDiverged, StateDisputed
+from raftlog.errors import NoQuorum, NotYet, RaftlogError, ReplicaDiverged, StateDisputed
+from raftlog.image.manifest import Image
+from raftlog.image.open_image import OpenImage
+from raftlog.machines.byte_index import joined
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.contract import StateMachine
 from raftlog.machines.outcomes import Outcome
 from raftlog.machines.topic import TopicMachine
 from raftlog.replica import Output, Replica
 from raftlog.state_comparison import StateTrust
+from raftlog.wire.batch import BatchHeader
+from raftlog.wire.codec import decode_batch_header
+from raftlog.wire.runs import Runs
 
 WriteReply = Callable[[Outcome | RaftlogError], None]
 """Called once: with the command's outcome, or with why there is none."""
 
 ReadReply = Callable[[RaftlogError | None], None]
 """Called once: with None when the read may be answered, or with why it may not."""
+
+
+class StoredBatch(NamedTuple):
+    """A batch of visible records on this node's disk. Its body has not been read yet."""
+
+    start: Offset
+    header: BatchHeader
+    runs: Runs
+    body_slices: Callable[[Sequence[tuple[int, int]]], list[bytes]]
+    """Raw bytes [position, position + length) of the body for each slice, unchecked."""
+
+    @property
+    def end(self) -> Offset:
+        """The first offset after it."""
+        return Offset(self.start + self.header.record_count)
 
 
 class _Write(NamedTuple):
@@ -47,20 +70,33 @@ class LocalReplica:
     gets another error if the group is gone from here. A caller whose deadline passed ignores it.
     """
 
-    def __init__(self, replica: Replica, topic: TopicInfo | None) -> None:
+    def __init__(self, replica: Replica, topic: TopicInfo | None, image: OpenImage) -> None:
         self.replica = replica
         self.raft = replica.raft
         self.topic = topic
+        self.image = image
+        """What this replica holds besides its log."""
         self.deleted_elsewhere = False
         """A peer said that the group is deleted, so the replica must not campaign any more."""
         self.writing = False
         """A write of its log is in flight."""
         self.reads_out = 0
         """Reads of its log that are in flight, for followers that catch up."""
+        self.compacting = False
+        """The compaction of a snapshot point of it is in flight."""
+        self.installing = False
+        """Another node's image takes the place of what is here: do nothing with the replica."""
+        self.point_proposed: tuple[Term, LogIndex] | None = None
+        """In which term a snapshot point was proposed here last, and the point before it."""
+        self.point_seen = LogIndex(0)
+        self.point_seen_at = 0
+        """The last snapshot point, and since which tick it is known to be the last."""
         self.idle_ticks = 0
         """Ticks since its log was last written."""
         self.rules_proposed: tuple[Term, int] | None = None
         """The version of the rules that was proposed here last, and in which term."""
+        self.settings_proposed: tuple[Term, LogIndex] | None = None
+        """The version of the topic's settings that was proposed here last, and in which term."""
         self._numbers = itertools.count(1)
         self._writes: dict[LogIndex, _Write] = {}
         self._reads: dict[int, ReadReply] = {}
@@ -69,6 +105,11 @@ class LocalReplica:
     @property
     def group(self) -> GroupId:
         return self.replica.group
+
+    @property
+    def busy(self) -> bool:
+        """Is anything in flight that uses the group's files?"""
+        return self.writing or self.reads_out > 0 or self.compacting or self.installing
 
     @property
     def machine(self) -> StateMachine[Any, Outcome]:
@@ -111,10 +152,14 @@ class LocalReplica:
         self._high_water_mark_waits.pop(number, None)
 
     def require_agreed(self, end: Offset) -> None:
-        """May records below `end` be read from this replica, for all that is known of its state?
+        """May records below `end` be read from this replica now, for all that is known of its
+        state?
 
-        Raises `ReplicaDiverged` or `StateDisputed`.
+        Raises `ReplicaDiverged`, `StateDisputed` or `NotYet`.
         """
+        if self.installing:
+            machine = self.topic_machine
+            raise NotYet(topic=machine.info.name, have=machine.high_water_mark, need=end)
         comparison = self.replica.comparison
         trust = comparison.trust
         if trust is StateTrust.TRUSTED:
@@ -124,6 +169,106 @@ class LocalReplica:
             raise ReplicaDiverged(topic=topic, node=self.replica.node)
         if end > comparison.agreed_mark:
             raise StateDisputed(topic=topic, agreed=comparison.agreed_mark)
+
+    def batch_at(self, offset: Offset) -> StoredBatch:
+        """The batch that holds the topic's record at `offset`, which is visible and not trimmed.
+
+        It comes from history up to where that ends, and from the log's extents beyond. An entry
+        that the log has dropped already is among the carried stages. Raises `CorruptFile`.
+        """
+        if offset < self.image.manifest.history_end:
+            file = self.image.history_file_with(offset)
+            group = next(file.row_groups_between(offset, Offset(offset + 1)))
+            return StoredBatch(
+                group.start, group.header, group.runs, partial(file.body_slices, group)
+            )
+        extent = next(self.topic_machine.extents_between(offset, Offset(offset + 1)))
+        in_log = extent.index > self.replica.log.base_index
+        entries = self.replica.log if in_log else self.image.stages_with(extent.index)
+        term, _, command = entries.command(extent.index)
+        runs = Runs.of_one(
+            count=extent.count,
+            timestamp_us=extent.timestamp_us,
+            term=term,
+            epoch=extent.epoch,
+            writer=extent.writer,
+        )
+        return StoredBatch(
+            extent.start,
+            decode_batch_header(command),
+            runs,
+            partial(entries.body_slices, extent.index),
+        )
+
+    def split(
+        self, start: Offset, end: Offset, pieces_max: int
+    ) -> tuple[tuple[Offset, ...], tuple[int, ...]]:
+        """[start, end) split at stored batches into pieces of about equal bytes; see `ByteIndex`.
+
+        `start` is not trimmed and `end` not above the high-water mark. Raises `CorruptFile`.
+        """
+        history_end = self.image.manifest.history_end
+        parts = []
+        offset = start
+        while offset < min(end, history_end):
+            file = self.image.history_file_with(offset)
+            parts.append(file.byte_index())
+            offset = file.info.end
+        if end > history_end or not parts:
+            parts.append(self.topic_machine.byte_index(max(start, history_end)))
+        return joined(parts).split(start, end, pieces_max)
+
+    def offset_at(self, timestamp_us: int) -> Offset:
+        """The first offset whose record has this timestamp or a later one; the high-water mark if
+        there is none. Timestamps never fall along the offsets. Raises `CorruptFile`."""
+        start, end = self.topic_machine.log_start_offset, self.image.manifest.history_end
+        if start < end:
+            offsets = range(start, end)
+            place = bisect_left(offsets, timestamp_us, key=self.timestamp_at)
+            if place < len(offsets):
+                return Offset(offsets[place])
+        return self.topic_machine.offset_at(timestamp_us)
+
+    def timestamp_at(self, offset: int) -> int:
+        """The timestamp of the record at `offset`, which is visible and not trimmed, in
+        microseconds since 1970 UTC. Raises `CorruptFile`."""
+        batch = self.batch_at(Offset(offset))
+        return batch.runs.slice(offset - batch.start, 1).timestamps_us[0]
+
+    def take_image(self, image: Image) -> frozenset[str]:
+        """Give readers the new image, whose manifest is durable. Its history stands in for the
+        machine's extents. Returns the names of the files that nothing refers to any more."""
+        obsolete = self.image.take(image)
+        machine = self.replica.machine
+        if isinstance(machine, TopicMachine):
+            machine.drop_extents_before(image.history_end)
+        return obsolete
+
+    def needs_image(self, index: LogIndex, term: Term) -> bool:
+        """Does the replica lack what an image at this entry has, and cannot get it by the log?
+
+        If its log holds the entry, it agrees with the leader's up to there: only time is missing.
+        """
+        raft = self.raft
+        if index <= self.replica.applied_index:
+            return False
+        return index > raft.last_index or raft.term_at(index) != term
+
+    def reopen(self, replica: Replica, image: OpenImage) -> None:
+        """The replica stands at another node's image now, as after a restart.
+
+        What was proposed here may be in that image or not: a client that sends it again learns it.
+        Calls that wait for records go on waiting, or are answered.
+        """
+        self.abandon_writes(NoQuorum(what="a write"))
+        reads, self._reads = self._reads, {}
+        for reply in reads.values():
+            reply(NoQuorum(what="a read"))
+        self.replica, self.raft, self.image = replica, replica.raft, image
+        self.point_proposed = self.rules_proposed = None
+        self.idle_ticks = 0
+        if self._high_water_mark_waits:
+            self._settle_high_water_marks()
 
     def settle(self, output: Output) -> None:
         """Answer whatever the replica's output decides."""

@@ -22,10 +22,19 @@ cleanly (`stop`, `close`). `NotLeader`, `Overloaded`, `DiskFull` and
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from raftlog.core.leadership import FollowerView
-from raftlog.core.messages import GroupDeleted, NodeHeartbeat, PeerMessage, RaftMessage
+from raftlog.core.messages import (
+    AppendRequest,
+    GroupDeleted,
+    Heartbeat,
+    ImageMessage,
+    NodeHeartbeat,
+    PeerMessage,
+    RaftMessage,
+    VoteReply,
+)
 from raftlog.core.ready import Role
 from raftlog.core.timer import Random
 from raftlog.core.types import (
@@ -36,35 +45,44 @@ from raftlog.core.types import (
     RaftTiming,
 )
 from raftlog.errors import (
+    CorruptFile,
     DiskFull,
     LogFromNewerVersion,
     Overloaded,
     PeerProtocolViolation,
     RaftlogError,
 )
-from raftlog.machines.commands import TopicInfo
 from raftlog.machines.outcomes import Outcome
 from raftlog.multiraft.awake import AwakeReplicas
-from raftlog.multiraft.catch_up import CatchUp, CatchUpLimits
+from raftlog.multiraft.carried_settings import carry_settings
+from raftlog.multiraft.catch_up import CatchUp
+from raftlog.multiraft.catch_up_budget import CatchUpBudget
+from raftlog.multiraft.clocks import VoterClocks
+from raftlog.multiraft.compaction import CompactionLimits, Compactions
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import (
     DiskChanged,
     Effects,
+    EntryDamaged,
     GroupDeletedElsewhere,
     LeadershipChanged,
     StateCompared,
 )
-from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.groups import GroupStore, OpenedGroup, Quarantine
+from raftlog.multiraft.image_exchange import ImageExchange
+from raftlog.multiraft.image_fetch import ImageLimits
 from raftlog.multiraft.journal_writer import JournalWriter
+from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica, ReadReply, WriteReply
 from raftlog.multiraft.refusals import Refusals
 from raftlog.multiraft.replicas import NodeReplicas
+from raftlog.multiraft.retention import trim_expired
 from raftlog.multiraft.upgrade import raise_rules
-from raftlog.replica import Budget, Output, Replica
+from raftlog.replica import Budget, Output
 
-_UPGRADE_HEARTBEATS = 100
-"""Rules that could not be raised when they were due (a full disk, say) are tried again so often. No
-setting: only an upgrade's end waits for it."""
+_DUE_HEARTBEATS = 100
+"""Rules and settings that could not be proposed when they were due (a full disk, say) are tried
+again so often. No setting: only an upgrade's end and a change of retention wait for it."""
 
 TURN_ENTRIES_MAX = 4096
 TURN_BYTES_MAX = 8 * 1024 * 1024
@@ -89,33 +107,29 @@ class MultiRaft:
         timing: RaftTiming,
         boot_id: str,
         random: Random,
-        idle_ticks_max: int,
-        quiesce_refresh_ticks: int,
-        request_bytes_max: int,
-        slow_disk_ticks: int,
-        full_disk_ticks: int,
-        turn_work_us: int,
-        catch_up: CatchUpLimits,
+        limits: MultiRaftLimits,
     ) -> None:
-        """`boot_id` is another one in every start of the process. `request_bytes_max` bounds what
-        all unanswered proposals carry. A write that takes `slow_disk_ticks` makes the node let
-        others lead; one that finds no room does so too, and is tried again every
-        `full_disk_ticks`. A turn ends after `turn_work_us`. `idle_ticks_max` and
-        `quiesce_refresh_ticks` are those of `AwakeReplicas` and `JournalWriter`.
-        """
+        """`boot_id` is another one in every start of the process."""
         self.node = node
         self._nodes = tuple(nodes)
         self._effects = effects
         self._timing = timing
         self._boot_id = boot_id
         self._ticks = 0
-        self._request_bytes_max = request_bytes_max
+        self._retention_ticks = limits.retention_ticks
+        self._clocks = VoterClocks(node, effects)
+        self._request_bytes_max = limits.request_bytes_max
         self._request_bytes = 0
-        self._disk = NodeDisk(effects, slow_ticks=slow_disk_ticks, full_ticks=full_disk_ticks)
+        self._disk = NodeDisk(
+            effects,
+            store.reserve(limits.reserve_bytes),
+            slow_ticks=limits.slow_disk_ticks,
+            full_ticks=limits.full_disk_ticks,
+        )
         self._journal = JournalWriter(
             store.journal,
             self._disk,
-            idle_ticks_max=idle_ticks_max,
+            idle_ticks_max=limits.idle_ticks_max,
             durable=self._journal_durable,
         )
         self.replicas = NodeReplicas(
@@ -134,22 +148,50 @@ class MultiRaft:
             replicas=self.replicas,
             timing=timing,
             random=random,
-            idle_ticks_max=idle_ticks_max,
-            refresh_ticks=quiesce_refresh_ticks,
+            idle_ticks_max=limits.idle_ticks_max,
+            refresh_ticks=limits.quiesce_refresh_ticks,
             mark_dirty=self.mark_dirty,
         )
-        self._catch_up = CatchUp(effects, catch_up, self._read_ended)
+        self._budget = CatchUpBudget(effects, limits.catch_up)
+        self._catch_up = CatchUp(effects, self._budget, self._files_released, self._unfit)
+        self._images = self._new_images(store, limits.images)
+        self._compactions = self._new_compactions(store, limits.compaction)
         self._dirty: OrderedDict[GroupId, None] = OrderedDict()
         self._applying: OrderedDict[GroupId, None] = OrderedDict()
         """Groups with committed entries to apply, the one that waits longest first."""
-        self._turn_work_us = turn_work_us
+        self._turn_work_us = limits.turn_work_us
         self.refusals = Refusals(effects)
         self._turn_scheduled = False
         self._stopped = False
 
+    def _new_compactions(self, store: GroupStore, limits: CompactionLimits) -> Compactions:
+        return Compactions(
+            effects=self._effects,
+            disk=self._disk,
+            store=store,
+            pins=self._images.pins,
+            groups=self.replicas,
+            limits=limits,
+            propose=self._propose_own,
+            ended=self._files_released,
+        )
+
+    def _new_images(self, store: GroupStore, limits: ImageLimits) -> ImageExchange:
+        return ImageExchange(
+            node=self.node,
+            effects=self._effects,
+            disk=self._disk,
+            store=store,
+            budget=self._budget,
+            limits=limits,
+            freeze=self._freeze,
+            installed=self._installed,
+            ended=self._files_released,
+        )
+
     # ------------------------------------------------------------ life
 
-    def start(self, opened: Iterable[tuple[Replica, TopicInfo | None]]) -> None:
+    def start(self, opened: Iterable[OpenedGroup | Quarantine]) -> None:
         """Begin with what `GroupStore.open_all` found."""
         self.replicas.start(opened)
 
@@ -157,6 +199,8 @@ class MultiRaft:
         """Start no turn, write, read or job from now on; those in flight are still to be noted."""
         self._stopped = True
         self._catch_up.stop()
+        self._images.stop()
+        self._compactions.stop()
         self._disk.stop()
 
     def close(self) -> None:
@@ -166,7 +210,12 @@ class MultiRaft:
 
     def _ended(self, local: LocalReplica) -> None:
         self._awake.forget(local.group)
+        self._images.forget(local)
+        self._freeze(local)
+
+    def _freeze(self, local: LocalReplica) -> None:
         self._catch_up.forget(local)
+        self._compactions.forget(local)
 
     # ------------------------------------------------------------ turns
 
@@ -188,7 +237,7 @@ class MultiRaft:
         until_us = self._effects.work_us() + half_us
         for _ in range(len(self._dirty)):
             local = self.replicas.get(_next_of(self._dirty))
-            if local is not None:
+            if local is not None and not local.installing:
                 self._advance(local)
             if self._effects.work_us() >= until_us:
                 break
@@ -202,11 +251,12 @@ class MultiRaft:
         )
         while self._applying:
             local = self.replicas.get(_next_of(self._applying))
-            if local is not None:
+            if local is not None and not local.installing:
                 self._apply(local, budget)
             if budget.spent:
                 break
         self._catch_up.go_on()
+        self._images.go_on()
         self._journal.write()
         if self._dirty or self._applying:
             self._schedule_turn()
@@ -215,25 +265,32 @@ class MultiRaft:
         output = local.replica.advance()
         self._send(output.messages)
         self._send(self._catch_up.requests(local, output.replicate))
+        self._send(self._images.offers(local, output.replicate))
         self._settle(local, output)
         if output.soft_state is not None:
             self._effects.tell(
                 LeadershipChanged(group=local.group, topic=local.topic, state=output.soft_state)
             )
-            self._raise_rules([local])
+            self._propose_due([local])
         self._write_log(local)
 
     def _apply(self, local: LocalReplica, budget: Budget) -> None:
         try:
             output = local.replica.apply(budget, APPLY_ENTRIES_MAX)
+        except CorruptFile as damage:
+            if local.group == CONTROLLER_GROUP:
+                raise
+            self.replicas.quarantine(local, damage)
+            return
         except LogFromNewerVersion:
             # Nothing later is done here, in no group, while the host loop ends the process.
             self.stop()
             raise
         self._settle(local, output)
+        self._compactions.applied(local)
         if local.group == CONTROLLER_GROUP and not local.replica.has_to_apply:
             self.replicas.follow_controller()
-            self._raise_rules(self.replicas.values())
+            self._propose_due(self.replicas.values())
 
     def _settle(self, local: LocalReplica, output: Output) -> None:
         local.settle(output)
@@ -244,19 +301,24 @@ class MultiRaft:
             event = StateCompared(group=local.group, topic=local.topic, trust=output.trust)
             self._effects.tell(event)
 
-    def _raise_rules(self, groups: Iterable[LocalReplica]) -> None:
-        """Propose the rules that are due in those of the groups that this node leads."""
+    def _propose_due(self, groups: Collection[LocalReplica]) -> None:
+        """Propose the rules and settings that are due in those of the groups that this node
+        leads."""
+        controller = self.replicas.controller
+        raise_rules(groups, controller, self._nodes, self._propose_own)
+        carry_settings(groups, controller, self._propose_own)
 
-        def propose(local: LocalReplica, payload: Payload) -> None:
-            self.propose(local, payload, lambda _: None)
-
-        raise_rules(groups, self.replicas.controller, self._nodes, propose)
+    def _propose_own(self, local: LocalReplica, payload: Payload) -> None:
+        """Propose what no client waits for. Raises what `propose` raises."""
+        self.propose(local, payload, lambda _: None)
 
     def _send(self, messages: Sequence[PeerMessage]) -> None:
         by_peer: dict[NodeId, list[PeerMessage]] = {}
         for message in messages:
             by_peer.setdefault(message.to, []).append(message)
         for peer, batch in by_peer.items():
+            if any(isinstance(message, VoteReply) for message in batch):
+                batch.insert(0, self._heartbeat(peer))  # who is elected knows a majority's clocks
             self._effects.send(peer, batch)
 
     def _write_log(self, local: LocalReplica) -> None:
@@ -275,7 +337,7 @@ class MultiRaft:
             if local.group in self.replicas:
                 self.mark_dirty(local.group)
             else:
-                self.replicas.remove_files(local)
+                self.replicas.let_go(local)
 
         def no_room(full: DiskFull) -> bool:
             local.abandon_writes(self._own(full))
@@ -284,15 +346,34 @@ class MultiRaft:
 
         self._disk.run(local.group, write, ended, no_room=no_room)
 
-    def _read_ended(self, local: LocalReplica) -> None:
+    def _installed(self, local: LocalReplica) -> None:
+        """The replica stands at another node's image now."""
+        if self._stopped:
+            return
+        if self.replicas.get(local.group) is not local:
+            self.replicas.let_go(local)
+            return
+        local.raft.note_disk(keeps_up=self._disk.keeps_up)
+        self._awake.tick_again(local)
+        if local.group == CONTROLLER_GROUP:
+            self.replicas.follow_controller()
+
+    def _files_released(self, local: LocalReplica) -> None:
+        """Something that used the group's files has ended."""
         if local.group not in self.replicas:
-            self.replicas.remove_files(local)
+            self.replicas.let_go(local)
         self._schedule_turn()
+
+    def _unfit(self, local: LocalReplica, damage: CorruptFile) -> None:
+        """A follower needs what is damaged here: the replica should not lead."""
+        self._awake.tick_again(local)
+        self._effects.tell(EntryDamaged(group=local.group, topic=local.topic, cause=damage.cause))
 
     def _journal_durable(self) -> None:
         for group, local in self.replicas.items():
             if local.replica.awaits_disk:
                 self.mark_dirty(group)
+        self.replicas.journal_durable()
 
     def tick(self) -> None:
         """One tick of the clock has passed, for all replicas."""
@@ -303,19 +384,37 @@ class MultiRaft:
                 local.raft.note_disk(keeps_up=self._disk.keeps_up)
         self._ticks += 1
         self._catch_up.tick()
+        self._images.tick()
+        self._tick_reads()
+        self._compactions.tick()
         self._awake.tick()
         if self._journal.tick():
             self._schedule_turn()
         if self._ticks % self._timing.heartbeat_ticks == 0:
-            self._send(
-                [
-                    NodeHeartbeat(sender=self.node, to=peer, boot_id=self._boot_id)
-                    for peer in self._nodes
-                    if peer != self.node
-                ]
-            )
-        if self._ticks % (_UPGRADE_HEARTBEATS * self._timing.heartbeat_ticks) == 0:
-            self._raise_rules(self.replicas.values())
+            self._send([self._heartbeat(peer) for peer in self._nodes if peer != self.node])
+        if self._ticks % (_DUE_HEARTBEATS * self._timing.heartbeat_ticks) == 0:
+            self._propose_due(self.replicas.values())
+        if self._ticks % self._retention_ticks == 0:
+            groups = self.replicas.values()
+            trim_expired(groups, self._clocks.confirmed_us, self._propose_own, self._effects)
+
+    def _heartbeat(self, peer: NodeId) -> NodeHeartbeat:
+        clock_us = self._effects.clock_us()
+        return NodeHeartbeat(sender=self.node, to=peer, boot_id=self._boot_id, clock_us=clock_us)
+
+    def now_us(self, local: LocalReplica) -> int:
+        """The time that the leader of a group writes into its entries: what a majority of the
+        voters' clocks confirm. It is this node's own while programs that tell none are a majority.
+        """
+        confirmed_us = self._clocks.confirmed_us(local.raft.membership.voters)
+        return self._effects.clock_us() if confirmed_us is None else confirmed_us
+
+    def _tick_reads(self) -> None:
+        """There is room for more reads. Entries and images take turns in being first."""
+        self._budget.tick()
+        in_turn = [self._catch_up.go_on, self._images.go_on]
+        for go_on in in_turn if self._ticks % 2 else reversed(in_turn):
+            go_on()
 
     # ------------------------------------------------------------ peers
 
@@ -325,10 +424,17 @@ class MultiRaft:
         for message in messages:
             if isinstance(message, NodeHeartbeat):
                 self._awake.booted(message.sender, message.boot_id)
+                self._clocks.heard(message.sender, message.clock_us)
             elif isinstance(message, GroupDeleted):
                 self._group_deleted(message)
             elif (local := self.replicas.get(message.group)) is not None:
-                self._step(local, message)
+                if isinstance(message, ImageMessage):
+                    self._images.receive(local, message)
+                elif not local.installing:
+                    self._step(local, message)
+            elif message.group in self.replicas.quarantined:
+                if isinstance(message, Heartbeat | AppendRequest):
+                    self.replicas.heard_leader(message.group, message.term)
             elif self.replicas.controller.is_deleted(message.group):
                 deleted = GroupDeleted(group=message.group, sender=self.node, to=peer)
                 self._effects.send(peer, [deleted])
@@ -416,7 +522,7 @@ class MultiRaft:
         limit = self._request_bytes_max
         if self._request_bytes and self._request_bytes + payload.size > limit:
             raise Overloaded(queue="server.request_bytes_max", limit=limit)
-        full = self._disk.full(local.group)
+        full = self._disk.full(local.group, has_body=bool(payload.body))
         if full is not None:
             raise self._own(full)
 

@@ -8,16 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId
-from raftlog.errors import NotLeader, TopicRecreated
+from raftlog.core.recovery import is_recovering
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId, Term
+from raftlog.errors import (
+    CorruptFile,
+    NotLeader,
+    RaftlogError,
+    ReplicaQuarantined,
+    TopicRecreated,
+)
 from raftlog.machines.commands import RegisterNode, TopicInfo
 from raftlog.machines.controller import ControllerMachine
 from raftlog.multiraft.disk import NodeDisk
-from raftlog.multiraft.effects import Effects, GroupOpened, GroupRemoved
-from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.effects import (
+    Effects,
+    GroupOpened,
+    GroupQuarantined,
+    GroupRefilling,
+    GroupRemoved,
+)
+from raftlog.multiraft.groups import GroupFiles, GroupStore, OpenedGroup, Quarantine
 from raftlog.multiraft.local_replica import LocalReplica
-from raftlog.replica import Replica
-from raftlog.storage.log import GroupLog
+from raftlog.multiraft.refill import Refills
 
 
 class NodeReplicas(Mapping[GroupId, LocalReplica]):
@@ -46,7 +58,15 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         self._ended = ended
         self._journal_changed = journal_changed
         self._replicas: dict[GroupId, LocalReplica] = {}
+        self.quarantined: dict[GroupId, Quarantine] = {}
+        """Groups whose files here are damaged. They have no replica: nothing votes, acknowledges,
+        campaigns or serves reads for them, and messages of peers to them are dropped."""
+        self._closing: set[GroupId] = set()
+        """Those quarantined ones whose files are still in use."""
         self._opening: set[GroupId] = set()
+        self._refills = Refills(
+            store=store, disk=disk, journal_changed=journal_changed, made=self._made
+        )
         self._logged_nodes = ControllerMachine()
         """What the controller's log here says of nodes, committed or not."""
         self._logged_until = LogIndex(0)
@@ -63,10 +83,13 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
 
     # ------------------------------------------------------------ life
 
-    def start(self, opened: Iterable[tuple[Replica, TopicInfo | None]]) -> None:
+    def start(self, opened: Iterable[OpenedGroup | Quarantine]) -> None:
         """Begin with what `GroupStore.open_all` found."""
-        for replica, topic in opened:
-            self._add(LocalReplica(replica, topic))
+        for found in opened:
+            if isinstance(found, Quarantine):
+                self._quarantine(found)
+            else:
+                self._add(LocalReplica(*found))
         assert CONTROLLER_GROUP in self._replicas, "every node carries the controller's group"
         self._read_logged_nodes()
 
@@ -74,6 +97,8 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         """Answer everybody who waits, close the files."""
         for local in self._replicas.values():
             local.abandon_all(NotLeader(group=local.group))
+        for local in self._replicas.values():
+            local.image.close()
         self._store.close(local.replica for local in self._replicas.values())
 
     def _add(self, local: LocalReplica) -> None:
@@ -118,7 +143,8 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
     def of_topic(self, group: GroupId, incarnation: str) -> LocalReplica | None:
         """The replica of exactly this incarnation; None: not here (yet).
 
-        Raises `TopicRecreated` when the incarnation is known to be gone.
+        Raises `TopicRecreated` when the incarnation is known to be gone, `ReplicaQuarantined` when
+        its files here are damaged.
         """
         local = self._replicas.get(group)
         if local is not None and local.topic is not None:
@@ -129,7 +155,20 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             former = self.controller.deleted_topic(incarnation)
             name = former.name if former is not None else f"group {group}"
             raise TopicRecreated(topic=name, wanted=incarnation)
+        quarantine = self.quarantined.get(group)
+        if quarantine is not None:
+            raise self._refusal(quarantine)
         return None
+
+    def _refusal(self, quarantine: Quarantine) -> ReplicaQuarantined:
+        topic, damage = quarantine.topic, quarantine.damage
+        return ReplicaQuarantined(
+            topic=topic.name if topic is not None else f"group {quarantine.group}",
+            node=self._node,
+            file=damage.file,
+            position=damage.position,
+            problem=damage.problem,
+        )
 
     def check_here(self, local: LocalReplica) -> None:
         """Raises `TopicRecreated` if the replica's group is gone.
@@ -154,50 +193,127 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         controller = self.controller
         for topic in controller.topics():
             here = topic.group in self._replicas or topic.group in self._opening
-            if self._node in topic.voters and not here:
+            if self._node in topic.voters and not here and topic.group not in self.quarantined:
                 self._open(topic)
         for group in [group for group in self._replicas if controller.is_deleted(group)]:
-            self._end(self._replicas.pop(group))
+            local = self._replicas.pop(group)
+            assert local.topic is not None, "the controller's group is never deleted"
+            error = TopicRecreated(topic=local.topic.name, wanted=local.topic.incarnation)
+            self._end(local, error)
+        for group in self.quarantined.keys() - self._closing:
+            if controller.is_deleted(group):
+                self._remove(group, self.quarantined.pop(group).topic, lambda: None)
 
     def _open(self, topic: TopicInfo) -> None:
         self._opening.add(topic.group)
+        state = self._store.journal.get(topic.group)
+        if state is not None and is_recovering(state.recovery):
+            self._refills.begin(topic)  # a crash came while it was given a new folder
+        else:
+            self._disk.queue_job(
+                lambda: self._make(topic), lambda found: self._made_or_damaged(topic, found)
+            )
 
-        def made(log: GroupLog) -> None:
+    def _make(self, topic: TopicInfo) -> GroupFiles | CorruptFile:
+        try:
+            return self._store.make_group(topic)
+        except CorruptFile as damage:
+            return damage  # somebody has removed the folder of a group that has served
+
+    def _made_or_damaged(self, topic: TopicInfo, found: GroupFiles | CorruptFile) -> None:
+        if isinstance(found, CorruptFile):
             self._opening.discard(topic.group)
-            local = LocalReplica(self._store.replica(topic, log), topic)
-            local.raft.note_disk(keeps_up=self._disk.keeps_up)
-            self._add(local)
-            self._effects.tell(GroupOpened(topic=topic))
+            self._quarantine(Quarantine(topic.group, topic, found))
             self.follow_controller()
+        else:
+            self._made(topic, found)
 
-        self._disk.queue_job(lambda: self._store.make_log(topic), made)
+    def _made(self, topic: TopicInfo, files: GroupFiles) -> None:
+        self._opening.discard(topic.group)
+        opened = self._store.replica(topic, files)
+        local = LocalReplica(opened.replica, topic, opened.image)
+        local.raft.note_disk(keeps_up=self._disk.keeps_up)
+        self._add(local)
+        self._effects.tell(GroupOpened(topic=topic))
+        self.follow_controller()
 
-    def _end(self, local: LocalReplica) -> None:
-        topic = local.topic
-        assert topic is not None, "the controller's group is never deleted"
+    # ------------------------------------------------------------ damage
+
+    def quarantine(self, local: LocalReplica, damage: CorruptFile) -> None:
+        """The topic's log turned out to be damaged where it must be read: end the replica."""
+        quarantine = Quarantine(local.group, local.topic, damage)
+        self._closing.add(local.group)
+        del self._replicas[local.group]
+        self._quarantine(quarantine)
+        self._end(local, self._refusal(quarantine))
+
+    def _quarantine(self, quarantine: Quarantine) -> None:
+        self.quarantined[quarantine.group] = quarantine
+        self._effects.tell(
+            GroupQuarantined(
+                group=quarantine.group, topic=quarantine.topic, cause=quarantine.damage.cause
+            )
+        )
+
+    def heard_leader(self, group: GroupId, term: Term) -> None:
+        """A leader of that term speaks to the group's replica here. One that is quarantined is
+        filled again: there is somebody to get it from."""
+        topic = self.controller.topic_of(group)
+        if group not in self.quarantined or group in self._closing or topic is None:
+            return
+        state = self._store.journal.get(group)
+        if state is None or term >= state.term:
+            del self.quarantined[group]
+            self._opening.add(group)
+            self._refills.begin(topic)
+            self._effects.tell(GroupRefilling(group=group, topic=topic))
+
+    def journal_durable(self) -> None:
+        """The journal of hard states is durable further than before."""
+        self._refills.journal_durable()
+
+    # ------------------------------------------------------------ the end of a replica
+
+    def _end(self, local: LocalReplica, error: RaftlogError) -> None:
         self._ended(local)
-        local.abandon_all(TopicRecreated(topic=topic.name, wanted=topic.incarnation))
+        local.image.close()
+        local.abandon_all(error)
         if local.writing:
             self._disk.give_up(local.group)
         else:
-            self.remove_files(local)
+            self.let_go(local)
 
-    def remove_files(self, local: LocalReplica) -> None:
-        """Drop the files of a group that is gone from here, once no write or read of it is out.
+    def let_go(self, local: LocalReplica) -> None:
+        """Close the files of a replica that is gone from here, once no write or read of it is out,
+        and remove them if its group is deleted.
 
-        Call it when one of these has ended. The group's hard state is forgotten after the files: a
-        crash in between leaves one that nobody asks for.
+        Call it when one of these has ended. A deleted group's hard state is forgotten after the
+        files: a crash in between leaves one that nobody asks for.
         """
         topic = local.topic
         assert topic is not None, "the controller's group is never removed"
         assert local.group not in self._replicas, "only a group that is gone loses its files"
-        if local.writing or local.reads_out:
-            return  # whichever ends last comes here again
+        if local.busy:
+            return  # whatever ends last comes here again
+        if local.group in self._closing:
+            self._closing.discard(local.group)
+            local.replica.log.abandon()
+            self.follow_controller()
+            return
+        self._remove(local.group, topic, local.replica.log.discard)
+
+    def _remove(
+        self, group: GroupId, topic: TopicInfo | None, close_files: Callable[[], None]
+    ) -> None:
         applied = self.of_controller.replica.applied_index
 
-        def removed(_: None) -> None:
-            self._store.journal.forget(local.group)
-            self._journal_changed()
-            self._effects.tell(GroupRemoved(topic=topic))
+        def remove() -> None:
+            close_files()
+            self._store.remove(group, applied)
 
-        self._disk.queue_job(lambda: self._store.remove(local.replica, applied), removed)
+        def removed(_: None) -> None:
+            self._store.journal.forget(group)
+            self._journal_changed()
+            self._effects.tell(GroupRemoved(group=group, topic=topic))
+
+        self._disk.queue_job(remove, removed)

@@ -12,7 +12,7 @@ from typing import Any
 import sqlglot
 from sqlglot import exp
 
-from raftlog.records.spark_types import DECIMAL_DEFAULT, JsonType, refusal
+from raftlog.records.spark_types import DECIMAL_DEFAULT, JsonType, nested_too_deep, refusal
 
 _Type = exp.DataType.Type
 _PLAIN = {
@@ -36,6 +36,13 @@ _MARKUP = re.compile(r"\x1b\[[0-9;]*m")
 
 def read_ddl(text: str) -> JsonType:
     """The struct that the DDL describes. Raises `InvalidOption`."""
+    try:
+        return _read(text)
+    except RecursionError:  # in sqlglot, or here in what it read
+        raise nested_too_deep() from None
+
+
+def _read(text: str) -> JsonType:
     if not text.strip():
         raise refusal("is empty")
     inner = text.strip().rstrip(";").rstrip()
@@ -48,7 +55,7 @@ def read_ddl(text: str) -> JsonType:
         found = sqlglot.parse_one(
             inner, dialect="spark", into=exp.DataType, error_level=sqlglot.ErrorLevel.RAISE
         )
-    except (sqlglot.errors.SqlglotError, RecursionError) as error:
+    except sqlglot.errors.SqlglotError as error:
         raise refusal(f"cannot be read as DDL: {_first_problem(error)}") from error
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         # sqlglot trips over some texts that are no SQL at all, such as `(0{:`.

@@ -16,11 +16,16 @@ from typing import Any
 
 from raftlog.errors import InvalidOption
 from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
-from raftlog.records.spark_types import DECIMAL_DEFAULT, PRIMITIVES, JsonType, refusal
+from raftlog.records.spark_types import (
+    DECIMAL_DEFAULT,
+    NESTING_MAX,
+    PRIMITIVES,
+    JsonType,
+    nested_too_deep,
+    refusal,
+)
 
 DECIMAL_PRECISION_MAX = 38
-NESTING_MAX = 32
-"""How deep types may be nested: deeper than anyone needs, well below Python's stack limit."""
 
 _KEYWORDS = ("not", "select")
 """Words that `parse_ddl` takes as a column's name only in backquotes."""
@@ -41,7 +46,9 @@ def parse_json(text: str) -> Schema:
     """The schema of a Spark StructType's JSON, without metadata. Raises `InvalidOption`."""
     try:
         given = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise nested_too_deep() from None
+    except ValueError as error:
         raise refusal(f"is not JSON: {error}") from error
     value = canonical(given)
     if not isinstance(value, dict) or value["type"] != "struct":
@@ -91,7 +98,7 @@ def _schema(fields: list[dict[str, Any]]) -> Schema:
 def canonical(value: object, depth: int = 0) -> JsonType:
     """A type of Spark's JSON in canonical form. Raises `InvalidOption`."""
     if depth > NESTING_MAX:
-        raise refusal(f"is nested more than {NESTING_MAX} deep")
+        raise nested_too_deep()
     if isinstance(value, str):
         return _canonical_name(value)
     if not isinstance(value, dict):

@@ -29,10 +29,18 @@ JsonType = str | dict[str, Any]
 """A type as `json.loads` returns it for the canonical text."""
 
 
+NESTING_MAX = 32
+"""How deep types may be nested: deeper than anyone needs, well below Python's stack limit."""
+
 _ADVICE = (
     "Give Spark DDL such as 'id BIGINT NOT NULL, at TIMESTAMP, tags ARRAY<STRING>' "
     "(put a name that is a keyword in backquotes), or the JSON of a Spark schema."
 )
+
+
+def nested_too_deep() -> InvalidOption:
+    """The error for a schema that is nested too deep for a topic, or even to be read."""
+    return refusal(f"is nested more than {NESTING_MAX} deep")
 
 
 def refusal(problem: str) -> InvalidOption:

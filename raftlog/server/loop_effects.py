@@ -12,20 +12,30 @@ import structlog
 from raftlog.core.messages import PeerMessage
 from raftlog.core.types import NodeId
 from raftlog.errors import DiskFull
+from raftlog.image.job import CompactionJob, Reply
 from raftlog.multiraft.effects import (
+    BackgroundRead,
+    CompactionFailed,
+    DamagePassedOver,
     DiskChanged,
+    EntryDamaged,
     GroupDeletedElsewhere,
     GroupOpened,
+    GroupQuarantined,
+    GroupRefilling,
     GroupRemoved,
+    ImageInstalled,
+    ImageRefused,
     LeadershipChanged,
     MultiRaftEvent,
     PeerMessagesRefused,
+    RetentionFailed,
     StateCompared,
     TornTailTruncated,
 )
+from raftlog.server.compactor import Compactor
 from raftlog.server.workers import Workers
 from raftlog.state_comparison import StateTrust
-from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 from raftlog.transport.link import PeerLink
 
@@ -46,12 +56,20 @@ class LoopEffects:
     """Implements `Effects`. For the loop that runs when it is made."""
 
     def __init__(
-        self, links: Mapping[NodeId, PeerLink], writers: Workers, readers: Workers
+        self,
+        links: Mapping[NodeId, PeerLink],
+        writers: Workers,
+        readers: Workers,
+        compactions: Workers,
+        compactor: Compactor,
     ) -> None:
-        """`writers` run writes and jobs, `readers` reads: a sync must not wait behind a read."""
+        """`writers` run writes and jobs, `readers` reads: a sync must not wait behind a read.
+        `compactions` has one thread, which waits for the compaction process."""
         self._links = links
         self._writers = writers
         self._readers = readers
+        self._compactions = compactions
+        self._compactor = compactor
         self._loop = asyncio.get_running_loop()
 
     def soon(self, turn: Callable[[], None]) -> None:
@@ -59,6 +77,12 @@ class LoopEffects:
 
     def work_us(self) -> int:
         return time.monotonic_ns() // 1000
+
+    def monotonic_us(self) -> int:
+        return time.monotonic_ns() // 1000
+
+    def clock_us(self) -> int:
+        return time.time_ns() // 1000
 
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         link = self._links.get(peer)
@@ -69,7 +93,7 @@ class LoopEffects:
         link = self._links.get(peer)
         return link.queued_bytes if link is not None else 0
 
-    def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
+    def run_read(self, read: BackgroundRead, ran: Callable[[], None]) -> None:
         self._readers.run(read.run, lambda _: ran())
 
     def run_write(self, write: LogWrite, ran: Callable[[], None]) -> None:
@@ -77,6 +101,9 @@ class LoopEffects:
 
     def run_job(self, work: Callable[[], T], done: Callable[[T], None]) -> None:
         self._writers.run(work, done)
+
+    def run_compaction(self, job: CompactionJob, done: Callable[[Reply], None]) -> None:
+        self._compactions.run(lambda: self._compactor.run(job), done)
 
     def tell(self, event: MultiRaftEvent) -> None:
         match event:
@@ -91,17 +118,10 @@ class LoopEffects:
                 )
             case GroupOpened(topic=topic):
                 log.info("group opened", group=topic.group, topic=topic.name)
-            case GroupRemoved(topic=topic):
-                log.info("group removed", group=topic.group, topic=topic.name)
+            case GroupRemoved(group=group, topic=topic):
+                log.info("group removed", group=group, topic=topic.name if topic else "(unknown)")
             case GroupDeletedElsewhere(group=group, peer=peer):
                 log.info("group deleted elsewhere", group=group, peer=peer)
-            case TornTailTruncated(file=file, position=position, byte_count=byte_count):
-                log.warning(
-                    "a torn tail was truncated: it was never acknowledged",
-                    file=file,
-                    position=position,
-                    bytes=byte_count,
-                )
             case PeerMessagesRefused(latest=violation, count=count):
                 log.error(
                     "a peer breaks the protocol: its message was dropped",
@@ -117,6 +137,30 @@ class LoopEffects:
                     group=group,
                     topic=topic.name if topic else "(controller)",
                 )
+            case CompactionFailed(group=group, topic=topic, cause=cause):
+                log.error(
+                    "the log was not compacted; it is tried again, and the log grows until then",
+                    group=group,
+                    topic=topic.name if topic else "(controller)",
+                    cause=cause,
+                )
+            case RetentionFailed(group=group, topic=topic, cause=cause):
+                log.error(
+                    "old records stay: a file that tells their age is damaged",
+                    group=group,
+                    topic=topic.name,
+                    cause=cause,
+                )
+            case (
+                TornTailTruncated()
+                | DamagePassedOver()
+                | GroupQuarantined()
+                | GroupRefilling()
+                | EntryDamaged()
+            ):
+                _tell_damage(event)
+            case ImageInstalled() | ImageRefused():
+                _tell_image(event)
             case DiskChanged(full=DiskFull() as full):
                 log.error("the disk is full: writes wait or are refused", cause=full.cause)
             case DiskChanged(keeps_up=False):
@@ -125,3 +169,69 @@ class LoopEffects:
                 log.info("the disk keeps up")
             case _:
                 assert_never(event)
+
+
+def _tell_damage(
+    event: TornTailTruncated | DamagePassedOver | GroupQuarantined | GroupRefilling | EntryDamaged,
+) -> None:
+    match event:
+        case TornTailTruncated(file=file, position=position, byte_count=byte_count):
+            log.warning(
+                "the end of a log was truncated: it held part of a write, as a crash leaves it",
+                file=file,
+                position=position,
+                bytes=byte_count,
+                advice="Nothing to do: a write that a crash interrupts was not acknowledged, "
+                "and this node fetches what it lacks. Only if the file was cut off in another "
+                "way, see docs/OPERATIONS.md, Data loss.",
+            )
+        case DamagePassedOver(group=group, cause=cause):
+            log.error(
+                "a damaged file was passed over: another one stands in, and it is made again",
+                group=group,
+                cause=cause,
+            )
+        case GroupQuarantined(group=group, topic=topic, cause=cause):
+            log.error(
+                "a group's files are damaged: its replica here is quarantined, the others of "
+                "this node serve",
+                group=group,
+                topic=topic.name if topic else "(controller or unknown)",
+                cause=cause,
+            )
+        case EntryDamaged(group=group, topic=topic, cause=cause):
+            log.error(
+                "an entry that a follower needs is damaged: another node should lead for a while",
+                group=group,
+                topic=topic.name if topic else "(controller)",
+                cause=cause,
+            )
+        case GroupRefilling(group=group, topic=topic):
+            log.warning(
+                "a quarantined replica is filled again from its peers; its damaged folder is kept "
+                "as groups/N.damaged-M",
+                group=group,
+                topic=topic.name if topic else "(controller)",
+            )
+        case _:
+            assert_never(event)
+
+
+def _tell_image(event: ImageInstalled | ImageRefused) -> None:
+    match event:
+        case ImageInstalled(group=group, topic=topic, index=index):
+            log.info(
+                "the replica lacked what its leader's log had dropped: it stands at an image now",
+                group=group,
+                topic=topic.name if topic else "(controller)",
+                index=index,
+            )
+        case ImageRefused(group=group, peer=peer, cause=cause):
+            log.error(
+                "what a node sent for its image is damaged: it is fetched again",
+                group=group,
+                peer=peer,
+                cause=cause,
+            )
+        case _:
+            assert_never(event)

@@ -24,6 +24,7 @@ from raftlog.config import Settings
 from raftlog.core.ready import Role
 from raftlog.core.types import CONTROLLER_GROUP, NodeId, Payload
 from raftlog.errors import (
+    AcknowledgedEntriesLost,
     DiskFailed,
     DiskFull,
     ExitCode,
@@ -47,6 +48,10 @@ from raftlog.transport.link import KEEPALIVE_OPTIONS
 from raftlog.wire.calls import SERVICE
 from raftlog.wire.codec import encode_command
 
+_NO_CLEAN_END = (DiskFailed, AcknowledgedEntriesLost)
+"""Errors after which a node does not even close its files: its disk is not to be trusted, and it
+must not vote once more."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -63,8 +68,9 @@ def run_node(
     `OSError` if `data` cannot be a folder.
 
     `addresses` names every node of the cluster, this one included. `fs` is the file system of the
-    folder `data`; None: the real one. A disk that fails, or a defect of ours, ends the process at
-    once with `ExitCode.NODE_REFUSED` or `FAILED` and says why.
+    folder `data`; None: the real one. A disk that fails or has lost what this node acknowledged
+    ends the process at once with `ExitCode.NODE_REFUSED`, a defect of ours with `FAILED`. The log
+    says why.
     """
     assert __debug__, "raftlog serves with its assertions on: do not start it with python -O"
     os.umask(0o077)
@@ -82,17 +88,21 @@ def run_node(
     peers = {NodeId(peer): address for peer, address in addresses.items()}
     # A crash of native code (grpc, uvloop) says nothing else of where it happened.
     faulthandler.enable()
-    uvloop.run(_serve(settings, folder, NodeId(node), peers))
+    uvloop.run(_serve(settings, folder, data, NodeId(node), peers))
 
 
 async def _serve(
-    settings: Settings, folder: DataFolder, node_id: NodeId, addresses: dict[NodeId, str]
+    settings: Settings,
+    folder: DataFolder,
+    data: Path,
+    node_id: NodeId,
+    addresses: dict[NodeId, str],
 ) -> None:
     stop = asyncio.Event()
     failure: list[RaftlogError] = []
 
     def fail(error: BaseException) -> None:
-        if isinstance(error, NodeRefused) and not isinstance(error, DiskFailed):
+        if isinstance(error, NodeRefused) and not isinstance(error, _NO_CLEAN_END):
             failure.append(error)
             stop.set()
             return
@@ -104,6 +114,7 @@ async def _serve(
     node = Node(
         settings=settings,
         folder=folder,
+        data=data,
         addresses=addresses,
         boot_id=uuid.uuid4().hex,
         fail=fail,
@@ -171,7 +182,7 @@ async def _watch_leases(node: Node) -> None:
                 watch.restart()
                 continue
             assert isinstance(local.machine, TopicMachine)
-            due = watch.due(local.machine, now_s=loop.time(), now_us=node.now_us())
+            due = watch.due(local.machine, now_s=loop.time(), now_us=node.now_us(local))
             for command in due:
                 try:
                     payload = Payload(encode_command(command, None), b"")

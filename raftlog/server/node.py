@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -25,10 +25,13 @@ from raftlog.core.types import NodeId, Offset, Payload
 from raftlog.errors import IdentityRefused, NotLeader, RaftlogError, TooLarge
 from raftlog.machines.commands import Command
 from raftlog.machines.outcomes import Outcome
-from raftlog.multiraft.catch_up import CatchUpLimits
+from raftlog.multiraft.catch_up_budget import CatchUpLimits
+from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.multiraft import MultiRaft
+from raftlog.server.compactor import Compactor
 from raftlog.server.loop_effects import LoopEffects
 from raftlog.server.peer_routes import parse_routes
 from raftlog.server.workers import Workers
@@ -59,6 +62,7 @@ class Node:
         *,
         settings: Settings,
         folder: DataFolder,
+        data: Path,
         addresses: dict[NodeId, str],
         boot_id: str,
         fail: Callable[[BaseException], None],
@@ -72,6 +76,8 @@ class Node:
         self._loop = asyncio.get_running_loop()
         self._workers = Workers(settings.server.sync_threads_max, fail)
         self._readers = Workers(_READ_THREADS, fail)
+        self._compactions = Workers(1, fail)
+        self._compactor = Compactor(data)
         self._tick_s = settings.raft.tick_interval_s
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopping = False
@@ -81,7 +87,9 @@ class Node:
             for peer, address in addresses.items()
             if peer != self.node
         }
-        effects = LoopEffects(self.links, self._workers, self._readers)
+        effects = LoopEffects(
+            self.links, self._workers, self._readers, self._compactions, self._compactor
+        )
         chance = random.Random()
         timing = settings.raft.timing()
         self._store = GroupStore(
@@ -105,19 +113,7 @@ class Node:
             timing=timing,
             boot_id=boot_id,
             random=chance,
-            quiesce_refresh_ticks=settings.raft.quiesce_refresh_ticks(),
-            idle_ticks_max=max(1, round(_IDLE_MARKER_S / self._tick_s)),
-            request_bytes_max=settings.server.request_bytes_max,
-            slow_disk_ticks=settings.raft.slow_disk_ticks(),
-            full_disk_ticks=max(1, round(settings.storage.full_disk_retry_s / self._tick_s)),
-            catch_up=CatchUpLimits(
-                peer_bytes_max=settings.server.catch_up_peer_bytes_max,
-                node_bytes_max=settings.server.catch_up_bytes_max,
-                bytes_per_tick=max(
-                    1, round(settings.server.catch_up_bytes_per_s_max * self._tick_s)
-                ),
-            ),
-            turn_work_us=max(1, round(settings.server.turn_work_max_s * 1_000_000)),
+            limits=_limits(settings),
         )
 
     def _link(self, peer: NodeId, address: str) -> PeerLink:
@@ -160,6 +156,8 @@ class Node:
         # are closed, which write and sync the rest.
         await self._workers.stop()
         await self._readers.stop()
+        self._compactor.stop()
+        await self._compactions.stop()
         self.multiraft.close()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -319,9 +317,37 @@ class Node:
             self._fail(error)
             raise
 
-    def now_us(self) -> int:
-        """The wall clock that a leader writes into entries, microseconds since 1970 UTC."""
-        return time.time_ns() // 1000
+    def now_us(self, local: LocalReplica) -> int:
+        """The time that a leader writes into entries, microseconds since 1970 UTC."""
+        return self.multiraft.now_us(local)
 
     def cluster_nodes(self) -> tuple[NodeAddress, ...]:
         return tuple(NodeAddress(node, self.addresses[node]) for node in sorted(self.addresses))
+
+
+def _limits(settings: Settings) -> MultiRaftLimits:
+    """The bounds in ticks, bytes and microseconds."""
+    tick_s = settings.raft.tick_interval_s
+    server, storage = settings.server, settings.storage
+    return MultiRaftLimits(
+        quiesce_refresh_ticks=settings.raft.quiesce_refresh_ticks(),
+        idle_ticks_max=max(1, round(_IDLE_MARKER_S / tick_s)),
+        request_bytes_max=server.request_bytes_max,
+        slow_disk_ticks=settings.raft.slow_disk_ticks(),
+        full_disk_ticks=max(1, round(storage.full_disk_retry_s / tick_s)),
+        reserve_bytes=storage.full_disk_reserve_bytes,
+        retention_ticks=max(1, round(settings.topic.retention_check_s / tick_s)),
+        turn_work_us=max(1, round(server.turn_work_max_s * 1_000_000)),
+        catch_up=CatchUpLimits(
+            peer_bytes_max=server.catch_up_peer_bytes_max,
+            node_bytes_max=server.catch_up_bytes_max,
+            bytes_per_tick=max(1, round(server.catch_up_bytes_per_s_max * tick_s)),
+        ),
+        compaction=CompactionLimits(
+            entries_max=storage.snapshot_entries,
+            bytes_max=storage.snapshot_bytes,
+            behind_bytes_max=storage.log_behind_bytes_max,
+            age_ticks=max(1, round(storage.snapshot_age_s / tick_s)),
+            node_entries_max=storage.snapshot_entries_of_node,
+        ),
+    )

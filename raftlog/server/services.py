@@ -21,6 +21,7 @@ from raftlog.errors import (
 )
 from raftlog.machines.commands import (
     AbortEpoch,
+    AlterTopic,
     Append,
     CommitEpoch,
     CreateTopic,
@@ -28,6 +29,7 @@ from raftlog.machines.commands import (
     RegisterNode,
     RemoveWriter,
     Stage,
+    Trim,
 )
 from raftlog.machines.outcomes import (
     Appended,
@@ -37,20 +39,27 @@ from raftlog.machines.outcomes import (
     Outcome,
     Refused,
     Staged,
+    TopicAltered,
     TopicCreated,
     TopicDeleted,
+    Trimmed,
     WriterRemoved,
 )
 from raftlog.machines.rules import RULES_LATEST
+from raftlog.machines.settings import RULES_WITH_SETTINGS
 from raftlog.machines.topic import TopicMachine
-from raftlog.machines.validity import problem_of_append, problem_of_removal, problem_of_stage
+from raftlog.machines.validity import (
+    problem_of_append,
+    problem_of_removal,
+    problem_of_stage,
+    problem_of_trim,
+)
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.server import views
 from raftlog.server.node import Node
 from raftlog.server.order import SenderOrder
-from raftlog.server.record_batches import checked_summary, column_slices
+from raftlog.server.record_batches import batch_reply, checked_summary, column_slices
 from raftlog.wire import calls
-from raftlog.wire.codec import decode_batch_header
 
 Accepted = TypeVar("Accepted", bound=Outcome)
 
@@ -119,6 +128,8 @@ class Services:
             if not isinstance(found, Refused):
                 existed = found.incarnation != call.incarnation
                 return TopicCreated(topic=found, existed=existed)
+        if call.settings:
+            self._check_takes_settings(call.name)
         outcome = await self._node.propose(
             self._multiraft.replicas.of_controller,
             CreateTopic(
@@ -127,10 +138,20 @@ class Services:
                 schema=call.schema,
                 voters=tuple(sorted(self._node.addresses)),
                 if_not_exists=call.if_not_exists,
-                timestamp_us=self._node.now_us(),
+                timestamp_us=self._node.now_us(self._multiraft.replicas.of_controller),
+                settings=call.settings,
             ),
         )
         return self._accepted(TopicCreated, outcome)
+
+    async def alter_topic(self, call: calls.AlterTopicCall) -> TopicAltered:
+        """Change a topic's settings. Its leader learns of it with the controller's log."""
+        self._check_takes_settings(call.name)
+        outcome = await self._node.propose(
+            self._multiraft.replicas.of_controller,
+            AlterTopic(name=call.name, incarnation=call.incarnation, settings=call.settings),
+        )
+        return self._accepted(TopicAltered, outcome)
 
     async def delete_topic(self, call: calls.DeleteTopicCall) -> TopicDeleted:
         """Delete a topic. Raises `TopicNotFound`."""
@@ -161,7 +182,14 @@ class Services:
             for local in self._multiraft.replicas.values()
             if not wanted or local.group in wanted
         ]
-        return calls.NodeView(node=self._node.node, groups=tuple(shown))
+        quarantined = [
+            views.quarantine_view(quarantine)
+            for quarantine in self._multiraft.replicas.quarantined.values()
+            if not wanted or quarantine.group in wanted
+        ]
+        return calls.NodeView(
+            node=self._node.node, groups=tuple(shown), quarantined=tuple(quarantined)
+        )
 
     # ------------------------------------------------------------ writing
 
@@ -171,7 +199,7 @@ class Services:
         command = Append(
             producer=call.producer,
             sequence=call.sequence,
-            timestamp_us=self._node.now_us(),
+            timestamp_us=self._node.now_us(local),
             batch=checked_summary(local.topic_machine.info, call.batch, call.crc, body),
         )
         _check_sense("Append", problem_of_append(command))
@@ -187,7 +215,7 @@ class Services:
             key=call.key,
             attempt=call.attempt,
             number=call.number,
-            timestamp_us=self._node.now_us(),
+            timestamp_us=self._node.now_us(local),
             batch=checked_summary(local.topic_machine.info, call.batch, call.crc, body),
             create_writer=call.create_writer,
         )
@@ -205,7 +233,7 @@ class Services:
             key=call.key,
             attempts=call.attempts,
             schema_version=call.schema_version,
-            timestamp_us=self._node.now_us(),
+            timestamp_us=self._node.now_us(local),
             keep_on_mismatch=call.keep_on_mismatch,
             create_writer=call.create_writer,
             transient_writer=call.transient_writer,
@@ -243,13 +271,19 @@ class Services:
         local = self._leading(call.group, call.incarnation)
         machine = local.topic_machine
         command = RemoveWriter(writer=call.writer)
-        if machine.rules < 2:
-            raise errors.RulesTooOld(
-                topic=machine.info.name, what="Removing a writer", rules=machine.rules, needed=2
-            )
+        _check_rules("Removing a writer", machine, needed=2)
         _check_sense("RemoveWriter", problem_of_removal(command, machine.rules))
         outcome = await self._node.propose(local, command)
         return self._accepted(WriterRemoved, outcome)
+
+    async def trim(self, call: calls.TrimCall) -> Trimmed:
+        """Move the topic's log start up. Raises `RulesTooOld` as `remove_writer` does."""
+        local = self._leading(call.group, call.incarnation)
+        machine = local.topic_machine
+        command = Trim(offset=call.offset)
+        _check_rules("Trimming a topic", machine, needed=3)
+        _check_sense("Trim", problem_of_trim(command, machine.rules))
+        return self._accepted(Trimmed, await self._node.propose(local, command))
 
     # ------------------------------------------------------------ reading
 
@@ -264,6 +298,12 @@ class Services:
             record_bytes=machine.record_bytes,
         )
 
+    async def find_offset(self, call: calls.FindOffset) -> calls.OffsetFound:
+        """The first offset at or after a time, by a read round of this leader (ReadIndex)."""
+        local = self._here(call.group, call.incarnation)
+        await self._node.read_barrier(local)
+        return calls.OffsetFound(offset=local.offset_at(call.timestamp_us))
+
     async def read_sizes(self, call: calls.ReadSizes) -> calls.RangeSizes:
         """How the bytes of a range lie, at extents' boundaries."""
         _check_range("ReadSizes", call.start, call.end, call.mark)
@@ -274,42 +314,32 @@ class Services:
                 what="A split of a range", limit=calls.READ_PIECES_MAX, unit="pieces (pieces_max)"
             )
         local = await self._reached(call)
-        offsets, sizes = local.topic_machine.split(call.start, call.end, call.pieces_max)
+        if call.start == call.end:  # a client that waits for the mark, wherever the log starts
+            return calls.RangeSizes(offsets=(call.start,), body_bytes=())
+        _check_not_trimmed(local.topic_machine, call.start)
+        offsets, sizes = local.split(call.start, call.end, call.pieces_max)
         return calls.RangeSizes(offsets=tuple(offsets), body_bytes=tuple(sizes))
 
-    async def read(self, call: calls.ReadCall) -> AsyncIterator[tuple[calls.ExtentReply, bytes]]:
-        """The extents that meet [start, end), each with the wanted chunks as its body."""
+    async def read(self, call: calls.ReadCall) -> AsyncIterator[tuple[calls.BatchReply, bytes]]:
+        """The batches that meet [start, end), each with the wanted chunks as its body."""
         _check_range("Read", call.start, call.end, call.mark)
         local = await self._reached(call)
-        machine = local.topic_machine
-        if call.start < machine.log_start_offset:
-            raise errors.OffsetTrimmed(
-                topic=machine.info.name,
-                requested=call.start,
-                earliest=machine.log_start_offset,
-                end=machine.high_water_mark,
-            )
-        assert call.end <= machine.high_water_mark, "nothing at or above the mark is ever read"
         wanted = None if call.all_fields else frozenset(call.field_ids)
         budget = self._limits.read_bytes_per_turn_max
-        for extent in machine.extents_between(call.start, call.end):
-            # Between two extents the loop turns: the topic may be deleted, the state found wrong.
+        position = call.start
+        while position < call.end:
+            # Between two batches the loop turns. Meanwhile the topic may be deleted or trimmed, the
+            # state found wrong, and what was in the log may be in history.
             self._multiraft.replicas.of_topic(call.group, call.incarnation)
             local.require_agreed(call.end)
-            term, _, command = local.replica.log.command(extent.index)
-            header, ranges = column_slices(decode_batch_header(command), wanted)
-            body = b"".join(local.replica.log.body_slices(extent.index, ranges))
-            yield (
-                calls.ExtentReply(
-                    start=extent.start,
-                    batch=header,
-                    timestamp_us=extent.timestamp_us,
-                    term=term,
-                    writer=extent.writer,
-                    epoch=extent.epoch,
-                ),
-                body,
-            )
+            machine = local.topic_machine  # another one, if the replica took an image meanwhile
+            _check_not_trimmed(machine, position)
+            assert call.end <= machine.high_water_mark, "nothing at or above the mark is ever read"
+            batch = local.batch_at(position)
+            header, ranges = column_slices(batch.header, wanted)
+            body = b"".join(batch.body_slices(ranges))
+            yield batch_reply(call, batch.start, header, batch.runs), body
+            position = batch.end
             budget -= len(body)
             if budget <= 0:
                 budget = self._limits.read_bytes_per_turn_max
@@ -327,6 +357,14 @@ class Services:
             # The writer may be another cluster's, so the error names this one.
             error.cluster = self._node.identity.cluster_id
         raise error
+
+    def _check_takes_settings(self, topic: str) -> None:
+        """Refuse settings here while a node may have a program that does not know them."""
+        replicas = self._multiraft.replicas
+        self._node.check_leads(replicas.of_controller)
+        rules, needed = replicas.controller.rules, RULES_WITH_SETTINGS
+        if rules < needed:
+            raise errors.RulesTooOld(topic=topic, what="A setting", rules=rules, needed=needed)
 
     def _here(self, group: GroupId, incarnation: str) -> LocalReplica:
         """The topic's replica here. Raises `NotLeader` where there is none (yet),
@@ -383,6 +421,24 @@ def _check_sense(call: str, problem: str | None) -> None:
     """Refuse here what every replica would refuse at apply, before its bytes are replicated."""
     if problem is not None:
         raise MalformedRequest(call=call, what=problem)
+
+
+def _check_rules(what: str, machine: TopicMachine, *, needed: int) -> None:
+    """Refuse a command that would stop every replica whose program does not know it."""
+    if machine.rules < needed:
+        raise errors.RulesTooOld(
+            topic=machine.info.name, what=what, rules=machine.rules, needed=needed
+        )
+
+
+def _check_not_trimmed(machine: TopicMachine, start: Offset) -> None:
+    if start < machine.log_start_offset:
+        raise errors.OffsetTrimmed(
+            topic=machine.info.name,
+            requested=start,
+            earliest=machine.log_start_offset,
+            end=machine.high_water_mark,
+        )
 
 
 def _check_range(call: str, start: Offset, end: Offset, mark: Offset) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from raftlog.core.ready import Role
-from raftlog.core.types import Offset
+from raftlog.core.types import LogIndex, Offset
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.writer_row import WriterRow
+from raftlog.multiraft.groups import Quarantine
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.server.node import Node
-from raftlog.wire.calls import FollowerView, GroupView, WriterView
+from raftlog.wire.calls import FollowerView, GroupView, QuarantineView, WriterView
 
 
 def group_view(node: Node, local: LocalReplica) -> GroupView:
@@ -21,7 +22,7 @@ def group_view(node: Node, local: LocalReplica) -> GroupView:
         topic=topic.info.name if topic else "",
         incarnation=topic.info.incarnation if topic else "",
         node=node.node,
-        role=raft.role.value,
+        role="recovering" if raft.recovering else raft.role.value,
         leader=raft.leader,
         term=raft.term,
         last_index=raft.last_index,
@@ -35,6 +36,21 @@ def group_view(node: Node, local: LocalReplica) -> GroupView:
         followers=_followers(node, local),
         dead_bytes=topic.dead_bytes if topic else 0,
         state=local.replica.comparison.trust.value,
+        log_start_index=LogIndex(local.replica.log.base_index + 1),
+        log_bytes=local.replica.log.byte_count,
+        snapshot_index=local.image.manifest.index,
+        history_end=local.image.manifest.history_end,
+        history_bytes=local.image.manifest.history_bytes,
+        points_behind=len(local.replica.points),
+    )
+
+
+def quarantine_view(quarantine: Quarantine) -> QuarantineView:
+    """A group that has no replica here, because its files are damaged."""
+    return QuarantineView(
+        group=quarantine.group,
+        topic=quarantine.topic.name if quarantine.topic is not None else "",
+        problem=quarantine.damage.cause,
     )
 
 

@@ -82,6 +82,10 @@ class FileSystem(Protocol):
         """64 random bits that no file here had before, to tell files' bytes apart."""
         ...
 
+    def free_bytes(self) -> int:
+        """How much more can be written, as far as can be told."""
+        ...
+
     def lock(self, path: str) -> Lock:
         """Lock the whole file system by this file. Raises `DataFolderLocked`, with the holder."""
         ...

@@ -2,9 +2,11 @@
 
     lock                  taken first, held until the process ends; contains the holder's pid
     identity              cluster id, node id, store_uuid, format version
-    hard-state.journal    see `hard_state`
+    hard-state.journal    see `hard_state`; hard-state.2.journal is its second copy
     groups/<id>/manifest  what the group is; a text that only the caller interprets
     groups/<id>/*.log     the group's log, created after its manifest
+    groups/<id>.damaged-N a damaged folder of a group that was filled again, kept for a person
+    reserve               room for a full disk, see `reserve`; only while there is room for it
     deletions             the index of the controller's log up to which groups were removed here
 
 Identity and manifests are texts with a checksum. They are written under another name, synced and
@@ -19,12 +21,16 @@ import json
 import re
 from dataclasses import dataclass
 
-from raftlog.checksum import crc32c
 from raftlog.core.types import GroupId, LogIndex, NodeId
-from raftlog.errors import CorruptFile, DataFolderForeign, FormatUnsupported, RaftlogError
+from raftlog.errors import CorruptFile, DataFolderForeign, RaftlogError
+from raftlog.storage.checked_file import TEXT, read_checked, write_checked
 from raftlog.storage.contract import ROOT, FileSystem, Lock
-from raftlog.storage.frames import FORMAT_VERSION
-from raftlog.storage.hard_state import JOURNAL_NAME, HardStateJournal, read_states
+from raftlog.storage.hard_state import (
+    JOURNAL_COPIES,
+    HardStateJournal,
+    journal_exists,
+    read_states,
+)
 from raftlog.storage.write import NEW_FILE_ENDING
 
 IDENTITY_NAME = "identity"
@@ -33,10 +39,8 @@ GROUPS_FOLDER = "groups"
 DELETIONS_NAME = "deletions"
 _MANIFEST_NAME = "manifest"
 _REMOVED_ENDING = ".removed"
+_DAMAGED = ".damaged-"
 _GROUP_NAME = re.compile(r"0|[1-9]\d{0,18}")
-_HEADLINE = re.compile(rb"raftlog text (\d{1,9}) crc ([0-9a-f]{8}) bytes (\d{1,9})\n")
-_TEXT_BYTES_MAX = 16 * 1024 * 1024
-"""A longer file is damaged: no manifest comes near it. It bounds what opening reads; no setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,12 +130,12 @@ class DataFolder:
         folder = self.group_folder(group)
         self.fs.make_folder(folder)
         self.fs.sync_folder(GROUPS_FOLDER)
-        _write_text(self.fs, folder, _MANIFEST_NAME, manifest)
+        _write_text(self.fs, _manifest_path(group), manifest)
         return folder
 
     def manifest(self, group: GroupId) -> str:
         """The text given to `create_group`. Raises `CorruptFile`, `FormatUnsupported`."""
-        return _read_text(self.fs, _manifest_path(group))
+        return read_manifest(self.fs, self.group_folder(group))
 
     def deletions_index(self) -> LogIndex:
         """The last index given to `note_deletions`, or 0. Raises `CorruptFile`."""
@@ -150,7 +154,7 @@ class DataFolder:
         reaches this index: it could create one again that was removed here, without its votes.
         """
         if index > self.deletions_index():
-            _write_text(self.fs, ROOT, DELETIONS_NAME, str(index))
+            _write_text(self.fs, DELETIONS_NAME, str(index))
 
     def remove_group(self, group: GroupId) -> None:
         """Remove a deleted group with its log; durable when this returns.
@@ -166,15 +170,31 @@ class DataFolder:
         self.fs.remove(nameless)
         self.fs.sync_folder(GROUPS_FOLDER)
 
+    def set_aside(self, group: GroupId, number: int) -> None:
+        """Keep the group's folder, if it has one, under a name with this number; durable when this
+        returns. Nothing reads it any more, and only a person removes it. Called again for the same
+        number, it leaves the folder that was made since.
+        """
+        folder = self.group_folder(group)
+        aside = f"{folder}{_DAMAGED}{number}"
+        if self.fs.exists(folder) and not self.fs.exists(aside):
+            self.fs.rename(folder, aside)
+            self.fs.sync_folder(GROUPS_FOLDER)
+
     def close(self) -> None:
         """Release the folder. Its logs and journal must be closed."""
         self._lock.release()
 
 
+def read_manifest(fs: FileSystem, folder: str) -> str:
+    """The manifest in a group's folder, as `DataFolder.manifest` gives it."""
+    return _read_text(fs, f"{folder}/{_MANIFEST_NAME}")
+
+
 def _make(fs: FileSystem, identity: Identity) -> None:
     """Fill a folder that is empty or that a crash left half made. The identity is written last."""
     ours = {LOCK_NAME, GROUPS_FOLDER, IDENTITY_NAME + NEW_FILE_ENDING, "lost+found"}
-    ours |= {name for name in fs.list(ROOT) if name.startswith(JOURNAL_NAME)}
+    ours |= {name for name in fs.list(ROOT) if name.startswith(JOURNAL_COPIES)}
     strange = [name for name in fs.list(ROOT) if name not in ours]
     if fs.exists(GROUPS_FOLDER):
         strange += [f"{GROUPS_FOLDER}/{name}" for name in fs.list(GROUPS_FOLDER)]
@@ -184,7 +204,7 @@ def _make(fs: FileSystem, identity: Identity) -> None:
             found=f"something else (it has no identity, but {strange[0]!r})",
             wanted=f"node {identity.node} of cluster {identity.cluster_id}",
         )
-    if fs.exists(JOURNAL_NAME) and read_states(fs, ROOT)[0]:
+    if journal_exists(fs, ROOT) and read_states(fs, ROOT)[0]:
         raise CorruptFile(
             file=fs.location(IDENTITY_NAME), position=0, problem="it is missing, but votes exist"
         )
@@ -195,7 +215,7 @@ def _make(fs: FileSystem, identity: Identity) -> None:
         "node": identity.node,
         "store_uuid": identity.store_uuid,
     }
-    _write_text(fs, ROOT, IDENTITY_NAME, json.dumps(text, indent=2) + "\n")
+    _write_text(fs, IDENTITY_NAME, json.dumps(text, indent=2) + "\n")
 
 
 def _check_owner(fs: FileSystem, identity: Identity, cluster_id: str, node: NodeId) -> None:
@@ -218,43 +238,9 @@ def _manifest_path(group: GroupId) -> str:
     return f"{GROUPS_FOLDER}/{group}/{_MANIFEST_NAME}"
 
 
-def _write_text(fs: FileSystem, folder: str, name: str, text: str) -> None:
-    """Write a text under its name atomically; durable when this returns."""
-    path = f"{folder}/{name}" if folder else name
-    data = text.encode()
-    assert len(data) <= _TEXT_BYTES_MAX, f"{path} would have {len(data)} bytes"
-    if fs.exists(path + NEW_FILE_ENDING):
-        fs.remove(path + NEW_FILE_ENDING)
-    headline = f"raftlog text {FORMAT_VERSION} crc {crc32c(data):08x} bytes {len(data)}\n"
-    file = fs.open(path + NEW_FILE_ENDING, create=True)
-    try:
-        file.write_at(0, [headline.encode(), data])
-        file.sync()
-    finally:
-        # On a full disk this is repeated for hours; a removed file that is open keeps its space.
-        file.close()
-    fs.rename(path + NEW_FILE_ENDING, path)
-    fs.sync_folder(folder)
+def _write_text(fs: FileSystem, path: str, text: str) -> None:
+    write_checked(fs, path, TEXT, [text.encode()])
 
 
 def _read_text(fs: FileSystem, path: str) -> str:
-    """Read and check the text that `_write_text` wrote."""
-    try:
-        file = fs.open(path, create=False)
-    except FileNotFoundError as error:
-        raise CorruptFile(file=fs.location(path), position=0, problem="it is missing") from error
-    try:
-        data = file.read_at(0, file.size())
-        name = file.path
-    finally:
-        file.close()
-    headline = _HEADLINE.match(data)
-    if headline is None:
-        raise CorruptFile(file=name, position=0, problem="it does not begin as a text of ours")
-    version, crc, length = int(headline[1]), int(headline[2], 16), int(headline[3])
-    text = data[headline.end() :]
-    if len(text) != length or crc32c(text) != crc:
-        raise CorruptFile(file=name, position=headline.end(), problem="its checksum differs")
-    if version != FORMAT_VERSION:
-        raise FormatUnsupported(folder=name, found=version, supported=FORMAT_VERSION)
-    return text.decode()
+    return read_checked(fs, path, TEXT).decode()

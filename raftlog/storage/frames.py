@@ -56,6 +56,9 @@ class Purpose(IntEnum):
 
     LOG = 1
     HARD_STATES = 2
+    STAGES = 3
+    HISTORY = 4
+    """No frames: row groups follow the header (`raftlog.image.history_file`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +121,7 @@ def decode_segment_header(data: bytes) -> SegmentHeader | UnreadableHeader:
         return UnreadableHeader("the checksum of its header differs")
     if version != FORMAT_VERSION:
         return UnreadableHeader(f"its format is {version}", version)
-    if purpose not in (Purpose.LOG, Purpose.HARD_STATES):
+    if purpose not in set(Purpose):
         return UnreadableHeader(f"its purpose {purpose} is unknown")
     header = SegmentHeader(
         purpose=Purpose(purpose),

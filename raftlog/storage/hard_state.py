@@ -1,11 +1,17 @@
 """The node-wide journal of hard states: the term and vote of each group, synced before they are
 sent.
 
-There is one file for all groups, so that one sync serves many. Frames, and the rule for torn or
+There is one journal for all groups, so that one write serves many, and two copies of it: a vote
+that is forgotten could be given twice, and one damaged byte must not keep a node out for good.
+Every write goes to the one and then to the other, and counts once both are synced. So whatever
+counts is in each of them, and what only one of them has is as good: a term, a vote or a recovery is
+never taken back. Opening takes the later state of each group and writes both anew.
+
+Frames, and the rule for torn or
 damaged bytes, are those of the log (`frames`, `recovery`). A frame's command holds the states that
-changed since the frame before it. The journal is rewritten whole when it is opened and when it has
+changed since the frame before it. A copy is rewritten whole when it is opened and when it has
 grown: written under another name, synced, renamed over the old one, and the folder synced. So it
-never exceeds a few times what it holds, and a complete journal has the name at every moment.
+never exceeds a few times what it holds, and a complete copy has the name at every moment.
 
 CHECKLIST rows 31 and 77: one durable vote per term, repeatable; term and vote always durable. They
 are always written in one record.
@@ -14,7 +20,7 @@ are always written in one record.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from raftlog.core.types import NOBODY, GroupId, HardState, NodeId, Term
 from raftlog.errors import CorruptFile
@@ -35,6 +41,9 @@ from raftlog.storage.recovery import (
 from raftlog.storage.write import LogWrite, Piece, Segment, remove_unfinished
 
 JOURNAL_NAME = "hard-state.journal"
+JOURNAL_COPIES = (JOURNAL_NAME, "hard-state.2.journal")
+"""In the order in which they are written. A folder of an older version has only the first."""
+
 _ENDING = ".journal"
 _ALL_GROUPS = (1 << 64) - 1
 """The group number in the journal's header, where a log's segment has its group."""
@@ -42,6 +51,8 @@ _ALL_GROUPS = (1 << 64) - 1
 _RECORD = struct.Struct("<BQQQ")
 _PUT = 1
 _FORGET = 0
+_RECOVERY = 2
+"""The number of a group's recovery, in the place of the term. It follows on the group's put."""
 _RESERVE_BYTES = 64 * 1024
 _COMPACT_BYTES_MIN = 256 * 1024
 _COMPACT_FACTOR = 4
@@ -57,6 +68,8 @@ class JournalReport:
     groups: int
     torn_position: int = 0
     torn_bytes: int = 0
+    damaged: CorruptFile | None = None
+    """Why one copy cannot be read. Opening the journal writes it again from the other."""
 
 
 class HardStateJournal:
@@ -71,7 +84,6 @@ class HardStateJournal:
     ) -> None:
         self._fs = fs
         self._folder = folder
-        self._path = _path(folder)
         self._states = states
         self._changed: set[GroupId] = set()
         self._outstanding: LogWrite | None = None
@@ -82,22 +94,21 @@ class HardStateJournal:
         self.durable_ticket = 0
         self._written_ticket = 0
         self._frames = 0
-        self._replaced: Segment | None = None
-        self._segment: Segment | None = None
+        self._replaced: tuple[Segment, ...] = ()
+        self._segments: tuple[Segment, ...] = ()
+        """Of the copies, with the same frames at the same positions."""
         self.report = report
 
     @classmethod
     def open(cls, fs: FileSystem, folder: str, *, must_exist: bool = False) -> HardStateJournal:
         """Open the folder's journal, or create one unless it `must_exist` (see `DataFolder`).
 
-        All states found are durable when this returns. Raises `CorruptFile` (nothing is changed
-        then: a lost vote is never taken for no vote), `FormatUnsupported`, `DiskFailed`.
+        All states found are durable when this returns. Raises `CorruptFile` if neither copy can be
+        read (nothing is changed then: a lost vote is never taken for no vote), `FormatUnsupported`,
+        `DiskFailed`.
         """
-        path = _path(folder)
-        if fs.exists(path):
+        if must_exist or journal_exists(fs, folder):
             states, report = read_states(fs, folder)
-        elif must_exist:
-            raise CorruptFile(file=fs.location(path), position=0, problem="it is missing")
         else:
             states, report = {}, JournalReport(groups=0)
         remove_unfinished(fs, folder, _ENDING)
@@ -116,7 +127,8 @@ class HardStateJournal:
             return
         if known is not None:
             assert state.term >= known.term, f"group {group}: a term never falls"
-            assert state.term > known.term or known.vote == NOBODY, (
+            assert state.recovery >= known.recovery, f"group {group}: a recovery is never undone"
+            assert state.term > known.term or known.vote in (NOBODY, state.vote), (
                 f"group {group} voted for {known.vote} in term {known.term}, not for {state.vote}"
             )
         self._states[group] = state
@@ -131,7 +143,7 @@ class HardStateJournal:
 
     def idle_marker(self) -> bool:
         """Like `GroupLog.idle_marker`: whether there is a marker to write now."""
-        segment = self._active
+        segment = self._segments[0]
         is_idle = self._outstanding is None and not self._changed
         self._marker_wanted = is_idle and segment.proven_to < segment.data_end
         return self._marker_wanted
@@ -143,7 +155,7 @@ class HardStateJournal:
             records = self._encode(sorted(self._changed))
             self._changed.clear()
             self._written_ticket = self.ticket
-            grown = self._active.end + FRAME_HEADER_BYTES + len(records)
+            grown = self._segments[0].end + FRAME_HEADER_BYTES + len(records)
             if grown > self._compact_bytes():
                 self._outstanding = self._plan_rewrite()
             else:
@@ -159,10 +171,11 @@ class HardStateJournal:
         assert write.done, "the write has not been run"
         self._outstanding = None
         self.durable_ticket = self._written_ticket
-        self._active.synced = self._active.end
-        if self._replaced is not None:
-            self._replaced.close()
-            self._replaced = None
+        for segment in self._segments:
+            segment.synced = segment.end
+        for segment in self._replaced:
+            segment.close()
+        self._replaced = ()
 
     def close(self) -> None:
         """Write what is pending and a marker, then close the file. No write may be in flight.
@@ -177,12 +190,8 @@ class HardStateJournal:
                     break
                 self.written(write)
                 self.idle_marker()
-        self._active.close()
-
-    @property
-    def _active(self) -> Segment:
-        assert self._segment is not None
-        return self._segment
+        for segment in self._segments:
+            segment.close()
 
     def _write_all(self) -> None:
         self._outstanding = self._plan_rewrite()
@@ -191,54 +200,49 @@ class HardStateJournal:
 
     def _compact_bytes(self) -> int:
         """The size at which the file is rewritten: a few times what it holds after a rewrite."""
-        live = len(self._states) * _RECORD.size
+        live = 2 * len(self._states) * _RECORD.size
         return max(_COMPACT_BYTES_MIN, _COMPACT_FACTOR * live)
 
     def _plan_rewrite(self) -> LogWrite:
-        """A new file with every state. It takes the old one's name once it is durable."""
-        header = SegmentHeader(
-            purpose=Purpose.HARD_STATES,
-            segment_id=self._fs.new_id(),
-            group=_ALL_GROUPS,
-            first_index=1,
-            previous_end=0,
-            previous_chain=0,
+        """New files with every state. Each takes the old one's name once it is durable."""
+        self._replaced = self._segments
+        self._segments = tuple(
+            Segment(path, _new_header(self._fs)) for path in _paths(self._folder)
         )
-        self._replaced = self._segment
-        self._segment = Segment(self._path, header)
         self._frames = 0
-        piece = Piece(self._segment, file=None)
-        self._add_frame(piece, self._encode(sorted(self._states)))
-        # The file gets its name only when all of this is durable, so the marker is true by then.
-        self._segment.synced = self._segment.end
-        self._add_marker(piece)
-        return self._planned(piece)
+        pieces = [Piece(segment, file=None) for segment in self._segments]
+        self._add_frame(pieces, self._encode(sorted(self._states)))
+        for segment in self._segments:
+            # It gets its name only when all of this is durable, so the marker is true by then.
+            segment.synced = segment.end
+        _add_marker(pieces)
+        return self._planned(pieces)
 
     def _plan_frame(self, records: bytes) -> LogWrite:
-        piece = self._piece_for_active()
-        self._add_frame(piece, records)
-        return self._planned(piece)
+        pieces = self._next_pieces()
+        self._add_frame(pieces, records)
+        return self._planned(pieces)
 
     def _plan_marker(self) -> LogWrite:
-        piece = self._piece_for_active()
-        self._add_marker(piece)
-        return self._planned(piece)
+        pieces = self._next_pieces()
+        _add_marker(pieces)
+        return self._planned(pieces)
 
-    def _piece_for_active(self) -> Piece:
-        return Piece(self._active, file=self._active.opened(self._fs))
+    def _next_pieces(self) -> list[Piece]:
+        return [Piece(each, file=each.opened(self._fs)) for each in self._segments]
 
-    def _planned(self, piece: Piece) -> LogWrite:
-        piece.reserve = piece.segment.reserve_ahead(_RESERVE_BYTES, self._compact_bytes())
-        return LogWrite(self._fs, self._folder, [piece])
+    def _planned(self, pieces: list[Piece]) -> LogWrite:
+        for piece in pieces:
+            piece.reserve = piece.segment.reserve_ahead(_RESERVE_BYTES, self._compact_bytes())
+        return LogWrite(self._fs, self._folder, pieces)
 
-    def _add_frame(self, piece: Piece, records: bytes) -> None:
+    def _add_frame(self, pieces: list[Piece], records: bytes) -> None:
         self._frames += 1
-        piece.segment.add_frame(
-            piece.buffers, kind=HARD_STATES, index=self._frames, term=0, command=records, body=b""
-        )
-
-    def _add_marker(self, piece: Piece) -> None:
-        piece.segment.add_frame(piece.buffers, kind=MARKER, index=0, term=0, command=b"", body=b"")
+        number = self._frames
+        for piece in pieces:
+            piece.segment.add_frame(
+                piece.buffers, kind=HARD_STATES, index=number, term=0, command=records, body=b""
+            )
 
     def _encode(self, groups: list[GroupId]) -> bytes:
         records = []
@@ -248,16 +252,65 @@ class HardStateJournal:
                 records.append(_RECORD.pack(_FORGET, group, 0, 0))
             else:
                 records.append(_RECORD.pack(_PUT, group, state.term, state.vote))
+                if state.recovery:
+                    records.append(_RECORD.pack(_RECOVERY, group, state.recovery, 0))
         return b"".join(records)
 
 
-def _path(folder: str) -> str:
-    return f"{folder}/{JOURNAL_NAME}" if folder else JOURNAL_NAME
+def _add_marker(pieces: list[Piece]) -> None:
+    for piece in pieces:
+        piece.segment.add_frame(piece.buffers, kind=MARKER, index=0, term=0, command=b"", body=b"")
+
+
+def _new_header(fs: FileSystem) -> SegmentHeader:
+    return SegmentHeader(
+        purpose=Purpose.HARD_STATES,
+        segment_id=fs.new_id(),
+        group=_ALL_GROUPS,
+        first_index=1,
+        previous_end=0,
+        previous_chain=0,
+    )
+
+
+def _paths(folder: str) -> tuple[str, ...]:
+    return tuple(f"{folder}/{name}" if folder else name for name in JOURNAL_COPIES)
+
+
+def journal_exists(fs: FileSystem, folder: str) -> bool:
+    """Does the folder have a journal, or a copy of it?"""
+    return any(fs.exists(path) for path in _paths(folder))
 
 
 def read_states(fs: FileSystem, folder: str) -> tuple[dict[GroupId, HardState], JournalReport]:
-    """The states in a journal that a process left, by the rule in `recovery`. Changes nothing."""
-    file = fs.open(_path(folder), create=False)
+    """The states in a journal that a process left, by the rule in `recovery`. Changes nothing.
+
+    Raises `CorruptFile` if neither copy can be read, `FormatUnsupported`.
+    """
+    found: list[tuple[dict[GroupId, HardState], JournalReport]] = []
+    damaged: CorruptFile | None = None
+    for path in _paths(folder):
+        try:
+            if fs.exists(path):
+                found.append(_read_copy(fs, path))
+            elif not found:
+                raise CorruptFile(file=fs.location(path), position=0, problem="it is missing")
+        except CorruptFile as error:
+            damaged = damaged or error
+    if not found:
+        assert damaged is not None, "a copy that is not there is damaged as well"
+        raise damaged
+    states: dict[GroupId, HardState] = {}
+    for copy, _ in found:
+        for group, state in copy.items():
+            # Of two states of a group one was put after the other.
+            states[group] = max(state, states.get(group, state))
+    report = max((report for _, report in found), key=lambda each: each.torn_bytes)
+    return states, replace(report, groups=len(states), damaged=damaged)
+
+
+def _read_copy(fs: FileSystem, path: str) -> tuple[dict[GroupId, HardState], JournalReport]:
+    file = fs.open(path, create=False)
     try:
         header = read_segment_header(file, purpose=Purpose.HARD_STATES, group=_ALL_GROUPS)
         frames: list[PlacedFrame] = []
@@ -296,6 +349,8 @@ def _replay(file: File, frame: PlacedFrame, states: dict[GroupId, HardState]) ->
     for kind, group, term, vote in _RECORD.iter_unpack(records):
         if kind == _PUT:
             states[GroupId(group)] = HardState(Term(term), NodeId(vote))
+        elif kind == _RECOVERY and group in states:
+            states[GroupId(group)] = states[GroupId(group)]._replace(recovery=term)
         elif kind == _FORGET:
             states.pop(GroupId(group), None)
         else:

@@ -1,7 +1,8 @@
 """The positions and sizes of a log's entries, in arrays: 17 bytes per entry and no objects.
 
-Entries count from index 1. The first `placed` of them have a position on disk, written or planned.
-The others are so far only in memory; of them kind, term and lengths are known.
+The table holds the entries after its base, which is the entry before the first one still in the
+log (0 if none is missing). Those up to `placed` have a position on disk, written or planned. The
+others are so far only in memory; of them kind, term and lengths are known.
 """
 
 from __future__ import annotations
@@ -14,14 +15,18 @@ from raftlog.storage.frames import FRAME_HEADER_BYTES
 
 
 class EntryTable:
-    """Grows and is truncated at its end. Positions are those within the entry's segment."""
+    """Grows and is truncated at its end, and is dropped at its beginning. Positions are those
+    within the entry's segment."""
 
     __slots__ = (
-        "_body_lengths", "_chains", "_command_lengths", "_kinds", "_positions", "_term_starts",
-        "_term_values",
+        "_base_term", "_body_lengths", "_chains", "_command_lengths", "_first", "_kinds",
+        "_positions", "_term_starts", "_term_values",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, base_index: int = 0, base_term: int = 0) -> None:
+        self._first = base_index + 1
+        """The index of the first entry here: entry i is at i - `_first` in every column."""
+        self._base_term = base_term
         self._kinds = array("B")
         self._command_lengths = array("I")
         self._body_lengths = array("I")
@@ -31,17 +36,26 @@ class EntryTable:
         self._term_values: list[int] = []
 
     @property
+    def base_index(self) -> LogIndex:
+        return LogIndex(self._first - 1)
+
+    @property
+    def base_term(self) -> Term:
+        return Term(self._base_term)
+
+    @property
     def last_index(self) -> LogIndex:
-        return LogIndex(len(self._kinds))
+        """The last entry's index; `base_index` if there is no entry."""
+        return LogIndex(self._first - 1 + len(self._kinds))
 
     @property
     def placed(self) -> LogIndex:
-        """The last index that has a position on disk; 0 if none has."""
-        return LogIndex(len(self._positions))
+        """The last index that has a position on disk; `base_index` if none has."""
+        return LogIndex(self._first - 1 + len(self._positions))
 
     @property
     def last_term(self) -> Term:
-        return Term(self._term_values[-1] if self._term_values else 0)
+        return Term(self._term_values[-1] if self._term_values else self._base_term)
 
     def add(self, index: int, term: int, kind: int, command_length: int, body_length: int) -> None:
         """Add the next entry: `index` follows the last, `term` does not fall (Raft, figure 2)."""
@@ -67,51 +81,75 @@ class EntryTable:
 
     def truncate(self, index: int) -> None:
         """Forget the entries at and after `index`."""
-        assert 1 <= index <= self.last_index
-        keep = index - 1
-        for column in (self._kinds, self._command_lengths, self._body_lengths):
+        assert self._first <= index <= self.last_index
+        keep = index - self._first
+        for column in self._columns():
             del column[keep:]
-        del self._positions[keep:]
-        del self._chains[keep:]
-        runs = bisect_right(self._term_starts, keep)
+        runs = bisect_right(self._term_starts, index - 1)
         del self._term_starts[runs:]
         del self._term_values[runs:]
 
+    def drop_to(self, index: int) -> None:
+        """Forget the entries up to `index`, which becomes the base. They must have positions.
+
+        Costs a copy of what stays, and gives back the memory of what does not.
+        """
+        assert self.base_index <= index <= self.placed, "only what is on disk is dropped"
+        self._base_term = self.term_at(index)
+        for column in self._columns():
+            del column[: index + 1 - self._first]
+        self._first = index + 1
+        ended = bisect_right(self._term_starts, self._first) - 1  # runs before that of `_first`
+        if ended >= 0:
+            del self._term_starts[:ended]
+            del self._term_values[:ended]
+            self._term_starts[0] = self._first
+        if not self._kinds:
+            self._term_starts.clear()
+            self._term_values.clear()
+
+    def _columns(self) -> tuple[array[int], ...]:
+        return (
+            self._kinds, self._command_lengths, self._body_lengths, self._positions, self._chains
+        )  # fmt: skip
+
     def term_at(self, index: int) -> Term:
-        """The entry's term; 0 for index 0, before the first entry."""
-        assert 0 <= index <= self.last_index, f"index {index} is not in [0, {self.last_index}]"
+        """The term of an entry in [`base_index`, `last_index`]; that of index 0 is 0."""
+        assert self._first - 1 <= index <= self.last_index, (
+            f"index {index} is not in [{self.base_index}, {self.last_index}]"
+        )
         run = bisect_right(self._term_starts, index) - 1
-        return Term(self._term_values[run] if run >= 0 else 0)
+        return Term(self._term_values[run] if run >= 0 else self._base_term)
 
     def terms(self) -> list[tuple[LogIndex, Term]]:
-        """Each term with its first index, ascending."""
+        """Each term with its first index here, ascending. The first may have begun earlier."""
         return [
             (LogIndex(start), Term(term))
             for start, term in zip(self._term_starts, self._term_values, strict=True)
         ]
 
     def sizes(self) -> list[int]:
-        """Payload bytes of every entry, from the first on."""
+        """Payload bytes of every entry, from the one after the base on."""
         pairs = zip(self._command_lengths, self._body_lengths, strict=True)
         return [command + body for command, body in pairs]
 
     def kind_at(self, index: int) -> EntryKind:
-        return EntryKind(self._kinds[index - 1])
+        return EntryKind(self._kinds[index - self._first])
 
     def lengths_at(self, index: int) -> tuple[int, int]:
         """Bytes of the entry's command and body."""
-        return self._command_lengths[index - 1], self._body_lengths[index - 1]
+        return self._command_lengths[index - self._first], self._body_lengths[index - self._first]
 
     def size_at(self, index: int) -> int:
-        return self._command_lengths[index - 1] + self._body_lengths[index - 1]
+        return self._command_lengths[index - self._first] + self._body_lengths[index - self._first]
 
     def position_at(self, index: int) -> int:
-        return self._positions[index - 1]
+        return self._positions[index - self._first]
 
     def chain_at(self, index: int) -> int:
         """The chain of the entry's segment up to and including the entry."""
-        return self._chains[index - 1]
+        return self._chains[index - self._first]
 
     def end_at(self, index: int) -> int:
         """The position after the entry's frame."""
-        return self._positions[index - 1] + FRAME_HEADER_BYTES + self.size_at(index)
+        return self._positions[index - self._first] + FRAME_HEADER_BYTES + self.size_at(index)

@@ -8,6 +8,10 @@ _POSITION_LIMIT = 1 << 32
 """Positions of frames in a segment are 32-bit numbers."""
 
 
+SEALED_BYTES_MIN = 64 * 1024
+"""A smaller segment is not sealed early. No setting: it is what an idle topic keeps at most."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLimits:
     """The bounds of one group's log on disk and in memory."""

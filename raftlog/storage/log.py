@@ -5,6 +5,9 @@ as a `LogWrite` (`take_write`). Any thread may do it (`LogWrite.run`). Then the 
 `written`, and only from then on the entries count as durable. At most one write is in flight at a
 time. What arrives meanwhile goes into the next one, so that one sync covers it all (group commit).
 
+The log holds the entries after its *base*. Once an image covers a beginning of it, `drop_to` moves
+the base forward and hands out the removal of the files (`prefix`).
+
 CHECKLIST rows: 1 (contiguous indexes, terms that never fall, before and after reopening), 21
 (recovery from a crash: `recovery`), 22 (`truncate_from`), 31 and 77 (`hard_state`).
 """
@@ -25,8 +28,9 @@ from raftlog.storage.frames import (
     Purpose,
     SegmentHeader,
 )
-from raftlog.storage.limits import LogLimits
+from raftlog.storage.limits import SEALED_BYTES_MIN, LogLimits
 from raftlog.storage.payload_cache import PayloadCache
+from raftlog.storage.prefix import NO_BASE, Base, PrefixRemoval
 from raftlog.storage.read import (
     EntryFrame,
     LogRead,
@@ -56,7 +60,7 @@ class _PlannedTruncation(NamedTuple):
 
 
 class GroupLog:
-    """The log of one group. Indexes count from 1. Ranges here include both ends, as in Raft."""
+    """The log of one group, after its base. Ranges here include both ends, as in Raft."""
 
     def __init__(
         self,
@@ -86,6 +90,8 @@ class GroupLog:
         self._truncation: _PlannedTruncation | None = None
         self._outstanding: LogWrite | None = None
         self._marker_wanted = False
+        self._ended = False
+        self._seal_wanted = False
         self.incarnation = 0
         """How often the log was truncated. A read planned before may name entries since replaced.
         """
@@ -131,13 +137,18 @@ class GroupLog:
         group: int,
         limits: LogLimits,
         cache: PayloadCache | None = None,
+        *,
+        base: Base = NO_BASE,
     ) -> GroupLog:
         """Open what a process left, however it ended; `recovery` has the rule.
+
+        `base` is what the group's manifest says: the log must have a segment that begins directly
+        after it. Earlier ones are what a crash left of a `PrefixRemoval`, and are removed.
 
         All entries found are durable when this returns. `cache` is as for `create`. Raises
         `CorruptFile` (nothing is changed then), `FormatUnsupported`, `DiskFailed`.
         """
-        return cls(fs, folder, group, limits, reopen(fs, folder, group), cache)
+        return cls(fs, folder, group, limits, reopen(fs, folder, group, base), cache)
 
     @staticmethod
     def exists(fs: FileSystem, folder: str) -> bool:
@@ -149,6 +160,8 @@ class GroupLog:
 
         On a full disk the rest is not written. Nobody was told that it is durable.
         """
+        if self._ended:
+            return
         if self._outstanding is None:
             self.idle_marker()
             while (write := self.take_write()) is not None:
@@ -172,8 +185,14 @@ class GroupLog:
                 break
         self._end()
 
+    def abandon(self) -> None:
+        """Close the files and write nothing: another log takes this one's place, or has. No write
+        may be in flight. `close` does nothing then."""
+        self._end()
+
     def _end(self) -> None:
         """Close the files and release the memory."""
+        self._ended = True
         removed = self._truncation.removed if self._truncation is not None else ()
         for segment in (*self._segments, *removed):
             segment.close()
@@ -183,8 +202,17 @@ class GroupLog:
     # ------------------------------------------------------------ what is in it
 
     @property
+    def base_index(self) -> LogIndex:
+        """The index of the entry before the first one here; 0 if none was dropped."""
+        return self._table.base_index
+
+    @property
+    def base_term(self) -> Term:
+        return self._table.base_term
+
+    @property
     def last_index(self) -> LogIndex:
-        """The index of the last entry, durable or not; 0 if there is none."""
+        """The index of the last entry, durable or not; `base_index` if there is none."""
         return self._table.last_index
 
     @property
@@ -196,16 +224,36 @@ class GroupLog:
         """All entries up to this index are synced to disk."""
         return self._durable
 
+    @property
+    def byte_count(self) -> int:
+        """Bytes of the log's files once all is written, without space reserved ahead."""
+        return sum(segment.end for segment in self._segments)
+
+    def first_within(self, bytes_max: int) -> LogIndex:
+        """The first entry of the newest segments that have at most so many bytes together; one past
+        `last_index` if the last segment has more."""
+        first = self.last_index + 1
+        for segment in reversed(self._segments):
+            bytes_max -= segment.end
+            if bytes_max < 0:
+                break
+            first = segment.first_index
+        return LogIndex(first)
+
     def term_at(self, index: int) -> Term:
-        """The term of an entry in [0, last_index]; index 0 has term 0."""
+        """The term of an entry in [base_index, last_index]; index 0 has term 0."""
         return self._table.term_at(index)
 
     def terms(self) -> list[tuple[LogIndex, Term]]:
-        """Each term with its first index, ascending."""
+        """Each term with its first index in this log, ascending."""
         return self._table.terms()
 
+    def size_at(self, index: int) -> int:
+        """Bytes of the entry's command and body."""
+        return self._table.size_at(index)
+
     def sizes(self) -> list[int]:
-        """Payload bytes of every entry, from entry 1 on."""
+        """Payload bytes of every entry, from `base_index` + 1 on."""
         return self._table.sizes()
 
     # ------------------------------------------------------------ changing it
@@ -224,9 +272,9 @@ class GroupLog:
 
         They are no longer readable. The truncation becomes durable with the next write, which
         syncs it before it writes anything else (CHECKLIST row 22); until then a crash may bring
-        the entries back. `index` must be in [1, last_index].
+        the entries back. `index` must be in [base_index + 1, last_index].
         """
-        assert 1 <= index <= self.last_index, f"entry {index} is not in [1, {self.last_index}]"
+        self._require(index)
         self.incarnation += 1
         for gone in range(max(index, self._durable + 1), self.last_index + 1):
             del self._pending[gone]
@@ -235,6 +283,58 @@ class GroupLog:
             self._plan_truncation(index)
         self._table.truncate(index)
         self._durable = min(self._durable, LogIndex(index - 1))
+
+    def droppable(self, index: int) -> Base:
+        """The base that `drop_to(index)` would give. Changes nothing.
+
+        As long as nothing at or below `index` is truncated, a later call gives no lower one. So
+        a caller may make it durable in the manifest first, and drop afterwards.
+        """
+        count = self._droppable_segments(index)
+        if not count:
+            return self.base_index, self.base_term
+        base_index = LogIndex(self._segments[count].first_index - 1)
+        return base_index, self._table.term_at(base_index)
+
+    def drop_to(self, index: int) -> PrefixRemoval:
+        """Drop the segments whose last entry is at or below `index`, and move the base there.
+
+        The entries are no longer readable, and their memory is free. The files stay until the
+        removal is run; until the manifest has the new base, a crash brings all of them back. Never
+        dropped are the active segment, entries that are not durable, and segments that a write in
+        flight touches: a later call gets those.
+
+        The caller ensures that `index` is in [base_index, last_index] and that nothing needs the
+        entries up to it any more: they are committed, applied, and in an image. A `LogRead` of them
+        in flight may find that its file is gone; its owner must no longer want it.
+        """
+        assert self.base_index <= index <= self.last_index, (
+            f"entry {index} is not in [{self.base_index}, {self.last_index}]"
+        )
+        base = self.droppable(index)
+        count = self._droppable_segments(index)
+        assert base[0] <= self._durable, "what is not durable is active or in a write in flight"
+        dropped = self._segments[:count]
+        del self._segments[:count]
+        for segment in dropped:
+            self._sealed_open.pop(segment, None)
+            segment.close()
+        self._table.drop_to(base[0])
+        self._cached.drop_to(base[0])
+        paths = tuple(segment.path for segment in dropped)
+        return PrefixRemoval(fs=self._fs, folder=self._folder, removed=paths, base=base)
+
+    def _droppable_segments(self, index: int) -> int:
+        """How many segments, from the first, `drop_to(index)` drops."""
+        in_write = self._outstanding.segments if self._outstanding is not None else ()
+        count = 0
+        while (
+            count + 1 < len(self._segments)
+            and self._segments[count + 1].first_index <= index + 1
+            and self._segments[count] not in in_write
+        ):
+            count += 1
+        return count
 
     def idle_marker(self) -> bool:
         """Plan a marker that proves the last entries durable, unless one does already.
@@ -290,7 +390,7 @@ class GroupLog:
         Returns at least one, however large. CRCs of command and body are checked for every entry
         read from disk. Bytes that differ raise `CorruptFile` and are never returned.
         """
-        assert 1 <= first <= last <= self.last_index, f"[{first}, {last}] of {self.last_index}"
+        self._require(first, last)
         found: list[Entry] = []
         for index in range(first, last + 1):
             bytes_max -= self._table.size_at(index)
@@ -309,7 +409,7 @@ class GroupLog:
         This does not block. After the read ran, compare its `incarnation` with the log's before
         using it. Do not close the log before that.
         """
-        assert 1 <= first <= last <= self.last_index, f"[{first}, {last}] of {self.last_index}"
+        self._require(first, last)
         wanted = []
         byte_count = 0
         for index in range(first, last + 1):
@@ -330,7 +430,7 @@ class GroupLog:
 
     def command(self, index: int) -> tuple[Term, EntryKind, bytes]:
         """The entry without its body, which is not read. The CRC of the command is checked."""
-        assert 1 <= index <= self.last_index, f"entry {index} is not in [1, {self.last_index}]"
+        self._require(index)
         payload = self._in_memory(index)
         if payload is not None:
             command = payload.command
@@ -344,7 +444,7 @@ class GroupLog:
         They are not checked: the chunks of a body have their CRCs in the command, and the reader
         checks them end to end.
         """
-        assert 1 <= index <= self.last_index, f"entry {index} is not in [1, {self.last_index}]"
+        self._require(index)
         command_length, body_length = self._table.lengths_at(index)
         payload = self._in_memory(index)
         found = []
@@ -357,6 +457,12 @@ class GroupLog:
                 file, frame = self._opened_for(index), self._frame_of(index)
                 found.append(read_in_frame(file, frame, start, length))
         return found
+
+    def _require(self, first: int, last: int | None = None) -> None:
+        last = first if last is None else last
+        assert self.base_index < first <= last <= self.last_index, (
+            f"entries {first} to {last} are not in [{self.base_index + 1}, {self.last_index}]"
+        )
 
     def _in_memory(self, index: int) -> Payload | None:
         if index > self._durable:
@@ -398,7 +504,14 @@ class GroupLog:
         """Whether the frame must go to a new segment. An empty segment takes any frame."""
         if segment.end == SEGMENT_HEADER_BYTES:
             return False
+        if self._seal_wanted:
+            return True
         return segment.end + frame_bytes > self._limits.segment_bytes_max
+
+    def seal(self) -> None:
+        """Let the next entry begin a new segment, so that the active one can be dropped as soon as
+        its entries are not needed. Not if it is small: a new file costs more."""
+        self._seal_wanted = self._segments[-1].end >= SEALED_BYTES_MIN
 
     def _begin_segment(self, pieces: list[Piece], first_index: int) -> Piece:
         """Seal the active segment. It is synced whole before its successor gets its name."""
@@ -414,11 +527,13 @@ class GroupLog:
         )
         segment = Segment(segment_path(self._folder, first_index), header)
         self._segments.append(segment)
+        self._seal_wanted = False
         pieces.append(Piece(segment, file=None))
         return pieces[-1]
 
     def _place(self, piece: Piece, index: int) -> None:
         payload = self._pending[index]
+        piece.has_body = piece.has_body or bool(payload.body)
         position = piece.segment.add_frame(
             piece.buffers,
             kind=self._table.kind_at(index),
@@ -431,9 +546,9 @@ class GroupLog:
 
     def _plan_truncation(self, index: int) -> None:
         """Truncate the plan at an entry with a position. The next write truncates the files."""
+        # A segment that begins with the entry stays, without frames: the end of the segment before
+        # it may be the base that a manifest names (`droppable`).
         at = self._segment_of(index)
-        if at > 0 and self._segments[at].first_index == index:
-            at -= 1
         removed = self._segments[at + 1 :]
         del self._segments[at + 1 :]
         segment = self._segments[at]

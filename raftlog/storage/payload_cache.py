@@ -77,6 +77,12 @@ class CacheShare:
             for gone in [here for here in self._payloads if here >= index]:
                 self._drop(gone)
 
+    def drop_to(self, index: int) -> None:
+        """Forget the payloads up to `index`: the log was dropped to there."""
+        with self._cache._lock:
+            for gone in [here for here in self._payloads if here <= index]:
+                self._drop(gone)
+
     def release(self) -> None:
         """Forget everything: the log is closed."""
         self.drop_from(0)

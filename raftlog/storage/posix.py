@@ -147,6 +147,10 @@ class PosixFileSystem:
     def new_id(self) -> int:
         return int.from_bytes(os.urandom(8), "little")
 
+    def free_bytes(self) -> int:
+        state = os.statvfs(self._root)
+        return state.f_bavail * state.f_frsize
+
     def lock(self, path: str) -> PosixLock:
         """See the contract. The file contains the holder's process id, for the error."""
         location = self.location(path)

@@ -86,6 +86,37 @@ def _damage(file: File, frame: EntryFrame, problem: str) -> CorruptFile:
     )
 
 
+class FileRead:
+    """Bytes [position, position + length) of a file, unchecked. `run` once, on any thread."""
+
+    __slots__ = ("_fs", "_length", "_path", "_position", "crc", "data", "file_bytes")
+
+    def __init__(self, fs: FileSystem, path: str, position: int, length: int) -> None:
+        self._fs = fs
+        self._path = path
+        self._position = position
+        self._length = length
+        self.data: bytes | None = None
+        """What was found, less where the file ends; None: there is no such file."""
+        self.crc = 0
+        """Of `data`."""
+        self.file_bytes = 0
+        """The length of the whole file."""
+
+    def run(self) -> None:
+        """Read them."""
+        try:
+            file = self._fs.open(self._path, create=False)
+        except FileNotFoundError:
+            return
+        try:
+            self.file_bytes = file.size()
+            self.data = file.read_at(self._position, self._length)
+            self.crc = crc32c(self.data)
+        finally:
+            file.close()
+
+
 class Wanted(NamedTuple):
     """An entry to read. Without a frame its payload was in memory."""
 

@@ -119,7 +119,8 @@ class FrameWalk:
     def _next_header(self) -> FrameHeader | None:
         at = self.end - self._data_position
         if at + FRAME_HEADER_BYTES > len(self._data):
-            self._read_window(skipped=at > len(self._data))
+            # To read a small payload along costs less than another read.
+            self._read_window(skipped=at > len(self._data) + _WINDOW_BYTES_MIN)
             at = 0
         header = decode_frame_header(self._data, at, self._seed)
         if header is None or not header.chains_from(self.chain):
@@ -128,8 +129,17 @@ class FrameWalk:
             return None
         return header
 
+    def payload_bytes(self, frame: PlacedFrame, length: int) -> bytes:
+        """The first `length` bytes of the payload of the frame that the walk has just given; fewer
+        only where the file ends. They are not checked."""
+        start = frame.position + FRAME_HEADER_BYTES
+        at = start - self._data_position
+        if at + length <= len(self._data):
+            return self._data[at : at + length]
+        return self._file.read_at(start, length)
+
     def _read_window(self, *, skipped: bool) -> None:
-        """Read on from `end`: little after a skipped payload, more each time none was skipped."""
+        """Read on from `end`: little after a large payload was skipped, else more each time."""
         grown = min(self._window_bytes * 4, _WINDOW_BYTES_MAX)
         self._window_bytes = _WINDOW_BYTES_MIN if skipped else grown
         length = max(0, min(self._window_bytes, self._stop - self.end))

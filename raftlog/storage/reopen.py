@@ -1,8 +1,9 @@
 """Opening a log that a process left behind, however it ended.
 
-Sealed segments are followed by their headers up to the end that their successor names; the last
-segment by the rule in `recovery`. A truncation is made durable before anything is appended, and
-what stays is made durable before anybody is told of it.
+The log begins with the segment of the entry after its base; the segments before that one are what
+a crash left of a removal (`prefix`). Sealed segments are followed by their headers up to the end
+that their successor names; the last segment by the rule in `recovery`. A truncation is made durable
+before anything is appended, and what stays is made durable before anybody is told of it.
 
 At most two files are open at once, and none on return: a node may have thousands of segments, and
 most of its topics may be idle.
@@ -18,6 +19,7 @@ from raftlog.errors import CorruptFile
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.frames import MARKER, SEGMENT_HEADER_BYTES, Purpose
 from raftlog.storage.index import EntryTable
+from raftlog.storage.prefix import Base, PrefixRemoval
 from raftlog.storage.recovery import (
     FrameWalk,
     PlacedFrame,
@@ -29,7 +31,7 @@ from raftlog.storage.recovery import (
 from raftlog.storage.write import Segment, remove_unfinished
 
 SEGMENT_ENDING = ".log"
-_SEGMENT_NAME = re.compile(r"\d{20}\.log")
+_SEGMENT_NAME = re.compile(r"(\d{20})\.log")
 _KINDS = frozenset(EntryKind)
 
 
@@ -63,24 +65,23 @@ def segment_names(fs: FileSystem, folder: str) -> list[str]:
     return [name for name in fs.list(folder) if _SEGMENT_NAME.fullmatch(name)]
 
 
-def reopen(fs: FileSystem, folder: str, group: int) -> Reopened:
-    """Read a log, and mend it if the rule allows. Raises `CorruptFile`, `FormatUnsupported`."""
+def reopen(fs: FileSystem, folder: str, group: int, base: Base) -> Reopened:
+    """Read a log, and mend it if the rule allows. Raises `CorruptFile`, `FormatUnsupported`.
+
+    Segments that `base` covers are removed once the rest was found whole.
+    """
     remove_unfinished(fs, folder, SEGMENT_ENDING)
-    found = Reopened()
-    for name in segment_names(fs, folder):
-        segment = _open_segment(fs, f"{folder}/{name}", group)
+    covered, held = _divide(fs, folder, base)
+    found = Reopened(table=EntryTable(*base))
+    for path in held:
+        segment = _open_segment(fs, path, group)
         if found.segments:
             _read_sealed(found.table, found.segments[-1], segment)
-        elif segment.first_index != 1:
-            raise _corrupt(segment, 0, "it is the log's first segment, but has not entry 1")
         found.segments.append(segment)
-    if not found.segments:
-        raise CorruptFile(
-            file=fs.location(folder), position=0, problem="it holds no segment of a log"
-        )
     last = found.segments[-1]
     tail = _read_last(found.table, last)
     _mend(fs, folder, last, tail)
+    PrefixRemoval(fs=fs, folder=folder, removed=covered, base=base).run()
     torn = tail.torn_bytes > 0
     found.report = RecoveryReport(
         segments=len(found.segments),
@@ -91,6 +92,42 @@ def reopen(fs: FileSystem, folder: str, group: int) -> Reopened:
     )
     last.close()
     return found
+
+
+def _divide(fs: FileSystem, folder: str, base: Base) -> tuple[tuple[str, ...], list[str]]:
+    """The paths of the segments that the base covers, and of those that hold the log.
+
+    The log must have one that begins directly after the base: a base is the end of a segment, and
+    the active segment is never dropped.
+    """
+    names = segment_names(fs, folder)
+    if not names:
+        raise CorruptFile(
+            file=fs.location(folder), position=0, problem="it holds no segment of a log"
+        )
+    begin = base[0] + 1
+    covered = [name for name in names if first_index_of(name) < begin]
+    held = names[len(covered) :]
+    if held and first_index_of(held[0]) == begin:
+        return tuple(f"{folder}/{name}" for name in covered), [f"{folder}/{name}" for name in held]
+    after = held[0] if held else covered[-1]
+    first = first_index_of(after)
+    if held:
+        problem = f"it begins with entry {first}, but entries {begin} to {first - 1} are missing"
+    else:
+        problem = f"it begins with entry {first}, and no segment begins with entry {begin}"
+    raise CorruptFile(
+        file=fs.location(f"{folder}/{after}"),
+        position=0,
+        problem=f"{problem} (the log's base is entry {base[0]})",
+    )
+
+
+def first_index_of(name: str) -> int:
+    """The index of the first entry of the segment with this file name."""
+    found = _SEGMENT_NAME.fullmatch(name)
+    assert found is not None, "the name of a segment"
+    return int(found[1])
 
 
 def _open_segment(fs: FileSystem, path: str, group: int) -> Segment:

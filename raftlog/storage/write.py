@@ -126,11 +126,13 @@ class Segment:
 class Piece:
     """Frames for one segment while they are planned. Without a `file` the write creates it."""
 
-    __slots__ = ("buffers", "file", "position", "reserve", "seal_at", "segment")
+    __slots__ = ("buffers", "file", "has_body", "position", "reserve", "seal_at", "segment")
 
     def __init__(self, segment: Segment, *, file: File | None) -> None:
         self.segment = segment
         self.file = file
+        self.has_body = False
+        """Whether a frame of it carries records."""
         self.position = 0 if file is None else segment.end
         self.buffers: list[bytes] = [segment.header.encode()] if file is None else []
         self.reserve = 0
@@ -181,7 +183,10 @@ class LogWrite:
     room: run it again later, until it is `done`.
     """
 
-    __slots__ = ("_files", "_folder", "_fs", "_running", "_truncation", "done", "full", "segments")
+    __slots__ = (
+        "_files", "_folder", "_fs", "_running", "_truncation", "done", "full", "has_body",
+        "leave_bytes", "segments",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -198,6 +203,11 @@ class LogWrite:
         self._running = False
         self.segments = tuple(piece.segment for piece in pieces)
         """The segments that get frames, only for their owner: `run` never looks at them."""
+        self.has_body = any(piece.has_body for piece in pieces)
+        """Whether it carries records, and not only what is small."""
+        self.leave_bytes: int | None = None
+        """While the disk is short of room: how much of it this write must leave, and then it
+        reserves none ahead. None: there is room."""
         self.done = False
         self.full: DiskFull | None = None
 
@@ -244,12 +254,16 @@ class LogWrite:
 
     def _run_file(self, planned: FileWrite) -> None:
         path, file = planned.path, planned.file
+        if self.leave_bytes:
+            needed = self.leave_bytes + sum(map(len, planned.buffers))
+            if self._fs.free_bytes() < needed:
+                raise DiskFull(file=self._fs.location(path))
         if file is None:
             if self._fs.exists(path + NEW_FILE_ENDING):
                 self._fs.remove(path + NEW_FILE_ENDING)  # an earlier `run` found no room
             file = self._fs.open(path + NEW_FILE_ENDING, create=True)
         try:
-            if planned.reserve:
+            if planned.reserve and self.leave_bytes is None:
                 file.reserve(planned.reserve)
             file.write_at(planned.position, planned.buffers)
         except DiskFull:

@@ -3,14 +3,14 @@
 A heartbeat, vote or reply must not wait behind megabytes of another group's entries, or a follower
 would campaign against a leader that is only busy. Append requests, even those without entries,
 keep their order within their group: a probe that overtook the entries before it would be rejected,
-and everything would be sent again.
+and everything would be sent again. Chunks of images are bulk as well.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 
-from raftlog.core.messages import AppendRequest, PeerMessage
+from raftlog.core.messages import AppendRequest, ImageChunk, PeerMessage
 from raftlog.core.types import GroupId
 
 FRAME_BYTES_MAX = 1024 * 1024
@@ -32,16 +32,16 @@ class Outbox:
     def __init__(self, bulk_bytes_max: int) -> None:
         self._bulk_bytes_max = bulk_bytes_max
         self._control: deque[PeerMessage] = deque()
-        self._bulk: OrderedDict[GroupId, deque[AppendRequest]] = OrderedDict()
+        self._bulk: OrderedDict[GroupId, deque[AppendRequest | ImageChunk]] = OrderedDict()
         self.bulk_bytes = 0
-        """Bytes of the append requests in the queue."""
+        """Bytes of the append requests and chunks in the queue."""
 
     def __bool__(self) -> bool:
         return bool(self._control or self._bulk)
 
     def put(self, message: PeerMessage) -> bool:
         """Queue the message. Returns False if there is no room: then the message is dropped."""
-        if not isinstance(message, AppendRequest):
+        if not isinstance(message, AppendRequest | ImageChunk):
             if len(self._control) * MESSAGE_BYTES >= CONTROL_BYTES_MAX:
                 return False
             self._control.append(message)
@@ -54,8 +54,8 @@ class Outbox:
         return True
 
     def take_frame(self) -> list[PeerMessage]:
-        """The messages to send next: all control messages that fit, then one append request of
-        each group in turn."""
+        """The messages to send next: all control messages that fit, then one append request or
+        chunk of each group in turn."""
         frame: list[PeerMessage] = []
         size = 0
         while self._control and size < FRAME_BYTES_MAX:
@@ -82,4 +82,6 @@ def message_bytes(message: PeerMessage) -> int:
     """What a message counts in a frame and against the queue's bound."""
     if isinstance(message, AppendRequest):
         return MESSAGE_BYTES + sum(entry.payload.size for entry in message.entries)
+    if isinstance(message, ImageChunk):
+        return MESSAGE_BYTES + len(message.data)
     return MESSAGE_BYTES

@@ -25,12 +25,16 @@ from raftlog.machines.outcomes import (
     EpochCommitted,
     NodeRegistered,
     Staged,
+    TopicAltered,
     TopicCreated,
     TopicDeleted,
+    Trimmed,
     WriterRemoved,
 )
 from raftlog.machines.schema import Schema
+from raftlog.machines.settings import TopicSetting
 from raftlog.wire.batch import BatchHeader
+from raftlog.wire.runs import Runs
 
 
 class NodeAddress(NamedTuple):
@@ -106,6 +110,16 @@ class CreateTopicCall:
     incarnation: str
     schema: Schema
     if_not_exists: bool
+    settings: tuple[TopicSetting, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTopicCall:
+    """Leader of the controller: change these settings. Answered by `TopicAltered`."""
+
+    name: str
+    incarnation: str
+    settings: tuple[TopicSetting, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,11 +230,12 @@ class ReadableRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCall:
-    """Any replica: the extents that meet [start, end), streamed in order.
+    """Any replica: the batches that meet [start, end), streamed in order.
 
     `mark` is a high-water mark the caller knows to exist (so `end <= mark`); a replica that has
-    applied less waits briefly, then answers `NotYet`. `field_ids`
-    are the columns wanted; with `all_fields` they are ignored. None wanted is valid (counting).
+    applied less waits briefly, then answers `NotYet`. `field_ids` are the columns wanted; with
+    `all_fields` they are ignored. None wanted is valid (counting). `takes_runs`: the client reads
+    batches of several runs. An older client does not say so, and gets `MalformedRequest` for them.
     """
 
     group: GroupId
@@ -230,22 +245,25 @@ class ReadCall:
     mark: Offset
     field_ids: tuple[int, ...]
     all_fields: bool
+    takes_runs: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtentReply:
-    """One extent: the frame's body is its wanted chunks, positions in `batch` counted from 0.
+class BatchReply:
+    """One batch of records: the frame's body is its wanted chunks, positions in `batch` counted
+    from 0.
 
-    The whole extent travels even where [start, end) meets only a part of it: the client slices.
-    `writer` and `epoch` are "" and -1 for plain appends.
+    The whole batch travels even where [start, end) meets only a part of it: the client slices.
+    `runs` say which timestamp, term, writer and epoch each of its records has.
     """
 
     start: Offset
     batch: BatchHeader
-    timestamp_us: int
-    term: Term
-    writer: str
-    epoch: int
+    runs: Runs
+
+    def __post_init__(self) -> None:
+        problem = self.runs.problem(self.batch.record_count)
+        assert problem is None, problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,6 +289,31 @@ class RangeSizes:
     """The pieces' boundaries, rising from the range's start to its end: one more than pieces."""
     body_bytes: tuple[int, ...]
     """The bytes of each piece: `body_bytes[i]` lie between `offsets[i]` and `offsets[i + 1]`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindOffset:
+    """Leader of the topic: a linearizable search for the first record at or after a time."""
+
+    group: GroupId
+    incarnation: str
+    timestamp_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetFound:
+    """The record's offset, log_start_offset or above; the high-water mark if there is none."""
+
+    offset: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrimCall:
+    """Leader of the topic: remove the records below `offset`. Answered by `Trimmed`."""
+
+    group: GroupId
+    incarnation: str
+    offset: Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,7 +349,8 @@ class GroupView:
     node: NodeId
     """The number of the node that holds this replica, from 1."""
     role: str
-    """`leader`, `follower`, `candidate` or `pre-candidate`."""
+    """`leader`, `follower`, `candidate`, `pre-candidate`; or `recovering`: it has lost its log,
+    gets it again, and does not vote until then."""
     leader: NodeId
     """The node that leads as far as this one knows; 0 for none."""
     term: Term
@@ -333,6 +377,30 @@ class GroupView:
     """Body bytes in the log that nobody will ever read: a figure for people."""
     state: str
     """`trusted`, `diverged` or `disputed` (`raftlog.state_comparison`); "" from an older node."""
+    log_start_index: LogIndex
+    """The first entry that its log still holds; 0 from an older node."""
+    log_bytes: int
+    """Bytes of the log's files, without space reserved ahead."""
+    snapshot_index: LogIndex
+    """The entry of its newest snapshot; 0 for none."""
+    history_end: Offset
+    """Records below it are read from history files, others from the log; 0 if there are none."""
+    history_bytes: int
+    """Bytes of the history files."""
+    points_behind: int
+    """Snapshot points that it has applied and not compacted yet."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineView:
+    """A group whose files on a node are damaged: it has no replica there."""
+
+    group: GroupId
+    """The Raft group, as in `GroupView`."""
+    topic: str
+    """The topic's name; "" if the node cannot tell."""
+    problem: str
+    """Which file is damaged, where, and how."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,6 +411,8 @@ class NodeView:
     """The node's number, from 1."""
     groups: tuple[GroupView, ...]
     """Its replicas that were asked for."""
+    quarantined: tuple[QuarantineView, ...] = ()
+    """Those of the groups asked for whose files are damaged."""
 
 
 # ---------------------------------------------------------------- writers
@@ -478,6 +548,7 @@ PEER_SERVICE = "raftlog.v1.Peer"
 DESCRIBE_CLUSTER = PlainCall("DescribeCluster", DescribeCluster, ClusterDescription)
 REGISTER_NODE = PlainCall("RegisterNode", RegisterNodeCall, NodeRegistered)
 CREATE_TOPIC = PlainCall("CreateTopic", CreateTopicCall, TopicCreated)
+ALTER_TOPIC = PlainCall("AlterTopic", AlterTopicCall, TopicAltered)
 DELETE_TOPIC = PlainCall("DeleteTopic", DeleteTopicCall, TopicDeleted)
 DESCRIBE_TOPIC = PlainCall("DescribeTopic", DescribeTopic, TopicReply)
 LIST_TOPICS = PlainCall("ListTopics", ListTopics, TopicsReply)
@@ -486,8 +557,10 @@ STAGE = BodyCall("Stage", StageCall, Staged)
 COMMIT_EPOCH = PlainCall("CommitEpoch", CommitEpochCall, EpochCommitted)
 ABORT_EPOCH = PlainCall("AbortEpoch", AbortEpochCall, EpochAborted)
 READ_HIGH_WATER_MARK = PlainCall("ReadHighWaterMark", ReadHighWaterMark, ReadableRange)
-READ = StreamedCall("Read", ReadCall, ExtentReply)
+READ = StreamedCall("Read", ReadCall, BatchReply)
 READ_SIZES = PlainCall("ReadSizes", ReadSizes, RangeSizes)
+FIND_OFFSET = PlainCall("FindOffset", FindOffset, OffsetFound)
+TRIM = PlainCall("Trim", TrimCall, Trimmed)
 WATCH_GROUPS = PlainCall("WatchGroups", WatchGroups, NodeView)
 LIST_WRITERS = PlainCall("ListWriters", ListWriters, WritersReply)
 REMOVE_WRITER = PlainCall("RemoveWriter", RemoveWriterCall, WriterRemoved)

@@ -18,6 +18,12 @@ from raftlog.wire.codec_calls import (
     encode_request,
 )
 from raftlog.wire.codec_commands import decode_batch_header, decode_command, encode_command
+from raftlog.wire.codec_image import (
+    decode_description,
+    decode_footer,
+    encode_description,
+    encode_footer,
+)
 from raftlog.wire.codec_peers import (
     PeerFrames,
     decode_hello,
@@ -27,6 +33,7 @@ from raftlog.wire.codec_peers import (
     encode_peer_messages,
     encode_welcome,
 )
+from raftlog.wire.codec_states import decode_state, encode_state
 
 __all__ = [
     "ERROR_BYTES_MAX",
@@ -34,17 +41,23 @@ __all__ = [
     "PeerFrames",
     "decode_batch_header",
     "decode_command",
+    "decode_description",
     "decode_error",
+    "decode_footer",
     "decode_hello",
     "decode_peer_messages",
     "decode_reply",
     "decode_request",
+    "decode_state",
     "decode_welcome",
     "encode_command",
+    "encode_description",
     "encode_error",
+    "encode_footer",
     "encode_hello",
     "encode_peer_messages",
     "encode_reply",
     "encode_request",
+    "encode_state",
     "encode_welcome",
 ]

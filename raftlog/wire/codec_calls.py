@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from raftlog.core.types import Offset
 from raftlog.errors import MalformedRequest, RaftlogError, from_wire
+from raftlog.machines.limits import INTEGER_MAX
 from raftlog.wire import raftlog_pb2 as pb
-from raftlog.wire.calls import CALLS, BodyCall, Call, Reply, Request, StreamedCall
-from raftlog.wire.codec_values import CONVERSIONS, UNREADABLE, malformed
+from raftlog.wire.calls import CALLS, BatchReply, BodyCall, Call, Reply, Request, StreamedCall
+from raftlog.wire.codec_runs import decode_runs, encode_runs
+from raftlog.wire.codec_values import (
+    CONVERSIONS,
+    UNREADABLE,
+    decode_header,
+    encode_header,
+    malformed,
+)
 from raftlog.wire.framing import Body, Unreadable, join, split
 from raftlog.wire.mapping import Conversion
+from raftlog.wire.runs import Runs
 
 V = TypeVar("V")
 
@@ -96,6 +106,48 @@ def decode_error(data: bytes) -> RaftlogError:
     return error
 
 
+def _encode_batch_reply(reply: BatchReply) -> pb.BatchReply:
+    """A single run is the message that versions without `runs` know, byte for byte."""
+    batch, runs = encode_header(reply.batch), reply.runs
+    if len(runs) > 1:
+        return pb.BatchReply(start=reply.start, batch=batch, runs=encode_runs(runs))
+    return pb.BatchReply(
+        start=reply.start,
+        batch=batch,
+        timestamp_us=runs.timestamps_us[0],
+        term=runs.terms[0],
+        writer=runs.names[runs.writers[0]],
+        epoch=runs.epochs[0],
+    )
+
+
+def _decode_batch_reply(message: pb.BatchReply) -> BatchReply:
+    if not message.HasField("batch"):
+        raise Unreadable("BatchReply lacks batch")
+    batch = decode_header(message.batch)
+    if message.HasField("runs"):
+        runs = decode_runs(message.runs, batch.record_count)
+    else:
+        runs = _only_run(message, batch.record_count)
+    return BatchReply(start=Offset(message.start), batch=batch, runs=runs)
+
+
+def _only_run(message: pb.BatchReply, record_count: int) -> Runs:
+    if not 0 < record_count <= INTEGER_MAX or message.term > INTEGER_MAX:
+        raise Unreadable(f"a batch of {record_count} records, of term {message.term}")
+    return Runs.of_one(
+        count=record_count,
+        timestamp_us=message.timestamp_us,
+        term=message.term,
+        epoch=message.epoch,
+        writer=message.writer,
+    )
+
+
 _CONVERSIONS: dict[type, Conversion[Any]] = {
-    kind: CONVERSIONS.of(kind) for call in CALLS.values() for kind in (call.request, call.reply)
+    kind: CONVERSIONS.of(kind)
+    for call in CALLS.values()
+    for kind in (call.request, call.reply)
+    if kind is not BatchReply
 }
+_CONVERSIONS[BatchReply] = Conversion(_encode_batch_reply, _decode_batch_reply)

@@ -12,9 +12,11 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from raftlog.machines.commands import (
     AbortEpoch,
+    AlterTopic,
     Append,
     Command,
     CommitEpoch,
+    Configure,
     CreateTopic,
     DeleteTopic,
     EpochKey,
@@ -25,7 +27,9 @@ from raftlog.machines.commands import (
     RegisterNode,
     RemoveWriter,
     Rules,
+    SnapshotPoint,
     Stage,
+    Trim,
 )
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.batch import BatchHeader
@@ -162,6 +166,10 @@ _NAMES: dict[type, tuple[str, Conversion[Any]]] = {
         "rules": Rules,
         "expire": Expire,
         "remove_writer": RemoveWriter,
+        "trim": Trim,
+        "snapshot_point": SnapshotPoint,
+        "alter_topic": AlterTopic,
+        "configure": Configure,
     }.items()
 }
 _KINDS: dict[str, Conversion[Any]] = dict(_NAMES.values())

@@ -13,6 +13,11 @@ from raftlog.core.messages import (
     GroupDeleted,
     Heartbeat,
     HeartbeatReply,
+    ImageChunk,
+    ImageChunkRequest,
+    ImageManifest,
+    ImageOffer,
+    ImageRequest,
     NodeHeartbeat,
     PeerMessage,
     VoteReply,
@@ -44,6 +49,9 @@ def encode_peer_messages(messages: Sequence[PeerMessage]) -> bytes:
                 _put_append(add().append_request, message, body)
             case Heartbeat():
                 _put_heartbeat(add().heartbeat, message)
+            case ImageChunk():
+                _put_chunk(add().image_chunk, message)
+                body.append(message.data)
             case _:
                 name, conversion = _NAMES[type(message)]
                 add(**{name: conversion.encode(message)})
@@ -64,6 +72,9 @@ def decode_peer_messages(data: bytes) -> list[PeerMessage]:
                 found.append(request)
             elif name == "heartbeat":
                 found.append(_get_heartbeat(message.heartbeat))
+            elif name == "image_chunk":
+                chunk, position = _get_chunk(message.image_chunk, data, position)
+                found.append(chunk)
             elif name is None:
                 raise Unreadable("a message of an unknown kind")
             else:
@@ -185,6 +196,7 @@ def _put_heartbeat(message: pb.Heartbeat, heartbeat: Heartbeat) -> None:
     message.agreed_index = heartbeat.agreed_index
     message.agreed_hash = heartbeat.agreed_hash
     message.disputed = heartbeat.disputed
+    message.recovered = heartbeat.recovered
 
 
 def _get_heartbeat(message: Any) -> Heartbeat:
@@ -200,7 +212,36 @@ def _get_heartbeat(message: Any) -> Heartbeat:
         agreed_index=message.agreed_index,
         agreed_hash=message.agreed_hash,
         disputed=message.disputed,
+        recovered=message.recovered,
     )
+
+
+def _put_chunk(message: pb.ImageChunk, chunk: ImageChunk) -> None:
+    message.group = chunk.group
+    message.sender = chunk.sender
+    message.to = chunk.to
+    message.name = chunk.name
+    message.position = chunk.position
+    message.crc = chunk.crc
+    message.gone = chunk.gone
+    message.length = len(chunk.data)
+
+
+def _get_chunk(message: Any, frame: bytes, position: int) -> tuple[ImageChunk, int]:
+    end = position + message.length
+    if end > len(frame):
+        raise Unreadable(f"a chunk ends beyond the frame's {len(frame)} bytes")
+    chunk = ImageChunk(
+        group=message.group,
+        sender=message.sender,
+        to=message.to,
+        name=message.name,
+        position=message.position,
+        crc=message.crc,
+        gone=message.gone,
+        data=frame[position:end],
+    )
+    return chunk, end
 
 
 _HELLO = CONVERSIONS.of(PeerHello)
@@ -214,6 +255,10 @@ _NAMES: dict[type, tuple[str, Conversion[Any]]] = {
         "heartbeat_reply": HeartbeatReply,
         "group_deleted": GroupDeleted,
         "node_heartbeat": NodeHeartbeat,
+        "image_offer": ImageOffer,
+        "image_request": ImageRequest,
+        "image_manifest": ImageManifest,
+        "image_chunk_request": ImageChunkRequest,
     }.items()
 }
 _DECODERS = {name: conversion.decode for name, conversion in _NAMES.values()}

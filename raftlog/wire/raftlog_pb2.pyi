@@ -27,7 +27,7 @@ class Schema(_message.Message):
     def __init__(self, version: _Optional[int] = ..., fields: _Optional[_Iterable[_Union[Field, _Mapping]]] = ...) -> None: ...
 
 class TopicInfo(_message.Message):
-    __slots__ = ("name", "incarnation", "group", "schema", "voters", "created_us", "rules")
+    __slots__ = ("name", "incarnation", "group", "schema", "voters", "created_us", "rules", "settings", "settings_version")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,8 @@ class TopicInfo(_message.Message):
     VOTERS_FIELD_NUMBER: _ClassVar[int]
     CREATED_US_FIELD_NUMBER: _ClassVar[int]
     RULES_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_VERSION_FIELD_NUMBER: _ClassVar[int]
     name: str
     incarnation: str
     group: int
@@ -42,7 +44,17 @@ class TopicInfo(_message.Message):
     voters: _containers.RepeatedScalarFieldContainer[int]
     created_us: int
     rules: int
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., group: _Optional[int] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., voters: _Optional[_Iterable[int]] = ..., created_us: _Optional[int] = ..., rules: _Optional[int] = ...) -> None: ...
+    settings: _containers.RepeatedCompositeFieldContainer[TopicSetting]
+    settings_version: int
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., group: _Optional[int] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., voters: _Optional[_Iterable[int]] = ..., created_us: _Optional[int] = ..., rules: _Optional[int] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ..., settings_version: _Optional[int] = ...) -> None: ...
+
+class TopicSetting(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: int
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
 
 class Bound(_message.Message):
     __slots__ = ("truth", "integer", "real", "text", "binary")
@@ -253,20 +265,32 @@ class RegisterNode(_message.Message):
     def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ..., rules: _Optional[int] = ...) -> None: ...
 
 class CreateTopic(_message.Message):
-    __slots__ = ("name", "incarnation", "schema", "voters", "if_not_exists", "timestamp_us")
+    __slots__ = ("name", "incarnation", "schema", "voters", "if_not_exists", "timestamp_us", "settings")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     VOTERS_FIELD_NUMBER: _ClassVar[int]
     IF_NOT_EXISTS_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
     name: str
     incarnation: str
     schema: Schema
     voters: _containers.RepeatedScalarFieldContainer[int]
     if_not_exists: bool
     timestamp_us: int
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., voters: _Optional[_Iterable[int]] = ..., if_not_exists: _Optional[bool] = ..., timestamp_us: _Optional[int] = ...) -> None: ...
+    settings: _containers.RepeatedCompositeFieldContainer[TopicSetting]
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., voters: _Optional[_Iterable[int]] = ..., if_not_exists: _Optional[bool] = ..., timestamp_us: _Optional[int] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ...) -> None: ...
+
+class AlterTopic(_message.Message):
+    __slots__ = ("name", "incarnation", "settings")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    incarnation: str
+    settings: _containers.RepeatedCompositeFieldContainer[TopicSetting]
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ...) -> None: ...
 
 class DeleteTopic(_message.Message):
     __slots__ = ("name", "incarnation")
@@ -277,7 +301,7 @@ class DeleteTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("append", "stage", "commit_epoch", "abort_epoch", "expire_epoch", "expire_producer", "expire_writer", "register_node", "create_topic", "delete_topic", "rules", "expire", "remove_writer")
+    __slots__ = ("append", "stage", "commit_epoch", "abort_epoch", "expire_epoch", "expire_producer", "expire_writer", "register_node", "create_topic", "delete_topic", "rules", "expire", "remove_writer", "trim", "snapshot_point", "alter_topic", "configure")
     APPEND_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     COMMIT_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -291,6 +315,10 @@ class Command(_message.Message):
     RULES_FIELD_NUMBER: _ClassVar[int]
     EXPIRE_FIELD_NUMBER: _ClassVar[int]
     REMOVE_WRITER_FIELD_NUMBER: _ClassVar[int]
+    TRIM_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_POINT_FIELD_NUMBER: _ClassVar[int]
+    ALTER_TOPIC_FIELD_NUMBER: _ClassVar[int]
+    CONFIGURE_FIELD_NUMBER: _ClassVar[int]
     append: Append
     stage: Stage
     commit_epoch: CommitEpoch
@@ -304,7 +332,11 @@ class Command(_message.Message):
     rules: Rules
     expire: Expire
     remove_writer: RemoveWriter
-    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_epoch: _Optional[_Union[CommitEpoch, _Mapping]] = ..., abort_epoch: _Optional[_Union[AbortEpoch, _Mapping]] = ..., expire_epoch: _Optional[_Union[ExpireEpoch, _Mapping]] = ..., expire_producer: _Optional[_Union[ExpireProducer, _Mapping]] = ..., expire_writer: _Optional[_Union[ExpireWriter, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ..., expire: _Optional[_Union[Expire, _Mapping]] = ..., remove_writer: _Optional[_Union[RemoveWriter, _Mapping]] = ...) -> None: ...
+    trim: Trim
+    snapshot_point: SnapshotPoint
+    alter_topic: AlterTopic
+    configure: Configure
+    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_epoch: _Optional[_Union[CommitEpoch, _Mapping]] = ..., abort_epoch: _Optional[_Union[AbortEpoch, _Mapping]] = ..., expire_epoch: _Optional[_Union[ExpireEpoch, _Mapping]] = ..., expire_producer: _Optional[_Union[ExpireProducer, _Mapping]] = ..., expire_writer: _Optional[_Union[ExpireWriter, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ..., expire: _Optional[_Union[Expire, _Mapping]] = ..., remove_writer: _Optional[_Union[RemoveWriter, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., snapshot_point: _Optional[_Union[SnapshotPoint, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ...) -> None: ...
 
 class NodeAddress(_message.Message):
     __slots__ = ("node", "address")
@@ -367,16 +399,34 @@ class NodeRegistered(_message.Message):
     def __init__(self, known_before: _Optional[bool] = ...) -> None: ...
 
 class CreateTopicCall(_message.Message):
-    __slots__ = ("name", "incarnation", "schema", "if_not_exists")
+    __slots__ = ("name", "incarnation", "schema", "if_not_exists", "settings")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     IF_NOT_EXISTS_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
     name: str
     incarnation: str
     schema: Schema
     if_not_exists: bool
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., if_not_exists: _Optional[bool] = ...) -> None: ...
+    settings: _containers.RepeatedCompositeFieldContainer[TopicSetting]
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., if_not_exists: _Optional[bool] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ...) -> None: ...
+
+class AlterTopicCall(_message.Message):
+    __slots__ = ("name", "incarnation", "settings")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    incarnation: str
+    settings: _containers.RepeatedCompositeFieldContainer[TopicSetting]
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ...) -> None: ...
+
+class TopicAltered(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicInfo
+    def __init__(self, topic: _Optional[_Union[TopicInfo, _Mapping]] = ...) -> None: ...
 
 class DeleteTopicCall(_message.Message):
     __slots__ = ("name", "incarnation")
@@ -547,7 +597,7 @@ class ReadableRange(_message.Message):
     def __init__(self, log_start_offset: _Optional[int] = ..., high_water_mark: _Optional[int] = ..., record_bytes: _Optional[int] = ...) -> None: ...
 
 class ReadCall(_message.Message):
-    __slots__ = ("group", "incarnation", "start", "end", "mark", "field_ids", "all_fields")
+    __slots__ = ("group", "incarnation", "start", "end", "mark", "field_ids", "all_fields", "takes_runs")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
@@ -555,6 +605,7 @@ class ReadCall(_message.Message):
     MARK_FIELD_NUMBER: _ClassVar[int]
     FIELD_IDS_FIELD_NUMBER: _ClassVar[int]
     ALL_FIELDS_FIELD_NUMBER: _ClassVar[int]
+    TAKES_RUNS_FIELD_NUMBER: _ClassVar[int]
     group: int
     incarnation: str
     start: int
@@ -562,23 +613,26 @@ class ReadCall(_message.Message):
     mark: int
     field_ids: _containers.RepeatedScalarFieldContainer[int]
     all_fields: bool
-    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., mark: _Optional[int] = ..., field_ids: _Optional[_Iterable[int]] = ..., all_fields: _Optional[bool] = ...) -> None: ...
+    takes_runs: bool
+    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., start: _Optional[int] = ..., end: _Optional[int] = ..., mark: _Optional[int] = ..., field_ids: _Optional[_Iterable[int]] = ..., all_fields: _Optional[bool] = ..., takes_runs: _Optional[bool] = ...) -> None: ...
 
-class ExtentReply(_message.Message):
-    __slots__ = ("start", "batch", "timestamp_us", "term", "writer", "epoch")
+class BatchReply(_message.Message):
+    __slots__ = ("start", "batch", "timestamp_us", "term", "writer", "epoch", "runs")
     START_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
     TERM_FIELD_NUMBER: _ClassVar[int]
     WRITER_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
     start: int
     batch: BatchHeader
     timestamp_us: int
     term: int
     writer: str
     epoch: int
-    def __init__(self, start: _Optional[int] = ..., batch: _Optional[_Union[BatchHeader, _Mapping]] = ..., timestamp_us: _Optional[int] = ..., term: _Optional[int] = ..., writer: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+    runs: Runs
+    def __init__(self, start: _Optional[int] = ..., batch: _Optional[_Union[BatchHeader, _Mapping]] = ..., timestamp_us: _Optional[int] = ..., term: _Optional[int] = ..., writer: _Optional[str] = ..., epoch: _Optional[int] = ..., runs: _Optional[_Union[Runs, _Mapping]] = ...) -> None: ...
 
 class ReadSizes(_message.Message):
     __slots__ = ("group", "incarnation", "start", "end", "mark", "pieces_max")
@@ -621,7 +675,7 @@ class FollowerView(_message.Message):
     def __init__(self, node: _Optional[int] = ..., match_index: _Optional[int] = ..., contact_ms_ago: _Optional[int] = ...) -> None: ...
 
 class GroupView(_message.Message):
-    __slots__ = ("group", "topic", "incarnation", "node", "role", "leader", "term", "last_index", "commit_index", "applied_index", "log_start_offset", "high_water_mark", "open_epochs", "staged_bytes", "state_hash", "followers", "dead_bytes", "state")
+    __slots__ = ("group", "topic", "incarnation", "node", "role", "leader", "term", "last_index", "commit_index", "applied_index", "log_start_offset", "high_water_mark", "open_epochs", "staged_bytes", "state_hash", "followers", "dead_bytes", "state", "log_start_index", "log_bytes", "snapshot_index", "history_end", "history_bytes", "points_behind")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -640,6 +694,12 @@ class GroupView(_message.Message):
     FOLLOWERS_FIELD_NUMBER: _ClassVar[int]
     DEAD_BYTES_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    LOG_START_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_END_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    POINTS_BEHIND_FIELD_NUMBER: _ClassVar[int]
     group: int
     topic: str
     incarnation: str
@@ -658,15 +718,33 @@ class GroupView(_message.Message):
     followers: _containers.RepeatedCompositeFieldContainer[FollowerView]
     dead_bytes: int
     state: str
-    def __init__(self, group: _Optional[int] = ..., topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., node: _Optional[int] = ..., role: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_water_mark: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., state_hash: _Optional[str] = ..., followers: _Optional[_Iterable[_Union[FollowerView, _Mapping]]] = ..., dead_bytes: _Optional[int] = ..., state: _Optional[str] = ...) -> None: ...
+    log_start_index: int
+    log_bytes: int
+    snapshot_index: int
+    history_end: int
+    history_bytes: int
+    points_behind: int
+    def __init__(self, group: _Optional[int] = ..., topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., node: _Optional[int] = ..., role: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_water_mark: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., state_hash: _Optional[str] = ..., followers: _Optional[_Iterable[_Union[FollowerView, _Mapping]]] = ..., dead_bytes: _Optional[int] = ..., state: _Optional[str] = ..., log_start_index: _Optional[int] = ..., log_bytes: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., history_end: _Optional[int] = ..., history_bytes: _Optional[int] = ..., points_behind: _Optional[int] = ...) -> None: ...
+
+class QuarantineView(_message.Message):
+    __slots__ = ("group", "topic", "problem")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    topic: str
+    problem: str
+    def __init__(self, group: _Optional[int] = ..., topic: _Optional[str] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class NodeView(_message.Message):
-    __slots__ = ("node", "groups")
+    __slots__ = ("node", "groups", "quarantined")
     NODE_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINED_FIELD_NUMBER: _ClassVar[int]
     node: int
     groups: _containers.RepeatedCompositeFieldContainer[GroupView]
-    def __init__(self, node: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupView, _Mapping]]] = ...) -> None: ...
+    quarantined: _containers.RepeatedCompositeFieldContainer[QuarantineView]
+    def __init__(self, node: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupView, _Mapping]]] = ..., quarantined: _Optional[_Iterable[_Union[QuarantineView, _Mapping]]] = ...) -> None: ...
 
 class ListWriters(_message.Message):
     __slots__ = ("group", "incarnation", "after", "writer")
@@ -831,7 +909,7 @@ class AppendRequest(_message.Message):
     def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., prev_index: _Optional[int] = ..., prev_term: _Optional[int] = ..., commit_index: _Optional[int] = ..., entry_terms: _Optional[_Iterable[int]] = ..., entry_kinds: _Optional[_Iterable[int]] = ..., command_lengths: _Optional[_Iterable[int]] = ..., body_lengths: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class AppendReply(_message.Message):
-    __slots__ = ("group", "sender", "to", "term", "accepted", "prev_index", "match_index", "conflict_term", "conflict_index", "last_index")
+    __slots__ = ("group", "sender", "to", "term", "accepted", "prev_index", "match_index", "conflict_term", "conflict_index", "last_index", "recovery")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
@@ -842,6 +920,7 @@ class AppendReply(_message.Message):
     CONFLICT_TERM_FIELD_NUMBER: _ClassVar[int]
     CONFLICT_INDEX_FIELD_NUMBER: _ClassVar[int]
     LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    RECOVERY_FIELD_NUMBER: _ClassVar[int]
     group: int
     sender: int
     to: int
@@ -852,10 +931,11 @@ class AppendReply(_message.Message):
     conflict_term: int
     conflict_index: int
     last_index: int
-    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., accepted: _Optional[bool] = ..., prev_index: _Optional[int] = ..., match_index: _Optional[int] = ..., conflict_term: _Optional[int] = ..., conflict_index: _Optional[int] = ..., last_index: _Optional[int] = ...) -> None: ...
+    recovery: int
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., accepted: _Optional[bool] = ..., prev_index: _Optional[int] = ..., match_index: _Optional[int] = ..., conflict_term: _Optional[int] = ..., conflict_index: _Optional[int] = ..., last_index: _Optional[int] = ..., recovery: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("group", "sender", "to", "term", "commit_index", "read_round", "quiesce_round", "hash_index", "agreed_index", "agreed_hash", "disputed")
+    __slots__ = ("group", "sender", "to", "term", "commit_index", "read_round", "quiesce_round", "hash_index", "agreed_index", "agreed_hash", "disputed", "recovered")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
@@ -867,6 +947,7 @@ class Heartbeat(_message.Message):
     AGREED_INDEX_FIELD_NUMBER: _ClassVar[int]
     AGREED_HASH_FIELD_NUMBER: _ClassVar[int]
     DISPUTED_FIELD_NUMBER: _ClassVar[int]
+    RECOVERED_FIELD_NUMBER: _ClassVar[int]
     group: int
     sender: int
     to: int
@@ -878,10 +959,11 @@ class Heartbeat(_message.Message):
     agreed_index: int
     agreed_hash: bytes
     disputed: bool
-    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., read_round: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., hash_index: _Optional[int] = ..., agreed_index: _Optional[int] = ..., agreed_hash: _Optional[bytes] = ..., disputed: _Optional[bool] = ...) -> None: ...
+    recovered: int
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., read_round: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., hash_index: _Optional[int] = ..., agreed_index: _Optional[int] = ..., agreed_hash: _Optional[bytes] = ..., disputed: _Optional[bool] = ..., recovered: _Optional[int] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("group", "sender", "to", "term", "read_round", "last_index", "quiesce_round", "disk_keeps_up", "hash_index", "state_hash", "diverged")
+    __slots__ = ("group", "sender", "to", "term", "read_round", "last_index", "quiesce_round", "disk_keeps_up", "hash_index", "state_hash", "diverged", "recovery")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
@@ -893,6 +975,7 @@ class HeartbeatReply(_message.Message):
     HASH_INDEX_FIELD_NUMBER: _ClassVar[int]
     STATE_HASH_FIELD_NUMBER: _ClassVar[int]
     DIVERGED_FIELD_NUMBER: _ClassVar[int]
+    RECOVERY_FIELD_NUMBER: _ClassVar[int]
     group: int
     sender: int
     to: int
@@ -904,17 +987,20 @@ class HeartbeatReply(_message.Message):
     hash_index: int
     state_hash: bytes
     diverged: bool
-    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., read_round: _Optional[int] = ..., last_index: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., disk_keeps_up: _Optional[bool] = ..., hash_index: _Optional[int] = ..., state_hash: _Optional[bytes] = ..., diverged: _Optional[bool] = ...) -> None: ...
+    recovery: int
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., read_round: _Optional[int] = ..., last_index: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., disk_keeps_up: _Optional[bool] = ..., hash_index: _Optional[int] = ..., state_hash: _Optional[bytes] = ..., diverged: _Optional[bool] = ..., recovery: _Optional[int] = ...) -> None: ...
 
 class NodeHeartbeat(_message.Message):
-    __slots__ = ("sender", "to", "boot_id")
+    __slots__ = ("sender", "to", "boot_id", "clock_us")
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_US_FIELD_NUMBER: _ClassVar[int]
     sender: int
     to: int
     boot_id: str
-    def __init__(self, sender: _Optional[int] = ..., to: _Optional[int] = ..., boot_id: _Optional[str] = ...) -> None: ...
+    clock_us: int
+    def __init__(self, sender: _Optional[int] = ..., to: _Optional[int] = ..., boot_id: _Optional[str] = ..., clock_us: _Optional[int] = ...) -> None: ...
 
 class GroupDeleted(_message.Message):
     __slots__ = ("group", "sender", "to")
@@ -926,8 +1012,80 @@ class GroupDeleted(_message.Message):
     to: int
     def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ...) -> None: ...
 
+class ImageOffer(_message.Message):
+    __slots__ = ("group", "sender", "to", "index")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    sender: int
+    to: int
+    index: int
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., index: _Optional[int] = ...) -> None: ...
+
+class ImageRequest(_message.Message):
+    __slots__ = ("group", "sender", "to")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    sender: int
+    to: int
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ...) -> None: ...
+
+class ImageManifest(_message.Message):
+    __slots__ = ("group", "sender", "to", "text", "snapshot_bytes")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    SNAPSHOT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    sender: int
+    to: int
+    text: bytes
+    snapshot_bytes: int
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., text: _Optional[bytes] = ..., snapshot_bytes: _Optional[int] = ...) -> None: ...
+
+class ImageChunkRequest(_message.Message):
+    __slots__ = ("group", "sender", "to", "name", "position", "length")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    sender: int
+    to: int
+    name: str
+    position: int
+    length: int
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., name: _Optional[str] = ..., position: _Optional[int] = ..., length: _Optional[int] = ...) -> None: ...
+
+class ImageChunk(_message.Message):
+    __slots__ = ("group", "sender", "to", "name", "position", "crc", "gone", "length")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    POSITION_FIELD_NUMBER: _ClassVar[int]
+    CRC_FIELD_NUMBER: _ClassVar[int]
+    GONE_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    sender: int
+    to: int
+    name: str
+    position: int
+    crc: int
+    gone: bool
+    length: int
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., name: _Optional[str] = ..., position: _Optional[int] = ..., crc: _Optional[int] = ..., gone: _Optional[bool] = ..., length: _Optional[int] = ...) -> None: ...
+
 class PeerMessage(_message.Message):
-    __slots__ = ("vote_request", "vote_reply", "append_request", "append_reply", "heartbeat", "heartbeat_reply", "group_deleted", "node_heartbeat")
+    __slots__ = ("vote_request", "vote_reply", "append_request", "append_reply", "heartbeat", "heartbeat_reply", "group_deleted", "node_heartbeat", "image_offer", "image_request", "image_manifest", "image_chunk_request", "image_chunk")
     VOTE_REQUEST_FIELD_NUMBER: _ClassVar[int]
     VOTE_REPLY_FIELD_NUMBER: _ClassVar[int]
     APPEND_REQUEST_FIELD_NUMBER: _ClassVar[int]
@@ -936,6 +1094,11 @@ class PeerMessage(_message.Message):
     HEARTBEAT_REPLY_FIELD_NUMBER: _ClassVar[int]
     GROUP_DELETED_FIELD_NUMBER: _ClassVar[int]
     NODE_HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_OFFER_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_MANIFEST_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_CHUNK_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_CHUNK_FIELD_NUMBER: _ClassVar[int]
     vote_request: VoteRequest
     vote_reply: VoteReply
     append_request: AppendRequest
@@ -944,10 +1107,307 @@ class PeerMessage(_message.Message):
     heartbeat_reply: HeartbeatReply
     group_deleted: GroupDeleted
     node_heartbeat: NodeHeartbeat
-    def __init__(self, vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_reply: _Optional[_Union[VoteReply, _Mapping]] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_reply: _Optional[_Union[AppendReply, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., heartbeat_reply: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., group_deleted: _Optional[_Union[GroupDeleted, _Mapping]] = ..., node_heartbeat: _Optional[_Union[NodeHeartbeat, _Mapping]] = ...) -> None: ...
+    image_offer: ImageOffer
+    image_request: ImageRequest
+    image_manifest: ImageManifest
+    image_chunk_request: ImageChunkRequest
+    image_chunk: ImageChunk
+    def __init__(self, vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_reply: _Optional[_Union[VoteReply, _Mapping]] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_reply: _Optional[_Union[AppendReply, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., heartbeat_reply: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., group_deleted: _Optional[_Union[GroupDeleted, _Mapping]] = ..., node_heartbeat: _Optional[_Union[NodeHeartbeat, _Mapping]] = ..., image_offer: _Optional[_Union[ImageOffer, _Mapping]] = ..., image_request: _Optional[_Union[ImageRequest, _Mapping]] = ..., image_manifest: _Optional[_Union[ImageManifest, _Mapping]] = ..., image_chunk_request: _Optional[_Union[ImageChunkRequest, _Mapping]] = ..., image_chunk: _Optional[_Union[ImageChunk, _Mapping]] = ...) -> None: ...
 
 class PeerMessages(_message.Message):
     __slots__ = ("messages",)
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[PeerMessage]
     def __init__(self, messages: _Optional[_Iterable[_Union[PeerMessage, _Mapping]]] = ...) -> None: ...
+
+class Runs(_message.Message):
+    __slots__ = ("counts", "timestamp_steps", "term_steps", "epoch_steps", "writers", "names")
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_STEPS_FIELD_NUMBER: _ClassVar[int]
+    TERM_STEPS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_STEPS_FIELD_NUMBER: _ClassVar[int]
+    WRITERS_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    timestamp_steps: _containers.RepeatedScalarFieldContainer[int]
+    term_steps: _containers.RepeatedScalarFieldContainer[int]
+    epoch_steps: _containers.RepeatedScalarFieldContainer[int]
+    writers: _containers.RepeatedScalarFieldContainer[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, counts: _Optional[_Iterable[int]] = ..., timestamp_steps: _Optional[_Iterable[int]] = ..., term_steps: _Optional[_Iterable[int]] = ..., epoch_steps: _Optional[_Iterable[int]] = ..., writers: _Optional[_Iterable[int]] = ..., names: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RowGroupDescription(_message.Message):
+    __slots__ = ("header", "runs", "digest")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    header: BatchHeader
+    runs: Runs
+    digest: bytes
+    def __init__(self, header: _Optional[_Union[BatchHeader, _Mapping]] = ..., runs: _Optional[_Union[Runs, _Mapping]] = ..., digest: _Optional[bytes] = ...) -> None: ...
+
+class HistoryFooter(_message.Message):
+    __slots__ = ("record_counts", "record_bytes", "body_lengths", "description_lengths", "description_crcs")
+    RECORD_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    RECORD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BODY_LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIPTION_CRCS_FIELD_NUMBER: _ClassVar[int]
+    record_counts: _containers.RepeatedScalarFieldContainer[int]
+    record_bytes: _containers.RepeatedScalarFieldContainer[int]
+    body_lengths: _containers.RepeatedScalarFieldContainer[int]
+    description_lengths: _containers.RepeatedScalarFieldContainer[int]
+    description_crcs: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, record_counts: _Optional[_Iterable[int]] = ..., record_bytes: _Optional[_Iterable[int]] = ..., body_lengths: _Optional[_Iterable[int]] = ..., description_lengths: _Optional[_Iterable[int]] = ..., description_crcs: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class SnapshotPoint(_message.Message):
+    __slots__ = ("keep_from",)
+    KEEP_FROM_FIELD_NUMBER: _ClassVar[int]
+    keep_from: int
+    def __init__(self, keep_from: _Optional[int] = ...) -> None: ...
+
+class Trim(_message.Message):
+    __slots__ = ("offset",)
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    def __init__(self, offset: _Optional[int] = ...) -> None: ...
+
+class Configure(_message.Message):
+    __slots__ = ("version", "settings")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    settings: _containers.RepeatedCompositeFieldContainer[TopicSetting]
+    def __init__(self, version: _Optional[int] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ...) -> None: ...
+
+class AgesState(_message.Message):
+    __slots__ = ("keys", "times_us")
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    TIMES_US_FIELD_NUMBER: _ClassVar[int]
+    keys: bytes
+    times_us: bytes
+    def __init__(self, keys: _Optional[bytes] = ..., times_us: _Optional[bytes] = ...) -> None: ...
+
+class ExtentsState(_message.Message):
+    __slots__ = ("high_water_mark", "published_bytes", "digest", "position_offsets", "position_bytes")
+    HIGH_WATER_MARK_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    POSITION_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    POSITION_BYTES_FIELD_NUMBER: _ClassVar[int]
+    high_water_mark: int
+    published_bytes: int
+    digest: bytes
+    position_offsets: bytes
+    position_bytes: bytes
+    def __init__(self, high_water_mark: _Optional[int] = ..., published_bytes: _Optional[int] = ..., digest: _Optional[bytes] = ..., position_offsets: _Optional[bytes] = ..., position_bytes: _Optional[bytes] = ...) -> None: ...
+
+class ProducersState(_message.Message):
+    __slots__ = ("names", "next_sequences", "append_counts", "appends", "ages", "forgotten")
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_SEQUENCES_FIELD_NUMBER: _ClassVar[int]
+    APPEND_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    APPENDS_FIELD_NUMBER: _ClassVar[int]
+    AGES_FIELD_NUMBER: _ClassVar[int]
+    FORGOTTEN_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    next_sequences: bytes
+    append_counts: bytes
+    appends: bytes
+    ages: AgesState
+    forgotten: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., next_sequences: _Optional[bytes] = ..., append_counts: _Optional[bytes] = ..., appends: _Optional[bytes] = ..., ages: _Optional[_Union[AgesState, _Mapping]] = ..., forgotten: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class OpenAttemptState(_message.Message):
+    __slots__ = ("attempt", "record_count", "chained_crc", "indexes", "record_counts", "body_bytes", "crcs")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    RECORD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CHAINED_CRC_FIELD_NUMBER: _ClassVar[int]
+    INDEXES_FIELD_NUMBER: _ClassVar[int]
+    RECORD_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    BODY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CRCS_FIELD_NUMBER: _ClassVar[int]
+    attempt: str
+    record_count: int
+    chained_crc: int
+    indexes: bytes
+    record_counts: bytes
+    body_bytes: bytes
+    crcs: bytes
+    def __init__(self, attempt: _Optional[str] = ..., record_count: _Optional[int] = ..., chained_crc: _Optional[int] = ..., indexes: _Optional[bytes] = ..., record_counts: _Optional[bytes] = ..., body_bytes: _Optional[bytes] = ..., crcs: _Optional[bytes] = ...) -> None: ...
+
+class OpenEpochState(_message.Message):
+    __slots__ = ("epoch", "renewed_at", "attempts")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RENEWED_AT_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    renewed_at: int
+    attempts: _containers.RepeatedCompositeFieldContainer[OpenAttemptState]
+    def __init__(self, epoch: _Optional[int] = ..., renewed_at: _Optional[int] = ..., attempts: _Optional[_Iterable[_Union[OpenAttemptState, _Mapping]]] = ...) -> None: ...
+
+class FencedWrite(_message.Message):
+    __slots__ = ("stream_run", "stream_batch", "epoch", "run")
+    STREAM_RUN_FIELD_NUMBER: _ClassVar[int]
+    STREAM_BATCH_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    stream_run: str
+    stream_batch: int
+    epoch: int
+    run: str
+    def __init__(self, stream_run: _Optional[str] = ..., stream_batch: _Optional[int] = ..., epoch: _Optional[int] = ..., run: _Optional[str] = ...) -> None: ...
+
+class WriterRowState(_message.Message):
+    __slots__ = ("name", "run", "fenced_runs", "owner", "streaming", "active_us", "admitted", "transient", "last_index", "query_id", "last_epoch", "last_run", "last_references", "last_start", "last_end", "plan", "stream", "stream_batch", "fenced", "epochs", "record_counts", "open_epochs")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    FENCED_RUNS_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    STREAMING_FIELD_NUMBER: _ClassVar[int]
+    ACTIVE_US_FIELD_NUMBER: _ClassVar[int]
+    ADMITTED_FIELD_NUMBER: _ClassVar[int]
+    TRANSIENT_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    QUERY_ID_FIELD_NUMBER: _ClassVar[int]
+    LAST_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LAST_RUN_FIELD_NUMBER: _ClassVar[int]
+    LAST_REFERENCES_FIELD_NUMBER: _ClassVar[int]
+    LAST_START_FIELD_NUMBER: _ClassVar[int]
+    LAST_END_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    STREAM_BATCH_FIELD_NUMBER: _ClassVar[int]
+    FENCED_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    RECORD_COUNTS_FIELD_NUMBER: _ClassVar[int]
+    OPEN_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    run: str
+    fenced_runs: _containers.RepeatedScalarFieldContainer[str]
+    owner: str
+    streaming: bool
+    active_us: int
+    admitted: bool
+    transient: bool
+    last_index: int
+    query_id: str
+    last_epoch: int
+    last_run: str
+    last_references: bytes
+    last_start: int
+    last_end: int
+    plan: str
+    stream: str
+    stream_batch: int
+    fenced: FencedWrite
+    epochs: bytes
+    record_counts: bytes
+    open_epochs: _containers.RepeatedCompositeFieldContainer[OpenEpochState]
+    def __init__(self, name: _Optional[str] = ..., run: _Optional[str] = ..., fenced_runs: _Optional[_Iterable[str]] = ..., owner: _Optional[str] = ..., streaming: _Optional[bool] = ..., active_us: _Optional[int] = ..., admitted: _Optional[bool] = ..., transient: _Optional[bool] = ..., last_index: _Optional[int] = ..., query_id: _Optional[str] = ..., last_epoch: _Optional[int] = ..., last_run: _Optional[str] = ..., last_references: _Optional[bytes] = ..., last_start: _Optional[int] = ..., last_end: _Optional[int] = ..., plan: _Optional[str] = ..., stream: _Optional[str] = ..., stream_batch: _Optional[int] = ..., fenced: _Optional[_Union[FencedWrite, _Mapping]] = ..., epochs: _Optional[bytes] = ..., record_counts: _Optional[bytes] = ..., open_epochs: _Optional[_Iterable[_Union[OpenEpochState, _Mapping]]] = ...) -> None: ...
+
+class WritersState(_message.Message):
+    __slots__ = ("rows", "transient", "open_epochs", "forgotten", "dead_bytes")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    TRANSIENT_FIELD_NUMBER: _ClassVar[int]
+    OPEN_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    FORGOTTEN_FIELD_NUMBER: _ClassVar[int]
+    DEAD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    rows: _containers.RepeatedCompositeFieldContainer[WriterRowState]
+    transient: AgesState
+    open_epochs: AgesState
+    forgotten: _containers.RepeatedScalarFieldContainer[str]
+    dead_bytes: int
+    def __init__(self, rows: _Optional[_Iterable[_Union[WriterRowState, _Mapping]]] = ..., transient: _Optional[_Union[AgesState, _Mapping]] = ..., open_epochs: _Optional[_Union[AgesState, _Mapping]] = ..., forgotten: _Optional[_Iterable[str]] = ..., dead_bytes: _Optional[int] = ...) -> None: ...
+
+class TopicState(_message.Message):
+    __slots__ = ("rules", "last_index", "now_us", "extents", "producers", "writers", "unused_bytes", "settings", "settings_version")
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    NOW_US_FIELD_NUMBER: _ClassVar[int]
+    EXTENTS_FIELD_NUMBER: _ClassVar[int]
+    PRODUCERS_FIELD_NUMBER: _ClassVar[int]
+    WRITERS_FIELD_NUMBER: _ClassVar[int]
+    UNUSED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    rules: int
+    last_index: int
+    now_us: int
+    extents: ExtentsState
+    producers: ProducersState
+    writers: WritersState
+    unused_bytes: int
+    settings: _containers.RepeatedCompositeFieldContainer[TopicSetting]
+    settings_version: int
+    def __init__(self, rules: _Optional[int] = ..., last_index: _Optional[int] = ..., now_us: _Optional[int] = ..., extents: _Optional[_Union[ExtentsState, _Mapping]] = ..., producers: _Optional[_Union[ProducersState, _Mapping]] = ..., writers: _Optional[_Union[WritersState, _Mapping]] = ..., unused_bytes: _Optional[int] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ..., settings_version: _Optional[int] = ...) -> None: ...
+
+class NodeState(_message.Message):
+    __slots__ = ("node", "store_uuid", "address", "rules")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    STORE_UUID_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    store_uuid: str
+    address: str
+    rules: int
+    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ..., rules: _Optional[int] = ...) -> None: ...
+
+class ControllerState(_message.Message):
+    __slots__ = ("rules", "last_index", "last_timestamp_us", "next_group_id", "nodes", "topics", "deleted")
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    LAST_TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    NEXT_GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    rules: int
+    last_index: int
+    last_timestamp_us: int
+    next_group_id: int
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeState]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicInfo]
+    deleted: _containers.RepeatedCompositeFieldContainer[TopicInfo]
+    def __init__(self, rules: _Optional[int] = ..., last_index: _Optional[int] = ..., last_timestamp_us: _Optional[int] = ..., next_group_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ..., deleted: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ...) -> None: ...
+
+class MachineState(_message.Message):
+    __slots__ = ("topic", "controller")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    CONTROLLER_FIELD_NUMBER: _ClassVar[int]
+    topic: TopicState
+    controller: ControllerState
+    def __init__(self, topic: _Optional[_Union[TopicState, _Mapping]] = ..., controller: _Optional[_Union[ControllerState, _Mapping]] = ...) -> None: ...
+
+class FindOffset(_message.Message):
+    __slots__ = ("group", "incarnation", "timestamp_us")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    incarnation: str
+    timestamp_us: int
+    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., timestamp_us: _Optional[int] = ...) -> None: ...
+
+class OffsetFound(_message.Message):
+    __slots__ = ("offset",)
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    def __init__(self, offset: _Optional[int] = ...) -> None: ...
+
+class TrimCall(_message.Message):
+    __slots__ = ("group", "incarnation", "offset")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    incarnation: str
+    offset: int
+    def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class Trimmed(_message.Message):
+    __slots__ = ("log_start_offset",)
+    LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    log_start_offset: int
+    def __init__(self, log_start_offset: _Optional[int] = ...) -> None: ...

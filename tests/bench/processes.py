@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -28,11 +29,26 @@ def memory_bytes(pid: int) -> dict[str, int]:
     return found
 
 
+def children(pids: Iterable[int]) -> dict[int, list[int]]:
+    """The running processes that each of these has started."""
+    found: dict[int, list[int]] = {pid: [] for pid in pids}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue  # it has just ended
+        if parent in found:
+            found[parent].append(int(stat.parent.name))
+    return found
+
+
 class MemoryWatch:
     """The highest memory of each process while this context lasts, looked at ten times a second."""
 
-    def __init__(self, pids: Iterable[int]) -> None:
+    def __init__(self, pids: Iterable[int], *, with_children: bool = False) -> None:
+        """`with_children`: what a process started counts as the process's own."""
         self.highest: dict[int, dict[str, int]] = {pid: {} for pid in pids}
+        self._with_children = with_children
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="memory-watch", daemon=True)
 
@@ -61,6 +77,13 @@ class MemoryWatch:
 
     def look(self) -> None:
         """Look now as well."""
+        started = children(self.highest) if self._with_children else {}
         for pid, highest in self.highest.items():
-            for name, value in memory_bytes(pid).items():
+            now = Counter(memory_bytes(pid))
+            for child in started.get(pid, ()):
+                try:
+                    now.update(memory_bytes(child))
+                except OSError:
+                    continue  # it has just ended
+            for name, value in now.items():
                 highest[name] = max(value, highest.get(name, 0))

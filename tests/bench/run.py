@@ -28,12 +28,15 @@ from typing import Any
 
 from raftlog.cli.output import plain, show_table
 from tests.bench.catch_up import catch_up
+from tests.bench.chunks import chunks
+from tests.bench.crumbs import crumbs
 from tests.bench.failover import failover
 from tests.bench.figures import TARGETS, Figure, Level, level_of
 from tests.bench.floor import floor
 from tests.bench.idle import idle
 from tests.bench.log import log
 from tests.bench.memory import memory
+from tests.bench.month import Month, month
 from tests.bench.reopen import reopen
 from tests.bench.replay import replay
 from tests.bench.spark import log_to_spark, micro_batch, spark_to_log
@@ -49,6 +52,8 @@ PIECES: dict[str, Piece] = {
     "replay": replay(100, 500),
     "idle": idle((1, 100, 1000)),
     "memory": memory(1000),
+    "month": month(Month(topics=20, epochs=300, snapshot_entries=900)),
+    "crumbs": crumbs,
     "log-to-spark": log_to_spark,
     "spark-to-log": spark_to_log,
     "micro-batch": micro_batch,
@@ -58,6 +63,8 @@ LONG_PIECES: dict[str, Piece] = {
     "reopen-10": reopen(10),
     "catch-up-4": catch_up(4096),
     "replay-300": replay(300, 2000),
+    "month-long": month(Month(topics=20, epochs=4500, snapshot_entries=2000)),
+    "chunks": chunks(20, 1168),
 }
 """With `--long`: needs 15 GB of disk and a few minutes more."""
 

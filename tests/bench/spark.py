@@ -42,9 +42,9 @@ def log_to_spark(folder: Path) -> Iterator[Figure]:
             with client.producer("rows") as producer:
                 for start in range(0, _READ_ROWS, _PIECE_ROWS):
                     producer.append(rows(start, _PIECE_ROWS))
-        ours = _query("raftlog", _from_log(cluster, "rows"), "noop", {})
-        bare = _query("bare-source", _BARE, "noop", {})
-        found = _spark(folder / "read", {}, {"bare": bare, "log": ours})
+        ours = query("raftlog", from_log(cluster, "rows"), "noop", {})
+        bare = query("bare-source", _BARE, "noop", {})
+        found = run_queries(folder / "read", {}, {"bare": bare, "log": ours})
     yield _throughput(
         "log_to_spark_rows_per_s",
         found["log"],
@@ -63,9 +63,9 @@ def spark_to_log(folder: Path) -> Iterator[Figure]:
             writer.write_batch(rows(number * per_file, per_file))
     with _cluster(folder / "spark-to-log") as cluster, cluster.client() as client:
         for name, settings in (("default", {}), ("raised", _RAISED)):
-            to_log = _query("parquet", {"path": str(files)}, "raftlog", _into_log(cluster, name))
-            to_bare = _query("parquet", {"path": str(files)}, "bare-sink", {})
-            found = _spark(folder / name, settings, {"bare": to_bare, "log": to_log})
+            to_log = query("parquet", {"path": str(files)}, "raftlog", _into_log(cluster, name))
+            to_bare = query("parquet", {"path": str(files)}, "bare-sink", {})
+            found = run_queries(folder / name, settings, {"bare": to_bare, "log": to_log})
             _assert_written(client, name)
             yield _throughput(
                 f"spark_to_log_{name}_rows_per_s",
@@ -84,7 +84,7 @@ def micro_batch(folder: Path) -> Iterator[Figure]:
             client.create_topic("small", SCHEMA_DDL)
             for start in range(0, count, _MICRO_ROWS):
                 client.append("small", rows(start, _MICRO_ROWS))
-        source = _from_log(cluster, "small") | {"maxOffsetsPerTrigger": str(_MICRO_ROWS)}
+        source = from_log(cluster, "small") | {"maxOffsetsPerTrigger": str(_MICRO_ROWS)}
         bare = {
             "rows": str(count),
             "rowsPerTrigger": str(_MICRO_ROWS),
@@ -92,8 +92,8 @@ def micro_batch(folder: Path) -> Iterator[Figure]:
             "tasks": "1",
         }
         queries = [
-            _query("bare-source", bare, "bare-sink", {}) | {"name": "bare"},
-            _query("raftlog", source, "raftlog", _into_log(cluster, "copy")) | {"name": "log"},
+            query("bare-source", bare, "bare-sink", {}) | {"name": "bare"},
+            query("raftlog", source, "raftlog", _into_log(cluster, "copy")) | {"name": "log"},
         ]
         told = _run_driver(folder / "micro", _RAISED, queries)
     times_ms = {
@@ -118,7 +118,8 @@ def _cluster(folder: Path) -> ProcessCluster:
     return ProcessCluster.start(folder)
 
 
-def _from_log(cluster: ProcessCluster, topic: str) -> dict[str, str]:
+def from_log(cluster: ProcessCluster, topic: str) -> dict[str, str]:
+    """The options of a source that reads the whole topic."""
     return {
         "raftlog.bootstrap.servers": cluster.servers,
         "subscribe": topic,
@@ -130,9 +131,10 @@ def _into_log(cluster: ProcessCluster, topic: str) -> dict[str, str]:
     return {"raftlog.bootstrap.servers": cluster.servers, "topic": topic}
 
 
-def _query(
+def query(
     source: str, source_options: Mapping[str, str], sink: str, sink_options: Mapping[str, str]
 ) -> dict[str, Any]:
+    """A stream from one format to another, as `tests.bench.spark_driver` takes it."""
     return {
         "from": source,
         "source": dict(source_options),
@@ -141,7 +143,7 @@ def _query(
     }
 
 
-def _spark(
+def run_queries(
     folder: Path, settings: Mapping[str, str], queries: Mapping[str, dict[str, Any]]
 ) -> dict[str, list[float]]:
     """Rows a second of each query's runs after the first; the queries take turns in one JVM."""

@@ -68,6 +68,7 @@ def test_cpu_time_grows_with_work() -> None:
         sum(range(10_000))
 
 
+@pytest.mark.slow
 def test_rows_are_numbered_without_a_gap() -> None:
     first, second = rows(0, 1500), rows(1500, 10)
     assert first["id"].to_pylist() + second["id"].to_pylist() == list(range(1510))

@@ -103,6 +103,9 @@ class NotedFileSystem:
     def new_id(self) -> int:
         return self._inner.new_id()
 
+    def free_bytes(self) -> int:
+        return self._inner.free_bytes()
+
     def lock(self, path: str) -> Lock:
         return self._inner.lock(path)
 

@@ -129,6 +129,7 @@ def test_what_a_killed_process_left_unsynced_is_lost_after_the_next_one_too(
     assert not unsynced.folders
 
 
+@pytest.mark.slow
 def test_a_log_keeps_its_durable_entries_over_any_power_loss(tmp_path: Path) -> None:
     for seed in range(60):
         random = Random(seed)

@@ -143,6 +143,7 @@ def test_a_delay_holds_every_byte_for_its_time_and_keeps_their_order(pair: Pair)
     assert time.monotonic() - began_s >= HELD_S
 
 
+@pytest.mark.slow
 def test_a_throttled_wire_gives_no_more_than_its_rate(pair: Pair) -> None:
     pair.links.set(1, 2, Wire(bytes_per_s=100_000))
     began_s = time.monotonic()

@@ -21,7 +21,7 @@ import sys
 import threading
 from pathlib import Path
 from raftlog.cli.cluster_folder import holding_pid_file
-with holding_pid_file(Path(sys.argv[1])):
+with holding_pid_file(Path(sys.argv[1]), Path(sys.argv[1]).parent):
     print("holding", flush=True)
     sys.stdin.read()
 """
@@ -55,6 +55,14 @@ def test_what_was_recorded_is_read_back(tmp_path: Path) -> None:
 
 def test_two_clusters_never_share_an_id(tmp_path: Path) -> None:
     assert recorded(tmp_path / "a").cluster_id != recorded(tmp_path / "b").cluster_id
+
+
+def test_a_folder_in_which_a_start_was_killed_before_it_recorded_its_cluster_is_free(
+    tmp_path: Path,
+) -> None:
+    with cluster_folder.only_up_in(tmp_path):
+        (tmp_path / "cluster.draft").write_text("format = 1", encoding="utf-8")
+    assert recorded(tmp_path).addresses
 
 
 def test_a_folder_with_other_files_is_foreign(tmp_path: Path) -> None:
@@ -102,23 +110,24 @@ def test_a_node_runs_for_as_long_as_its_process_holds_the_file(tmp_path: Path) -
         assert cluster.running() == {2: child.pid}
         with (
             pytest.raises(DataFolderLocked) as refused,
-            cluster_folder.holding_pid_file(cluster.pid_file(2)),
+            cluster_folder.holding_pid_file(cluster.pid_file(2), cluster.data(2)),
         ):
             pass
         assert refused.value.holder == str(child.pid)
         child.kill()
         child.wait()
         assert cluster.running() == {}
-    with cluster_folder.holding_pid_file(cluster.pid_file(2)):
+    with cluster_folder.holding_pid_file(cluster.pid_file(2), cluster.data(2)):
         assert cluster.running() == {2: os.getpid()}
     assert cluster.running() == {}
 
 
+@pytest.mark.slow
 def test_a_node_that_starts_waits_for_one_that_was_killed_to_end(tmp_path: Path) -> None:
     file = recorded(tmp_path / "c").pid_file(2)
     with holder(file) as child:
         threading.Timer(0.2, child.kill).start()
-        with cluster_folder.holding_pid_file(file, patience_s=10.0):
+        with cluster_folder.holding_pid_file(file, tmp_path, patience_s=10.0):
             assert cluster_folder.running_pid(file) == os.getpid()
 
 

@@ -15,8 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from raftlog.cli.output import plain
-from raftlog.cli.row_files import BLOCK_BYTES, InputFormat, read_batches
-from raftlog.errors import InvalidOption
+from raftlog.cli.row_files import InputFormat, read_batches
+from raftlog.cli.text_blocks import BLOCK_BYTES
+from raftlog.errors import InvalidOption, SchemaMismatch
+from raftlog.records.arrow_types import arrow_schema, schema_of
+from raftlog.records.conform import conform
 
 UTC = datetime.UTC
 SCHEMA = pa.schema(
@@ -46,11 +49,15 @@ ROW = {
 NULLS = dict.fromkeys(ROW) | {"id": 2}
 
 
+def as_they_are(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
 def rows(
     data: bytes, format_: InputFormat, schema: pa.Schema = SCHEMA, nulls: tuple[str, ...] = ()
 ) -> list[dict[str, object]]:
     source = io.BufferedReader(io.BytesIO(data))
-    batches = read_batches(source, "the file", format_, schema, list(nulls))
+    batches = read_batches(source, "the file", format_, schema, list(nulls), as_they_are)
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -124,6 +131,7 @@ def test_csv_lines_are_read_across_blocks_under_the_one_header() -> None:
     assert {row["text"] for row in found} == {"x" * 1000}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 def test_line_breaks_and_quotes_in_csv_cells_are_read_across_blocks(line_end: str) -> None:
     """As Python's own module writes them; a quote within a bare cell is an ordinary character."""
@@ -176,7 +184,7 @@ def test_parquet_is_read_from_a_file_and_from_a_pipe(seekable: bool) -> None:
     if seekable:
         raw = io.BytesIO(out.getvalue())
     source = io.BufferedReader(raw)  # type: ignore[arg-type]
-    batches = read_batches(source, "-", InputFormat.PARQUET, SCHEMA, [])
+    batches = read_batches(source, "-", InputFormat.PARQUET, SCHEMA, [], as_they_are)
     assert [row for batch in batches for row in batch.to_pylist()] == [ROW, NULLS]
 
 
@@ -218,5 +226,83 @@ def test_a_parquet_time_without_a_zone_is_utc() -> None:
     pq.write_table(table, sink)
     source = io.BufferedReader(io.BytesIO(sink.getvalue()))
     schema = pa.schema([("at", pa.timestamp("us", tz="UTC"))])
-    (batch,) = read_batches(source, "x.parquet", InputFormat.PARQUET, schema, [])
+    (batch,) = read_batches(source, "x.parquet", InputFormat.PARQUET, schema, [], as_they_are)
     assert batch.column("at").to_pylist() == [naive.replace(tzinfo=UTC), None]
+
+
+NUMBERS = schema_of("id bigint not null, text string, day date, at timestamp, price decimal(10,2)")
+HEADER = b"id,text,day,at,price\n"
+
+
+def refusal(data: bytes, format_: InputFormat) -> str:
+    """What a user is told whose file is appended to a topic of `NUMBERS`."""
+    source = io.BufferedReader(io.BytesIO(data))
+    batches = read_batches(
+        source,
+        "rows.txt",
+        format_,
+        arrow_schema(NUMBERS),
+        [],
+        lambda batch: conform(batch, NUMBERS, "t"),
+    )
+    with pytest.raises((InvalidOption, SchemaMismatch)) as caught:
+        list(batches)
+    return caught.value.cause
+
+
+@pytest.mark.parametrize(
+    ("data", "parts"),
+    [
+        (b"1,a,,,\nx,b,,,\ny,,,,\n", ("line 3: column 'id' (int64): invalid value 'x'",)),
+        (b"1,a,2020-13-01,,\n", ("line 2: column 'day' (date32[day])", "2020-13-01")),
+        (b"1,a,,yesterday,\n", ("line 2: column 'at' holds a text that is no timestamp",)),
+        (b"1,a,,,1.555\n", ("line 2: column 'price'", "Rescaling")),
+        (b"1,a\n", ("line 2", "Expected 5 columns, got 2")),
+        (b'\n\n1,"two\nlines",,,\n,b,,,\n', ("id: a null", "(in line 6 of rows.txt)")),
+        (b'1,a,,,\n2,"b', ("line 3: a cell begins with a quote",)),
+    ],
+)
+def test_a_csv_row_that_is_refused_is_named_by_its_line_and_column(
+    data: bytes, parts: tuple[str, ...]
+) -> None:
+    for line_end in (b"\n", b"\r\n"):
+        told = refusal((HEADER + data).replace(b"\n", line_end), InputFormat.CSV)
+        assert all(part in told for part in parts), told
+
+
+def test_a_row_that_is_refused_is_found_in_a_later_block() -> None:
+    rows = b"7,%s,,,\n" % (b"x" * 1000) * (BLOCK_BYTES // 500)
+    lines = rows.count(b"\n")
+    told = refusal(HEADER + rows + b"x,,,,\n" + rows, InputFormat.CSV)
+    assert f"line {lines + 2}: column 'id'" in told
+
+
+def test_columns_that_a_csv_file_lacks_are_missed_in_its_header() -> None:
+    told = refusal(b"id,text,day,at,cost\n", InputFormat.CSV)
+    assert "missing: price" in told
+    assert "extra:   cost" in told
+    assert "(in line 1 of rows.txt)" in told
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        (b'{"id": "x"}', "line 3: Column(/id) changed from number to string"),
+        (b"null", "line 3: a line begins with 'null'"),
+        (b'{"id": 1, "day": "soon"}', "line 3: column 'day' holds a text that is no date"),
+        (b'{"text": "a"}', "id: a null, where the topic allows none\n  (in line 3 of rows.txt)"),
+        (b'{"id": 1, "texts": "a"}', "extra:   texts STRING\n  (in line 3 of rows.txt)"),
+    ],
+)
+def test_a_json_line_that_is_refused_is_named(line: bytes, part: str) -> None:
+    assert part in refusal(b'{"id": 1}\n\n' + line + b'\n{"id": 2}\n', InputFormat.JSON)
+
+
+def test_a_parquet_row_that_is_refused_is_named_by_its_number() -> None:
+    columns = {name: pa.nulls(4) for name in ("text", "day", "at", "price")}
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": pa.array([1, 2, None, 4]), **columns}), sink)
+    assert "(in row 3 of rows.txt)" in refusal(sink.getvalue(), InputFormat.PARQUET)
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": pa.array([1, 2, 3, 4])}), sink)
+    assert "row" not in refusal(sink.getvalue(), InputFormat.PARQUET).replace("rows.txt", "")

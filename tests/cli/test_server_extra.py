@@ -34,6 +34,7 @@ def as_a_client(*words: object) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words", [["up"], ["serve", "--node", "1"], ["chaos", "--minutes", "0.01"]]
 )
@@ -47,11 +48,13 @@ def test_a_verb_that_runs_nodes_says_what_is_missing_and_starts_nothing(
     assert finished.stderr.splitlines() == [
         f"error: `raftlog {words[0]}` runs nodes, and this installation lacks uvloop, structlog, "
         "grpcio-health-checking.",
-        '  Install the server\'s parts: pip install "raftlog[server]"',
+        '  Install the server\'s parts: pip install "raftlog[server]", or in a checkout of raftlog '
+        'pip install ".[server]"',
     ]
     assert not data.exists()
 
 
+@pytest.mark.slow
 def test_a_client_s_verb_needs_none_of_them() -> None:
     finished = as_a_client("--set=client.refused_timeout_s=0", "--servers=127.0.0.1:1", "bench")
     assert finished.returncode == ExitCode.UNAVAILABLE

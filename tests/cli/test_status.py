@@ -28,6 +28,12 @@ def view(node: int, group: int, topic: str, leader: int, *, state: str = "truste
         staged_bytes=0,
         dead_bytes=0,
         state=state,
+        log_start_index=LogIndex(1),
+        log_bytes=64,
+        snapshot_index=LogIndex(0),
+        history_end=Offset(0),
+        history_bytes=0,
+        points_behind=0,
         state_hash="",
         followers=(),
     )

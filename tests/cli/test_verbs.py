@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import os
 import socket
 import subprocess
 import sys
@@ -23,8 +24,8 @@ Command = Callable[..., Finished]
 
 VERBS = [
     "up", "serve", "down", "status", "produce", "tail", "watermark",
-    "topic create", "topic list", "topic describe", "topic delete", "writers list",
-    "writers remove",
+    "topic create", "topic list", "topic describe", "topic trim", "topic config", "topic delete",
+    "writers list", "writers remove",
 ]  # fmt: skip
 
 
@@ -104,6 +105,7 @@ def test_completion_exists_for_the_usual_shells(command: Command, shell: str) ->
     assert "raftlog" in command("--show-completion", shell).out
 
 
+@pytest.mark.slow
 def test_python_m_raftlog_is_the_command_and_loads_no_grpc() -> None:
     program = (
         "import runpy, sys; sys.argv = ['raftlog', '--version']\n"
@@ -146,6 +148,7 @@ def test_servers_that_are_no_addresses_are_an_error(command: Command) -> None:
 # ---------------------------------------------------------------- no cluster
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("status",), ("topic", "list"), ("watermark",), ("tail", "t")])
 def test_no_cluster_is_unavailable_within_the_deadline(
     command: Command, words: tuple[str, ...]
@@ -158,6 +161,7 @@ def test_no_cluster_is_unavailable_within_the_deadline(
             "--set", "client.try_timeout_s=0.3", *words,
         )  # fmt: skip
     refused(finished, ExitCode.UNAVAILABLE, server)
+    assert "failed to connect" not in finished.err
 
 
 @pytest.fixture
@@ -169,6 +173,7 @@ def unreachable() -> Iterator[str]:
         yield ",".join(f"127.0.0.1:{each.getsockname()[1]}" for each in (one, other))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("status",), ("topic", "list"), ("watermark",), ("tail", "t")])
 def test_where_nothing_listens_a_verb_ends_long_before_its_deadline(
     command: Command, unreachable: str, words: tuple[str, ...]
@@ -206,6 +211,7 @@ def other_grpc() -> Iterator[str]:
     server.stop(None).wait()
 
 
+@pytest.mark.slow
 def test_a_port_where_something_else_listens_is_told_from_a_slow_cluster(
     command: Command, web_server: str, other_grpc: str
 ) -> None:
@@ -264,11 +270,27 @@ def test_up_refuses_ports_beyond_the_last(command: Command, tmp_path: Path) -> N
     refused(command("up", "--data", tmp_path / "c", "--port", 65534), ExitCode.USAGE, "65534")
 
 
+@pytest.mark.slow
 def test_up_and_serve_refuse_a_node_that_runs(command: Command, tmp_path: Path) -> None:
     cluster = recorded(tmp_path / "c")
-    with cluster_folder.holding_pid_file(cluster.pid_file(2)):
+    with cluster_folder.holding_pid_file(cluster.pid_file(2), cluster.data(2)):
         for words in (("up",), ("serve", "--node", 2)):
             refused(command(*words, "--data", cluster.folder), ExitCode.NODE_REFUSED, "node-2")
+
+
+@pytest.mark.parametrize("founded", [False, True])
+def test_of_two_ups_in_one_folder_the_second_is_refused(
+    command: Command, tmp_path: Path, free_port: int, founded: bool
+) -> None:
+    """Each would give the new cluster an id of its own, and nodes of one would refuse the other."""
+    data = tmp_path / "c"
+    with cluster_folder.only_up_in(data):
+        if founded:
+            recorded_alone(data, free_port)
+        finished = command("up", "--data", data, "--port", free_port, "--nodes", 1)
+        refused(finished, ExitCode.NODE_REFUSED, f"{data} is in use by process {os.getpid()}")
+    assert cluster_folder.exists(data) == founded
+    assert not (data / "log").exists()
 
 
 @pytest.mark.parametrize("verb", ["serve --node 1", "down"])
@@ -286,6 +308,7 @@ def test_serve_refuses_a_node_that_the_cluster_does_not_have(
     refused(finished, ExitCode.USAGE, "9", "1, 2, 3")
 
 
+@pytest.mark.slow
 def test_serve_refuses_to_run_without_assertions(tmp_path: Path) -> None:
     recorded(tmp_path / "c")
     ended = subprocess.run(
@@ -358,6 +381,16 @@ def test_topic_create_wants_exactly_one_schema(command: Command, words: tuple[st
 
 def test_topic_create_refuses_a_schema_it_cannot_read(command: Command) -> None:
     refused(command("topic", "create", "t", "--schema", "id bigintt"), ExitCode.USAGE, "schema")
+
+
+def test_a_schema_of_any_length_is_refused_in_a_few_lines(command: Command) -> None:
+    finished = command("topic", "create", "t", "--schema", "x" * 100_000 + " foo")
+    refused(finished, ExitCode.USAGE, "schema", "xxx....")
+    assert len(finished.err) < 1_500
+
+
+def test_tail_begins_at_a_start_or_before_the_end_not_both(command: Command) -> None:
+    refused(command("tail", "t", "--start", "5", "-n", "3"), ExitCode.USAGE, "-n", "--start")
 
 
 def test_produce_asks_for_a_format_that_the_name_does_not_tell(command: Command) -> None:

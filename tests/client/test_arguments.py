@@ -41,6 +41,8 @@ def client() -> Iterator[Any]:
         ("follow", {"start": -5}, "start", "-5", "at least 0"),
         ("follow", {"idle_timeout_s": -1}, "idle_timeout_s", "-1", "seconds; at least 0"),
         ("read_sizes", {"start": 0, "end": 1, "mark": 1, "pieces_max": 0}, "pieces_max", "0", "1"),
+        ("trim", {"before": -1}, "before", "-1", "at least 0"),
+        ("find_offset", {"timestamp_us": 1 << 63}, "timestamp_us", str(1 << 63), "at most"),
     ],
 )
 def test_an_invalid_argument_is_refused_at_the_call(
@@ -66,7 +68,8 @@ def test_connect_refuses_settings_that_no_file_could_have(timeout_s: Any) -> Non
     ("method", "others"),
     [
         ("describe_topic", ()), ("delete_topic", ()), ("append", ([],)), ("producer", ()),
-        ("read", ()), ("follow", ()), ("read_high_water_mark", ()), ("attempt", (KEY,)),
+        ("find_offset", (0,)), ("read", ()), ("follow", ()), ("read_high_water_mark", ()),
+        ("attempt", (KEY,)),
         ("commit_epoch", (KEY, ())), ("abort_epoch", (KEY,)), ("writers", ()),
         ("describe_writer", ("w",)), ("remove_writer", ("w",)), ("watermark", ()),
     ],

@@ -11,7 +11,8 @@ from contextlib import closing, contextmanager
 import grpc
 import pytest
 
-from raftlog.client.connection import Connection
+from raftlog.chaos.cluster import wait_for
+from raftlog.client.connection import Connection, typed_error
 from raftlog.client.window import Window
 from raftlog.config import ClientSettings
 from raftlog.core.types import GroupId, Offset
@@ -31,7 +32,7 @@ from raftlog.wire.codec import ERROR_METADATA_KEY, encode_error, encode_reply
 GROUP = GroupId(1)
 FULL = DiskFull(file="a.log", node="node 1")
 NOT_LEADER = NotLeader(group=GROUP)
-UNREACHABLE = NodeUnreachable(address="a:1", problem="unavailable (connection reset)")
+UNREACHABLE = NodeUnreachable(address="a:1", problem="the connection was reset")
 REFUSED_TIMEOUT_S = 0.3
 
 
@@ -67,6 +68,7 @@ def node(name: str, answer: Callable[[bytes], bytes], port: int = 0) -> Iterator
         server.stop(None).wait()
 
 
+@pytest.mark.slow
 def test_each_request_waits_by_itself_for_nodes_to_be_started() -> None:
     with socket.socket() as bound:  # and not listening: refused at once
         bound.bind(("127.0.0.1", 0))
@@ -78,10 +80,51 @@ def test_each_request_waits_by_itself_for_nodes_to_be_started() -> None:
                 client.call_any(LIST_TOPICS, ListTopics())
             assert time.monotonic() - started_s >= REFUSED_TIMEOUT_S
     reply = TopicsReply(topics=())
+
+    def answered() -> bool:
+        try:
+            return client.call_any(LIST_TOPICS, ListTopics()) == reply
+        except NodeUnreachable:
+            return False  # the channel waits up to 0.5 s before it dials again
+
     with closing(client), node(LIST_TOPICS.name, lambda _: encode_reply(LIST_TOPICS, reply), port):
-        assert client.call_any(LIST_TOPICS, ListTopics()) == reply
+        wait_for(answered, "the node to be asked", 20)
 
 
+class Failed(grpc.RpcError):
+    """What grpc raises for a call that got no reply."""
+
+    def __init__(self, details: str) -> None:
+        self._details = details
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.UNAVAILABLE
+
+    def details(self) -> str:
+        return self._details
+
+    def trailing_metadata(self) -> None:
+        return None
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("Connection refused", "nothing listens there (connection refused)"),
+        ("Connection reset by peer", "the connection was reset"),
+        ("No route to host", "the call did not get there or back (No route to host)"),
+    ],
+)
+def test_what_happened_on_the_way_to_a_node_is_said_in_our_words(theirs: str, ours: str) -> None:
+    details = (
+        "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:1: "
+        f"Failed to connect to remote host: {theirs}"
+    )
+    error = typed_error("a:1", Failed(details))
+    assert error.cause == f"The node at a:1 gave no answer: {ours}."
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("errors", "reported"),
     [
@@ -105,6 +148,7 @@ def test_whom_to_ask_is_not_reported_if_a_disk_is_full(
     assert caught.value.last == str(reported)
 
 
+@pytest.mark.slow
 def test_what_the_first_try_of_a_call_in_flight_met_is_reported() -> None:
     answers: Iterator[Appended | RaftlogError] = iter(
         [Appended(start=Offset(0), end=Offset(0), repeated=False), FULL]

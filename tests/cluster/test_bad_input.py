@@ -6,6 +6,7 @@ lives and the topic is as it was.
 
 from __future__ import annotations
 
+import json
 import random
 import uuid
 from concurrent import futures
@@ -87,6 +88,7 @@ def read_call(topic: TopicInfo, start: int, end: int, mark: int) -> ReadCall:
         mark=mark,
         field_ids=(),
         all_fields=True,
+        takes_runs=True,
     )
 
 
@@ -147,7 +149,15 @@ def test_an_unknown_topic_is_not_found_with_the_nearest_names_and_the_command(
     error = caught.value
     assert (error.grpc_status, error.exit_code) == ("NOT_FOUND", ExitCode.NOT_FOUND)
     assert error.cause == "There is no topic 'flihgts'. Did you mean flights?"
-    assert error.remedy.startswith("Create it: raftlog topic create flihgts --schema '...'")
+    assert error.remedy.startswith("See `raftlog topic list`")
+    assert "create it first: raftlog topic create flihgts --schema '...'" in error.remedy
+
+
+def test_a_name_longer_than_any_topic_s_is_shown_in_part(client: LogClient) -> None:
+    with pytest.raises(TopicNotFound) as caught:
+        client.describe_topic("x" * 5_000)
+    assert len(str(caught.value)) < 1_000
+    assert "xxx...'" in caught.value.cause
 
 
 def test_a_name_of_any_length_and_content_is_answered(client: LogClient) -> None:
@@ -356,7 +366,7 @@ def test_a_bit_flipped_on_the_way_to_a_reader_is_noticed_by_the_client(
         assert ids_read(client, topic) == list(range(500))
 
 
-def test_bits_flipped_on_one_nodes_disk_are_never_served_and_it_refuses_to_start(
+def test_bits_flipped_on_one_nodes_disk_are_never_served_and_its_replica_is_quarantined(
     tmp_path: Path,
 ) -> None:
     """The others have their copies, and the group continues."""
@@ -385,10 +395,10 @@ def test_bits_flipped_on_one_nodes_disk_are_never_served_and_it_refuses_to_start
         said = cluster.logs[node]
         cluster.kill(node)
         cluster.serve(node)
-        wait_for(lambda: "is damaged at byte" in said.read_text(), "the node to refuse", 20)
+        wait_for(lambda: "is damaged at byte" in said.read_text(), "the node to say it", 20)
         words = said.read_text().splitlines()
-        cause = next(line for line in words if "is damaged at byte" in line)
-        assert str(log) in cause
-        assert "docs/OPERATIONS.md" in words[words.index(cause) + 1]
+        told = json.loads(next(line for line in words if "is damaged at byte" in line))
+        assert "is quarantined" in told["event"]
+        assert str(log) in told["cause"]
         assert client.append("t", records(1000, 1)).end == 1001
         assert ids_read(client, topic) == list(range(1001))

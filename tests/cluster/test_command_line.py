@@ -62,8 +62,13 @@ def answer(cluster: ProcessCluster, *words: str, text: str = "") -> Any:
 def test_topic_from_creation_to_deletion(cluster: ProcessCluster) -> None:
     created = answer(cluster, "topic", "create", "life", "--schema", DDL)
     assert created["schema"] == "id BIGINT NOT NULL, text STRING, day DATE, at TIMESTAMP"
-    sizes = {"staged_bytes": 0, "dead_bytes": 0}
-    assert answer(cluster, "topic", "describe", "life") == created | sizes
+    sizes = {"log_start_offset": 0, "high_water_mark": 0, "staged_bytes": 0, "dead_bytes": 0}
+    described = answer(cluster, "topic", "describe", "life")
+    replicas = described.pop("replicas")
+    assert described == created | sizes
+    assert [replica["node"] for replica in replicas] == [1]
+    assert replicas[0]["log_bytes"] > 0
+    assert replicas[0]["snapshot_index"] == replicas[0]["history_end"] == 0
     assert created in answer(cluster, "topic", "list")
     again = raftlog("topic", "create", "life", "--schema", DDL, servers=cluster.servers)
     assert again.returncode == ExitCode.ALREADY_EXISTS
@@ -118,6 +123,24 @@ def test_a_failed_produce_names_the_row_that_is_too_large(
     assert told is not None, ended.stderr
     (mark,) = answer(cluster, "watermark", "large")
     assert int(told[1]) <= mark["high_water_mark"]
+
+
+def test_a_file_with_a_bad_row_is_continued_as_the_error_says(
+    cluster: ProcessCluster, tmp_path: Path
+) -> None:
+    answer(cluster, "topic", "create", "partly", "--schema", "id bigint not null, text string")
+    rows = [f"{number},{'x' * 1000}" for number in range(6_000)]
+    file = tmp_path / "rows.csv"
+    file.write_text("\n".join(["id,text", *rows[:-1], "bad,", rows[-1]]), encoding="utf-8")
+    ended = raftlog("produce", "partly", str(file), servers=cluster.servers)
+    assert ended.returncode == ExitCode.USAGE
+    assert "line 6001: column 'id' (int64): invalid value 'bad'" in ended.stderr
+    told = re.search(r"^the first (\d+) records of the file are in partly", ended.stderr)
+    assert told is not None, ended.stderr
+    count = int(told[1])
+    assert 0 < count < len(rows)
+    file.write_text("\n".join(["id,text", *rows[count:]]), encoding="utf-8")
+    assert answer(cluster, "produce", "partly", str(file))["end"] == len(rows)
 
 
 def test_a_produce_that_fails_says_how_many_rows_are_in(tmp_path: Path) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.client.log_client import LogClient
+from raftlog.errors import DeadlineExceeded, ExitCode
 from tests.cluster.waiting import leader_of
 
 UNCACHED = ["storage.payload_cache_bytes_max=0"]
@@ -35,6 +39,133 @@ def test_a_damaged_body_is_read_from_another_replica(tmp_path: Path) -> None:
             assert pa.Table.from_batches([batch]).to_pylist() == [{"text": text}]
 
 
+def test_a_damaged_topic_is_quarantined_and_filled_again_while_the_others_are_served(
+    tmp_path: Path,
+) -> None:
+    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+        topics = [client.create_topic(name, "number bigint") for name in ("bad", "good")]
+        for name in ("bad", "good"):
+            client.append(name, [{"number": 0}])
+            cluster.wait_caught_up(client, name)
+        cluster.kill(3)
+        folder = cluster.data / "node-3" / "groups" / str(topics[0].group)
+        segment = folder / "00000000000000000001.log"
+        flip(segment, 70)
+        before = segment.read_bytes()
+        cluster.serve(3)
+        for number in range(1, 6):
+            client.append("bad", [{"number": number}])
+            rows = pa.Table.from_batches(client.read("bad")).to_pylist()
+            assert rows == [{"number": each} for each in range(number + 1)]
+        cluster.wait_caught_up(client, "good")
+        cluster.wait_caught_up(client, "bad")
+        log = cluster.logs[3].read_text()
+        assert "its replica here is quarantined" in log
+        assert str(segment) in log
+        assert "a quarantined replica is filled again" in log
+        aside = folder.with_name(f"{folder.name}.damaged-1")
+        assert (aside / segment.name).read_bytes() == before
+        wait_for(lambda: role_of(client, "bad", 3) == "follower", "the recovery to end", 20)
+        cluster.kill(leader_of(client, "bad") % 2 + 1 if leader_of(client, "bad") != 3 else 1)
+        assert client.append("bad", [{"number": 6}]).start == 6  # with its copy
+
+
+def test_a_damaged_topic_whose_log_was_dropped_gets_its_image_and_the_rest_again(
+    tmp_path: Path,
+) -> None:
+    small = 1024 * 1024
+    settings = [
+        "storage.snapshot_entries=20",
+        f"storage.segment_bytes_max={small}",
+        f"server.entry_bytes_max={small}",
+        f"client.batch_bytes={small // 4}",
+    ]
+    with (
+        ProcessCluster.start(tmp_path / "data", settings=settings) as cluster,
+        cluster.client() as client,
+    ):
+        topic = client.create_topic("t", "text string")
+        texts = [os.urandom(40_000).hex() for _ in range(80)]
+        for text in texts:
+            client.append("t", [{"text": text}])
+        cluster.wait_caught_up(client, "t")
+        folder = cluster.data / "node-3" / "groups" / str(topic.group)
+
+        def dropped() -> bool:
+            mark = client.watermark(topic)
+            return all(replica.log_start_index > 1 for replica in mark.replicas)
+
+        wait_for(dropped, "the logs to be dropped", 30)
+        cluster.kill(3)
+        flip(min(folder.glob("*.log")), 70)
+        cluster.serve(3)
+        cluster.wait_caught_up(client, "t")
+        wait_for(lambda: role_of(client, "t", 3) == "follower", "the recovery to end", 30)
+        assert folder.with_name(f"{folder.name}.damaged-1").is_dir()
+        rows = pa.concat_tables(pa.Table.from_batches([each]) for each in client.read("t"))
+        assert rows.to_pylist() == [{"text": each} for each in texts]
+
+
+def test_a_node_with_a_damaged_controllers_group_recovers_it_and_serves(tmp_path: Path) -> None:
+    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+        client.create_topic("t", "number bigint")
+        client.append("t", [{"number": 0}])
+        cluster.wait_caught_up(client, "t")
+        cluster.kill(3)
+        flip(cluster.data / "node-3" / "groups" / "0" / "00000000000000000001.log", 70)
+        cluster.serve(3)
+        client.create_topic("later", "number bigint")
+        for name in ("t", "later"):
+            client.append(name, [{"number": 1}])
+            cluster.wait_caught_up(client, name)
+        assert "a quarantined replica is filled again" in cluster.logs[3].read_text()
+        assert (cluster.data / "node-3" / "groups" / "0.damaged-1").is_dir()
+        cluster.kill(1)
+        client.create_topic("with-its-vote", "number bigint")
+
+
+def test_without_another_majority_a_damaged_replica_neither_leads_nor_loses_its_files(
+    tmp_path: Path,
+) -> None:
+    """Two of three damaged: there is no leader, and nothing of either is lost."""
+    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+        topic = client.create_topic("t", "number bigint")
+        client.append("t", [{"number": 0}])
+        cluster.wait_caught_up(client, "t")
+        segments = {}
+        for node in (2, 3):
+            cluster.kill(node)
+            folder = cluster.data / f"node-{node}" / "groups" / str(topic.group)
+            segments[node] = folder / "00000000000000000001.log"
+            flip(segments[node], 70)
+        cluster.kill(1)
+        for node in (1, 2, 3):
+            cluster.serve(node)
+        for node in (2, 3):
+            log = cluster.logs[node]
+            wait_for(lambda log=log: "is quarantined" in log.read_text(), "the quarantine", 20)
+        with cluster.client(4.0) as hasty, pytest.raises(DeadlineExceeded):
+            hasty.append("t", [{"number": 1}])
+        for node in (2, 3):
+            flip(segments[node], 70)
+            cluster.kill(node)
+            cluster.serve(node)
+        assert client.append("t", [{"number": 1}]).start == 1
+
+
+def flip(path: Path, position: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        (byte,) = file.read(1)
+        file.seek(position)
+        file.write(bytes([byte ^ 1]))
+
+
+def role_of(client: LogClient, topic: str, node: int) -> str:
+    mark = client.watermark(client.describe_topic(topic))
+    return next(replica.role for replica in mark.replicas if replica.node == node)
+
+
 def test_a_node_whose_acknowledged_entries_are_gone_ends_and_says_so(tmp_path: Path) -> None:
     """An older copy of a log: with it a leader could be elected that lacks acknowledged entries."""
     with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
@@ -55,8 +186,35 @@ def test_a_node_whose_acknowledged_entries_are_gone_ends_and_says_so(tmp_path: P
         log = cluster.logs[follower]
         cluster.serve(follower)
         wait_for(lambda: "the node exits" in log.read_text(), "the node to exit", 20)
-        assert "an acknowledged entry is gone from this log" in log.read_text()
+        said = next(line for line in log.read_text().splitlines() if "the node exits" in line)
+        assert "ends at entry" in json.loads(said)["cause"]
+        assert "Leave this node down" in json.loads(said)["remedy"]
+        assert "Traceback" not in log.read_text()
+        wait_for(lambda: cluster.exit_code(follower) is not None, "the process to end", 20)
+        assert cluster.exit_code(follower) == ExitCode.NODE_REFUSED
         assert client.append("t", [{"number": 6}]).start == 6
+
+
+def test_a_node_whose_log_was_cut_off_says_so_and_fetches_the_rest(tmp_path: Path) -> None:
+    """It looks like the end of a log after a crash, but what is gone was acknowledged."""
+    text = os.urandom(100_000).hex()
+    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+        topic = client.create_topic("t", "text string")
+        client.append("t", [{"text": text}])
+        cluster.wait_caught_up(client, "t")
+        cluster.kill(3)
+        segment = cluster.data / "node-3" / "groups" / str(topic.group) / "00000000000000000001.log"
+        os.truncate(segment, segment.read_bytes().index(text[1000:1100].encode()))
+        log = cluster.logs[3]
+        for node in (1, 2):  # a leader that was there before would remember what node 3 had
+            cluster.kill(node)
+        for node in (1, 2, 3):
+            cluster.serve(node)
+        cluster.wait_caught_up(client, "t")
+        said = next(line for line in log.read_text().splitlines() if "was truncated" in line)
+        assert json.loads(said)["file"] == str(segment)
+        assert json.loads(said)["bytes"] > 0
+        assert "Only if the file was cut off in another way" in json.loads(said)["advice"]
 
 
 def test_a_node_with_a_wiped_folder_is_refused_and_ends(tmp_path: Path) -> None:

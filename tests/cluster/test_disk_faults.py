@@ -358,9 +358,12 @@ def produce_until_refused(client: LogClient, topic: str) -> RaftlogError:
 @needs_tmpfs
 @pytest.mark.timeout(300)
 def test_where_all_nodes_share_a_full_disk_the_leader_stays_and_says_so(shared_disk: Path) -> None:
-    """The node that is ahead only found room last: another leader would cost reads as well."""
+    """The node that is ahead only found room last: another leader would cost reads as well. Without
+    reserves: what a node frees of its own is room for the others, which then lead.
+    """
+    settings = ("storage.full_disk_reserve_bytes=0",)
     with (
-        ProcessCluster.start(shared_disk / "data") as cluster,
+        ProcessCluster.start(shared_disk / "data", settings=settings) as cluster,
         cluster.client() as client,
         cluster.client(request_timeout_s=10.0) as hasty,
     ):

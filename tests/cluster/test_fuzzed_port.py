@@ -38,7 +38,8 @@ def client(cluster: ProcessCluster) -> Iterator[LogClient]:
 def good_frames(client: LogClient, name: str) -> dict[str, bytes]:
     ((address, described),) = client.describe_cluster()
     assert isinstance(described, ClusterDescription)
-    return frames(client.create_topic(name, DDL), described.store_uuid, address)
+    topic = client.create_topic(name, DDL)
+    return frames(topic, topic, described.store_uuid, address)
 
 
 def connected(cluster: ProcessCluster) -> socket.socket:

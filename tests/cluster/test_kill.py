@@ -27,12 +27,14 @@ SAME_LEADER_MAX = 20
 class Load:
     """Appends numbered records from a thread, one entry each, until told to stop."""
 
-    def __init__(self, client: LogClient, topic: str) -> None:
+    def __init__(self, client: LogClient, topic: str, **other: str) -> None:
+        """`other`: the values of the other columns, in every record."""
         self.acknowledged: list[tuple[int, int]] = []
         """(offset, number) of each append that was answered."""
         self.failed: list[str] = []
         self._client = client
         self._topic = topic
+        self._other = other
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run)
 
@@ -54,7 +56,7 @@ class Load:
         number = 0
         while not self._stop.is_set():
             try:
-                reply = self._client.append(self._topic, [{"number": number}])
+                reply = self._client.append(self._topic, [{"number": number, **self._other}])
             except RaftlogError as error:
                 self.failed.append(str(error))
             else:

@@ -31,6 +31,7 @@ def test_a_query_that_starts_is_soon_told_that_nothing_listens(
         connection.client(unreachable, starting=True).describe_topic("flights")
 
 
+@pytest.mark.slow
 def test_a_running_query_waits_for_a_cluster_that_is_down_for_a_moment(
     unreachable: ConnectionOptions,
 ) -> None:

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from pyspark.serializers import CPickleSerializer
 
 import pyspark_raftlog
@@ -11,6 +12,7 @@ import pyspark_raftlog
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.slow
 def test_the_doorbell_imports_neither_grpc_nor_pyarrow():
     code = (
         "import sys, pyspark_raftlog; heavy = {'grpc', 'pyarrow', 'pydantic', 'google.protobuf'}; "

@@ -230,6 +230,7 @@ def test_a_shared_limit_is_exact_and_takes_no_more_than_there_is(waiting, rows_m
     assert all(0 <= takes[topic] <= waiting[topic] for topic in waiting)
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=100, deadline=None)
 def test_batches_cover_every_record_once_and_in_order(data):

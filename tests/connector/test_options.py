@@ -81,6 +81,20 @@ def test_an_unknown_option_names_the_nearest_one(typo, meant):
     assert f"Did you mean '{meant}'?" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("given", "endpoint", "advice"),
+    [
+        (SUBSCRIBE, Endpoint.STREAM_SOURCE, "call .schema("),
+        (SUBSCRIBE, Endpoint.BATCH_SOURCE, "call .schema("),
+        (TOPIC, Endpoint.BATCH_SINK, "the first write creates the topic"),
+    ],
+)
+def test_a_schema_given_as_an_option_is_refused_with_where_it_belongs(given, endpoint, advice):
+    error = refused(given | {"schema": "id BIGINT"}, endpoint)
+    assert error.option == "schema"
+    assert advice in error.remedy
+
+
 def test_an_option_of_another_place_says_where_it_belongs():
     error = refused(SUBSCRIBE | {"endingoffsets": "latest"}, Endpoint.STREAM_SOURCE)
     assert "'endingOffsets' is not an option of readStream" in str(error)

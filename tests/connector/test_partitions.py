@@ -1,5 +1,6 @@
 """Ranges become tasks that cover them exactly."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,6 +30,7 @@ def test_tasks_are_shared_by_records():
     assert pieces_wanted([1, 1, 1], 2) == [1, 1, 1]
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.integers(0, 3 * MIB)), min_size=1, max_size=8),
     st.none() | st.integers(1, 12),

@@ -43,6 +43,7 @@ def compare(before: RaftStatus, now: RaftStatus, term_at: Callable[[LogIndex], T
 
 
 def _check_moment(now: RaftStatus) -> None:
+    assert now.base_index <= now.last_applied, "dropped what is not applied"
     assert now.commit_index <= now.last_index, "committed what is not in the log"
     assert now.last_applied <= now.commit_index, "applied what is not committed"
     assert now.durable_index <= now.last_index, "durable beyond the log"
@@ -75,6 +76,7 @@ def _check_votes(before: RaftStatus, now: RaftStatus) -> None:
 
 
 def _check_log(before: RaftStatus, now: RaftStatus, term_at: Callable[[LogIndex], Term]) -> None:
+    assert now.base_index >= before.base_index, "base_index fell"
     assert now.commit_index >= before.commit_index, "commit_index fell"
     assert now.last_applied >= before.last_applied, "last_applied fell"
     assert term_at(before.commit_index) == before.commit_term, "a committed entry changed"
@@ -87,10 +89,14 @@ def _check_log(before: RaftStatus, now: RaftStatus, term_at: Callable[[LogIndex]
 def _check_leader(before: RaftStatus, now: RaftStatus) -> None:
     for earlier, later in zip(before.followers, now.followers, strict=bool(before.followers)):
         assert earlier.node == later.node, "voters changed"
-        assert earlier.match_index <= later.match_index, "match_index fell"
+        fell = earlier.match_index > later.match_index
+        assert later.recovering or not fell, "match_index fell"
     for follower in now.followers:
         assert follower.match_index <= now.last_index, "matched beyond the leader's log"
+        assert follower.next_index > now.base_index, "it would be sent what was dropped"
+        assert follower.probing or not follower.behind_base, "sent entries it cannot append"
     if now.commit_index > before.commit_index:
-        holders = sum(1 for each in now.followers if each.match_index >= now.commit_index)
+        counted = [each for each in now.followers if not each.recovering]
+        holders = sum(1 for each in counted if each.match_index >= now.commit_index)
         assert 2 * holders > len(now.followers), "committed without a majority of durable copies"
         assert now.commit_term == now.term, "an older term's entry was committed by counting"

@@ -1,7 +1,8 @@
 """One member under test: its core, a disk that syncs when told, a state machine that records.
 
 A `Member` does what `raftlog.core.ready` asks of a driver, and checks the invariants around every
-event. What it wants to send is kept in `outgoing`; a test or a `Network` carries it.
+event. What it wants to send is kept in `outgoing`; a test or a `Network` carries it. Its lists
+begin with entry 1, also where the core's log begins after a base: so they can be compared.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from raftlog.core.messages import (
 )
 from raftlog.core.raft import Raft
 from raftlog.core.ready import ReadState, Ready
+from raftlog.core.recovery import next_recovery
 from raftlog.core.types import (
     NOBODY,
     Entry,
@@ -71,11 +73,15 @@ def entries_of(terms: Sequence[int], *, first: int = 1) -> list[Entry]:
     ]
 
 
-def log_of(entries: Sequence[Entry]) -> LogView:
-    runs = [next(run) for _, run in groupby(entries, key=lambda entry: entry.term)]
+def log_of(entries: Sequence[Entry], *, base: int = 0) -> LogView:
+    """The view of a log of these entries, from 1 on, that has dropped those up to `base`."""
+    held = entries[base:]
+    runs = [next(run) for _, run in groupby(held, key=lambda entry: entry.term)]
     return LogView.restore(
+        base_index=base,
+        base_term=entries[base - 1].term if base else 0,
         terms=[(entry.index, entry.term) for entry in runs],
-        sizes=[entry.payload.size for entry in entries],
+        sizes=[entry.payload.size for entry in held],
     )
 
 
@@ -94,7 +100,11 @@ class Member:
         random: object | None = None,
         sync: bool = True,
         applies: bool = True,
+        base: int = 0,
+        snapshot: int = 0,
     ) -> None:
+        """`snapshot` is up to where the state machine's snapshot on disk reaches, not below the
+        log's `base`."""
         self.node = NodeId(node)
         self.membership = Membership(tuple(NodeId(each) for each in range(1, voters + 1)))
         self.timing = timing
@@ -104,12 +114,14 @@ class Member:
         self.disk_log = entries_of(terms)
         present = term if term is not None else max([0, *terms])
         self.disk_hard_state = HardState(Term(present), NodeId(vote))
+        self.disk_base = base
+        self.disk_snapshot = max(base, snapshot)
         self.start()
 
     def start(self) -> None:
         """Start, or start again, from the disk: everything else is forgotten."""
         self.log = list(self.disk_log)
-        self.applied: list[Entry] = []
+        self.applied = self.log[: self.disk_snapshot]
         self.reads: list[ReadState] = []
         self.reads_dropped: list[int] = []
         self.outgoing: list[RaftMessage] = []
@@ -121,10 +133,19 @@ class Member:
             membership=self.membership,
             timing=self.timing,
             hard_state=self.disk_hard_state,
-            log=log_of(self.log),
+            log=log_of(self.log, base=self.disk_base),
             random=self.random,
+            applied_index=LogIndex(self.disk_snapshot),
         )
         self.observed = self.raft.status()
+
+    def lose_log(self) -> None:
+        """Its log is gone while it does not run: it starts again empty, and recovers."""
+        state = self.disk_hard_state
+        self.disk_hard_state = state._replace(recovery=next_recovery(state.recovery))
+        self.disk_log = []
+        self.disk_base = self.disk_snapshot = 0
+        self.start()
 
     # ------------------------------------------------------------ events
 
@@ -147,6 +168,12 @@ class Member:
 
     def leader_lost(self, leader: int, term: int) -> None:
         self._event(lambda: self.raft.leader_lost(NodeId(leader), Term(term)))
+
+    def drop_log_to(self, index: int, *, snapshot: int | None = None) -> None:
+        """Drop the log's beginning; a snapshot of `snapshot`, or of `index`, is on disk."""
+        self.disk_snapshot = max(self.disk_snapshot, index if snapshot is None else snapshot)
+        self.disk_base = index
+        self._event(lambda: self.raft.drop_log_to(LogIndex(index)))
 
     def _event(self, event: Callable[[], None]) -> None:
         event()
@@ -211,6 +238,7 @@ class Member:
     def _send(self, message: object) -> None:
         if isinstance(message, Replicate):
             span = message.span
+            assert message.prev_index >= self.raft.base_index, "it asks for what was dropped"
             entries = tuple(self.log[span.first - 1 : span.last]) if span is not None else ()
             message = AppendRequest(
                 group=message.group,

@@ -7,7 +7,11 @@ from random import Random
 import pytest
 
 from raftlog.core.messages import AppendReply, AppendRequest
-from raftlog.core.replication import conflict_hint, next_index_after
+from raftlog.core.replication import (
+    conflict_hint,
+    next_index_after,
+    previous_entry_matches,
+)
 from tests.core.member import Member, entries_of, log_of, rejection
 from tests.core.network import Network
 
@@ -70,15 +74,22 @@ def test_probing_never_passes_the_point_of_agreement_and_skips_a_term_at_a_time(
         next_index, trips = _probe(shared + ours, shared + theirs)
         assert next_index == len(shared) + 1
         assert trips <= len(set(theirs)) + 1
+        # Only what is committed is dropped, and that is in both. It changes no step.
+        our_base, their_base = (random.randrange(len(shared) + 1) for _ in range(2))
+        with_bases = _probe(shared + ours, shared + theirs, our_base, their_base)
+        assert with_bases == (next_index, trips)
 
 
-def _probe(ours: list[int], theirs: list[int]) -> tuple[int, int]:
+def _probe(
+    ours: list[int], theirs: list[int], our_base: int = 0, their_base: int = 0
+) -> tuple[int, int]:
     """Where a leader's probing of a follower's log ends, and after how many rejections."""
-    leader, follower, member = log_of(entries_of(ours)), log_of(entries_of(theirs)), Member(1)
+    leader = log_of(entries_of(ours), base=our_base)
+    follower, member = log_of(entries_of(theirs), base=their_base), Member(1)
     next_index, trips = leader.last_index + 1, 0
     while True:
         prev = next_index - 1
-        if prev <= follower.last_index and follower.term_at(prev) == leader.term_at(prev):
+        if previous_entry_matches(follower, prev_index=prev, prev_term=leader.term_at(prev)):
             return next_index, trips
         reply = rejection(member, 2, prev, conflict=conflict_hint(follower, prev_index=prev))
         earlier, next_index = next_index, next_index_after(leader, reply, match_index=0)

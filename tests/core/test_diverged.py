@@ -19,7 +19,7 @@ from tests.core.test_quiescence import quiesced_follower, quiesced_leader
 def test_a_leader_that_has_diverged_steps_down_and_drops_its_reads() -> None:
     leader = Member(1, terms=[1]).lead()
     leader.read_index(7)
-    leader.raft.note_state(diverged=True)
+    leader.raft.note_fitness(may_lead=False)
     leader.settle()
     assert leader.raft.role is Role.FOLLOWER
     assert leader.reads_dropped == [7]
@@ -28,7 +28,7 @@ def test_a_leader_that_has_diverged_steps_down_and_drops_its_reads() -> None:
 def test_a_leader_that_has_diverged_wakes_its_followers() -> None:
     """They hear its process and would wait for it, and it does not campaign."""
     leader = quiesced_leader()
-    leader.raft.note_state(diverged=True)
+    leader.raft.note_fitness(may_lead=False)
     leader.settle()
     assert (leader.raft.role, leader.raft.quiesced) == (Role.FOLLOWER, False)
     last = leader.take(Heartbeat)
@@ -42,11 +42,11 @@ def test_a_leader_that_has_diverged_wakes_its_followers() -> None:
 
 def test_it_starts_no_election_until_its_state_is_sound_again() -> None:
     member = Member(1, terms=[1])
-    member.raft.note_state(diverged=True)
+    member.raft.note_fitness(may_lead=False)
     member.tick(10 * TIMING.election_ticks_min)
     assert (member.raft.role, member.raft.term) == (Role.FOLLOWER, 1)
     assert not member.take()
-    member.raft.note_state(diverged=False)
+    member.raft.note_fitness(may_lead=True)
     member.tick()
     assert member.raft.role is Role.PRE_CANDIDATE
 
@@ -56,14 +56,14 @@ def test_a_candidate_that_has_diverged_does_not_win_by_late_votes() -> None:
     member.tick(2 * TIMING.election_ticks_min)
     member.step(*[vote_reply(member, voter, term=2, pre=True) for voter in (2, 3)])
     assert member.raft.role is Role.CANDIDATE
-    member.raft.note_state(diverged=True)
+    member.raft.note_fitness(may_lead=False)
     member.step(*[vote_reply(member, voter, term=2) for voter in (2, 3)])
     assert member.raft.role is Role.FOLLOWER
 
 
 def test_it_votes_and_acknowledges_as_before() -> None:
     member = Member(1, terms=[1])
-    member.raft.note_state(diverged=True)
+    member.raft.note_fitness(may_lead=False)
     member.tick(2 * TIMING.election_ticks_min)
     for pre in (True, False):
         member.step(vote_request(member, 2, term=2, last=(1, 1), pre=pre))
@@ -77,7 +77,7 @@ def test_the_others_elect_a_leader_with_its_vote() -> None:
     leader = network.elect_any()
     leader.propose("x")
     network.settle()
-    leader.raft.note_state(diverged=True)
+    leader.raft.note_fitness(may_lead=False)
     leader.settle()
     other = next(node for node in (1, 2, 3) if node != leader.node)
     network.crash(other)
@@ -93,5 +93,5 @@ def test_a_quiesced_follower_that_has_diverged_stays_as_it_is() -> None:
     member = Member(1, terms=[1])
     member.step(heartbeat(member, 2, term=1, commit_index=1))
     before = member.raft.status()
-    member.raft.note_state(diverged=True)
+    member.raft.note_fitness(may_lead=False)
     assert member.raft.status() == before

@@ -11,17 +11,26 @@ from raftlog.core.types import Entry, EntryKind, LogIndex, Payload, Term
 from tests.core.member import entries_of, log_of
 
 
-def _same(log: LogView, entries: list[Entry]) -> None:
+def _same(log: LogView, entries: list[Entry], base: int = 0) -> None:
+    held = entries[base:]
+    base_term = entries[base - 1].term if base else 0
+    assert (log.base_index, log.base_term) == (base, base_term)
     assert log.last_index == len(entries)
     assert log.last_term == (entries[-1].term if entries else 0)
-    assert log.term_at(0) == 0
-    for entry in entries:
+    assert log.term_at(base) == base_term
+    for entry in held:
         assert log.term_at(entry.index) == entry.term
-        first = next(each for each in entries if each.term == entry.term)
+        first = next(each for each in held if each.term == entry.term)
         assert log.first_index_of_term_at(entry.index) == first.index
+        size = entry.payload.size
+        assert log.fit(entry.index, entries_max=9, bytes_max=size) == (entry.index, entry.index)
     for term in range(8):
-        held = [entry.index for entry in entries if entry.term <= term]
-        assert log.last_index_of_terms_to(term) == (held[-1] if held else 0)
+        earlier = [entry.index for entry in held if entry.term <= term]
+        assert log.last_index_of_terms_to(term) == (earlier[-1] if earlier else base)
+    if held:
+        total = sum(entry.payload.size for entry in held)
+        whole = (base + 1, len(entries))
+        assert log.fit(base + 1, entries_max=10**6, bytes_max=total) == whole
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -44,6 +53,31 @@ def test_the_view_answers_like_a_list_of_entries(seed: int) -> None:
         restored = log_of(entries)
         _same(restored, entries)
         assert restored.fingerprint() == log.fingerprint()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_view_answers_like_a_list_whatever_is_dropped(seed: int) -> None:
+    print(f"replay: .venv/bin/pytest tests/core/test_log_view.py -k 'is_dropped and {seed}]'")
+    random = Random(seed)
+    entries: list[Entry] = []
+    log, base = LogView(), 0
+    for _ in range(60):
+        action = random.randrange(4)
+        if action == 0 and len(entries) > base:
+            cut = random.randrange(base + 1, len(entries) + 1)
+            del entries[cut - 1 :]
+            log.truncate_from(cut)
+        elif action == 1:
+            base = random.randrange(base, len(entries) + 1)
+            log.drop_to(base)
+        else:
+            term = max(1, (entries[-1].term if entries else 0) + random.choice([0, 0, 1]))
+            more = entries_of([term] * random.randrange(1, 4), first=len(entries) + 1)
+            entries.extend(more)
+            log.append(more)
+        _same(log, entries, base)
+        _same(log_of(entries, base=base), entries, base)
+        _same(log.clone(), entries, base)
 
 
 def test_a_span_fits_both_limits_and_always_holds_one_entry() -> None:

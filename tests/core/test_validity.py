@@ -295,6 +295,7 @@ def happen(member: Member, event: RaftMessage | str) -> None:
         pass
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(st.sampled_from(Role), st.booleans(), st.lists(EVENTS, max_size=20))
 def test_no_message_of_a_peer_fails_an_assertion_or_changes_what_was_applied(

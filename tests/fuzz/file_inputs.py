@@ -90,8 +90,12 @@ def produce(data: bytes, format_: InputFormat, schema: Schema) -> str:
     """Do what `raftlog produce` does, except sending: `ok`, or the error's name."""
     try:
         source = io.BufferedReader(io.BytesIO(data))
-        for batch in read_batches(source, "the file", format_, arrow_schema(schema), []):
-            for piece in coalesce([conform(batch, schema, "t")], 1 << 20):
+        arrow = arrow_schema(schema)
+        batches = read_batches(
+            source, "the file", format_, arrow, [], lambda batch: conform(batch, schema, "t")
+        )
+        for batch in batches:
+            for piece in coalesce([batch], 1 << 20):
                 encode_batch(piece, schema, "lz4")
     except InvalidRequest as error:
         return type(error).__name__

@@ -8,11 +8,13 @@ import pyarrow as pa
 
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
 from raftlog.machines.rules import RULES_LATEST
+from raftlog.machines.settings import TopicSetting
 from raftlog.records.batch_codec import encode_batch
 from raftlog.records.conform import conform
 from raftlog.wire.calls import (
     CALLS,
     AbortEpochCall,
+    AlterTopicCall,
     AppendCall,
     BodyCall,
     CommitEpochCall,
@@ -20,6 +22,7 @@ from raftlog.wire.calls import (
     DeleteTopicCall,
     DescribeCluster,
     DescribeTopic,
+    FindOffset,
     ListTopics,
     ListWriters,
     ReadCall,
@@ -28,6 +31,7 @@ from raftlog.wire.calls import (
     RegisterNodeCall,
     RemoveWriterCall,
     StageCall,
+    TrimCall,
     WatchGroups,
 )
 from raftlog.wire.codec import encode_request
@@ -39,8 +43,9 @@ VICTIM = "victim"
 _RUN = uuid.uuid4().hex
 
 
-def frames(topic: TopicInfo, store_uuid: str, address: str) -> dict[str, bytes]:
-    """By call. `topic` has the columns of `DDL` and some records; the node is number 1."""
+def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) -> dict[str, bytes]:
+    """By call. `topic` has the columns of `DDL` and some records, which a Trim spares: it names
+    `trimmed`. The node is number 1."""
     rows = pa.RecordBatch.from_pylist(
         [{"id": each, "text": f"text {each}"} for each in range(20)],
         schema=pa.schema([("id", pa.int64()), ("text", pa.string())]),
@@ -56,6 +61,9 @@ def frames(topic: TopicInfo, store_uuid: str, address: str) -> dict[str, bytes]:
         ),
         "CreateTopic": CreateTopicCall(
             name="made", incarnation=_RUN, schema=topic.schema, if_not_exists=True
+        ),
+        "AlterTopic": AlterTopicCall(
+            name=VICTIM, incarnation=_RUN, settings=(TopicSetting(name="retention_s", value=7),)
         ),
         "DeleteTopic": DeleteTopicCall(name=VICTIM, incarnation=_RUN),
         "DescribeTopic": DescribeTopic(name=topic.name),
@@ -79,8 +87,12 @@ def frames(topic: TopicInfo, store_uuid: str, address: str) -> dict[str, bytes]:
         "ListWriters": ListWriters(**named, after="", writer=""),
         "RemoveWriter": RemoveWriterCall(**named, writer="nobody"),
         "ReadHighWaterMark": ReadHighWaterMark(**named),
-        "Read": ReadCall(**named, start=0, end=1, mark=1, field_ids=(1, 2), all_fields=False),
+        "Read": ReadCall(
+            **named, start=0, end=1, mark=1, field_ids=(1, 2), all_fields=False, takes_runs=True
+        ),
         "ReadSizes": ReadSizes(**named, start=0, end=1, mark=1, pieces_max=4),
+        "FindOffset": FindOffset(**named, timestamp_us=1),
+        "Trim": TrimCall(group=trimmed.group, incarnation=trimmed.incarnation, offset=1),
         "WatchGroups": WatchGroups(groups=(topic.group,)),
     }
     assert requests.keys() == CALLS.keys(), "every call has its sample"

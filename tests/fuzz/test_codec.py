@@ -13,21 +13,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raftlog.errors import MalformedRequest
+from raftlog.errors import LogFromNewerVersion, MalformedRequest
+from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.state import TopicState
+from raftlog.machines.topic import TopicMachine
 from raftlog.wire.calls import CALLS
 from raftlog.wire.codec import (
     decode_peer_messages,
     decode_request,
+    decode_state,
     encode_peer_messages,
     encode_request,
+    encode_state,
 )
 from tests.fuzz.mutations import broken
+from tests.machines.scenes import TOPIC
 from tests.wire.decoders import DECODERS, samples
 
 COUNTS = [25, pytest.param(1_000, marks=pytest.mark.soak)]
 CHANCE = st.integers(0, 2**63).map(random.Random)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("decoder", samples())
@@ -62,6 +69,7 @@ def test_a_broken_request_that_is_accepted_means_something(method: str, count: i
     check()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("count", [200, pytest.param(5_000, marks=pytest.mark.soak)])
 def test_a_broken_peer_frame_that_is_accepted_means_something(count: int) -> None:
@@ -73,6 +81,28 @@ def test_a_broken_peer_frame_that_is_accepted_means_something(count: int) -> Non
         except MalformedRequest:
             return
         assert decode_peer_messages(encode_peer_messages(messages)) == messages
+
+    check()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("count", [200, pytest.param(5_000, marks=pytest.mark.soak)])
+def test_a_broken_state_that_is_accepted_is_a_machines(count: int) -> None:
+    @settings(max_examples=count)
+    @given(samples()["state"], CHANCE)
+    def check(message: bytes, chance: random.Random) -> None:
+        try:
+            state = decode_state(broken(message, chance))
+            machine = (
+                TopicMachine.restore(TOPIC, state)
+                if isinstance(state, TopicState)
+                else ControllerMachine.restore(state)
+            )
+        except (MalformedRequest, LogFromNewerVersion):
+            return
+        assert machine.state() == state
+        assert decode_state(encode_state(state)) == state
+        machine.fingerprint()
 
     check()
 

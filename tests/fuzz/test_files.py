@@ -8,6 +8,7 @@ import sys
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("count", [500, pytest.param(20_000, marks=pytest.mark.soak)])
 def test_a_broken_file_is_read_as_rows_or_refused_and_nothing_else(count: int) -> None:

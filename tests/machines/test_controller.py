@@ -8,10 +8,12 @@ import pytest
 
 from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.machines.commands import (
+    AlterTopic,
     ControllerCommand,
     CreateTopic,
     DeleteTopic,
     RegisterNode,
+    Rules,
     TopicInfo,
 )
 from raftlog.machines.controller import ControllerMachine
@@ -20,11 +22,13 @@ from raftlog.machines.outcomes import (
     ControllerOutcome,
     NodeRegistered,
     Refused,
+    TopicAltered,
     TopicCreated,
     TopicDeleted,
 )
 from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
+from raftlog.machines.settings import TopicSetting
 from tests.machines.scenes import SCHEMA
 
 
@@ -34,6 +38,12 @@ class Cluster:
     def __init__(self, limits: ControllerLimits | None = None) -> None:
         self.machine = ControllerMachine(limits)
         self.index = 0
+
+    @classmethod
+    def with_rules_3(cls) -> Cluster:
+        cluster = cls()
+        cluster.apply(Rules(version=3))
+        return cluster
 
     def apply(self, command: ControllerCommand) -> ControllerOutcome:
         self.index += 1
@@ -48,6 +58,7 @@ class Cluster:
         voters: tuple[int, ...] = (1, 2, 3),
         if_not_exists: bool = False,
         now_us: int = 5,
+        settings: tuple[TopicSetting, ...] = (),
     ) -> ControllerOutcome:
         return self.apply(
             CreateTopic(
@@ -57,8 +68,17 @@ class Cluster:
                 voters=tuple(NodeId(voter) for voter in voters),
                 if_not_exists=if_not_exists,
                 timestamp_us=now_us,
+                settings=settings,
             )
         )
+
+    def alter(self, name: str, *settings: TopicSetting, incarnation: str = "") -> ControllerOutcome:
+        return self.apply(AlterTopic(name=name, incarnation=incarnation, settings=settings))
+
+    def topic(self, name: str) -> TopicInfo:
+        found = self.machine.topic(name)
+        assert isinstance(found, TopicInfo), found
+        return found
 
     def created(self, name: str, incarnation: str = "") -> TopicInfo:
         outcome = self.create(name, incarnation)
@@ -82,6 +102,10 @@ def refusal(outcome: ControllerOutcome) -> tuple[str, dict[str, str | int]]:
 
 
 # ---------------------------------------------------------------- nodes
+
+
+def code(outcome: ControllerOutcome) -> str:
+    return refusal(outcome)[0]
 
 
 def test_node_id_belongs_to_the_first_store_that_registers_it() -> None:
@@ -276,3 +300,44 @@ def test_same_commands_give_the_same_state_hash() -> None:
         assert first == second
         seen.add(first)
     assert len(seen) == 6, "a change that the hash does not see"
+
+
+def test_settings_are_given_at_creation_and_changed_one_by_one() -> None:
+    scene = Cluster.with_rules_3()
+    kept = TopicSetting(name="retention_records", value=5)
+    scene.create("a", settings=(kept,))
+    created = scene.topic("a")
+    assert (created.settings, created.settings_version) == ((kept,), scene.index)
+    week = TopicSetting(name="retention_s", value=7 * 86_400)
+    assert scene.alter("a", week) == TopicAltered(topic=scene.topic("a"))
+    assert scene.topic("a").settings == (kept, week)
+    at = scene.topic("a").settings_version
+    scene.alter("a", week)
+    assert scene.topic("a").settings_version == at, "a change that changes nothing is none"
+    scene.alter("a", TopicSetting(name="retention_records", value=0))
+    assert scene.topic("a").settings == (week,)
+    assert scene.topic("a").settings_version == scene.index
+
+
+def test_a_setting_that_no_topic_has_changes_nothing() -> None:
+    scene = Cluster.with_rules_3()
+    scene.created("a")
+    before = scene.machine.fingerprint()
+    good = TopicSetting(name="retention_s", value=1)
+    for name, value in (("retention", 1), ("retention_s", -1), ("retention_s", 2**62)):
+        outcome = scene.alter("a", good, TopicSetting(name=name, value=value))
+        assert code(outcome) == "InvalidOption"
+        advice = str(refusal(outcome)[1]["advice"])
+        assert "retention_s, retention_bytes, retention_records" in advice
+    assert code(scene.alter("a")) == "MalformedRequest"
+    assert code(scene.alter("b", good)) == "TopicNotFound"
+    assert code(scene.alter("a", good, incarnation="other")) == "TopicRecreated"
+    assert scene.machine.fingerprint() == before
+
+
+def test_older_rules_know_no_settings() -> None:
+    scene = Cluster()
+    good = TopicSetting(name="retention_s", value=1)
+    scene.create("a", settings=(good,))
+    assert scene.topic("a").settings == ()
+    assert code(scene.alter("a", good)) == "MalformedRequest"

@@ -6,11 +6,12 @@ import hashlib
 
 import pytest
 
-from raftlog.core.types import GroupId, NodeId, Offset
+from raftlog.core.types import GroupId, LogIndex, NodeId, Offset
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.encoding import _REFUSALS, encode_outcome
 from raftlog.machines.outcomes import (
     Appended,
+    Configured,
     EpochAborted,
     EpochCommitted,
     Expired,
@@ -18,9 +19,11 @@ from raftlog.machines.outcomes import (
     NodeRegistered,
     Outcome,
     RulesApplied,
+    SnapshotPointApplied,
     Staged,
     TopicCreated,
     TopicDeleted,
+    Trimmed,
     WriterRemoved,
     refused,
 )
@@ -51,6 +54,10 @@ KNOWN: list[tuple[Outcome, bytes]] = [
     (RulesApplied(version=2), b"10(1=2;)"),
     (ExpiredByAge(epochs=1, writers=0, producers=3), b"14(1=1;3=3;)"),
     (WriterRemoved(known=True, staged_bytes=7), b"15(1=1;2=7;)"),
+    (SnapshotPointApplied(keep_from=LogIndex(5)), b"16(1=5;)"),
+    (Trimmed(log_start_offset=Offset(0)), b"17()"),
+    (Trimmed(log_start_offset=Offset(9)), b"17(1=9;)"),
+    (Configured(version=LogIndex(4)), b"18(1=4;)"),
     (refused("WriterForgotten", writer="u"), b"1(25:1=1:u;)"),
     (refused("MalformedRequest", call="Stage", what="is senseless"), b"1(1:)"),
     (refused("StageGap", attempt="a", number=5, expected=0), b"1(16:1=1:a;2=5;)"),

@@ -125,6 +125,7 @@ def test_state_hash_sees_the_incarnation() -> None:
     assert other.machine.fingerprint() != Scene().machine.fingerprint()
 
 
+@pytest.mark.slow
 def test_state_hash_does_not_depend_on_the_process() -> None:
     """No part of the state depends on the order of a set or the hash of a text."""
     program = (

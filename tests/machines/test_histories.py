@@ -256,6 +256,7 @@ def play(seed: int, rules: int = RULES_LATEST) -> Counter[str]:
     return seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_no_history_loses_duplicates_or_leaks_a_record(seed: int) -> None:
     """CHECKLIST row 70: the same entries also give the same outcomes and the same state."""

@@ -25,9 +25,11 @@ from raftlog.core.types import (
     RaftTiming,
     Term,
 )
-from raftlog.multiraft.catch_up import CatchUpLimits
-from raftlog.multiraft.effects import MultiRaftEvent
+from raftlog.multiraft.catch_up_budget import CatchUpLimits
+from raftlog.multiraft.compaction import CompactionLimits
+from raftlog.multiraft.effects import EntryDamaged, MultiRaftEvent
 from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
@@ -49,9 +51,16 @@ class Driver:
         self.reads: list[tuple[LogRead, Callable[[], None]]] = []
         self.sent: list[PeerMessage] = []
         self.queued = 0
+        self.told: list[MultiRaftEvent] = []
 
     def soon(self, turn: Callable[[], None]) -> None:
         self.soons.append(turn)
+
+    def monotonic_us(self) -> int:
+        return 0
+
+    def clock_us(self) -> int:
+        return 1
 
     def work_us(self) -> int:
         return 0
@@ -73,16 +82,15 @@ class Driver:
         raise AssertionError("no topic comes or goes")
 
     def tell(self, event: MultiRaftEvent) -> None:
-        pass
+        self.told.append(event)
 
 
 class Scene:
     """A node that leads term 2 with `entries` entries of term 1, none of them in memory."""
 
     def __init__(self, entries: int = 40, bytes_per_tick: int = 1 << 20) -> None:
-        folder = DataFolder.open(
-            MemoryFileSystem(Random(1)), cluster_id="c", node=NODE, new_store_uuid="s"
-        )
+        self.disk = MemoryFileSystem(Random(1))
+        folder = DataFolder.open(self.disk, cluster_id="c", node=NODE, new_store_uuid="s")
         self.driver = Driver()
         store = GroupStore(
             folder=folder,
@@ -92,7 +100,7 @@ class Scene:
             random=Random(1),
             tell=self.driver.tell,
         )
-        log = store.make_log(None)
+        log = store.make_group(None).log
         log.append([entry(index, term=1) for index in range(1, entries + 1)])
         log.close()
         self.multiraft = MultiRaft(
@@ -103,13 +111,24 @@ class Scene:
             timing=TIMING,
             boot_id="b",
             random=Random(1),
-            idle_ticks_max=20,
-            quiesce_refresh_ticks=600,
-            request_bytes_max=1 << 20,
-            slow_disk_ticks=40,
-            full_disk_ticks=20,
-            turn_work_us=1_000,
-            catch_up=CatchUpLimits(PEER_BYTES_MAX, 2 * PEER_BYTES_MAX, bytes_per_tick),
+            limits=MultiRaftLimits(
+                idle_ticks_max=20,
+                quiesce_refresh_ticks=600,
+                request_bytes_max=1 << 20,
+                slow_disk_ticks=40,
+                full_disk_ticks=20,
+                reserve_bytes=0,
+                retention_ticks=1_000_000,
+                turn_work_us=1_000,
+                catch_up=CatchUpLimits(PEER_BYTES_MAX, 2 * PEER_BYTES_MAX, bytes_per_tick),
+                compaction=CompactionLimits(
+                    entries_max=1 << 30,
+                    bytes_max=1 << 40,
+                    age_ticks=1 << 30,
+                    node_entries_max=1 << 30,
+                    behind_bytes_max=1 << 40,
+                ),
+            ),
         )
         self.multiraft.start(store.open_all())
         self.replica = self.multiraft.replicas.get(CONTROLLER_GROUP).replica
@@ -297,3 +316,26 @@ def test_a_node_that_stops_sends_nothing_more() -> None:
     scene.run_read()
     assert scene.replicated() == []
     scene.multiraft.close()
+
+
+def test_a_leader_that_cannot_read_what_a_follower_lacks_lets_others_lead_for_a_while() -> None:
+    """The node and its other groups live; afterwards it leads again, if nobody else does."""
+    scene = Scene()
+    segment = f"groups/0/{1:020d}.log"
+    file = scene.disk.open(segment, create=False)
+    file.write_at(64 + 56 + 100, [b"damage"])
+    file.close()
+    scene.fall_behind()
+    scene.run_read()
+    assert scene.replicated() == []
+    assert scene.replica.raft.role is Role.FOLLOWER
+    (told,) = (event for event in scene.driver.told if isinstance(event, EntryDamaged))
+    assert segment in told.cause
+    for _ in range(150):
+        scene.multiraft.tick()
+        scene.settle()
+    assert scene.replica.raft.role is Role.FOLLOWER
+    for _ in range(150):
+        scene.multiraft.tick()
+        scene.settle()
+    assert scene.replica.raft.role is Role.PRE_CANDIDATE

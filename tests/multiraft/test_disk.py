@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from raftlog.core.messages import PeerMessage
-from raftlog.core.types import GroupId, NodeId
+from raftlog.core.types import GroupId, HardState, NodeId, Term
 from raftlog.errors import DiskFull
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.disk_watch import DiskWatch
 from raftlog.multiraft.effects import DiskChanged, MultiRaftEvent
+from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.log import GroupLog
 from raftlog.storage.read import LogRead
+from raftlog.storage.reserve import RESERVE_NAME, Reserve
 from raftlog.storage.write import LogWrite
 from tests.storage.disks import FOLDER, GROUP, SMALL, entries, new_disk
 from tests.storage.memory import MemoryFileSystem
@@ -32,6 +34,12 @@ class Driver:
 
     def soon(self, turn: Callable[[], None]) -> None:
         turn()
+
+    def monotonic_us(self) -> int:
+        return 0
+
+    def clock_us(self) -> int:
+        return 1
 
     def work_us(self) -> int:
         raise AssertionError("a disk has no turns")
@@ -64,11 +72,12 @@ class Driver:
 class Scene:
     """A log on a disk in memory, with or without room."""
 
-    def __init__(self) -> None:
+    def __init__(self, reserve_bytes: int = 0) -> None:
         self.fs: MemoryFileSystem = new_disk()
         self.log = GroupLog.create(self.fs, FOLDER, GROUP, SMALL)
         self.driver = Driver()
-        self.disk = NodeDisk(self.driver, slow_ticks=SLOW, full_ticks=RETRY)
+        self.reserve = Reserve(self.fs, reserve_bytes)
+        self.disk = NodeDisk(self.driver, self.reserve, slow_ticks=SLOW, full_ticks=RETRY)
         self.ended: list[bool] = []
         self.wanted = True
 
@@ -107,14 +116,14 @@ def test_a_write_without_room_is_tried_again_from_time_to_time_until_it_is_done(
     scene.fill()
     scene.write()
     scene.driver.run()
-    assert scene.disk.full(GroupId(GROUP)) is not None
+    assert scene.disk.full(GroupId(GROUP), has_body=True) is not None
     scene.tick(3 * RETRY)
     assert scene.ended == []
     assert not scene.disk.keeps_up, "others should lead"
     scene.make_room()
     scene.tick(RETRY)
     assert scene.ended == [True]
-    assert scene.disk.full(GroupId(GROUP)) is None
+    assert scene.disk.full(GroupId(GROUP), has_body=True) is None
     scene.tick()
     assert scene.disk.keeps_up
     assert [
@@ -130,8 +139,8 @@ def test_a_group_that_waits_for_room_stops_no_other_group() -> None:
     scene.fill()
     scene.write()
     scene.driver.run()
-    assert scene.disk.full(GroupId(GROUP + 1)) is None
-    assert scene.disk.full(None) is None
+    assert scene.disk.full(GroupId(GROUP + 1), has_body=True) is None
+    assert scene.disk.full(None, has_body=False) is None
 
 
 @pytest.mark.parametrize("in_flight", [True, False])
@@ -148,7 +157,7 @@ def test_what_a_deleted_topic_has_to_write_waits_for_no_room(in_flight: bool) ->
     scene.driver.run()
     assert scene.ended == [False]
     assert not write.done
-    assert scene.disk.full(GroupId(GROUP)) is None
+    assert scene.disk.full(GroupId(GROUP), has_body=True) is None
 
 
 def test_a_job_without_room_starts_again_and_lets_others_go_first() -> None:
@@ -223,3 +232,58 @@ def test_many_quick_writes_are_not_slow() -> None:
         for number in numbers:
             watch.ended(number)
         assert watch.keeps_up
+
+
+RESERVE = 10_000
+
+
+def full_with_a_reserve() -> Scene:
+    """A disk whose last room is the reserve, and a write with records that has found it full."""
+    scene = Scene(RESERVE)
+    scene.tick(RETRY)
+    scene.driver.run()
+    assert scene.fs.exists(RESERVE_NAME)
+
+    def refuse(operation: str, path: str) -> None:
+        if operation == "write" and scene.fs.exists(RESERVE_NAME):
+            raise DiskFull(file=path)
+
+    scene.fs.interrupt = refuse
+    scene.fs.room = 0
+    scene.write()
+    scene.driver.run()
+    return scene
+
+
+def test_records_leave_half_of_the_reserve_alone_and_what_has_none_does_not_wait() -> None:
+    scene = full_with_a_reserve()
+    scene.fs.room = RESERVE // 2
+    scene.tick(2 * RETRY)
+    assert not scene.fs.exists(RESERVE_NAME)
+    assert scene.ended == [], "a write with records would have taken the other half"
+    assert scene.disk.full(GroupId(GROUP), has_body=True) is not None
+    assert scene.disk.full(GroupId(GROUP + 1), has_body=True) is not None, "no client's records"
+    assert scene.disk.full(GroupId(GROUP), has_body=False) is None
+    assert scene.disk.spare_bytes == RESERVE // 4
+    journal = HardStateJournal.open(scene.fs, "")
+    journal.put(GroupId(1), HardState(Term(1), NodeId(1)))
+    vote = journal.take_write()
+    assert vote is not None
+    scene.disk.run(None, vote, lambda: scene.ended.append(vote.done))
+    scene.driver.run()
+    assert scene.ended == [True]
+
+
+def test_the_reserve_comes_back_with_the_room_and_then_records_are_accepted_again() -> None:
+    scene = full_with_a_reserve()
+    scene.fs.room = RESERVE
+    scene.tick(2 * RETRY)
+    assert scene.ended == [True], "what was in flight may have the first half"
+    assert scene.disk.full(GroupId(GROUP), has_body=True) is not None
+    assert not scene.disk.keeps_up
+    scene.fs.room = 2 * RESERVE
+    scene.tick(2 * RETRY)
+    assert scene.fs.exists(RESERVE_NAME)
+    assert scene.disk.full(GroupId(GROUP), has_body=True) is None
+    scene.tick()
+    assert scene.disk.keeps_up

@@ -9,10 +9,10 @@ import pytest
 
 from raftlog.core.types import CONTROLLER_GROUP, Payload
 from raftlog.errors import ExitCode, LogFromNewerVersion, NodeRefused
+from raftlog.image.group_manifest import topic_from_manifest
 from raftlog.machines.commands import Rules
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.topic import TopicMachine
-from raftlog.multiraft.groups import topic_from_manifest
 from raftlog.storage.posix import PosixFileSystem
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.codec import encode_command

@@ -8,9 +8,11 @@ from typing import Any
 
 from raftlog.core.messages import GroupDeleted, Heartbeat, HeartbeatReply, PeerMessage
 from raftlog.core.types import CONTROLLER_GROUP, LogIndex, NodeId, RaftTiming, Term
-from raftlog.multiraft.catch_up import CatchUpLimits
+from raftlog.multiraft.catch_up_budget import CatchUpLimits
+from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.effects import MultiRaftEvent, PeerMessagesRefused
 from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
@@ -31,6 +33,12 @@ class Driver:
 
     def soon(self, turn: Callable[[], None]) -> None:
         self._due.append(turn)
+
+    def monotonic_us(self) -> int:
+        return 0
+
+    def clock_us(self) -> int:
+        return 1
 
     def work_us(self) -> int:
         return 0
@@ -82,13 +90,24 @@ def follower(disk: MemoryFileSystem | None = None) -> tuple[MultiRaft, Driver]:
         timing=RaftTiming(),
         boot_id="1.1",
         random=Random(1),
-        quiesce_refresh_ticks=600,
-        idle_ticks_max=10,
-        request_bytes_max=1_000_000,
-        slow_disk_ticks=100,
-        full_disk_ticks=10,
-        turn_work_us=1_000_000,
-        catch_up=CatchUpLimits(1 << 20, 1 << 20, 1 << 20),
+        limits=MultiRaftLimits(
+            quiesce_refresh_ticks=600,
+            idle_ticks_max=10,
+            request_bytes_max=1_000_000,
+            slow_disk_ticks=100,
+            full_disk_ticks=10,
+            reserve_bytes=0,
+            retention_ticks=1_000_000,
+            turn_work_us=1_000_000,
+            catch_up=CatchUpLimits(1 << 20, 1 << 20, 1 << 20),
+            compaction=CompactionLimits(
+                entries_max=1 << 30,
+                bytes_max=1 << 40,
+                age_ticks=1 << 30,
+                node_entries_max=1 << 30,
+                behind_bytes_max=1 << 40,
+            ),
+        ),
     )
     multiraft.start(store.open_all())
     multiraft.receive(NodeId(2), [heartbeat(2)])

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+import pytest
+
 from raftlog.core.messages import Heartbeat, HeartbeatReply, PeerMessage
 from raftlog.core.types import (
     CONTROLLER_GROUP,
@@ -20,9 +22,11 @@ from raftlog.core.types import (
 )
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.schema import Field, Schema
-from raftlog.multiraft.catch_up import CatchUpLimits
+from raftlog.multiraft.catch_up_budget import CatchUpLimits
+from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.effects import MultiRaftEvent
 from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.multiraft import APPLY_ENTRIES_MAX, TURN_ENTRIES_MAX, MultiRaft
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
@@ -46,6 +50,12 @@ class Driver:
 
     def soon(self, turn: Callable[[], None]) -> None:
         self.turns.append(turn)
+
+    def monotonic_us(self) -> int:
+        return 0
+
+    def clock_us(self) -> int:
+        return 1
 
     def work_us(self) -> int:
         self.now_us += self.look_us
@@ -87,7 +97,7 @@ class Scene:
         )
         self.entries = entries
         for topic in [None, *(topic_of(number) for number in range(1, groups + 1))]:
-            log = store.make_log(topic)
+            log = store.make_group(topic).log
             log.append(
                 [
                     Entry(LogIndex(index), Term(1), EntryKind.NOOP, EMPTY_PAYLOAD)
@@ -103,13 +113,24 @@ class Scene:
             timing=TIMING,
             boot_id="b",
             random=Random(1),
-            idle_ticks_max=20,
-            quiesce_refresh_ticks=600,
-            request_bytes_max=1 << 20,
-            slow_disk_ticks=40,
-            full_disk_ticks=20,
-            turn_work_us=TURN_US,
-            catch_up=CatchUpLimits(1 << 20, 1 << 20, 1 << 20),
+            limits=MultiRaftLimits(
+                idle_ticks_max=20,
+                quiesce_refresh_ticks=600,
+                request_bytes_max=1 << 20,
+                slow_disk_ticks=40,
+                full_disk_ticks=20,
+                reserve_bytes=0,
+                retention_ticks=1_000_000,
+                turn_work_us=TURN_US,
+                catch_up=CatchUpLimits(1 << 20, 1 << 20, 1 << 20),
+                compaction=CompactionLimits(
+                    entries_max=1 << 30,
+                    bytes_max=1 << 40,
+                    age_ticks=1 << 30,
+                    node_entries_max=1 << 30,
+                    behind_bytes_max=1 << 40,
+                ),
+            ),
         )
         self.multiraft.start(store.open_all())
 
@@ -158,6 +179,7 @@ def topic_of(number: int) -> TopicInfo:
     )
 
 
+@pytest.mark.slow
 def test_every_heartbeat_is_answered_in_its_turn_while_all_groups_replay_their_logs() -> None:
     scene = Scene(groups=40, entries=500, look_us=5)
     scene.hear_the_leader()
@@ -199,6 +221,7 @@ def test_a_turn_does_something_of_each_kind_even_if_every_step_takes_all_its_tim
     assert turns == 3 * 6
 
 
+@pytest.mark.slow
 def test_applying_keeps_its_half_of_a_turn_that_messages_could_fill() -> None:
     scene = Scene(groups=60, entries=400, look_us=20)
     scene.hear_the_leader()
@@ -208,6 +231,7 @@ def test_applying_keeps_its_half_of_a_turn_that_messages_could_fill() -> None:
     assert share // 2 <= sum(scene.applied().values()) <= share
 
 
+@pytest.mark.slow
 def test_a_turn_ends_after_so_many_entries_even_if_the_clock_stands_still() -> None:
     scene = Scene(groups=3, entries=TURN_ENTRIES_MAX, look_us=0)
     scene.hear_the_leader()

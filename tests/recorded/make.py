@@ -28,8 +28,10 @@ from raftlog.core.ready import Role
 from raftlog.core.types import CONTROLLER_GROUP, NodeId, Payload, RaftTiming
 from raftlog.machines import commands as c
 from raftlog.machines.schema import Field, Schema
-from raftlog.multiraft.catch_up import CatchUpLimits
+from raftlog.multiraft.catch_up_budget import CatchUpLimits
+from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.replica import Replica
 from raftlog.storage.contract import FileSystem
@@ -75,13 +77,24 @@ class OneNode:
             timing=timing,
             boot_id="recorded",
             random=random,
-            idle_ticks_max=10,
-            quiesce_refresh_ticks=100_000,
-            request_bytes_max=1 << 30,
-            slow_disk_ticks=1_000,
-            full_disk_ticks=10,
-            turn_work_us=1_000,
-            catch_up=CatchUpLimits(1 << 20, 1 << 20, 1 << 20),
+            limits=MultiRaftLimits(
+                idle_ticks_max=10,
+                quiesce_refresh_ticks=100_000,
+                request_bytes_max=1 << 30,
+                slow_disk_ticks=1_000,
+                full_disk_ticks=10,
+                reserve_bytes=0,
+                retention_ticks=1_000_000,
+                turn_work_us=1_000,
+                catch_up=CatchUpLimits(1 << 20, 1 << 20, 1 << 20),
+                compaction=CompactionLimits(
+                    entries_max=1 << 30,
+                    bytes_max=1 << 40,
+                    age_ticks=1 << 30,
+                    node_entries_max=1 << 30,
+                    behind_bytes_max=1 << 40,
+                ),
+            ),
         )
         self.multiraft.start(store.open_all())
         self.settle()
@@ -133,9 +146,18 @@ class OneNode:
         write.run()
         self._todo.append(ran)
 
+    def run_compaction(self, job: Any, done: Any) -> None:
+        """Never done: a recording keeps its whole log."""
+
     def run_job(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         value = work()
         self._todo.append(lambda: done(value))
+
+    def monotonic_us(self) -> int:
+        return 0
+
+    def clock_us(self) -> int:
+        return 1
 
     def work_us(self) -> int:
         return 0
@@ -318,6 +340,8 @@ class Script:
         self.come_and_go()
         if hasattr(c, "Rules"):
             self.rules_2()
+        if hasattr(c, "Trim"):
+            self.rules_3()
 
     def cluster(self) -> None:
         for store in (STORE, STORE, "6" * 32, ""):
@@ -431,6 +455,8 @@ class Script:
             c.RegisterNode, node=NodeId(1), store_uuid=STORE, address="127.0.0.1:1", rules=2
         )
         self.node.write(CONTROLLER_GROUP, command)
+        # A program that knows a later version does not permit this one by itself.
+        self.node.write(CONTROLLER_GROUP, c.Rules(version=2))
         self.topic("later", "a" * 32)
         self.producers()
         self.stream()
@@ -487,6 +513,64 @@ class Script:
         for writer in ("planned", "planned", "nobody"):
             self.node.write(self.group, c.RemoveWriter(writer=writer))
         self.commit(self.key("p5", 2, writer="planned"))
+
+    def rules_3(self) -> None:
+        """The same again under version 3, in the topic of before and in a new one, among trims."""
+        command = made(
+            c.RegisterNode, node=NodeId(1), store_uuid=STORE, address="127.0.0.1:1", rules=3
+        )
+        self.trims(0)
+        self.node.write(CONTROLLER_GROUP, command)
+        self.node.write(CONTROLLER_GROUP, c.Rules(version=3))
+        self.node.write(CONTROLLER_GROUP, c.SnapshotPoint(keep_from=1))
+        self.append("raised", 0, "under other rules")
+        self.settings()
+        self.trims(20)
+        self.topic("latest", "b" * 32)
+        self.producers()
+        self.trims(3)
+        self.stream()
+        self.runs()
+        self.trims(75)
+        self.plans()
+        self.foreach_batch()
+        self.trims(1_000_000)
+        self.batch_writers()
+        self.ages()
+        for sequence in range(4):
+            self.append("large", sequence, "x" * 30_000)
+        self.trims(70_000)
+        self.append("q", 0, "after all")
+
+    def settings(self) -> None:
+        """Set, change and remove settings of two topics; some are refused."""
+        for name, setting, value in (
+            ("flights", "retention_s", 86_400),
+            ("flights", "retention_s", 86_400),
+            ("flights", "retention_records", 10**6),
+            ("flights", "retention_s", 0),
+            ("scratch", "retention_bytes", 10**9),
+            ("scratch", "retention", 1),
+            ("scratch", "retention_s", -1),
+            ("nowhere", "retention_s", 1),
+        ):
+            setting = c.TopicSetting(name=setting, value=value)
+            command = c.AlterTopic(name=name, incarnation="", settings=(setting,))
+            self.node.write(CONTROLLER_GROUP, command)
+        for version in (3, 1, 10**9, 0):
+            command = c.Configure(version=version, settings=(setting,))
+            self.node.write(self.group, command)
+
+    def trims(self, offset: int) -> None:
+        """Trim there, then below it, and in between a snapshot point; some are refused."""
+        for command in (
+            c.Trim(offset=offset),
+            c.SnapshotPoint(keep_from=offset),
+            c.Trim(offset=offset // 2),
+            c.Trim(offset=-1),
+            c.SnapshotPoint(keep_from=-1),
+        ):
+            self.node.write(self.group, command)
 
 
 def main(target: Path) -> None:

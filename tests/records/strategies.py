@@ -103,6 +103,12 @@ def _values(kind: JsonType) -> st.SearchStrategy[Any]:
 def batches(draw: st.DrawFn, rows_min: int = 1) -> tuple[Schema, pa.RecordBatch]:
     """A schema and a batch of it that is sometimes a slice of a larger one."""
     schema = draw(SCHEMAS)
+    return schema, draw(batches_of(schema, rows_min))
+
+
+@st.composite
+def batches_of(draw: st.DrawFn, schema: Schema, rows_min: int = 1) -> pa.RecordBatch:
+    """A batch of the schema that is sometimes a slice of a larger one."""
     count = draw(st.integers(rows_min, 12))
     columns = []
     for field, arrow in zip(schema.fields, arrow_schema(schema), strict=True):
@@ -111,4 +117,4 @@ def batches(draw: st.DrawFn, rows_min: int = 1) -> tuple[Schema, pa.RecordBatch]
         columns.append(pa.array(column, arrow.type))
     batch = pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
     start = draw(st.integers(0, count - rows_min))
-    return schema, batch.slice(start)
+    return batch.slice(start)

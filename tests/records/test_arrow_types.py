@@ -15,6 +15,7 @@ from tests.records.spark_json import struct_json
 from tests.records.strategies import SCHEMAS
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(SCHEMAS)
 def test_a_schema_survives_arrow(schema: Schema):

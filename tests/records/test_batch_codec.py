@@ -35,6 +35,7 @@ def _flights(count: int = 1000) -> pa.RecordBatch:
 # ---------------------------------------------------------------- there and back
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(batches(), st.sampled_from(COMPRESSIONS))
 def test_a_batch_of_any_types_comes_back_as_it_was(given_batch, compression: str):

@@ -103,6 +103,7 @@ def test_nothing_but_nulls_differs_from_not_null():
 # ---------------------------------------------------------------- conforming
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(batches())
 def test_a_canonical_batch_conforms_as_it_is(given_batch):
@@ -112,6 +113,7 @@ def test_a_canonical_batch_conforms_as_it_is(given_batch):
     assert found.equals(batch)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(batches(), st.randoms())
 def test_a_batch_of_loose_types_conforms_to_the_same_values(given_batch, random):

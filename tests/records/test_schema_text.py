@@ -27,6 +27,7 @@ def test_a_schema_survives_spark_json(schema: Schema):
     assert parse_schema(struct_json(schema)) == schema
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(SCHEMAS)
 def test_a_schema_survives_ddl_but_for_what_ddl_cannot_say(schema: Schema):
@@ -152,6 +153,13 @@ def test_ddl_that_says_what_a_topic_cannot_hold_is_refused(ddl: str, problem: st
         parse_schema(ddl)
     assert caught.value.option == "schema"
     assert "id BIGINT NOT NULL" in caught.value.remedy
+
+
+@pytest.mark.parametrize("depth", [400, 4_000])
+@pytest.mark.parametrize("part", ["array<", "struct<a: "])
+def test_ddl_that_python_s_stack_cannot_hold_is_refused_for_its_depth(part: str, depth: int):
+    with pytest.raises(InvalidOption, match="nested more than 32 deep"):
+        parse_schema("a " + part * depth + "int" + ">" * depth)
 
 
 @settings(max_examples=80)

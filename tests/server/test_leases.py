@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
+import pytest
+
 from raftlog.config import TopicSettings
 from raftlog.machines.commands import Expire, ExpireEpoch, ExpireProducer, ExpireWriter
 from raftlog.machines.outcomes import ExpiredByAge
@@ -43,6 +45,7 @@ def test_nothing_is_proposed_before_it_is_due() -> None:
     assert scene.apply(command) == ExpiredByAge(epochs=1, writers=0, producers=0)
 
 
+@pytest.mark.slow
 def test_looking_costs_the_same_whatever_the_tables_hold() -> None:
     events = []
     for producers in (1, 3_000):

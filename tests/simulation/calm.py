@@ -15,9 +15,10 @@ from tests.simulation.checkers import Checker
 from tests.simulation.cluster import ELECTION_TIMEOUTS_MAX
 from tests.simulation.network import Network
 from tests.simulation.node import Failed, SimulatedNode
+from tests.simulation.records import SCHEMA
+from tests.simulation.retention import confirmed_us
 from tests.simulation.simulator import Simulator
 from tests.simulation.swarm import draw
-from tests.simulation.workload import SCHEMA
 
 VOTERS = (NodeId(1), NodeId(2), NodeId(3))
 TOPICS = 3
@@ -42,7 +43,11 @@ class CalmCluster:
         )
         self.network = Network(self.simulator, self.settings)
         self.network.heal()
-        self.checker = Checker(self.simulator, len(VOTERS))
+        self.checker = Checker(
+            self.simulator,
+            len(VOTERS),
+            lambda: confirmed_us(self.simulator, self.nodes.values()),
+        )
         self.nodes = {
             node: SimulatedNode(
                 node=node,

@@ -10,6 +10,8 @@ leaves, and what each simulated disk holds durably. From only these it knows the
 - State Machine Safety: one command and one outcome per index on every node and in every boot.
 - An index becomes committed by a leader of the entry's own term, when a majority of *disks* has it;
   followers learn only what a leader had committed before.
+- An image holds the state, the open stages and the records of its index (`images`): when it was
+  made, when a log is dropped behind it, and whenever it is opened again.
 - An acknowledgement or a vote leaves only when the sender's disk holds what it promises; a node
   votes once per term whatever crashes; what a disk held is still there after a crash.
 """
@@ -17,9 +19,10 @@ leaves, and what each simulated disk holds durably. From only these it knows the
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from raftlog.compaction.compact import topic_of
 from raftlog.core.messages import (
     AppendReply,
     AppendRequest,
@@ -31,13 +34,20 @@ from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
 from raftlog.core.status import RaftStatus
 from raftlog.core.types import Entry, GroupId, HardState, NodeId
-from raftlog.machines.outcomes import Appended, EpochCommitted
-from raftlog.replica import Output
+from raftlog.image.job import CompactionJob
+from raftlog.image.manifest import Image, read_image
+from raftlog.machines.outcomes import Appended, EpochCommitted, Trimmed
+from raftlog.machines.topic import TopicMachine
+from raftlog.multiraft.groups import OpenedGroup
+from raftlog.replica import Output, Replica
 from raftlog.state_comparison import StateTrust
 from raftlog.storage.log import GroupLog
+from raftlog.wire.codec import decode_command
 from tests.core import invariants
 from tests.simulation.disk import DurableLog, durable_log, durable_state
+from tests.simulation.images import ImageCheck, TopicRecords
 from tests.simulation.promises import Promise, Violation
+from tests.simulation.retention import Retention
 from tests.simulation.simulator import Simulator
 
 if TYPE_CHECKING:
@@ -63,7 +73,7 @@ class WitnessedLog(GroupLog):
         super().append(entries)
 
 
-class _Committed(NamedTuple):
+class Committed(NamedTuple):
     term: int
     known_in: int
     """The term of the leader that committed it."""
@@ -77,16 +87,24 @@ class _Content(NamedTuple):
 class GroupChecker:
     """The truth about one group."""
 
-    def __init__(self, group: GroupId, voters: int) -> None:
+    def __init__(self, group: GroupId, voters: int, confirmed_us: Callable[[], int]) -> None:
         self.group = group
         self.voters = voters
         self.leaders: dict[int, NodeId] = {}
         self.contents: dict[tuple[int, int], _Content] = {}
-        self.committed: list[_Committed] = []
+        self.committed: list[Committed] = []
         self.applied: list[tuple[int, int]] = []
         self.hashes: dict[int, bytes] = {}
         self.mark = 0
         """The first offset that no committed entry has made visible."""
+        self.log_start = 0
+        """The first offset that no committed entry has trimmed."""
+        self.records = TopicRecords(group)
+        self.snapshots: dict[int, int] = {}
+        """The CRC of the machine's state at each snapshot point."""
+        self.fingerprints: dict[int, bytes] = {}
+        """Of the machine at snapshot points."""
+        self.retention = Retention(confirmed_us)
         self.disks: dict[NodeId, DurableLog] = {}
         self.promised: dict[NodeId, HardState] = {}
         self.votes: dict[tuple[NodeId, int], NodeId] = {}
@@ -110,8 +128,24 @@ class GroupChecker:
     def disk(self, node: NodeId) -> DurableLog:
         return self.disks.setdefault(node, DurableLog())
 
+    def holds(self, disk: DurableLog, index: int, term: int) -> bool:
+        """Whether the entry is on the disk. Of what it has dropped it held what was committed."""
+        if index > disk.base_index:
+            return disk.term_at(index) == term
+        return index <= len(self.committed) and self.committed[index - 1].term == term
+
+    def lacks(self, now: DurableLog, was: DurableLog) -> bool:
+        """Whether a disk has lost entries that it held. What it had in place of another node's
+        image was never committed, or is in that image."""
+        base = now.base_index
+        if base > was.base_index and was.term_at(base) != now.term_at(base):
+            return False
+        return now.last_index < was.last_index or not self.holds(
+            now, was.last_index, was.term_at(was.last_index)
+        )
+
     def majority_holds(self, index: int, term: int) -> bool:
-        holders = sum(1 for disk in self.disks.values() if disk.holds(index, term))
+        holders = sum(1 for disk in self.disks.values() if self.holds(disk, index, term))
         return 2 * holders > self.voters
 
 
@@ -152,15 +186,17 @@ def _glance(raft: Raft) -> tuple[object, ...]:
 class Checker:
     """All groups of a simulation."""
 
-    def __init__(self, simulator: Simulator, nodes: int) -> None:
+    def __init__(self, simulator: Simulator, nodes: int, confirmed_us: Callable[[], int]) -> None:
+        """`confirmed_us`: what the clocks of a majority of nodes have shown, at the highest."""
         self._simulator = simulator
         self._nodes = nodes
+        self._confirmed_us = confirmed_us
         self._groups: dict[GroupId, GroupChecker] = {}
 
     def group(self, group: GroupId) -> GroupChecker:
         found = self._groups.get(group)
         if found is None:
-            found = self._groups[group] = GroupChecker(group, self._nodes)
+            found = self._groups[group] = GroupChecker(group, self._nodes, self._confirmed_us)
         return found
 
     # ------------------------------------------------------------ disks
@@ -179,16 +215,15 @@ class Checker:
         truth = self.group(view.group)
         raft = view.replica.raft
         log.witness = truth
-        prev_term = 0
-        for entry in log.entries(1, log.last_index, 1 << 60) if log.last_index else ():
+        self._opened_at_snapshot(truth, view, log)
+        prev_term: int = log.base_term
+        first = log.base_index + 1
+        for entry in log.entries(first, log.last_index, 1 << 60) if log.last_index >= first else ():
             crc = zlib.crc32(b"".join(entry.payload))
             truth.entered(entry.index, entry.term, prev_term, crc)
             prev_term = entry.term
         was = truth.disk(node.node)
-        if was.last_index and (
-            log.last_index < was.last_index
-            or log.term_at(was.last_index) != was.term_at(was.last_index)
-        ):
+        if was.last_index and truth.lacks(DurableLog.of(log), was):
             truth.fail(
                 Promise.SYNCED_STAYS, f"node {node.node} lost synced entries up to {was.last_index}"
             )
@@ -205,6 +240,38 @@ class Checker:
                     Promise.SYNCED_STAYS, f"node {node.node} forgot its vote in term {raft.term}"
                 )
         view.seen = _Seen(raft.status())
+        view.seen.applied = view.replica.applied_index
+        view.seen.commit_index = raft.commit_index
+
+    def _opened_at_snapshot(
+        self, truth: GroupChecker, view: ReplicaView, log: WitnessedLog
+    ) -> None:
+        """What a replica takes for applied without a replay was applied, and what its log does
+        without was committed."""
+        replica = view.replica
+        index = replica.applied_index
+        if index > len(truth.applied):
+            truth.fail(
+                Promise.STATE_MACHINE_SAFETY,
+                f"node {replica.node} opened a snapshot of {index}, which nobody has applied",
+            )
+        if index and truth.hashes.setdefault(index, replica.state_hash) != replica.state_hash:
+            truth.fail(Promise.STATE_MACHINE_SAFETY, f"the snapshot of {index} has another state")
+        base = log.base_index
+        if base > index or (base and truth.committed[base - 1].term != log.base_term):
+            truth.fail(Promise.SYNCED_STAYS, f"node {replica.node}: entries up to {base} are gone")
+
+    def image_opened(self, node: SimulatedNode, found: OpenedGroup) -> None:
+        """A node has opened a group: whatever its log goes without is in its image."""
+        truth, image = self.group(found.replica.group), found.image.manifest
+        folder = node.log_folder(truth.group)
+        ImageCheck(truth, node.disk.fs, folder, image).run(found.topic)
+
+    def compacted(self, node: SimulatedNode, job: CompactionJob, image: Image) -> None:
+        """A compaction has made the files of an image, or made its newest snapshot again."""
+        truth = self.group(job.group)
+        check = ImageCheck(truth, node.disk.fs, job.folder, image)
+        check.run(topic_of(node.disk.fs, job), former=job.image)
 
     # ------------------------------------------------------------ events
 
@@ -256,12 +323,45 @@ class Checker:
                     )
             else:
                 truth.applied.append(fact)
-                self._see_outcome(truth, outcome)
+                self._see_outcome(truth, command, outcome)
         if replica.node in truth.changed:
             return
+        truth.records.published(replica, truth.committed)
+        self._reached_points(truth, replica)
         known = truth.hashes.setdefault(seen.applied, replica.state_hash)
         if known != replica.state_hash:
             truth.fail(Promise.STATE_MACHINE_SAFETY, f"state hashes differ at {seen.applied}")
+
+    def _reached_points(self, truth: GroupChecker, replica: Replica) -> None:
+        """What a compaction up to these points must come to."""
+        for point in replica.points:
+            if truth.hashes.setdefault(point.index, point.state_hash) != point.state_hash:
+                truth.fail(Promise.STATE_MACHINE_SAFETY, f"state hashes differ at {point.index}")
+            if point.index == replica.applied_index:
+                fingerprint = replica.machine.fingerprint()
+                if truth.fingerprints.setdefault(point.index, fingerprint) != fingerprint:
+                    truth.fail(Promise.STATE_MACHINE_SAFETY, f"states differ at {point.index}")
+
+    def dropped(self, node: SimulatedNode, view: ReplicaView) -> None:
+        """The replica's log has dropped its beginning: a durable image stands in for it."""
+        truth, replica = self.group(view.group), view.replica
+        base = replica.log.base_index
+        if base > replica.applied_index:
+            truth.fail(Promise.SYNCED_STAYS, f"node {replica.node} dropped {base} unapplied")
+        if any(truth.disk(voter).last_index < base for voter in replica.raft.membership.voters):
+            self._simulator.counts["logs whose beginning was dropped though a node lacked it"] += 1
+        durable, folder = node.disk.image(), node.log_folder(view.group)
+        image = read_image(durable, folder).image
+        if image.base[0] < base:
+            truth.fail(
+                Promise.COMPLETE_IMAGES,
+                f"node {replica.node} dropped entries up to {base}, its manifest says {image.base}",
+            )
+        machine = replica.machine
+        topic = machine.info if isinstance(machine, TopicMachine) else None
+        ImageCheck(truth, durable, folder, image).run(topic)
+        truth.disks[replica.node] = truth.disk(replica.node).dropped_to(base)
+        self._simulator.counts["logs whose beginning was dropped"] += 1
 
     def trust_changed(self, node: NodeId, group: GroupId, trust: StateTrust) -> None:
         """A replica trusts or doubts its state now: it may doubt only one that a test has
@@ -270,12 +370,31 @@ class Checker:
         if trust is not StateTrust.TRUSTED and not truth.changed:
             truth.fail(Promise.STATE_MACHINE_SAFETY, f"node {node}: its state is {trust.value}")
 
-    def _see_outcome(self, truth: GroupChecker, outcome: object) -> None:
+    def _see_outcome(self, truth: GroupChecker, command: bytes, outcome: object) -> None:
+        if outcome is None:
+            return
+        decoded = decode_command(command)
+        problem = truth.retention.problem_of_time(decoded)
+        if problem is not None:
+            truth.fail(Promise.CONFIRMED_TIME, f"{decoded} is {problem}")
         match outcome:
             case Appended(repeated=False) | EpochCommitted(replayed=False):
                 if outcome.start != truth.mark:
                     truth.fail(Promise.DENSE_OFFSETS, f"{outcome} at mark {truth.mark}")
                 truth.mark = outcome.end
+                truth.retention.published(outcome.end, decoded)
+            case Trimmed(log_start_offset=start):
+                if not truth.log_start <= start <= truth.mark:
+                    truth.fail(
+                        Promise.TRIMS, f"{outcome} with [{truth.log_start}, {truth.mark}) readable"
+                    )
+                limit = truth.retention.limit(truth.mark)
+                if start > max(truth.log_start, limit):
+                    truth.fail(Promise.TRIMS, f"{outcome}, but what is above {limit} is kept")
+                self._simulator.counts["records removed by retention"] += max(
+                    0, start - max(truth.log_start, truth.retention.trim_asked)
+                )
+                truth.log_start = start
 
     def _leads(self, view: ReplicaView) -> None:
         replica, truth = view.replica, self.group(view.group)
@@ -295,6 +414,8 @@ class Checker:
         for index, entry in enumerate(truth.committed, 1):
             if entry.known_in >= term:
                 break
+            if index < log.base_index:
+                continue  # committed before it was dropped
             if index > log.last_index or log.term_at(index) != entry.term:
                 truth.fail(
                     Promise.LEADER_COMPLETENESS,
@@ -328,7 +449,7 @@ class Checker:
                     f"{index} is committed without a majority of disks that hold it",
                 )
             for each in range(len(truth.committed) + 1, index + 1):
-                truth.committed.append(_Committed(raft.term_at(each), raft.term))
+                truth.committed.append(Committed(raft.term_at(each), raft.term))
         for each in range(before + 1, index + 1):
             if raft.term_at(each) != truth.committed[each - 1].term:
                 truth.fail(
@@ -396,7 +517,10 @@ class Checker:
         disk = truth.disk(node.node)
         if truth.acknowledgements % DEEP_CHECK_EVERY == 1:
             disk = durable_log(node.disk, node.log_folder(view.group), view.group)
-        if not disk.holds(index, view.replica.log.term_at(index)):
+        log = view.replica.log
+        dropped = index < log.base_index
+        term = truth.committed[index - 1].term if dropped else log.term_at(index)
+        if not truth.holds(disk, index, term):
             truth.fail(
                 Promise.DURABLE_ACKNOWLEDGEMENTS,
                 f"node {node.node} acknowledges {index}, its disk ends at {disk.last_index}",

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Offset
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.rules import RULES_LATEST
 from tests.simulation.checkers import Checker
 from tests.simulation.faults import Faults
-from tests.simulation.history import Label, TopicHistory
+from tests.simulation.history import TopicHistory
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
 from tests.simulation.promises import Promise, Violation
+from tests.simulation.records import Label, Row
+from tests.simulation.retention import confirmed_us
 from tests.simulation.simulator import Simulator
 from tests.simulation.swarm import SECOND, Settings, draw
 from tests.simulation.workload import Clients, Query, Task, read_rows
@@ -34,6 +36,9 @@ FINISH_US_MAX = 600 * SECOND
 
 ACKNOWLEDGED_MIN = 20
 """Records that every simulation must have acknowledged at the end: a stalled one fails."""
+
+PIECES_MAX = 5
+"""Into so many pieces every topic is split at the end."""
 
 FLOOR_US_MAX = 120 * SECOND
 """The floor is reached within this time after healing, at the latest."""
@@ -55,7 +60,11 @@ class Simulation:
     def __init__(self, seed: int, settings: Settings | None = None) -> None:
         self.simulator = Simulator(seed)
         self.settings = settings or draw(self.simulator.random("swarm"))
-        self.checker = Checker(self.simulator, self.settings.nodes)
+        self.checker = Checker(
+            self.simulator,
+            self.settings.nodes,
+            lambda: confirmed_us(self.simulator, self.nodes.values()),
+        )
         self.network = Network(self.simulator, self.settings)
         voters = tuple(NodeId(node) for node in range(1, self.settings.nodes + 1))
         self.nodes = {
@@ -134,6 +143,8 @@ class Simulation:
         topic = yield from clients.create_topic(name)
         yield from clients.raise_rules(topic)
         history = TopicHistory(topic.group, self.checker)
+        if settings.retention:
+            yield from clients.configure(topic, history)
         self.topics[topic.group] = (topic, history)
         for number in range(settings.producers):
             clients.start_producer(topic, history, f"{name}-producer-{number}")
@@ -147,6 +158,8 @@ class Simulation:
             clients.spawn(f"{name}-reader-{number}", clients.read(topic, history))
         if settings.expiries:
             clients.spawn(f"{name}-expiry", clients.expire_epochs(topic))
+        if settings.trims:
+            clients.spawn(f"{name}-trims", clients.trim(topic, history))
 
     # ------------------------------------------------------------ after healing
 
@@ -207,12 +220,34 @@ class Simulation:
                     f"group {group}: the nodes' states differ at the end",
                 )
         for group, (_, history) in self.topics.items():
-            mark = self.checker.group(group).mark
-            copies = [read_rows(node, group, 0, mark, mark) for node in self.nodes.values()]
+            truth = self.checker.group(group)
+            start, mark = truth.log_start, truth.mark
+            copies = [read_rows(node, group, start, mark, mark) for node in self.nodes.values()]
+            self._check_places(group, copies[0])
             if any(copy != copies[0] for copy in copies):
                 raise Violation(
                     Promise.READS_BELOW_THE_MARK,
                     f"group {group}: the nodes' records differ at the end",
                 )
-            history.rows_read(0, mark, copies[0])
-            history.check_whole([Label.parse(text) for _, text in copies[0]])
+            history.rows_read(start, mark, copies[0])
+            history.check_whole(start, [Label.parse(text) for _, text, _ in copies[0]])
+
+    def _check_places(self, group: GroupId, rows: Sequence[Row]) -> None:
+        """Every node splits the topic where batches begin, and finds offsets by time."""
+        start = self.checker.group(group).log_start
+        mark = start + len(rows)
+        times_us = [row.facts.timestamp_us for row in rows]
+        for node in self.nodes.values():
+            local = node.local(group)
+            assert local is not None
+            bounds, byte_counts = local.split(Offset(start), Offset(mark), PIECES_MAX)
+            if (bounds[0], bounds[-1]) != (start, mark) or list(bounds) != sorted(set(bounds)):
+                raise Violation(Promise.READS_BELOW_THE_MARK, f"{node.node} splits at {bounds}")
+            if start == 0 and sum(byte_counts) != local.topic_machine.record_bytes:
+                raise Violation(Promise.EQUAL_HISTORIES, f"{node.node} counts {byte_counts} bytes")
+            for time_us in set(times_us):
+                if local.offset_at(time_us) != start + times_us.index(time_us):
+                    raise Violation(
+                        Promise.READS_BELOW_THE_MARK,
+                        f"node {node.node} finds {local.offset_at(time_us)} at {time_us}",
+                    )

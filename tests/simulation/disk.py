@@ -10,6 +10,7 @@ from random import Random
 
 from raftlog.core.types import NOBODY, GroupId, HardState, Term
 from raftlog.errors import DiskFailed, DiskFull
+from raftlog.image.manifest import read_image
 from raftlog.storage.contract import ROOT
 from raftlog.storage.hard_state import read_states
 from raftlog.storage.limits import LogLimits
@@ -96,39 +97,52 @@ class Disk:
 
 
 class DurableLog:
-    """What is known to be on a disk of a group's log: its terms by index, as spans."""
+    """What is known to be on a disk of a group's log: its terms by index, as spans.
 
-    __slots__ = ("_terms", "last_index")
+    Entries up to `base_index` were dropped for an image.
+    """
 
-    def __init__(self, last_index: int = 0, terms: tuple[tuple[int, int], ...] = ()) -> None:
+    __slots__ = ("_terms", "base_index", "last_index")
+
+    def __init__(
+        self, last_index: int = 0, terms: tuple[tuple[int, int], ...] = (), base_index: int = 0
+    ) -> None:
         self.last_index = last_index
+        self.base_index = base_index
         self._terms = terms
 
     @classmethod
     def of(cls, log: GroupLog) -> DurableLog:
         """The log as it is now: what is on disk once a write taken now has run."""
-        return cls(log.last_index, tuple(log.terms()))
+        runs = tuple(log.terms())
+        if log.base_index:
+            runs = ((log.base_index, log.base_term), *runs)
+        return cls(log.last_index, runs, log.base_index)
 
     def term_at(self, index: int) -> int:
-        """0 where there is no entry."""
+        """0 where there is no entry, or where only the image knows it."""
         if index > self.last_index:
             return 0
         return next((term for first, term in reversed(self._terms) if first <= index), 0)
 
-    def holds(self, index: int, term: int) -> bool:
-        return index == 0 or self.term_at(index) == term
+    def dropped_to(self, base_index: int) -> DurableLog:
+        """The same log without the entries up to `base_index`."""
+        return DurableLog(self.last_index, self._terms, max(base_index, self.base_index))
 
     def shared_with(self, other: DurableLog) -> DurableLog:
         """The entries that both have: what survives a write that may be half done."""
+        base_index = max(self.base_index, other.base_index)
         last = min(self.last_index, other.last_index)
-        while last and self.term_at(last) != other.term_at(last):
+        while last > base_index and self.term_at(last) != other.term_at(last):
             last -= 1
-        return DurableLog(last, tuple(run for run in self._terms if run[0] <= last))
+        terms = tuple(run for run in self._terms if run[0] <= last)
+        return DurableLog(last, terms, base_index)
 
 
 def durable_log(disk: Disk, folder: str, group: GroupId) -> DurableLog:
     """Read the group's log from what is durable now."""
-    log = GroupLog.open(disk.image(), folder, group, LogLimits())
+    fs = disk.image()
+    log = GroupLog.open(fs, folder, group, LogLimits(), base=read_image(fs, folder).image.base)
     return DurableLog.of(log)
 
 

@@ -11,9 +11,9 @@ from raftlog.machines.outcomes import Appended
 from raftlog.state_comparison import StateTrust
 from raftlog.wire.codec import encode_command
 from tests.simulation.calm import VOTERS, CalmCluster
-from tests.simulation.history import Label
 from tests.simulation.node import COMPARED_EVERY, Failed
-from tests.simulation.workload import batch_of, read_rows
+from tests.simulation.records import Label, batch_of
+from tests.simulation.workload import read_rows
 
 
 def state_changed_in_memory() -> None:

@@ -52,6 +52,7 @@ class Faults:
             "kill": lambda: self._crash(self._victim(), power=False),
             "power loss": lambda: self._crash(self._victim(), power=True),
             "power loss of all": self._power_loss_of_all,
+            "long outage": self._long_outage,
             "crash at a write": self._crash_at_a_write,
             "failed sync": self._failed_sync,
             "slow disk": self._slow_disk,
@@ -174,6 +175,14 @@ class Faults:
         for node in self._nodes.values():
             self._crash(node, power=True)
 
+    def _long_outage(self) -> None:
+        """A follower is away for so long that the others may drop what it lacks."""
+        node = self._nodes[NodeId(self._random.randrange(len(self._nodes)) + 1)]
+        if node.running and len(self._nodes) > 1:
+            node.end(power=bool(self._random.randrange(2)))
+            away_us = 10 * self._duration()
+            self._simulator.at(away_us, lambda: None if node.running else node.start())
+
     def _crash_at_a_write(self) -> None:
         """Within one of the next writes: before, between or after its writing and syncing."""
         node = self._victim()
@@ -238,13 +247,14 @@ class Faults:
         looks = iter(range(OVERTAKEN_TICKS_MAX))
 
         def look() -> None:
-            overtaken = raft.term != term and (
-                raft.last_index < first or raft.term_at(first) != term
-            )
+            dropped = raft.base_index >= first  # committed long ago, whosever it is
+            overtaken = raft.term != term and not dropped
+            if overtaken and raft.last_index >= first:
+                overtaken = raft.term_at(first) != term
             if overtaken and victim.running and not self._healed:
                 self._simulator.counts["overtaken with a write in flight"] += 1
                 victim.disk.end_after(self._random.randrange(12))
-            if overtaken or self._healed or next(looks, None) is None:
+            if overtaken or dropped or self._healed or next(looks, None) is None:
                 victim.resume_disk()
             else:
                 self._simulator.at(self._settings.tick_us, look)

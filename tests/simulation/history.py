@@ -14,8 +14,10 @@ from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
 from raftlog.core.types import GroupId
 from raftlog.machines.outcomes import Appended, EpochCommitted
+from raftlog.machines.settings import TopicSetting
 from tests.simulation.checkers import Checker
 from tests.simulation.promises import Promise, Violation
+from tests.simulation.records import Label, Row
 
 
 class AppendKey(NamedTuple):
@@ -26,24 +28,6 @@ class AppendKey(NamedTuple):
 class EpochName(NamedTuple):
     writer: str
     epoch: int
-
-
-class Label(NamedTuple):
-    """`source` and `number`: producer and sequence, or writer and epoch."""
-
-    kind: str
-    source: str
-    number: int
-    place: int
-    attempt: str
-
-    def text(self) -> str:
-        return "/".join(map(str, self))
-
-    @classmethod
-    def parse(cls, text: str) -> Label:
-        kind, source, number, place, attempt = text.split("/")
-        return cls(kind, source, int(number), int(place), attempt)
 
 
 def append_labels(key: AppendKey, count: int) -> list[Label]:
@@ -58,8 +42,10 @@ class TopicHistory:
         self._truth = checker.group(group)
         self.floor = 0
         """No later read of the mark may be below it: some client knows that it was this high."""
+        self.start_floor = 0
+        """No later read of the log start may be below it: some client knows of a trim up to there.
+        """
         self.acknowledged_records = 0
-        self._read: dict[int, str] = {}
         self._places: dict[Label, int] = {}
         self._appends: dict[AppendKey, int] = {}
         """Every append that was tried, with its record count."""
@@ -150,7 +136,45 @@ class TopicHistory:
             )
         self.floor = max(self.floor, end)
 
+    def trim_tried(self, offset: int) -> None:
+        self._truth.retention.trim_asked = max(self._truth.retention.trim_asked, offset)
+
+    def configured(self, settings: tuple[TopicSetting, ...]) -> None:
+        """The topic is to have these settings from now on."""
+        self._truth.retention.settings = settings
+
+    def trim_acknowledged(self, least: int, log_start: int) -> None:
+        """`least`: what the trim must have removed at least."""
+        if log_start < least:
+            self.fail(Promise.TRIMS, f"a trim up to {least} left a log start of {log_start}")
+        self._log_start_seen(log_start)
+        self.start_floor = max(self.start_floor, log_start)
+
+    def _log_start_seen(self, log_start: int) -> None:
+        if log_start > self._truth.log_start:
+            self.fail(
+                Promise.TRIMS,
+                f"a log start of {log_start}, that of the committed log is {self._truth.log_start}",
+            )
+
     # ------------------------------------------------------------ reading
+
+    def log_start_read(self, floor_before: int, log_start: int) -> None:
+        """A strong read of the log start, as `mark_read`."""
+        if log_start < floor_before:
+            self.fail(
+                Promise.LINEARIZABLE_MARKS,
+                f"a strong read says that the log starts at {log_start}, a trim up to "
+                f"{floor_before} was known before it began",
+            )
+        self._log_start_seen(log_start)
+        self.start_floor = max(self.start_floor, log_start)
+
+    def read_refused(self, start: int, log_start: int) -> None:
+        """A replica has refused to read from `start` because its log starts above it."""
+        if log_start <= start:
+            self.fail(Promise.TRIMS, f"a read from {start} was refused, the log start {log_start}")
+        self._log_start_seen(log_start)
 
     def mark_read(self, floor_before: int, mark: int) -> None:
         """A strong read of the mark; `floor_before` is the floor when it was asked for."""
@@ -166,90 +190,105 @@ class TopicHistory:
             )
         self.floor = max(self.floor, mark)
 
-    def rows_read(self, start: int, end: int, rows: Sequence[tuple[int, str]]) -> None:
-        """(offset, text) of every record in [start, end), as some replica gave them."""
+    def rows_read(self, start: int, end: int, rows: Sequence[Row]) -> None:
+        """Every record in [start, end), as some replica gave them."""
         if end > self._truth.mark:
             self.fail(
                 Promise.READS_BELOW_THE_MARK,
                 f"records up to {end} were read, the mark is {self._truth.mark}",
             )
-        if [offset for offset, _ in rows] != list(range(start, end)):
+        if [row.offset for row in rows] != list(range(start, end)):
             self.fail(
                 Promise.READS_BELOW_THE_MARK,
-                f"a read of [{start}, {end}) gave offsets {[row[0] for row in rows]}",
+                f"a read of [{start}, {end}) gave offsets {[row.offset for row in rows]}",
             )
-        for offset, text in rows:
-            if self._read.setdefault(offset, text) != text:
-                self.fail(
-                    Promise.READS_BELOW_THE_MARK,
-                    f"offset {offset} was {self._read[offset]} and is {text}",
-                )
-            label = Label.parse(text)
+        for row in rows:
+            self._truth.records.read(row)
+            label = Label.parse(row.text)
             once = label._replace(attempt="")
-            if self._places.setdefault(once, offset) != offset:
+            if self._places.setdefault(once, row.offset) != row.offset:
                 self.fail(
-                    Promise.NOTHING_LOST, f"{text} is at {self._places[once]} and at {offset}"
+                    Promise.NOTHING_LOST,
+                    f"{row.text} is at {self._places[once]} and at {row.offset}",
                 )
 
     # ------------------------------------------------------------ at the end
 
-    def check_whole(self, labels: Sequence[Label]) -> None:
-        """The topic from 0 to its mark, after everything has ended."""
-        if len(labels) != self._truth.mark:
+    def check_whole(self, start: int, labels: Sequence[Label]) -> None:
+        """The topic from its log start to its mark, after everything has ended.
+
+        The first append or epoch may have lost its beginning to a trim, and what came before it is
+        not known any more.
+        """
+        if start + len(labels) != self._truth.mark:
             self.fail(
-                Promise.NOTHING_LOST, f"{len(labels)} records are readable of {self._truth.mark}"
+                Promise.NOTHING_LOST,
+                f"{len(labels)} records are readable of [{start}, {self._truth.mark})",
             )
-        self._check_acknowledged(labels)
+        self._check_acknowledged(start, labels)
         position = 0
         next_sequence: dict[str, int] = {}
         last_epoch: dict[str, int] = {}
         while position < len(labels):
-            first = labels[position]
+            first, cut = labels[position], start > 0 and position == 0
             if first.kind == "append":
                 promise = Promise.NOTHING_LOST
                 key = AppendKey(first.source, first.number)
-                expected = append_labels(key, self._appends.get(key, 0))
-                if next_sequence.get(key.producer, 0) != key.sequence:
-                    self.fail(
-                        promise, f"{key} comes after sequence {next_sequence.get(key.producer, 0)}"
-                    )
+                expected = _from_first(
+                    append_labels(key, self._appends.get(key, 0)), first, cut=cut
+                )
+                due = next_sequence.get(key.producer, key.sequence if start else 0)
+                if due != key.sequence:
+                    self.fail(promise, f"{key} comes where sequence {due} is due")
                 next_sequence[key.producer] = key.sequence + 1
             else:
                 promise = Promise.EPOCHS_WHOLE
                 name = EpochName(first.source, first.number)
-                expected = self._epoch_at(name, labels, position)
+                expected = self._epoch_at(name, labels, position, cut=cut)
                 if last_epoch.get(name.writer, -1) >= name.epoch:
                     self.fail(promise, f"{name} comes after epoch {last_epoch[name.writer]}")
                 last_epoch[name.writer] = name.epoch
             if not expected or list(labels[position : position + len(expected)]) != expected:
                 self.fail(
-                    promise, f"at offset {position}, {first.text()} is not whole, or out of order"
+                    promise,
+                    f"at offset {start + position}, {first.text()} is not whole, or out of order",
                 )
             position += len(expected)
 
-    def _epoch_at(self, name: EpochName, labels: Sequence[Label], position: int) -> list[Label]:
+    def _epoch_at(
+        self, name: EpochName, labels: Sequence[Label], position: int, *, cut: bool
+    ) -> list[Label]:
         """The tried content of the epoch that is there: all of it or nothing."""
         for attempts in sorted(self._proposals.get(name, ())):
             content = [label for attempt in attempts for label in self._attempts[attempt]]
+            content = _from_first(content, labels[position], cut=cut)
             if content and list(labels[position : position + len(content)]) == content:
                 return content
         return []
 
-    def _check_acknowledged(self, labels: Sequence[Label]) -> None:
+    def _check_acknowledged(self, log_start: int, labels: Sequence[Label]) -> None:
         present = {(label.source, label.number) for label in labels}
         for key, (start, end) in self._acked_appends.items():
             if start == -1:
-                lost = tuple(key) not in present
+                lost = log_start == 0 and tuple(key) not in present
             else:
-                lost = list(labels[start:end]) != append_labels(key, self._appends[key])
+                kept = slice(max(0, start - log_start), max(0, end - log_start))
+                due = append_labels(key, self._appends[key])[max(0, log_start - start) :]
+                lost = list(labels[kept]) != due
             if lost:
                 self.fail(
                     Promise.NOTHING_LOST, f"{key}, acknowledged at [{start}, {end}), is not there"
                 )
         for name, (start, end) in self._acked_epochs.items():
-            if start == -1 or start == end:
+            if start == -1 or start == end or end <= log_start:
                 continue
-            if {(label.source, label.number) for label in labels[start:end]} != {tuple(name)}:
+            found = labels[max(0, start - log_start) : end - log_start]
+            if {(label.source, label.number) for label in found} != {tuple(name)}:
                 self.fail(
                     Promise.NOTHING_LOST, f"{name}, acknowledged at [{start}, {end}), is not there"
                 )
+
+
+def _from_first(content: list[Label], first: Label, *, cut: bool) -> list[Label]:
+    """The content; if a trim may have `cut` it, what is left of it from `first` on."""
+    return content[content.index(first) :] if cut and first in content else content

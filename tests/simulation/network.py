@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from raftlog.core.messages import PeerMessage
+from raftlog.core.messages import ImageChunk, PeerMessage
 from raftlog.core.types import NodeId
 from raftlog.wire.codec import decode_peer_messages, encode_peer_messages
 from tests.simulation.simulator import Simulator
@@ -94,7 +95,7 @@ class Network:
                 self._cuts.pop(link, None)
 
     def send(self, sender: NodeId, to: NodeId, messages: Sequence[PeerMessage]) -> None:
-        frame = encode_peer_messages(messages)
+        frame = encode_peer_messages([self._damaged(message) for message in messages])
         link = (sender, to)
         simulator = self._simulator
         if link in self._cuts:
@@ -107,6 +108,18 @@ class Network:
         if self._happens(self._settings.duplication):
             simulator.counts["frame doubled"] += 1
             self._carry(link, frame)
+
+    def _damaged(self, message: PeerMessage) -> PeerMessage:
+        """The message, or a chunk of an image with another byte."""
+        is_chunk = isinstance(message, ImageChunk) and message.data
+        if not is_chunk or not self._happens(self._settings.chunk_damage):
+            return message
+        assert isinstance(message, ImageChunk)
+        self._simulator.counts["chunk damaged"] += 1
+        place = self._random.randrange(len(message.data))
+        flipped = bytes([message.data[place] ^ 1])
+        data = message.data[:place] + flipped + message.data[place + 1 :]
+        return replace(message, data=data)
 
     def call(self, request: Callable[[], None]) -> None:
         """Carry a client's request, or the answer to one, one way."""

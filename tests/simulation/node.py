@@ -11,30 +11,45 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+from raftlog.compaction.compact import compact
 from raftlog.core.leadership import FollowerView
 from raftlog.core.messages import AppendRequest, PeerMessage, RaftMessage, Replicate
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY, EntryKind, GroupId, NodeId, Payload, Span, Term
+from raftlog.core.types import NOBODY, EntryKind, GroupId, LogIndex, NodeId, Payload, Span, Term
 from raftlog.errors import DiskFailed, DiskFull, NotLeader, Overloaded, RaftlogError
+from raftlog.image.job import CompactionJob
+from raftlog.image.job import Reply as CompactionReply
+from raftlog.image.manifest import Image
 from raftlog.multiraft.effects import (
+    BackgroundRead,
+    CompactionFailed,
+    DamagePassedOver,
     DiskChanged,
+    EntryDamaged,
     GroupDeletedElsewhere,
     GroupOpened,
+    GroupQuarantined,
+    GroupRefilling,
     GroupRemoved,
+    ImageInstalled,
+    ImageRefused,
     LeadershipChanged,
     MultiRaftEvent,
     PeerMessagesRefused,
+    RetentionFailed,
     StateCompared,
     TornTailTruncated,
 )
-from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.groups import GroupStore, OpenedGroup
+from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.replica import Budget, Output, Replica
 from raftlog.state_comparison import StateComparison
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.log import GroupLog
+from raftlog.storage.prefix import PrefixRemoval
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
 from tests.simulation.checkers import Checker, WitnessedLog
@@ -154,6 +169,13 @@ class WatchedReplica(Replica):
             self._checker.sent(self._owner, self._view, message)
         return output
 
+    def drop_log_to(self, index: LogIndex) -> PrefixRemoval:
+        before = self.log.base_index
+        removal = super().drop_log_to(index)
+        if self.log.base_index > before:
+            self._checker.dropped(self._owner, self._view)
+        return removal
+
     def request(self, wish: Replicate, read: LogRead) -> AppendRequest | None:
         found = super().request(wish, read)
         if found is None:
@@ -204,6 +226,8 @@ class SimulatedNode:
         self._tick_us = int(settings.tick_us * drift)
         self._speed = 1.0
         self._clock_us = 1_700_000_000_000_000 + self._random.randrange(5_000_000)
+        self.furthest_clock_us = self._clock_us
+        """The furthest that its wall clock was ever ahead of simulated time."""
         self._life = 0
         self._worked_us = 0
         self._paused = False
@@ -216,6 +240,7 @@ class SimulatedNode:
         self._plans: dict[LogWrite, _Plan] = {}
         self._writes: dict[LogWrite, None] = {}
         self._job: Callable[[], Any] | None = None
+        self._compaction: CompactionJob | None = None
         self._disk_stalls = 0
         self._stalled_writes: list[Callable[[], None]] = []
 
@@ -275,15 +300,25 @@ class SimulatedNode:
             timing=self._settings.timing,
             boot_id=f"{self.node}.{self._life}",
             random=self._random,
-            quiesce_refresh_ticks=self._settings.quiesce_refresh_ticks,
-            idle_ticks_max=self._settings.idle_ticks,
-            request_bytes_max=self._settings.request_bytes_max,
-            slow_disk_ticks=self._settings.slow_disk_ticks,
-            full_disk_ticks=self._settings.full_disk_ticks,
-            turn_work_us=TURN_WORK_US,
-            catch_up=self._settings.catch_up,
+            limits=MultiRaftLimits(
+                quiesce_refresh_ticks=self._settings.quiesce_refresh_ticks,
+                idle_ticks_max=self._settings.idle_ticks,
+                request_bytes_max=self._settings.request_bytes_max,
+                slow_disk_ticks=self._settings.slow_disk_ticks,
+                full_disk_ticks=self._settings.full_disk_ticks,
+                reserve_bytes=0,
+                retention_ticks=self._settings.retention_ticks,
+                turn_work_us=TURN_WORK_US,
+                catch_up=self._settings.catch_up,
+                compaction=self._settings.compaction,
+                images=self._settings.images,
+            ),
         )
-        multiraft.start(store.open_all())
+        opened = store.open_all()
+        for each in opened:
+            if isinstance(each, OpenedGroup):
+                self.checker.image_opened(self, each)
+        multiraft.start(opened)
         return multiraft
 
     def _start_unless_running(self) -> None:
@@ -300,7 +335,9 @@ class SimulatedNode:
                 self._simulator.counts["write torn by a crash"] += 1
             self._half_written(write)
         if self._job is not None and self._random.randrange(2):
-            self._run_job_partly(self._job)
+            self._run_partly(self._job, "group half made or removed by a crash")
+        if (job := self._compaction) is not None and self._random.randrange(2):
+            self._run_partly(lambda: self._compact(job), "compaction ended by a crash")
         if power:
             self.disk.power_fails()
         else:
@@ -308,12 +345,12 @@ class SimulatedNode:
         # Clients that wait for this process hear nothing more from it: their deadlines pass.
         self._clear()
 
-    def _run_job_partly(self, job: Callable[[], Any]) -> None:
+    def _run_partly(self, job: Callable[[], Any], what: str) -> None:
         self.disk.end_after(self._random.randrange(JOB_CHANGES_MAX))
         try:
             job()
-        except (ProcessEnds, DiskFailed):
-            self._simulator.counts["group half made or removed by a crash"] += 1
+        except (ProcessEnds, DiskFailed, DiskFull):
+            self._simulator.counts[what] += 1
         finally:
             self.disk.end_after(None)
 
@@ -339,6 +376,7 @@ class SimulatedNode:
     def set_clock(self, ahead_us: int) -> None:
         """Set the wall clock forward or, below 0, back. Ticks come from another clock."""
         self._clock_us += ahead_us
+        self.furthest_clock_us = max(self.furthest_clock_us, self._clock_us)
 
     def set_speed(self, share: float) -> None:
         """Let ticks come so many times as fast as the process's own; 1 is as it began."""
@@ -372,6 +410,12 @@ class SimulatedNode:
         self._worked_us += self._random.randrange(self._settings.work_us)
         return self._worked_us
 
+    def monotonic_us(self) -> int:
+        return self._simulator.now_us
+
+    def clock_us(self) -> int:
+        return self._clock_us + self._simulator.now_us
+
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         self._network.send(self.node, peer, messages)
 
@@ -379,7 +423,7 @@ class SimulatedNode:
         """A simulated link takes whatever is sent."""
         return 0
 
-    def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
+    def run_read(self, read: BackgroundRead, ran: Callable[[], None]) -> None:
         """It sees the files some time after it was planned, and is reported later still: in some
         seeds so late that elections pass."""
 
@@ -441,6 +485,33 @@ class SimulatedNode:
 
         self._later(self._disk_us(), run)
 
+    def _compact(self, job: CompactionJob) -> Image:
+        small = self._settings.small_file_bytes
+        return compact(self.disk.fs, job, small_file_bytes=small)
+
+    def run_compaction(self, job: CompactionJob, done: Callable[[CompactionReply], None]) -> None:
+        """It sees the files some time after it was asked for, and is reported later still. A crash
+        may come in the middle of it, as it may in the middle of a job."""
+        self._compaction = job
+
+        def run() -> None:
+            self._compaction = None
+            reply: CompactionReply
+            try:
+                reply = self._compact(job)
+            except (DiskFailed, ProcessEnds) as error:
+                self._ends_at_the_disk(error)
+                return
+            except DiskFull as error:
+                self._simulator.counts["compactions that found no room"] += 1
+                reply = error
+            else:
+                self._simulator.counts["snapshot points compacted"] += 1
+                self.checker.compacted(self, job, reply)
+            self._later(self._random.randrange(NOTICE_US_MAX), lambda: done(reply))
+
+        self._later(3 * self._disk_us(), run)
+
     def tell(self, event: MultiRaftEvent) -> None:
         simulator = self._simulator
         match event:
@@ -448,8 +519,8 @@ class SimulatedNode:
                 simulator.note("role", self.node, group, state.role.value, state.term, state.leader)
             case GroupOpened(topic=topic):
                 simulator.note("group opened", self.node, topic.group)
-            case GroupRemoved(topic=topic):
-                simulator.note("group removed", self.node, topic.group)
+            case GroupRemoved(group=group):
+                simulator.note("group removed", self.node, group)
             case GroupDeletedElsewhere(group=group, peer=peer):
                 simulator.note("group deleted elsewhere", self.node, group, peer)
                 simulator.counts["replicas told that their group is deleted"] += 1
@@ -458,6 +529,27 @@ class SimulatedNode:
                 self.checker.trust_changed(self.node, group, trust)
             case PeerMessagesRefused(latest=violation):
                 raise Violation(Promise.PROTOCOL_KEPT, violation.cause)
+            case CompactionFailed(cause=cause):
+                simulator.note("compaction failed", self.node, cause)
+            case GroupRefilling(group=group):
+                simulator.note("group refilling", self.node, group)
+            case ImageInstalled(group=group, index=index):
+                simulator.note("image installed", self.node, group, index)
+                simulator.counts["images installed"] += 1
+                local = self.local(group)
+                if local is not None:
+                    opened = OpenedGroup(local.replica, local.topic, local.image)
+                    self.checker.image_opened(self, opened)
+            case ImageRefused(cause=cause):
+                simulator.note("image refused", self.node, cause)
+                simulator.counts["images refused"] += 1
+            case (
+                DamagePassedOver(cause=cause)
+                | RetentionFailed(cause=cause)
+                | GroupQuarantined(cause=cause)
+                | EntryDamaged(cause=cause)
+            ):
+                raise Violation(Promise.SYNCED_STAYS, cause)
             case TornTailTruncated():
                 simulator.counts["torn tail of a log truncated"] += 1
             case DiskChanged(keeps_up=keeps_up, full=full):
@@ -535,7 +627,7 @@ class SimulatedNode:
         if local is None or local.deleted_elsewhere:
             reply(Failed(written=False))
             return
-        payload = make_payload(self._clock_us + self._simulator.now_us)
+        payload = make_payload(self._running_multiraft.now_us(local))
 
         def answer(outcome: Any) -> None:
             leader = local.replica.raft.leader

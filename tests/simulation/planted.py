@@ -5,9 +5,10 @@ is noticed, and by what, `tests.simulation.hunt` measures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 from raftlog.core import election, replication
@@ -22,12 +23,15 @@ from raftlog.core.types import NOBODY, HardState, LogIndex, NodeId, Offset
 from raftlog.machines import epoch_rules, writers
 from raftlog.machines.commands import AbortEpoch, CommitEpoch, ExpireEpoch
 from raftlog.machines.epoch_rules import Publish
+from raftlog.machines.extents import ExtentIndex
 from raftlog.machines.outcomes import Appended
 from raftlog.machines.producers import ProducerTable
 from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.writer_row import WriterRow
 from raftlog.machines.writers import WriterTable
+from raftlog.multiraft import multiraft, retention
+from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.replica import Replica
 from raftlog.state_comparison import StateComparison
 from raftlog.storage import recovery, reopen
@@ -35,44 +39,17 @@ from raftlog.storage.folder import DataFolder
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import FileWrite, LogWrite
+from tests.simulation.planted_images import IMAGE_BUGS
+from tests.simulation.planted_shipping import SHIPPING_BUGS
+from tests.simulation.planting import both, constant, replaced
 from tests.storage.memory import MemoryFile
 
 _FOR_EVER = 1 << 60
 
 
-@contextmanager
-def _both(*patches: Any) -> Iterator[None]:
-    """Several replacements that make one bug."""
-    with ExitStack() as stack:
-        for patch in patches:
-            stack.enter_context(patch)
-        yield
-
-
-@contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    missing = object()
-    original = vars(owner).get(name, missing)
-    if callable(value):
-        assert original is not missing, f"{name} is no longer there to be broken"
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        if original is missing:
-            delattr(owner, name)
-        else:
-            setattr(owner, name, original)
-
-
-def _constant(value: Any) -> property:
-    """An attribute that says `value` whatever it is set to."""
-    return property(lambda self: value, lambda self, ignored: None)
-
-
 def acknowledge_before_fsync() -> Any:
     """Messages that wait for the log leave at once."""
-    return _replaced(Replica, "_write_durable", _constant(_FOR_EVER))
+    return replaced(Replica, "_write_durable", constant(_FOR_EVER))
 
 
 def log_never_synced() -> Any:
@@ -83,12 +60,12 @@ def log_never_synced() -> Any:
         if not self.path.endswith(".log"):
             original(self)
 
-    return _replaced(MemoryFile, "sync", sync)
+    return replaced(MemoryFile, "sync", sync)
 
 
 def vote_not_synced() -> Any:
     """Votes leave before the journal has them."""
-    return _replaced(HardStateJournal, "durable_ticket", _constant(_FOR_EVER))
+    return replaced(HardStateJournal, "durable_ticket", constant(_FOR_EVER))
 
 
 def term_and_vote_written_apart() -> Any:
@@ -110,7 +87,7 @@ def term_and_vote_written_apart() -> Any:
         self._changed.update(late)
         return write
 
-    return _replaced(HardStateJournal, "take_write", take_write)
+    return replaced(HardStateJournal, "take_write", take_write)
 
 
 def journal_renamed_before_its_sync() -> Any:
@@ -121,7 +98,7 @@ def journal_renamed_before_its_sync() -> Any:
         if not self.path.endswith(".journal.new"):
             original(self)
 
-    return _replaced(MemoryFile, "sync", sync)
+    return replaced(MemoryFile, "sync", sync)
 
 
 def own_entries_counted_before_fsync() -> Any:
@@ -133,7 +110,7 @@ def own_entries_counted_before_fsync() -> Any:
         original(self)
         self.durable_index = durable
 
-    return _replaced(Raft, "_advance_commit_index", advance)
+    return replaced(Raft, "_advance_commit_index", advance)
 
 
 def two_votes_in_a_term() -> Any:
@@ -142,12 +119,12 @@ def two_votes_in_a_term() -> Any:
     def grants_vote(request: Any, *, term: int, vote: int, leader: int, log: Any) -> bool:
         return request.term == term and election.log_is_up_to_date(request, log)
 
-    return _replaced(election, "grants_vote", grants_vote)
+    return replaced(election, "grants_vote", grants_vote)
 
 
 def vote_for_any_log() -> Any:
     """The election restriction of Raft section 5.4.1 is forgotten."""
-    return _replaced(election, "log_is_up_to_date", lambda request, log: True)
+    return replaced(election, "log_is_up_to_date", lambda request, log: True)
 
 
 def duplicated_vote_counted_twice() -> Any:
@@ -162,7 +139,7 @@ def duplicated_vote_counted_twice() -> Any:
         needed = majority(len(self._voters))
         return VoteResult.WON if sum(votes.values()) >= needed else VoteResult.PENDING
 
-    return _replaced(VoteTally, "record", record)
+    return replaced(VoteTally, "record", record)
 
 
 def stale_vote_accepted() -> Any:
@@ -174,7 +151,7 @@ def stale_vote_accepted() -> Any:
             reply = replace(reply, term=self.term)
         original(self, reply)
 
-    return _replaced(Raft, "_on_vote_reply", on_vote_reply)
+    return replaced(Raft, "_on_vote_reply", on_vote_reply)
 
 
 def stale_acknowledgement_accepted() -> Any:
@@ -186,7 +163,7 @@ def stale_acknowledgement_accepted() -> Any:
             reply = replace(reply, term=self.term)
         original(self, reply)
 
-    return _replaced(Raft, "_on_append_reply", on_append_reply)
+    return replaced(Raft, "_on_append_reply", on_append_reply)
 
 
 def old_term_committed_by_counting() -> Any:
@@ -197,7 +174,7 @@ def old_term_committed_by_counting() -> Any:
             index = self._leadership.agreed_index(self.durable_index)
             self.commit_index = max(self.commit_index, index)
 
-    return _replaced(Raft, "_advance_commit_index", advance)
+    return replaced(Raft, "_advance_commit_index", advance)
 
 
 def commit_index_unverified() -> Any:
@@ -209,7 +186,7 @@ def commit_index_unverified() -> Any:
         if request.term == self.term:
             self._learn_commit_index(LogIndex(min(request.commit_index, self._log.last_index)))
 
-    return _replaced(Raft, "_on_append_request", on_append_request)
+    return replaced(Raft, "_on_append_request", on_append_request)
 
 
 def heartbeat_vouches_for_too_much() -> Any:
@@ -220,7 +197,7 @@ def heartbeat_vouches_for_too_much() -> Any:
         honest = original(self, commit_index, all_committed=all_committed)
         return [replace(each, commit_index=commit_index) for each in honest]
 
-    return _replaced(Leadership, "heartbeats", heartbeats)
+    return replaced(Leadership, "heartbeats", heartbeats)
 
 
 def whole_log_acknowledged() -> Any:
@@ -230,7 +207,7 @@ def whole_log_acknowledged() -> Any:
     def accepted(self: AppendRequest, term: Any, *, match_index: Any, last_index: Any) -> Any:
         return original(self, term, match_index=last_index, last_index=last_index)
 
-    return _replaced(AppendRequest, "accepted", accepted)
+    return replaced(AppendRequest, "accepted", accepted)
 
 
 def previous_entry_unverified() -> Any:
@@ -239,12 +216,12 @@ def previous_entry_unverified() -> Any:
     def matches(log: Any, *, prev_index: int, prev_term: int) -> bool:
         return prev_index <= log.last_index
 
-    return _replaced(replication, "previous_entry_matches", matches)
+    return replaced(replication, "previous_entry_matches", matches)
 
 
 def truncate_always() -> Any:
     """What a request brings replaces the log's end, conflict or not."""
-    return _replaced(replication, "first_difference", lambda log, entries: 0)
+    return replaced(replication, "first_difference", lambda log, entries: 0)
 
 
 def match_index_regresses() -> Any:
@@ -256,7 +233,7 @@ def match_index_regresses() -> Any:
         self.match_index = match_index
         return news
 
-    return _replaced(Progress, "accepted", accepted)
+    return replaced(Progress, "accepted", accepted)
 
 
 def read_at_the_mark_plus_one() -> Any:
@@ -264,12 +241,12 @@ def read_at_the_mark_plus_one() -> Any:
     original = TopicMachine.high_water_mark
     assert isinstance(original, property)
     above = property(lambda self: Offset(original.fget(self) + 1))
-    return _replaced(TopicMachine, "high_water_mark", above)
+    return replaced(TopicMachine, "high_water_mark", above)
 
 
 def read_before_the_noop() -> Any:
     """A new leader answers strong reads by a commit_index that may be old."""
-    return _replaced(Leadership, "term_start", _constant(LogIndex(0)))
+    return replaced(Leadership, "term_start", constant(LogIndex(0)))
 
 
 def strong_read_without_a_quorum() -> Any:
@@ -280,7 +257,7 @@ def strong_read_without_a_quorum() -> Any:
         original(self, leadership)
         self._outbox.reads.extend(leadership.reads.confirm(leadership.reads.latest))
 
-    return _replaced(Raft, "_speak_as_leader", speak_as_leader)
+    return replaced(Raft, "_speak_as_leader", speak_as_leader)
 
 
 def strong_read_joins_a_round_in_flight() -> Any:
@@ -292,9 +269,9 @@ def strong_read_joins_a_round_in_flight() -> Any:
         self._in_flight.append((self.latest, commit_index, tuple(self._waiting)))
         self._waiting.clear()
 
-    return _both(
-        _replaced(ReadRounds, "start", start),
-        _replaced(ReadRounds, "wants_round", property(lambda self: bool(self._waiting))),
+    return both(
+        replaced(ReadRounds, "start", start),
+        replaced(ReadRounds, "wants_round", property(lambda self: bool(self._waiting))),
     )
 
 
@@ -308,7 +285,7 @@ def abort_undoes_an_applied_epoch() -> Any:
             row.last_epoch -= 1
         return original(self, command, rules)
 
-    return _replaced(WriterTable, "abort_epoch", abort_epoch)
+    return replaced(WriterTable, "abort_epoch", abort_epoch)
 
 
 def producers_not_deduplicated() -> Any:
@@ -322,7 +299,7 @@ def producers_not_deduplicated() -> Any:
             return None
         return answer
 
-    return _replaced(ProducerTable, "judge", judge)
+    return replaced(ProducerTable, "judge", judge)
 
 
 def epochs_not_whole() -> Any:
@@ -335,7 +312,7 @@ def epochs_not_whole() -> Any:
             return Publish(verdict.attempts[:-1])
         return verdict
 
-    return _replaced(writers, "judge_commit", judge_commit)
+    return replaced(writers, "judge_commit", judge_commit)
 
 
 def replay_published_again() -> Any:
@@ -352,7 +329,7 @@ def replay_published_again() -> Any:
             row.last_epoch += 1
         return verdict
 
-    return _replaced(writers, "judge_commit", judge_commit)
+    return replaced(writers, "judge_commit", judge_commit)
 
 
 def plan_not_compared() -> Any:
@@ -362,13 +339,13 @@ def plan_not_compared() -> Any:
     def judge_commit(row: Any, command: CommitEpoch, facts: Any) -> Any:
         return original(row, replace(command, plan=""), facts)
 
-    return _replaced(writers, "judge_commit", judge_commit)
+    return replaced(writers, "judge_commit", judge_commit)
 
 
 def rewound_stream_taken_for_a_replay() -> Any:
     """A stream below its last epoch is recognised by number and count."""
     original = epoch_rules._refusal_of_passed
-    return _replaced(
+    return replaced(
         epoch_rules, "_refusal_of_passed", lambda row, key, rules: original(row, key, RULES_FIRST)
     )
 
@@ -379,10 +356,10 @@ def fenced_run_goes_on() -> Any:
     def take_over(self: WriterRow, run: str) -> None:
         self.run = run
 
-    return _both(
-        _replaced(WriterRow, "is_fenced", lambda self, run: False),
-        _replaced(WriterRow, "take_over", take_over),
-        _replaced(
+    return both(
+        replaced(WriterRow, "is_fenced", lambda self, run: False),
+        replaced(WriterRow, "take_over", take_over),
+        replaced(
             WriterRow,
             "attempt",
             lambda self, run, epoch, attempt: (
@@ -399,7 +376,7 @@ def expiry_overtakes_a_stage() -> Any:
         row = self._rows.get(command.writer)
         return row is not None and row.drop_epoch(command.epoch) > 0
 
-    return _replaced(WriterTable, "expire_epoch", expire_epoch)
+    return replaced(WriterTable, "expire_epoch", expire_epoch)
 
 
 def state_outside_the_log() -> Any:
@@ -413,25 +390,74 @@ def state_outside_the_log() -> Any:
         judged[id(self)] = sequence
         return original(self, producer, sequence, crc, rules)
 
-    return _replaced(ProducerTable, "judge", judge)
+    return replaced(ProducerTable, "judge", judge)
+
+
+def trim_outside_the_log() -> Any:
+    """How far a trim goes depends on what else its process did, so it differs over replicas."""
+    original = ExtentIndex.trim
+    calls = count()
+
+    def trim(self: ExtentIndex, offset: Offset) -> None:
+        original(self, Offset(offset - 1) if next(calls) % 5 == 4 else offset)
+
+    return replaced(ExtentIndex, "trim", trim)
+
+
+def trim_too_far() -> Any:
+    """A trim removes the record at its offset as well, on every replica alike."""
+    original = ExtentIndex.trim
+    return replaced(ExtentIndex, "trim", lambda self, offset: original(self, offset + 1))
+
+
+def trim_by_one_clock() -> Any:
+    """Records go by age as soon as their leader's own clock says so."""
+    original = retention.trim_expired
+
+    def trim_expired(groups: Any, clock: Any, propose: Any, effects: Any) -> None:
+        original(groups, lambda voters: effects.clock_us(), propose, effects)
+
+    return replaced(multiraft, "trim_expired", trim_expired)
+
+
+def stamp_by_one_clock() -> Any:
+    """A leader writes its own clock into its entries."""
+    return replaced(MultiRaft, "now_us", lambda self, local: self._effects.clock_us())
+
+
+def retention_keeps_one_less() -> Any:
+    """The settings' last record goes as well."""
+    original = retention.first_kept
+    return replaced(
+        retention, "first_kept", lambda local, *rest: Offset(original(local, *rest) + 1)
+    )
+
+
+def divided_extent_dropped() -> Any:
+    """A trim within an extent drops the records of that extent above it too."""
+
+    def drop_before(self: ExtentIndex, offset: Offset) -> None:
+        self._rows = self._rows.from_row(bisect_left(self._rows.starts, offset))
+
+    return replaced(ExtentIndex, "drop_before", drop_before)
 
 
 def torn_tail_taken_for_whole() -> Any:
     """The payloads of a log's last frames are not checked when it is opened."""
-    return _both(
-        _replaced(recovery, "payload_is_whole", lambda file, frame: True),
-        _replaced(reopen, "read_tail", recovery.read_tail),
+    return both(
+        replaced(recovery, "payload_is_whole", lambda file, frame: True),
+        replaced(reopen, "read_tail", recovery.read_tail),
     )
 
 
 def deleted_group_revived() -> Any:
     """A restarted node replays a topic's creation before it knows again that it was deleted."""
-    return _replaced(DataFolder, "deletions_index", lambda self: LogIndex(0))
+    return replaced(DataFolder, "deletions_index", lambda self: LogIndex(0))
 
 
 def truncation_not_done_before_the_append() -> Any:
     """After a conflict the old end of the log stays on disk."""
-    return _replaced(LogWrite, "_run_truncation", lambda self, cut: None)
+    return replaced(LogWrite, "_run_truncation", lambda self, cut: None)
 
 
 def late_read_sent_unchecked() -> Any:
@@ -449,7 +475,7 @@ def late_read_sent_unchecked() -> Any:
             commit_index=wish.commit_index,
         )
 
-    return _replaced(Replica, "request", request)
+    return replaced(Replica, "request", request)
 
 
 def sealed_where_the_plan_ends_now() -> Any:
@@ -462,12 +488,12 @@ def sealed_where_the_plan_ends_now() -> Any:
             planned = replace(planned, seal_at=segment.end)
         original(self, planned)
 
-    return _replaced(LogWrite, "_run_file", run_file)
+    return replaced(LogWrite, "_run_file", run_file)
 
 
 def divergence_unnoticed() -> Any:
     """A replica hears the agreed state and does not compare its own with it."""
-    return _replaced(StateComparison, "_judge", lambda self: None)
+    return replaced(StateComparison, "_judge", lambda self: None)
 
 
 BUGS: dict[str, Callable[[], Any]] = {
@@ -514,6 +540,14 @@ BUGS: dict[str, Callable[[], Any]] = {
         abort_undoes_an_applied_epoch,
         expiry_overtakes_a_stage,
         state_outside_the_log,
+        trim_outside_the_log,
+        trim_too_far,
+        trim_by_one_clock,
+        stamp_by_one_clock,
+        retention_keeps_one_less,
+        divided_extent_dropped,
         divergence_unnoticed,
+        *IMAGE_BUGS,
+        *SHIPPING_BUGS,
     )
 }

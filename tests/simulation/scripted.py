@@ -49,10 +49,10 @@ from tests.core.member import (
 from tests.core.network import Network
 from tests.simulation.cluster import Simulation
 from tests.simulation.diverged import state_changed_in_memory
-from tests.simulation.history import Label
 from tests.simulation.node import SimulatedNode
+from tests.simulation.records import Label, batch_of
 from tests.simulation.swarm import SECOND, draw
-from tests.simulation.workload import Sleep, Task, batch_of
+from tests.simulation.workload import Sleep, Task
 from tests.storage.memory import MemoryFileSystem
 
 

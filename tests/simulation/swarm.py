@@ -10,7 +10,10 @@ from dataclasses import dataclass, fields
 from random import Random
 
 from raftlog.core.types import RaftTiming
-from raftlog.multiraft.catch_up import CatchUpLimits
+from raftlog.machines.settings import RETENTION_RECORDS, RETENTION_S
+from raftlog.multiraft.catch_up_budget import CatchUpLimits
+from raftlog.multiraft.compaction import CompactionLimits
+from raftlog.multiraft.image_fetch import ImageLimits
 from raftlog.storage.limits import LogLimits
 
 MILLISECOND = 1_000
@@ -41,12 +44,18 @@ class Settings:
     loss: float
     duplication: float
     reordering: float
+    chunk_damage: float
+    """Chunks of images that come with another byte."""
     # disk
     write_us: int
     read_notice_us: int
     """How long after it ran a read for a follower is reported, at most."""
     catch_up: CatchUpLimits
     log_limits: LogLimits
+    compaction: CompactionLimits
+    small_file_bytes: int
+    """Of history files."""
+    images: ImageLimits
     idle_ticks: int
     slow_disk_ticks: int
     full_disk_ticks: int
@@ -65,6 +74,13 @@ class Settings:
     readers: int
     expiries: bool
     """Open epochs' leases run out, as if their writers were slow."""
+    trims: bool
+    """The oldest records are removed now and then."""
+    arrow_share: float
+    """Batches that are Arrow's, so that they can be merged."""
+    retention: tuple[tuple[str, int], ...]
+    """Settings of the topics: what of their oldest records goes by itself."""
+    retention_ticks: int
     records_max: int
     body_padding: int
     think_us: int
@@ -90,6 +106,7 @@ FAULTS = (
     "kill",
     "power loss",
     "power loss of all",
+    "long outage",
     "crash at a write",
     "failed sync",
     "slow disk",
@@ -107,6 +124,7 @@ WEATHER = (
     "frame doubled",
     "frame overtaken",
     "frame late",
+    "chunk damaged",
     "call lost",
     "crash in recovery",
     "crash within a write",
@@ -155,6 +173,8 @@ def draw(random: Random) -> Settings:
             preallocate_bytes=pick((0, 4_096, 65_536)),
             payload_cache_bytes_max=pick((0, 20_000, 1_000_000)),
         ),
+        compaction=_compaction(random),
+        images=_images(random),
         idle_ticks=pick((3, 10)),
         slow_disk_ticks=pick((5, 20, 60)),
         full_disk_ticks=pick((2, 10)),
@@ -174,6 +194,43 @@ def draw(random: Random) -> Settings:
         request_bytes_max=pick((1_000, 1_000_000)),
         quiesce_refresh_ticks=pick((10, 100, 600)),
         request_timeout_us=pick((8, 16, 50)) * tick_us,
+        trims=pick((False, False, True)),
+        arrow_share=pick((0.0, 0.5, 1.0)),
+        retention=pick((*[()] * 4, *_RETENTIONS)),
+        retention_ticks=pick((3, 10)),
+        chunk_damage=pick((0.0, 0.05)),
+        small_file_bytes=pick((0, 1_000, 1_000_000)),
+    )
+
+
+def _images(random: Random) -> ImageLimits:
+    pick = random.choice
+    return ImageLimits(
+        chunk_bytes=pick((700, 5_000, 1_000_000)),
+        chunks_ahead=pick((2, 8)),
+        fetches_max=pick((1, 4)),
+        resend_ticks=pick((3, 8)),
+        give_up_ticks=pick((10, 30)),
+        pin_ticks=pick((3, 60)),
+    )
+
+
+_RETENTIONS = (
+    ((RETENTION_RECORDS, 5),),
+    ((RETENTION_RECORDS, 40),),
+    ((RETENTION_S, 2),),
+    ((RETENTION_S, 600),),
+)
+
+
+def _compaction(random: Random) -> CompactionLimits:
+    pick = random.choice
+    return CompactionLimits(
+        entries_max=pick((8, 20, 50, 1_000_000)),
+        bytes_max=pick((2_000, 1_000_000)),
+        behind_bytes_max=pick((0, 3_000, 1_000_000)),
+        age_ticks=pick((20, 1_000_000)),
+        node_entries_max=pick((30, 1_000_000)),
     )
 
 

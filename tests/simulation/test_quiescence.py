@@ -76,6 +76,7 @@ def test_the_planted_bug_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         cluster.wait(lambda: cluster.has_other_leaders(gone))
 
 
+@pytest.mark.slow
 def test_a_quiesced_leader_cut_off_steps_down_and_follows_when_healed(
     quiesced_cluster: CalmCluster,
 ) -> None:

@@ -11,15 +11,15 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 from raftlog.checksum import chain, crc32c
-from raftlog.core.types import CONTROLLER_GROUP, NOBODY, GroupId, NodeId, Offset, Payload
-from raftlog.errors import ReplicaDiverged, StateDisputed
+from raftlog.core.types import CONTROLLER_GROUP, NOBODY, GroupId, LogIndex, NodeId, Offset, Payload
+from raftlog.errors import NotYet, ReplicaDiverged, StateDisputed
 from raftlog.machines.commands import (
     AbortEpoch,
     Append,
     AttemptReference,
-    BatchSummary,
     Command,
     CommitEpoch,
+    Configure,
     CreateTopic,
     DeleteTopic,
     EpochKey,
@@ -28,9 +28,11 @@ from raftlog.machines.commands import (
     Rules,
     Stage,
     TopicInfo,
+    Trim,
 )
 from raftlog.machines.outcomes import (
     Appended,
+    Configured,
     EpochAborted,
     EpochCommitted,
     Expired,
@@ -40,26 +42,24 @@ from raftlog.machines.outcomes import (
     Staged,
     TopicCreated,
     TopicDeleted,
+    Trimmed,
 )
 from raftlog.machines.rules import RULES_LATEST
-from raftlog.machines.schema import Field, Schema
-from raftlog.wire.batch import BatchHeader, ColumnChunk
-from raftlog.wire.codec import decode_batch_header, encode_command
+from raftlog.machines.settings import TopicSetting
+from raftlog.wire.codec import encode_command
 from tests.simulation.history import (
     AppendKey,
     EpochName,
-    Label,
     TopicHistory,
     append_labels,
 )
 from tests.simulation.network import Network
 from tests.simulation.node import Failed, Reply, SimulatedNode
 from tests.simulation.promises import Promise, Violation
+from tests.simulation.records import SCHEMA, Batch, Label, Row, batch_of, facts_of, texts_of
 from tests.simulation.simulator import Simulator
 from tests.simulation.swarm import Settings
 
-SCHEMA = Schema(version=1, fields=(Field(id=1, name="label", type='"string"', nullable=False),))
-FIELD_ID = 1
 OLD_HINT_SHARE = 0.15
 """Requests that go to any node, like those of clients whose knowledge of the leader is old."""
 
@@ -82,33 +82,9 @@ class Ask(NamedTuple):
 Task = Generator[Sleep | Ask, Any, Any]
 
 
-class Batch(NamedTuple):
-    """Records as a client has encoded them."""
-
-    labels: list[Label]
-    header: BatchHeader
-    summary: BatchSummary
-    body: bytes
-
-
-def batch_of(labels: list[Label], padding: int) -> Batch:
-    """The labels as one column, a line each."""
-    body = "\n".join(label.text() for label in labels).encode() + b"\n" + b"." * padding
-    column = ColumnChunk(
-        field_id=FIELD_ID, position=0, length=len(body), crc=crc32c(body), null_count=0
-    )
-    header = BatchHeader(record_count=len(labels), schema_version=1, columns=(column,))
-    summary = BatchSummary(
-        record_count=len(labels),
-        schema_version=1,
-        body_bytes=len(body),
-        crc=chain(0, column.crc),
-    )
-    return Batch(labels, header, summary, body)
-
-
 def read_rows(node: SimulatedNode, group: GroupId, start: int, end: int, mark: int) -> Any:
-    """[start, end) from the node's own log as `Read` serves it: (offset, text) each, or Failed.
+    """[start, end) from the node's own log as `Read` serves it: a `Row` each, or Failed, or
+    Trimmed where the replica's log starts above `start`.
 
     A column whose bytes are not what its client wrote is a violation.
     """
@@ -117,22 +93,26 @@ def read_rows(node: SimulatedNode, group: GroupId, start: int, end: int, mark: i
         return Failed(written=False)
     try:
         local.require_agreed(Offset(end))
-    except (ReplicaDiverged, StateDisputed):
+    except (NotYet, ReplicaDiverged, StateDisputed):
         return Failed(written=False)
-    rows = []
-    for extent in local.machine.extents_between(start, end):
-        _, _, command = local.replica.log.command(extent.index)
-        column = decode_batch_header(command).columns[0]
-        slices = [(column.position, column.length)]
-        (body,) = local.replica.log.body_slices(extent.index, slices)
-        if crc32c(body) != column.crc:
-            raise Violation(
-                Promise.READS_BELOW_THE_MARK,
-                f"group {group}: node {node.node} reads other bytes at {extent.start}",
-            )
-        for place, line in enumerate(body.split(b"\n")[: extent.count]):
-            if start <= extent.start + place < end:
-                rows.append((extent.start + place, line.decode()))
+    log_start = local.machine.log_start_offset
+    if start < log_start:
+        return Trimmed(log_start_offset=log_start)
+    rows: list[Row] = []
+    offset = start
+    while offset < end:
+        batch = local.batch_at(Offset(offset))
+        place = f"group {group}: node {node.node} reads [{batch.start}, {batch.end}) at {offset}"
+        if not batch.start <= offset < batch.end:
+            raise Violation(Promise.READS_BELOW_THE_MARK, place)
+        chunks = batch.body_slices([(each.position, each.length) for each in batch.header.columns])
+        for column, chunk in zip(batch.header.columns, chunks, strict=True):
+            if crc32c(chunk) != column.crc:
+                raise Violation(Promise.READS_BELOW_THE_MARK, f"{place}, but other bytes")
+        texts = texts_of(batch.header, b"".join(chunks))
+        every = zip(range(batch.start, batch.end), texts, facts_of(batch.runs), strict=True)
+        rows += [Row(*each) for each in every if start <= each[0] < end]
+        offset = batch.end
     return rows
 
 
@@ -150,6 +130,7 @@ class Clients:
         self.simulator = simulator
         self.settings = settings
         self.random = simulator.random("clients")
+        self._formats = simulator.random("formats of bodies")
         self.stopping = False
         self._network = network
         self._nodes = nodes
@@ -265,6 +246,10 @@ class Clients:
 
         return (yield from self.ask_leader(group, action))
 
+    def _encoded(self, labels: list[Label], padding: int) -> Batch:
+        arrow = self._formats.random() < self.settings.arrow_share
+        return batch_of(labels, padding, arrow=arrow)
+
     def think(self) -> Sleep:
         return Sleep(self.random.randrange(1, 2 * self.settings.think_us))
 
@@ -309,6 +294,16 @@ class Clients:
         outcome = yield from self.write(topic.group, lambda _: Rules(version=RULES_LATEST))
         assert isinstance(outcome, RulesApplied)
 
+    def configure(self, topic: TopicInfo, history: TopicHistory) -> Task:
+        """Let the topic keep only what the seed says."""
+        settings = tuple(
+            TopicSetting(name=name, value=value) for name, value in self.settings.retention
+        )
+        history.configured(settings)
+        command = Configure(version=LogIndex(1), settings=settings)
+        outcome = yield from self.write(topic.group, lambda _: command)
+        assert isinstance(outcome, Configured)
+
     def come_and_go(self, name: str) -> Task:
         """Create topics and delete them again, while nodes come and go."""
         for number in range(3):
@@ -342,7 +337,7 @@ class Clients:
             producer.next_sequence += 1
             count = self.random.randrange(1, self.settings.records_max + 1)
             padding = self.random.randrange(self.settings.body_padding + 1)
-            batch = batch_of(append_labels(key, count), padding)
+            batch = self._encoded(append_labels(key, count), padding)
             history.append_tried(key, count)
             outcome = yield from self._append(topic, key, batch)
             history.append_acknowledged(key, outcome)
@@ -506,7 +501,7 @@ class Clients:
         pieces = [mine[start : start + 3] for start in range(0, len(mine), 3)]
         crc = 0
         for number, piece in enumerate(pieces):
-            batch = batch_of(piece, self.random.randrange(self.settings.body_padding + 1))
+            batch = self._encoded(piece, self.random.randrange(self.settings.body_padding + 1))
             crc = chain(crc, batch.summary.crc)
 
             def make(now_us: int, number: int = number, batch: Batch = batch) -> Command:
@@ -549,28 +544,49 @@ class Clients:
                 self.simulator.counts["epochs expired" if outcome.done else "leases renewed"] += 1
             yield Sleep(self.settings.think_us * self.random.randrange(1, 40))
 
+    def trim(self, topic: TopicInfo, history: TopicHistory) -> Task:
+        """Remove the oldest records now and then, up to all that there are."""
+        while not self.stopping:
+            yield Sleep(self.settings.think_us * self.random.randrange(1, 60))
+            known = history.floor
+            offset = self.random.randrange(known + 1)
+            if self.random.random() < 0.2:
+                offset = known + 10  # all there is
+            elif self.random.random() < 0.7:
+                offset //= 2
+            history.trim_tried(offset)
+            outcome = yield from self.write(
+                topic.group, lambda _, offset=offset: Trim(offset=Offset(offset))
+            )
+            if not isinstance(outcome, Trimmed):
+                raise Violation(Promise.EXPECTED_OUTCOMES, f"a trim had the outcome {outcome}")
+            history.trim_acknowledged(min(offset, known), outcome.log_start_offset)
+            self.simulator.counts["trims acknowledged"] += 1
+
     # ------------------------------------------------------------ readers
 
     def read(self, topic: TopicInfo, history: TopicHistory) -> Task:
         """Strong reads of the mark at the leader, then ranges below it from any replica."""
-        floor = 0
+        floor = start_floor = 0
 
         def asked() -> None:
-            nonlocal floor
-            floor = history.floor
+            nonlocal floor, start_floor
+            floor, start_floor = history.floor, history.start_floor
 
         while not self.stopping:
-            mark = yield from self.ask_leader(
-                topic.group, self._mark_at(topic.group, history), asked
+            log_start, mark = yield from self.ask_leader(
+                topic.group, self._range_at(topic.group, history), asked
             )
             history.mark_read(floor, mark)
+            history.log_start_read(start_floor, log_start)
             self.simulator.counts["marks read"] += 1
-            start = self.random.randrange(mark + 1)
+            trimmed_too = log_start and self.random.random() < 0.2
+            start = self.random.randrange(0 if trimmed_too else log_start, mark + 1)
             end = min(mark, start + self.random.randrange(40))
             yield from self._read_range(topic, history, start, end, mark)
             yield self.think()
 
-    def _mark_at(
+    def _range_at(
         self, group: GroupId, history: TopicHistory
     ) -> Callable[[SimulatedNode, Reply], None]:
         def action(node: SimulatedNode, reply: Reply) -> None:
@@ -579,7 +595,7 @@ class Clients:
                 if answer is not None or local is None:
                     reply(answer or Failed(written=False))
                 else:
-                    reply(local.machine.high_water_mark)
+                    reply((local.machine.log_start_offset, local.machine.high_water_mark))
 
             local = node.local(group)
             if local is not None and history.is_deposed(local.replica.raft):
@@ -596,6 +612,10 @@ class Clients:
             rows = yield Ask(
                 node, lambda at, reply: reply(read_rows(at, topic.group, start, end, mark))
             )
+            if isinstance(rows, Trimmed):
+                history.read_refused(start, rows.log_start_offset)
+                self.simulator.counts["reads of what is trimmed"] += 1
+                return
             if not isinstance(rows, Failed):
                 history.rows_read(start, end, rows)
                 self.simulator.counts["ranges read"] += 1

@@ -135,6 +135,6 @@ def test_a_running_query_is_told_that_its_source_was_created_again(lab):
         query.awaitTermination(int(DEADLINE_S))
     message = str(raised.value)
     assert f"Topic '{lab.topic}', incarnation {old}, was deleted" in message
-    assert "use a new checkpointLocation" in message
+    assert "new checkpointLocation" in message
     assert "failOnDataLoss=false" in message
     assert seen == [1, 2]

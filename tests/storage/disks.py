@@ -41,9 +41,14 @@ def write(store: GroupLog | HardStateJournal) -> None:
 
 def content(log: GroupLog) -> list[Entry]:
     """All entries, each checked against what `command` and `terms` say of it."""
-    if not log.last_index:
+    if log.last_index == log.base_index:
+        assert (log.terms(), log.sizes(), log.last_term) == ([], [], log.base_term)
         return []
-    found = log.entries(1, log.last_index, 1 << 40)
+    found = log.entries(log.base_index + 1, log.last_index, 1 << 40)
+    first_of_term: dict[Term, LogIndex] = {}
+    for item in found:
+        first_of_term.setdefault(item.term, item.index)
+    assert log.terms() == [(index, term) for term, index in first_of_term.items()]
     for item in found:
         assert log.command(item.index) == (item.term, item.kind, item.payload.command)
         assert log.term_at(item.index) == item.term

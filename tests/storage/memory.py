@@ -205,6 +205,8 @@ class MemoryFileSystem:
         self._locked = False
         self.generation = 0
         self.interrupt = interrupt
+        self.room = 1 << 50
+        """What `free_bytes` says. Nothing else depends on it."""
 
     def crash(self) -> None:
         """Lose the power: keep what was synced and, by chance, parts of what was not.
@@ -235,6 +237,9 @@ class MemoryFileSystem:
 
     def new_id(self) -> int:
         return self._random.getrandbits(64)
+
+    def free_bytes(self) -> int:
+        return self.room
 
     def lock(self, path: str) -> MemoryLock:
         if self._locked:

@@ -2,7 +2,8 @@
 
 Acknowledged is what `LogWrite.run` returned for. A log that opens after a crash holds all of it,
 except what a truncation in flight drops; then possibly a beginning of what was being written, and
-nothing else. Each seed is one test: the number in brackets replays it.
+nothing else. What lies below the base that the manifest durably names is not there. Each seed is
+one test: the number in brackets replays it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from random import Random
 
 import pytest
 
-from raftlog.core.types import Entry, HardState, NodeId, Term
+from raftlog.core.types import Entry, HardState, LogIndex, NodeId, Term
 from raftlog.errors import DiskFailed
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
+from raftlog.storage.prefix import NO_BASE, Base
 from tests.storage.disks import FOLDER, GROUP, SMALL, content, entries, entry, new_disk, write
 from tests.storage.memory import MemoryFileSystem
 
@@ -37,8 +39,30 @@ def kill_at(disk: MemoryFileSystem, operation_number: int) -> None:
     disk.interrupt = count
 
 
+def write_manifest(disk: MemoryFileSystem, base: Base) -> None:
+    """Name the log's base durably, as an image's manifest does."""
+    path = f"{FOLDER}/base"
+    if disk.exists(f"{path}.new"):
+        disk.remove(f"{path}.new")
+    file = disk.open(f"{path}.new", create=True)
+    file.write_at(0, [b"%d %d" % base])
+    file.sync()
+    disk.rename(f"{path}.new", path)
+    disk.sync_folder(FOLDER)
+
+
+def read_manifest(disk: MemoryFileSystem) -> Base:
+    """The base that the manifest names."""
+    path = f"{FOLDER}/base"
+    if not disk.exists(path):
+        return NO_BASE
+    index, term = disk.open(path, create=False).read_at(0, 100).split()
+    return LogIndex(int(index)), Term(int(term))
+
+
 class Model:
-    """A log beside a plain list: what is durable, and what it is after the write in flight."""
+    """A log beside a plain list: what is durable, and what it is after the write in flight. The
+    list begins with entry 1 and keeps what the log has dropped."""
 
     def __init__(self, disk: MemoryFileSystem, limits: LogLimits = SMALL) -> None:
         self.disk = disk
@@ -48,6 +72,8 @@ class Model:
         self.wanted: list[Entry] = []
         self.kept = 0
         """So many durable entries, from the first, are truncated by nothing pending."""
+        self.in_image = 0
+        """So many entries, from the first, are in an image: nothing may truncate them."""
 
     def append(self, items: list[Entry]) -> None:
         self.log.append(items)
@@ -71,14 +97,42 @@ class Model:
         if self.log.idle_marker():
             self.write()
 
+    def drop_to(self, index: int, *, in_flight: bool = False, manifest_first: bool = False) -> None:
+        """Drop what an image at `index` covers; perhaps while a write is in flight."""
+        self.in_image = max(self.in_image, index)
+        before = self.log.base_index
+        work = self.log.take_write() if in_flight else None
+        planned = self.log.droppable(index)
+        if manifest_first:
+            write_manifest(self.disk, planned)
+        removal = self.log.drop_to(index)
+        assert removal.base == planned == (self.log.base_index, self.log.base_term)
+        assert before <= removal.base[0] <= index
+        assert content(self.log) == self.wanted[removal.base[0] :]
+        if work is not None:
+            work.run()
+            self.log.written(work)
+            self.durable, self.kept = list(self.wanted), len(self.wanted)
+        if not manifest_first:
+            write_manifest(self.disk, removal.base)
+        removal.run()
+        assert self.segments()[0] == f"{removal.base[0] + 1:020d}.log"
+
+    def segments(self) -> list[str]:
+        """The names of the log's files."""
+        return [name for name in self.disk.list(FOLDER) if name.endswith(".log")]
+
     def reopen(self, *, power_lost: bool) -> None:
         """Crash, open, and compare."""
         self.disk.interrupt = None
         if power_lost:
             self.disk.crash()
-        self.log = GroupLog.open(self.disk, FOLDER, GROUP, self.limits)
-        found = content(self.log)
+        base = read_manifest(self.disk)
+        self.log = GroupLog.open(self.disk, FOLDER, GROUP, self.limits, base=base)
+        assert self.segments()[0] == f"{base[0] + 1:020d}.log", "what a crash left is removed"
+        assert self.log.term_at(base[0]) == base[1]
         before, after = self.durable, self.wanted
+        found = before[: base[0]] + content(self.log)
         assert len(found) >= self.kept, "an acknowledged entry is lost"
         assert found in (before[: len(found)], after[: len(found)]), "never something else"
         assert self.log.durable_index == len(found)
@@ -100,10 +154,13 @@ def scripted(model: Model) -> None:
     model.truncate_from(7)
     model.append(entries(7, 16, term=3))
     model.write()
+    model.drop_to(5)
     model.truncate_from(13)
     model.write()
+    model.drop_to(11, manifest_first=True)
     model.append([entry(13, term=4, body=b"large" * 200), *entries(14, 15, term=4)])
-    model.write()
+    model.drop_to(12, in_flight=True)
+    model.drop_to(15)
     model.mark()
 
 
@@ -145,7 +202,7 @@ def test_a_crash_while_opening_changes_nothing_that_counts(seed: int) -> None:
         model.disk.crash()
         kill_at(model.disk, number)
         try:
-            GroupLog.open(model.disk, FOLDER, GROUP, SMALL)
+            GroupLog.open(model.disk, FOLDER, GROUP, SMALL, base=read_manifest(model.disk))
         except Killed:
             model.reopen(power_lost=True)
             number += 1
@@ -166,22 +223,25 @@ def test_a_log_with_random_crashes_agrees_with_a_list(seed: int) -> None:
     model = Model(new_disk(seed), limits)
     term = 1
     for _ in range(60):
-        action = random.randrange(10)
+        action = random.randrange(12)
         if action < 4:
             last = len(model.wanted)
             count = random.randrange(1, 6)
             bodies = [random.randbytes(random.randrange(120)) for _ in range(count)]
             model.append([entry(last + 1 + n, term, body) for n, body in enumerate(bodies)])
-        elif action < 6 and model.wanted:
+        elif action < 6 and last_of(model) > model.in_image:
             term += 1
-            model.truncate_from(random.randrange(max(1, len(model.wanted) - 8), 1 + last_of(model)))
+            lowest = max(model.in_image + 1, last_of(model) - 8)
+            model.truncate_from(random.randrange(lowest, 1 + last_of(model)))
         elif action < 8:
             model.write()
         elif action == 8:
             model.mark()
+        elif action == 9:
+            drop(model, random)
         else:
             crash(model, random)
-        assert content(model.log) == model.wanted
+        assert content(model.log) == model.wanted[model.log.base_index :]
     model.write()
     model.reopen(power_lost=True)
 
@@ -190,10 +250,21 @@ def last_of(model: Model) -> int:
     return len(model.wanted)
 
 
+def drop(model: Model, random: Random) -> None:
+    """Drop to an entry that nothing may truncate any more."""
+    model.drop_to(
+        random.randrange(model.log.base_index, model.kept + 1),
+        in_flight=random.random() < 0.5,
+        manifest_first=random.random() < 0.5,
+    )
+
+
 def crash(model: Model, random: Random) -> None:
-    """Let a write begin, die somewhere in it, and open again, perhaps dying once more."""
+    """Let a write or a removal begin, die somewhere in it, and open again."""
     kill_at(model.disk, random.randrange(8))
     try:
+        if random.random() < 0.4:
+            drop(model, random)
         model.write()
     except Killed:
         assert model.log.durable_index <= model.kept, "what was not synced counted as durable"

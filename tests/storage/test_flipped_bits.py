@@ -77,6 +77,7 @@ def served(log: GroupLog) -> list[Rows]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_a_flipped_bit_is_noticed_or_means_nothing(count: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -14,9 +16,12 @@ from raftlog.errors import (
     FormatUnsupported,
     RaftlogError,
 )
+from raftlog.storage.checked_file import TEXT, read_checked, write_checked
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.folder import DataFolder, Identity, read_identity
+from raftlog.storage.hard_state import JOURNAL_COPIES
 from raftlog.storage.log import GroupLog
+from raftlog.storage.posix import PosixFileSystem
 from tests.storage.disks import SMALL, content, entries, files_of, flipped, write
 from tests.storage.memory import MemoryFileSystem
 
@@ -133,10 +138,13 @@ def voted(disk: FileSystem) -> None:
     folder.close()
 
 
-@pytest.mark.parametrize("lost", ["identity", "hard-state.journal", "groups"])
-def test_a_folder_with_a_part_missing_is_refused(empty_disk: FileSystem, lost: str) -> None:
+@pytest.mark.parametrize("lost", [("identity",), JOURNAL_COPIES, ("groups",)])
+def test_a_folder_with_a_part_missing_is_refused(
+    empty_disk: FileSystem, lost: tuple[str, ...]
+) -> None:
     voted(empty_disk)
-    empty_disk.remove(lost)
+    for name in lost:
+        empty_disk.remove(name)
     with pytest.raises((CorruptFile, DataFolderForeign)):
         opened(empty_disk).open_journal()
 
@@ -169,10 +177,18 @@ def test_a_damaged_text_is_refused_at_every_byte(path: str) -> None:
         disk.unlock()
 
 
+def test_a_text_of_another_length_is_refused_and_not_read(tmp_path: Path) -> None:
+    disk = PosixFileSystem(tmp_path)
+    write_checked(disk, "text", TEXT, [b"what was written"])
+    os.truncate(tmp_path / "text", 1 << 40)
+    with pytest.raises(CorruptFile, match="1099511627776 bytes"):
+        read_checked(disk, "text", TEXT)
+
+
 def test_another_disk_format_is_refused(
     empty_disk: FileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("raftlog.storage.folder.FORMAT_VERSION", 9)
+    monkeypatch.setattr("raftlog.storage.checked_file.FORMAT_VERSION", 9)
     opened(empty_disk).close()
     monkeypatch.undo()
     before = files_of(empty_disk, "groups")

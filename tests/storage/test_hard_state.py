@@ -8,7 +8,7 @@ from raftlog.core.types import HardState, NodeId, Term
 from raftlog.errors import CorruptFile, DiskFailed
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES
-from raftlog.storage.hard_state import JOURNAL_NAME, HardStateJournal
+from raftlog.storage.hard_state import JOURNAL_COPIES, JOURNAL_NAME, HardStateJournal
 from raftlog.storage.log import GroupLog
 from tests.storage.disks import FOLDER, GROUP, SMALL, disk_of, files_of, flipped, new_disk, write
 from tests.storage.memory import MemoryFileSystem
@@ -67,6 +67,22 @@ def test_a_vote_is_given_once_a_term_and_a_term_never_falls() -> None:
     assert journal.get(1) == state(4, 1)
 
 
+def test_a_recovery_survives_a_restart_and_is_never_undone(disk: FileSystem) -> None:
+    journal = HardStateJournal.open(disk, FOLDER)
+    journal.put(1, state(3, 2)._replace(recovery=1))
+    write(journal)
+    journal.put(2, state(4))
+    journal.put(1, state(3, 2)._replace(recovery=2))
+    write(journal)
+    journal = HardStateJournal.open(disk, FOLDER)
+    assert states(journal) == {1: state(3, 2)._replace(recovery=2), 2: state(4)}
+    with pytest.raises(AssertionError):
+        journal.put(1, state(5))
+    journal.forget(1)
+    write(journal)
+    assert states(HardStateJournal.open(disk, FOLDER)) == {2: state(4)}
+
+
 def test_tickets_say_what_is_durable() -> None:
     journal = HardStateJournal.open(new_disk(), FOLDER)
     journal.put(1, state(1))
@@ -87,7 +103,7 @@ def test_tickets_say_what_is_durable() -> None:
     assert journal.take_write() is None
 
 
-def test_one_sync_serves_many_groups() -> None:
+def test_one_sync_of_each_copy_serves_many_groups() -> None:
     disk = new_disk()
     journal = HardStateJournal.open(disk, FOLDER)
     seen: list[str] = []
@@ -95,9 +111,10 @@ def test_one_sync_serves_many_groups() -> None:
     for group in range(100):
         journal.put(group, state(1, 1))
     write(journal)
-    assert seen.count("sync") == 1
+    assert seen.count("sync") == len(JOURNAL_COPIES)
 
 
+@pytest.mark.slow
 def test_the_file_stays_bounded_and_loses_nothing_when_written_again(disk: FileSystem) -> None:
     journal = HardStateJournal.open(disk, FOLDER)
     journal.put(5, state(1, 3))
@@ -109,7 +126,7 @@ def test_the_file_stays_bounded_and_loses_nothing_when_written_again(disk: FileS
         sizes.append(len(files_of(disk)[JOURNAL_NAME]))
     assert max(sizes) <= 256 * 1024
     assert sizes != sorted(sizes), "it was rewritten at least once"
-    assert disk.list(FOLDER) == [JOURNAL_NAME]
+    assert sorted(disk.list(FOLDER)) == sorted(JOURNAL_COPIES)
     journal = HardStateJournal.open(disk, FOLDER)
     assert states(journal) == {5: state(1, 3)}
     assert {journal.get(group) for group in range(10, 310)} == {state(79, 1)}
@@ -200,6 +217,50 @@ def test_once_a_marker_bears_witness_no_vote_is_lost_to_a_flipped_byte() -> None
             opened(flipped(whole, position))
     for position in range(BEGINNING + 4 * FRAME_BYTES, len(whole)):
         assert opened(flipped(whole, position))[0].get(1) == state(4, 2)
+
+
+@pytest.mark.parametrize("name", JOURNAL_COPIES)
+def test_no_damage_to_one_copy_loses_a_vote(name: str) -> None:
+    """Bytes flipped, and the file cut, and zeroed from there on."""
+    disk = new_disk()
+    journal = HardStateJournal.open(disk, FOLDER)
+    for term in range(1, 4):
+        journal.put(1, state(term, 2))
+        journal.put(term + 1, state(term)._replace(recovery=1))
+        write(journal)
+    kept = states(journal)
+    whole = {each: data[:700] for each, data in files_of(disk).items()}
+    end = len(whole[name].rstrip(b"\0"))
+    assert end < 700
+    for position in range(0, end, 7):
+        cut = whole[name][:position]
+        for damaged in (flipped(whole[name], position), cut, cut + bytes(700 - position)):
+            disk = disk_of(whole | {name: damaged})
+            journal = HardStateJournal.open(disk, FOLDER)
+            assert states(journal) == kept
+            report = journal.report
+            was_flipped = any(damaged[position + 1 :])
+            assert not was_flipped or report.damaged is not None or report.torn_bytes > 0
+            again = HardStateJournal.open(disk, FOLDER)
+            assert (states(again), again.report.damaged) == (kept, None)
+
+
+def test_damage_to_both_copies_is_refused_and_changes_nothing() -> None:
+    disk = new_disk()
+    journal = HardStateJournal.open(disk, FOLDER)
+    journal.put(1, state(1, 2))
+    write(journal)
+    both = {name: flipped(data, 70) for name, data in files_of(disk).items()}
+    disk = disk_of(both)
+    with pytest.raises(CorruptFile):
+        HardStateJournal.open(disk, FOLDER)
+    assert files_of(disk) == both
+
+
+def test_a_journal_of_an_older_version_has_one_copy_and_gets_another() -> None:
+    journal, disk = opened(journal_bytes(marker=True))
+    assert (journal.get(1), journal.report.damaged) == (state(4, 2), None)
+    assert files_of(disk).keys() == set(JOURNAL_COPIES)
 
 
 def test_a_log_is_no_journal() -> None:

@@ -39,6 +39,7 @@ def open_files(folder: Path) -> int:
     return sum(target.startswith(f"{folder}/") for target in targets)
 
 
+@pytest.mark.slow
 def test_a_log_keeps_few_of_its_segments_open(tmp_path: Path) -> None:
     """However many were written and read: the active one, and those read last."""
     disk = PosixFileSystem(tmp_path)
@@ -73,6 +74,7 @@ class _WatchedFileSystem(PosixFileSystem):
         return file
 
 
+@pytest.mark.slow
 def test_opening_a_log_of_many_segments_opens_at_most_two_files_at_once_and_leaves_none_open(
     tmp_path: Path,
 ) -> None:
@@ -156,6 +158,7 @@ def test_entries_are_readable_at_once_and_durable_when_written(disk: FileSystem)
     assert log.durable_index == 12
 
 
+@pytest.mark.slow
 def test_a_write_runs_on_any_thread_while_the_owner_reads(disk: FileSystem) -> None:
     log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
     for first in range(1, 200, 20):

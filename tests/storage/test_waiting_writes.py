@@ -8,6 +8,8 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from raftlog.core.types import Entry
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
@@ -79,6 +81,7 @@ class Life:
                 self._waiting = None
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_the_log_as_the_last_write_planned_it() -> None:
     for seed in range(SEEDS):
         random, disk = Random(seed), new_disk(seed)
@@ -91,6 +94,7 @@ def test_a_kill_leaves_the_log_as_the_last_write_planned_it() -> None:
             assert found == life.on_disk, f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_a_power_loss_leaves_the_log_as_its_last_write_planned_it() -> None:
     for seed in range(SEEDS):
         random, disk = Random(seed), new_disk(seed)
@@ -104,6 +108,7 @@ def test_a_power_loss_leaves_the_log_as_its_last_write_planned_it() -> None:
             assert content(log) == life.on_disk, f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_files_of_segments_that_are_truncated_away_while_a_write_waits_are_closed(
     tmp_path: Path,
 ) -> None:

@@ -7,18 +7,21 @@ value is found.
 from __future__ import annotations
 
 import dataclasses
+from array import array
 from functools import cache
 from typing import Any, get_args, get_origin, get_type_hints
 
 from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import strategies as st
 
-from raftlog.core.messages import AppendRequest
+from raftlog.core.messages import AppendRequest, ImageChunk
 from raftlog.core.types import Entry, EntryKind, Payload
 from raftlog.machines.commands import (
     AbortEpoch,
+    AlterTopic,
     Append,
     CommitEpoch,
+    Configure,
     CreateTopic,
     DeleteTopic,
     Expire,
@@ -28,10 +31,14 @@ from raftlog.machines.commands import (
     RegisterNode,
     RemoveWriter,
     Rules,
+    SnapshotPoint,
     Stage,
+    Trim,
 )
 from raftlog.wire import raftlog_pb2 as pb
-from raftlog.wire.batch import ColumnChunk
+from raftlog.wire.batch import BatchHeader, ColumnChunk
+from raftlog.wire.calls import BatchReply
+from raftlog.wire.runs import Runs
 
 COMMAND_TYPES = (
     Append,
@@ -43,6 +50,10 @@ COMMAND_TYPES = (
     ExpireWriter,
     Expire,
     RemoveWriter,
+    Trim,
+    Configure,
+    AlterTopic,
+    SnapshotPoint,
     RegisterNode,
     Rules,
     CreateTopic,
@@ -75,6 +86,10 @@ def values_of(kind: type) -> st.SearchStrategy[Any]:
     """Any value of a dataclass or NamedTuple that has a message of its name."""
     if kind is AppendRequest:
         return _append_requests()
+    if kind is ImageChunk:
+        return _image_chunks()
+    if kind is BatchReply:
+        return _batch_replies()
     hints = get_type_hints(kind)
     names = (
         [field.name for field in dataclasses.fields(kind)]
@@ -105,6 +120,21 @@ def _values(hint: Any, field: FieldDescriptor) -> st.SearchStrategy[Any]:
     return values_of(plain)
 
 
+def _image_chunks() -> st.SearchStrategy[ImageChunk]:
+    ids = st.integers(0, 2**64 - 1)
+    return st.builds(
+        ImageChunk,
+        group=ids,
+        sender=ids,
+        to=ids,
+        name=st.text(),
+        position=ids,
+        crc=st.integers(0, 2**32 - 1),
+        gone=st.booleans(),
+        data=st.binary(),
+    )
+
+
 def _append_requests() -> st.SearchStrategy[AppendRequest]:
     ids = st.integers(0, 2**64 - 1)
     indexes = st.integers(0, 2**63)
@@ -128,3 +158,34 @@ def _append_requests() -> st.SearchStrategy[AppendRequest]:
         prev_term=ids,
         commit_index=ids,
     )
+
+
+@st.composite
+def runs(draw: st.DrawFn, runs_max: int = 5, count_max: int = 2**60) -> Runs:
+    """The runs of some batch: numbers that repeat, rise and leap."""
+    size = draw(st.integers(1, runs_max))
+    names = draw(st.lists(TEXTS, min_size=1, max_size=3, unique=True))
+
+    def column(values: st.SearchStrategy[int]) -> array[int]:
+        return array("q", draw(st.lists(values, min_size=size, max_size=size)))
+
+    return Runs(
+        counts=column(st.integers(1, count_max)),
+        timestamps_us=column(st.one_of(st.just(7), st.integers(0, 2**63 - 1))),
+        terms=column(st.one_of(st.just(3), st.integers(0, 2**63 - 1))),
+        epochs=column(st.one_of(st.just(-1), st.integers(0, 2**63 - 2))),
+        writers=column(st.integers(0, len(names) - 1)),
+        names=tuple(names),
+    )
+
+
+@st.composite
+def _batch_replies(draw: st.DrawFn) -> BatchReply:
+    found = draw(runs())
+    if len(found) == 1:  # which travels without a table of names
+        found = dataclasses.replace(
+            found, writers=array("q", (0,)), names=(found.names[found.writers[0]],)
+        )
+    header = draw(values_of(BatchHeader))
+    batch = dataclasses.replace(header, record_count=sum(found.counts))
+    return BatchReply(start=draw(st.integers(*_INT64)), batch=batch, runs=found)

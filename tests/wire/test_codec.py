@@ -16,6 +16,11 @@ from raftlog.core.messages import (
     GroupDeleted,
     Heartbeat,
     HeartbeatReply,
+    ImageChunk,
+    ImageChunkRequest,
+    ImageManifest,
+    ImageOffer,
+    ImageRequest,
     NodeHeartbeat,
     PeerMessage,
     VoteReply,
@@ -31,7 +36,6 @@ from raftlog.wire.calls import (
     READ,
     BodyCall,
     Call,
-    ExtentReply,
     ListTopics,
     PeerHello,
     PeerWelcome,
@@ -65,6 +69,11 @@ PEER_TYPES = (
     HeartbeatReply,
     GroupDeleted,
     NodeHeartbeat,
+    ImageOffer,
+    ImageRequest,
+    ImageManifest,
+    ImageChunkRequest,
+    ImageChunk,
 )
 HEADERS = values_of(BatchHeader)
 
@@ -168,12 +177,6 @@ def test_a_reply_survives_the_wire(call: Call):
         assert found_body == b"".join(body) if body else not found_body
 
     check()
-
-
-def test_a_plain_extent_keeps_its_missing_epoch():
-    header = BatchHeader(record_count=1, schema_version=1, columns=())
-    reply = ExtentReply(start=0, batch=header, timestamp_us=0, term=1, writer="", epoch=-1)
-    assert decode_reply(READ, encode_reply(READ, reply, b""))[0] == reply
 
 
 def test_a_body_where_none_belongs_is_malformed():

@@ -45,6 +45,7 @@ def test_random_messages_in_a_good_frame_are_a_value_or_malformed(decoder: str):
     check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decoder", samples())
 def test_a_good_message_with_one_byte_changed_is_a_value_or_malformed(decoder: str):
     @settings(max_examples=25)

@@ -1,0 +1,128 @@
+"""A text file in blocks of whole records, and the line of the first record that is refused."""
+
+from __future__ import annotations
+
+import bisect
+import codecs
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from io import BufferedReader
+from typing import NamedTuple, TypeVar
+
+from raftlog.errors import SchemaMismatch
+
+BLOCK_BYTES = 4 * 1024 * 1024
+"""Text is read in blocks of this size. A longer line is an error."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Notation:
+    """How records follow one another in a text."""
+
+    record: re.Pattern[bytes]
+    """One record, or the last one without its end."""
+    quoted: re.Pattern[bytes] | None = None
+    """All whole records at the beginning of a text with quotes; None if each line is a record."""
+
+    def end(self, text: bytes) -> int:
+        """Where the last whole record ends."""
+        if self.quoted is not None and b'"' in text:
+            found = self.quoted.match(text)
+            assert found is not None, "the pattern also matches zero records"
+            return found.end()
+        return text.rfind(b"\n") + 1
+
+    def ends(self, text: bytes) -> list[int]:
+        """Where each record of a text of whole records ends."""
+        return [found.end() for found in self.record.finditer(text) if found[0]]
+
+
+_CELL = rb'(?:"(?:[^"]++|"")*+"[^,\r\n]*+|[^",\r\n][^,\r\n]*+|)'
+_CELLS = rb"(?:" + _CELL + rb",)*+" + _CELL
+CSV = Notation(
+    record=re.compile(_CELLS + rb"(?:\r\n|[\r\n]|\Z)"),
+    quoted=re.compile(rb"(?:" + _CELLS + rb"[\r\n])*+"),
+)
+"""As Arrow reads it: a quote begins a cell and another ends it, and commas, line breaks and doubled
+quotes may be between them."""
+JSON_LINES = Notation(record=re.compile(rb"[^\n]*+(?:\n|\Z)"))
+
+
+class Block(NamedTuple):
+    """Whole records, and the number of their first line in the file, from 1."""
+
+    line: int
+    text: bytes
+
+    def split(self, end: int) -> tuple[Block, Block]:
+        """The records up to `end`, and those from there on."""
+        head, rest = self.text[:end], self.text[end:]
+        return Block(self.line, head), Block(self.line + _line_count(head), rest)
+
+
+def blocks(source: BufferedReader, notation: Notation) -> Iterator[Block]:
+    """The text in blocks of whole records, without blank blocks. Raises `ValueError`.
+
+    Arrow could read the source itself, but it reads ahead in a thread. If the process ends with an
+    error meanwhile, that thread turns the end into an abort.
+    """
+    rest = Block(1, b"")
+    first = True
+    while data := source.read(BLOCK_BYTES):
+        text = rest.text + (data.removeprefix(codecs.BOM_UTF8) if first else data)
+        first = False
+        end = notation.end(text)
+        if not end and len(text) > BLOCK_BYTES:
+            raise ValueError(
+                f"line {rest.line}: a line or quoted cell is longer than {BLOCK_BYTES} bytes"
+            )
+        whole, rest = Block(rest.line, text).split(end)
+        if whole.text.strip():
+            yield whole
+    if rest.text.strip():
+        if notation.end(rest.text + b"\n") <= len(rest.text):
+            raise ValueError(f"line {rest.line}: a cell begins with a quote that is never closed")
+        yield rest
+
+
+def read_located(block: Block, notation: Notation, name: str, read: Callable[[bytes], T]) -> T:
+    """What `read` makes of the block's text. If it refuses that, the error says in which line.
+
+    `read` raises `ValueError` (as Arrow's errors are) or `SchemaMismatch` for a text if it does so
+    for the text's beginning. So the first record that it refuses is found by halving.
+    """
+    try:
+        return read(block.text)
+    except (ValueError, SchemaMismatch):
+        ends = notation.ends(block.text)
+        number = bisect.bisect_left(
+            ends, True, key=lambda end: _refusal(read, block.text[:end]) is not None
+        )
+        if number == len(ends):
+            raise
+    line = block.split(ends[number - 1] if number else 0)[1].line
+    error = _refusal(read, block.text[: ends[number]])
+    if isinstance(error, SchemaMismatch):
+        raise located(error, f"line {line} of {name}")
+    raise ValueError(f"line {line}: {error}") from error
+
+
+def located(error: SchemaMismatch, place: str) -> SchemaMismatch:
+    """The error of a row at this place."""
+    return replace(error, difference=f"{error.difference}\n  (in {place})")
+
+
+def _refusal(read: Callable[[bytes], object], text: bytes) -> ValueError | SchemaMismatch | None:
+    try:
+        if text.strip():
+            read(text)
+    except (ValueError, SchemaMismatch) as error:
+        return error
+    return None
+
+
+def _line_count(text: bytes) -> int:
+    return text.count(b"\n") or text.count(b"\r")

@@ -1,0 +1,273 @@
+"""One compaction: from the image at one snapshot point, and the log, to the image at the next.
+
+The machine is restored at the former point and replays the entries up to the new one. That is what
+the replica itself has done, so its state hash must come out. The records that became visible on the
+way go into a history file; stages that are still open are carried. Nothing that exists is changed:
+until the node has written the new manifest, the new files belong to nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+
+from raftlog.compaction.row_groups import SourceBatch, row_groups
+from raftlog.core.types import (
+    CONTROLLER_GROUP,
+    Entry,
+    EntryKind,
+    LogIndex,
+    Offset,
+    Payload,
+)
+from raftlog.errors import CorruptFile, Internal
+from raftlog.image.group_manifest import topic_from_manifest
+from raftlog.image.history_file import (
+    HistoryFile,
+    RowGroup,
+    StoredRowGroup,
+    write_history_file,
+)
+from raftlog.image.job import CompactionJob
+from raftlog.image.machine import Machine, new_machine, restored_machine
+from raftlog.image.manifest import (
+    SMALL_FILE_BYTES,
+    HistoryInfo,
+    Image,
+    SnapshotInfo,
+    StagesInfo,
+    kept_snapshots,
+)
+from raftlog.image.open_image import OpenImage
+from raftlog.image.snapshot_file import read_snapshot, write_snapshot
+from raftlog.image.stages_file import write_stages
+from raftlog.machines.commands import TopicInfo
+from raftlog.machines.extents import Extent
+from raftlog.machines.schema import Schema
+from raftlog.machines.topic import TopicMachine
+from raftlog.state_hash import STATE_HASH_FIRST, next_state_hash
+from raftlog.storage.contract import FileSystem
+from raftlog.storage.folder import read_manifest
+from raftlog.storage.scan import EntryPlace, read_entry, scan
+from raftlog.wire.codec import decode_batch_header, decode_command
+from raftlog.wire.codec_states import encode_state
+from raftlog.wire.runs import Runs
+
+
+def compact(
+    fs: FileSystem, job: CompactionJob, *, small_file_bytes: int = SMALL_FILE_BYTES
+) -> Image:
+    """Make the files of the image at `job.index`, durably, and return its manifest.
+
+    `small_file_bytes` is less in tests, which have few records.
+    Raises `CorruptFile` for damage in what is read, `DiskFull`, `DiskFailed`, and `Internal` if the
+    replay comes to another state than the replica did.
+    """
+    topic = topic_of(fs, job)
+    image = job.image
+    replay = _Replay(fs, job, topic)
+    replay.run()
+    machine = replay.machine
+    info = SnapshotInfo(
+        index=job.index,
+        term=job.term,
+        mark=machine.high_water_mark if isinstance(machine, TopicMachine) else Offset(0),
+        state_hash=job.state_hash,
+    )
+    write_snapshot(fs, job.folder, job.group, info, encode_state(machine.state()))
+    if job.index == image.index:
+        return image  # only its snapshot was to be made again
+    snapshots = kept_snapshots([*image.snapshots, info])
+    stages: tuple[StagesInfo, ...] = ()
+    history: tuple[HistoryInfo, ...] = ()
+    if isinstance(machine, TopicMachine):
+        history = _extended_history(fs, job, machine, replay, small_file_bytes)
+        stages = _carry(fs, job, machine, replay)
+    return Image(
+        generation=image.generation + 1,
+        base=image.base,
+        snapshots=snapshots,
+        stages=stages,
+        history=history,
+    )
+
+
+def topic_of(fs: FileSystem, job: CompactionJob) -> TopicInfo | None:
+    """The topic of the job's group; None: it is the controller's."""
+    if job.group == CONTROLLER_GROUP:
+        return None
+    return topic_from_manifest(read_manifest(fs, job.folder))
+
+
+class _Replay:
+    """The machine on its way from the newest whole snapshot to the job's point."""
+
+    def __init__(self, fs: FileSystem, job: CompactionJob, topic: TopicInfo | None) -> None:
+        self._fs = fs
+        self._job = job
+        self._scanned: dict[LogIndex, EntryPlace] = {}
+        """The entries on the way that have a body."""
+        self._image = OpenImage(fs, job.folder, job.group, job.image)
+        self._index, self._hash, self.machine = self._begin(topic)
+
+    def _begin(self, topic: TopicInfo | None) -> tuple[LogIndex, bytes, Machine]:
+        job, image = self._job, self._job.image
+        for info in reversed(image.snapshots):
+            if image.base[0] <= info.index < job.index:
+                try:
+                    state = read_snapshot(self._fs, job.folder, job.group, info)
+                    return info.index, info.state_hash, restored_machine(topic, state)
+                except CorruptFile:
+                    continue  # the node found it damaged as well, and has said so
+        if image.base[0]:
+            problem = f"no snapshot is whole from which the log after {image.base[0]} goes on"
+            raise CorruptFile(file=self._fs.location(job.folder), position=0, problem=problem)
+        return LogIndex(0), STATE_HASH_FIRST, new_machine(topic)
+
+    def run(self) -> None:
+        """Apply the entries up to the job's point. Raises `CorruptFile`, `Internal`."""
+        job, machine = self._job, self.machine
+        first = LogIndex(self._index + 1)
+        for place, command in scan(self._fs, job.folder, job.group, first, job.index):
+            index = LogIndex(place.frame.entry_index)
+            outcome = None
+            if place.kind is EntryKind.COMMAND:
+                outcome = machine.apply(index, decode_command(command))
+                if place.frame.body_length:
+                    self._scanned[index] = place
+            self._hash = next_state_hash(
+                self._hash, index, place.term, place.kind, command, outcome
+            )
+        if self._hash != job.state_hash:
+            raise Internal(
+                what=f"the replay of group {job.group} up to entry {job.index} came to state "
+                f"{self._hash.hex()}, the replica to {job.state_hash.hex()}"
+            )
+
+    def entry(self, index: LogIndex) -> Entry:
+        """The whole entry, out of the log or of the stages that were carried before.
+
+        Raises `CorruptFile`.
+        """
+        scanned = self._scanned.get(index)
+        if scanned is not None:
+            return read_entry(self._fs, scanned)
+        stages = self._image.stages_with(index)
+        term, kind, command = stages.command(index)
+        return Entry(index, term, kind, Payload(command, stages.body(index)))
+
+
+def _extended_history(
+    fs: FileSystem,
+    job: CompactionJob,
+    machine: TopicMachine,
+    replay: _Replay,
+    small_file_bytes: int,
+) -> tuple[HistoryInfo, ...]:
+    """The history files of the new image: those that are not trimmed as a whole, and one with the
+    records that became visible on the way, if there are any. That one also takes the place of the
+    last file before it, if that is small: or else years of small batches leave a file for each
+    snapshot point."""
+    image, log_start, end = job.image, machine.log_start_offset, machine.high_water_mark
+    files = [each for each in image.history if each.end > log_start]
+    start = max(image.history_end, log_start)
+    if start == end:
+        return tuple(files)
+    small = None
+    if files and files[-1].record_bytes < small_file_bytes:
+        small = HistoryFile(fs, job.folder, job.group, files.pop())
+    extents = machine.extents_between(start, end)
+    logged = (_batch(extent, replay.entry(extent.index)) for extent in extents)
+    schema = machine.info.schema
+    groups = _row_groups(small, log_start, logged, {schema.version: schema})
+    try:
+        written = write_history_file(
+            fs, job.folder, job.group, groups, kept=image.names() | job.kept
+        )
+    finally:
+        if small is not None:
+            small.close()
+    return (*files, written)
+
+
+def _row_groups(
+    small: HistoryFile | None,
+    log_start: Offset,
+    logged: Iterator[SourceBatch],
+    schemas: Mapping[int, Schema],
+) -> Iterator[RowGroup]:
+    """The row groups of the small file that are not trimmed, and those of the batches. Only the
+    last one of the file may have room for more: the others were complete when it was written."""
+    if small is not None:
+        untrimmed = max(small.info.start, log_start)
+        *complete, last = small.row_groups_between(untrimmed, small.info.end)
+        for each in complete:
+            yield RowGroup(
+                start=each.start,
+                header=each.header,
+                body=_checked_body(small, each),
+                record_bytes=each.record_bytes,
+                runs=each.runs,
+                digest=each.digest,
+            )
+        source = SourceBatch(
+            start=last.start,
+            header=last.header,
+            body=_checked_body(small, last),
+            record_bytes=last.record_bytes,
+            runs=last.runs,
+        )
+        logged = chain([source], logged)
+    yield from row_groups(logged, schemas)
+
+
+def _checked_body(file: HistoryFile, row_group: StoredRowGroup) -> bytes:
+    """Raises `CorruptFile`."""
+    file.check_row_group(row_group)
+    (body,) = file.body_slices(row_group, [(0, row_group.length)])
+    return body
+
+
+def _batch(extent: Extent, entry: Entry) -> SourceBatch:
+    header = decode_batch_header(entry.payload.command)
+    return SourceBatch(
+        start=extent.start,
+        header=header,
+        body=entry.payload.body,
+        record_bytes=len(entry.payload.body),
+        runs=Runs.of_one(
+            count=header.record_count,
+            timestamp_us=extent.timestamp_us,
+            term=entry.term,
+            epoch=extent.epoch,
+            writer=extent.writer,
+        ),
+    )
+
+
+def _carry(
+    fs: FileSystem, job: CompactionJob, machine: TopicMachine, replay: _Replay
+) -> tuple[StagesInfo, ...]:
+    """The files with the stages that are open at the job's point: those that were carried before
+    and still hold one, and a new one for those that were opened on the way."""
+    image = job.image
+    open_stages = list(machine.open_stages())
+    kept = [
+        info
+        for info in image.stages
+        if any(info.first <= index <= info.last for index in open_stages)
+    ]
+    new = [index for index in open_stages if index > image.index]
+    if new:
+        entries: Iterator[Entry] = map(replay.entry, new)
+        kept.append(
+            write_stages(
+                fs,
+                job.folder,
+                job.group,
+                entries,
+                first=LogIndex(image.index + 1),
+                last=job.index,
+            )
+        )
+    return tuple(kept)

@@ -1,0 +1,156 @@
+"""Several small batches of the log as one row group, of the same records in the same order.
+
+Every column is checked against its client's CRC before it is decoded, and what was encoded is read
+back and compared with each batch before it is handed on. What cannot be decoded is copied as it is:
+a record is never dropped, and never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from raftlog.checksum import crc32c
+from raftlog.compaction.digest import digest_chunks, digest_records
+from raftlog.compaction.physical import to_physical
+from raftlog.errors import DataLoss, Internal
+from raftlog.machines.schema import Schema
+from raftlog.records.arrow_types import arrow_schema
+from raftlog.records.batch_codec import decode_batch, encode_batch
+from raftlog.wire.batch import BatchHeader
+
+COMPRESSION = "zstd"
+"""Of merged row groups (docs/DECISIONS.md)."""
+
+DECODED_BYTES_MAX = 64 * 1024 * 1024
+"""Bytes of one row group in memory, beyond which merging stops: for the memory of this process and
+of a reader. Usual batches of `ROW_GROUP_BYTES_MAX` stay far below. It moves the borders of row
+groups, so it is the same on every replica."""
+
+
+class Batch(NamedTuple):
+    """A batch of the log."""
+
+    header: BatchHeader
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedBatch:
+    """One batch with the records of several."""
+
+    count: int
+    """How many batches it is made of; 1: it is that batch as it was."""
+    header: BatchHeader
+    body: bytes
+    digest: bytes
+    """See `compaction.digest`."""
+
+
+class _Decoded(NamedTuple):
+    batch: Batch
+    columns: list[pa.Array[Any]]
+    """As their physical types, in the order of the schema."""
+    byte_count: int
+
+
+def merge(batches: Iterable[Batch], schema: Schema) -> Iterator[MergedBatch]:
+    """The batches merged into one, or into a few where they are large in memory or where one
+    cannot be decoded. Together they are made of all `batches`, in order.
+
+    Raises `DataLoss` if a column is not what its client wrote, and `Internal` if what was encoded
+    does not read back as it should.
+    """
+    waiting: list[_Decoded] = []
+    waiting_bytes = 0
+    for batch in batches:
+        _check_columns(batch)
+        decoded = _decode(batch, schema)
+        if decoded is None or waiting_bytes + decoded.byte_count > DECODED_BYTES_MAX:
+            yield from _flush(waiting, schema)
+            waiting, waiting_bytes = [], 0
+        if decoded is None:
+            yield _copied(batch, digest_chunks(batch.header, batch.body))
+        else:
+            waiting.append(decoded)
+            waiting_bytes += decoded.byte_count
+    yield from _flush(waiting, schema)
+
+
+def copy(batch: Batch) -> MergedBatch:
+    """A batch of an unknown schema as it is. Raises `DataLoss` as `merge` does."""
+    _check_columns(batch)
+    return _copied(batch, digest_chunks(batch.header, batch.body))
+
+
+def _copied(batch: Batch, digest: bytes) -> MergedBatch:
+    return MergedBatch(count=1, header=batch.header, body=batch.body, digest=digest)
+
+
+def _check_columns(batch: Batch) -> None:
+    view = memoryview(batch.body)
+    for column in batch.header.columns:
+        chunk = view[column.position : column.position + column.length]
+        if crc32c(pa.py_buffer(chunk)) != column.crc:
+            raise DataLoss(
+                what=f"Column {column.field_id} of a batch of {batch.header.record_count} records "
+                "is not what its client wrote."
+            )
+
+
+def _decode(batch: Batch, schema: Schema) -> _Decoded | None:
+    """The batch's columns; None if they are not those of this schema."""
+    if [column.field_id for column in batch.header.columns] != [f.id for f in schema.fields]:
+        return None
+    names = [field.name for field in schema.fields]
+    try:
+        decoded = decode_batch(batch.header, batch.body, schema, names)
+        columns = [to_physical(column) for column in decoded.columns]
+    except (DataLoss, pa.ArrowException):
+        return None
+    return _Decoded(batch, columns, decoded.nbytes)
+
+
+def _flush(waiting: Sequence[_Decoded], schema: Schema) -> Iterator[MergedBatch]:
+    if not waiting:
+        return
+    if len(waiting) == 1:
+        (only,) = waiting
+        yield _copied(only.batch, digest_records(schema.fields, only.columns))
+        return
+    of_columns = zip(*(decoded.columns for decoded in waiting), strict=True)
+    joined = [pa.concat_arrays(list(parts)) for parts in of_columns]
+    logical = arrow_schema(schema)
+    encoded = encode_batch(
+        pa.RecordBatch.from_arrays(
+            [column.view(field.type) for column, field in zip(joined, logical, strict=True)],
+            schema=logical,
+        ),
+        schema,
+        COMPRESSION,
+    )
+    merged = Batch(encoded.header, encoded.body)
+    yield MergedBatch(
+        count=len(waiting),
+        header=merged.header,
+        body=merged.body,
+        digest=digest_records(schema.fields, _read_back(merged, waiting, schema)),
+    )
+
+
+def _read_back(merged: Batch, sources: Sequence[_Decoded], schema: Schema) -> list[pa.Array[Any]]:
+    """The columns of the merged batch, which are equal to those of its sources. Else raises
+    `Internal`."""
+    found = _decode(merged, schema)
+    counts = [source.batch.header.record_count for source in sources]
+    if found is None or merged.header.record_count != sum(counts):
+        raise Internal(what="a merged batch does not decode to its records")
+    for start, count, source in zip(accumulate(counts, initial=0), counts, sources, strict=False):
+        for column, expected in zip(found.columns, source.columns, strict=True):
+            if not column.slice(start, count).equals(expected):
+                raise Internal(what=f"records {start} to {start + count} of a merge differ")
+    return found.columns

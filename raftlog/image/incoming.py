@@ -1,0 +1,190 @@
+"""An image of another node on its way into a group's folder.
+
+Its files are received under names of their own (`incoming-*`), which nothing else touches: what
+came before a break or a restart is still there. The size of such a file says how far it came. It
+is checked as a whole once it is complete, so bytes that a crash garbled are fetched again. When all
+files are here and checked, `install` makes the image the group's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from raftlog.core.types import GroupId
+from raftlog.errors import CorruptFile, FormatUnsupported
+from raftlog.image.history_file import HistoryFile
+from raftlog.image.machine import restored_machine
+from raftlog.image.manifest import (
+    HistoryInfo,
+    Image,
+    SnapshotInfo,
+    StagesInfo,
+    read_image,
+    write_image,
+)
+from raftlog.image.snapshot_file import read_snapshot
+from raftlog.image.stages_file import StagesFile
+from raftlog.machines.commands import TopicInfo
+from raftlog.storage import fresh
+from raftlog.storage.contract import FileSystem
+
+INCOMING_PREFIX = "incoming-"
+
+_Info = SnapshotInfo | StagesInfo | HistoryInfo
+
+
+def wanted_image(theirs: Image, own: Image) -> Image:
+    """What a replica that has the image `own` is to have after it has taken `theirs`.
+
+    Replicas cut their history at the same offsets, so a file of the same records is kept. Of the
+    snapshots only the newest is of use, as the log begins there.
+    """
+    history = {(each.start, each.end, each.record_bytes): each for each in own.history}
+    stages = {(each.first, each.last, each.byte_count): each for each in own.stages}
+    newest = theirs.snapshots[-1]
+    return Image(
+        generation=own.generation + 1,
+        base=(newest.index, newest.term),
+        snapshots=(newest,),
+        stages=tuple(
+            stages.get((each.first, each.last, each.byte_count), each) for each in theirs.stages
+        ),
+        history=tuple(
+            history.get((each.start, each.end, each.record_bytes), each) for each in theirs.history
+        ),
+    )
+
+
+class Missing(NamedTuple):
+    """The rest of a file: bytes [position, byte_count). None is missing if these are equal."""
+
+    name: str
+    position: int
+    byte_count: int
+
+
+class Incoming:
+    """The files of one image that are not here yet. Its methods block; one thread at a time.
+
+    Those that write raise `DiskFull` (call them again) and `DiskFailed`.
+    """
+
+    def __init__(
+        self, fs: FileSystem, folder: str, group: GroupId, topic: TopicInfo | None
+    ) -> None:
+        """`folder` is the group's; no topic: the controller's group."""
+        self._fs = fs
+        self._folder = folder
+        self._group = group
+        self._topic = topic
+        self._wanted: dict[str, _Info] = {}
+
+    def begin(self, image: Image, own: Image, snapshot_bytes: int) -> list[Missing]:
+        """What must be fetched for `image`, which `wanted_image` made of `own`.
+
+        `snapshot_bytes` is the length of its snapshot. What lies here of other images is removed.
+        """
+        here = own.names()
+        infos: tuple[_Info, ...] = (*image.snapshots, *image.stages, *image.history)
+        self._wanted = {info.name: info for info in infos if info.name not in here}
+        missing = []
+        for name, info in self._wanted.items():
+            byte_count = snapshot_bytes if isinstance(info, SnapshotInfo) else info.byte_count
+            position = self._size(name)
+            if position > byte_count:
+                self._fs.remove(self._path(name))
+                position = 0
+            missing.append(Missing(name, position, byte_count))
+        self._remove_others()
+        return missing
+
+    def write(self, name: str, position: int, data: bytes) -> None:
+        """Put bytes of a wanted file in their place."""
+        path = self._path(name)
+        file = self._fs.open(path, create=not self._fs.exists(path))
+        try:
+            file.write_at(position, [data])
+        finally:
+            file.close()
+
+    def finish(self, name: str) -> CorruptFile | FormatUnsupported | None:
+        """Make a file durable that is complete, and check every byte of it.
+
+        Returns what is wrong with it; then it is removed.
+        """
+        file = self._fs.open(self._path(name), create=False)
+        try:
+            file.sync()
+        finally:
+            file.close()
+        try:
+            self._check(self._wanted[name])
+        except (CorruptFile, FormatUnsupported) as problem:
+            self._fs.remove(self._path(name))
+            return problem
+        return None
+
+    def discard(self) -> None:
+        """Remove all that was received."""
+        self._wanted.clear()
+        self._remove_others()
+
+    def _check(self, info: _Info) -> None:
+        fs, folder, group, prefix = self._fs, self._folder, self._group, INCOMING_PREFIX
+        match info:
+            case SnapshotInfo():
+                state = read_snapshot(fs, folder, group, info, prefix=prefix)
+                restored_machine(self._topic, state)
+            case StagesInfo():
+                stages = StagesFile(fs, folder, group, info, prefix=prefix)
+                try:
+                    stages.check()
+                finally:
+                    stages.close()
+            case HistoryInfo():
+                history = HistoryFile(fs, folder, group, info, prefix=prefix)
+                try:
+                    for row_group in history.row_groups_between(info.start, info.end):
+                        history.check_row_group(row_group)
+                finally:
+                    history.close()
+
+    def _size(self, name: str) -> int:
+        if not self._fs.exists(self._path(name)):
+            return 0
+        file = self._fs.open(self._path(name), create=False)
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def _path(self, name: str) -> str:
+        return f"{self._folder}/{INCOMING_PREFIX}{name}"
+
+    def _remove_others(self) -> None:
+        kept = {INCOMING_PREFIX + name for name in self._wanted}
+        for name in self._fs.list(self._folder):
+            if name.startswith(INCOMING_PREFIX) and name not in kept:
+                self._fs.remove(f"{self._folder}/{name}")
+
+
+def install(fs: FileSystem, folder: str, group: GroupId, image: Image) -> None:
+    """Make `image` the group's, all of whose files were finished; durable when this returns.
+
+    The log begins afresh after its snapshot. The group's files must not be in use: opening the
+    group again completes it, also after a crash. A crash leaves the former image and log, or these.
+    Raises `DiskFull` (call it again) and `DiskFailed`.
+    """
+    present = read_image(fs, folder).image
+    if present.index < image.index:
+        for name in sorted(image.names() - present.names()):
+            if fs.exists(f"{folder}/{INCOMING_PREFIX}{name}"):
+                fs.rename(f"{folder}/{INCOMING_PREFIX}{name}", f"{folder}/{name}")
+        fs.sync_folder(folder)
+        present = replace(
+            image,
+            generation=present.generation + 1,
+            fresh_log=fresh.make(fs, folder, group, image.base),
+        )
+    write_image(fs, folder, present)

@@ -1,0 +1,140 @@
+"""Open stages copied out of a log, so that the log may be dropped behind them.
+
+A stage that is open at a snapshot point may be committed long after. Its entry is copied as it is
+into a file with the segment format of a log (`raftlog.storage.frames`), in which indexes rise but
+have gaps. The manifest says where the file ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from raftlog.core.types import Entry, EntryKind, GroupId, LogIndex, Term
+from raftlog.errors import CorruptFile
+from raftlog.image.manifest import STAGES_PREFIX, StagesInfo, remove_earlier_tries
+from raftlog.storage.contract import File, FileSystem
+from raftlog.storage.frames import FRAME_HEADER_BYTES, Purpose, SegmentHeader
+from raftlog.storage.read import EntryFrame, read_command, read_in_frame, read_payload
+from raftlog.storage.recovery import FrameWalk, read_segment_header
+from raftlog.storage.write import NEW_FILE_ENDING, Segment
+
+
+def write_stages(
+    fs: FileSystem,
+    folder: str,
+    group: GroupId,
+    entries: Iterable[Entry],
+    *,
+    first: LogIndex,
+    last: LogIndex,
+) -> StagesInfo:
+    """Copy the entries, whose indexes rise within [first, last]; durable when this returns.
+
+    One entry is held at a time. No manifest names a file with this `last`: those that are there are
+    earlier tries, and are removed. Raises `DiskFull` and `DiskFailed`.
+    """
+    header = SegmentHeader(
+        purpose=Purpose.STAGES,
+        segment_id=fs.new_id(),
+        group=group,
+        first_index=first,
+        previous_end=0,
+        previous_chain=0,
+    )
+    path = f"{folder}/{STAGES_PREFIX}{last:020}{NEW_FILE_ENDING}"
+    remove_earlier_tries(fs, folder, f"{STAGES_PREFIX}{last:020}")
+    file = fs.open(path, create=True)
+    try:
+        segment = Segment(path, header)
+        file.write_at(0, [header.encode()])
+        for entry in entries:
+            buffers: list[bytes] = []
+            position = segment.add_frame(
+                buffers,
+                kind=entry.kind,
+                index=entry.index,
+                term=entry.term,
+                command=entry.payload.command,
+                body=entry.payload.body,
+            )
+            file.write_at(position, buffers)
+        file.sync()
+    finally:
+        file.close()
+    info = StagesInfo(first=first, last=last, byte_count=segment.end, chain=segment.chain)
+    fs.rename(path, f"{folder}/{info.name}")
+    fs.sync_folder(folder)
+    return info
+
+
+class _Place(NamedTuple):
+    frame: EntryFrame
+    term: Term
+    kind: EntryKind
+
+
+class StagesFile:
+    """A file that `write_stages` made, open for reading. One thread's own."""
+
+    def __init__(
+        self, fs: FileSystem, folder: str, group: GroupId, info: StagesInfo, *, prefix: str = ""
+    ) -> None:
+        """Opens the file and reads all frames' headers; `prefix` goes before the name that it has
+        now. Raises `CorruptFile`: missing, damaged, or not the file that the manifest means."""
+        path = f"{folder}/{prefix}{info.name}"
+        try:
+            self._file: File = fs.open(path, create=False)
+        except FileNotFoundError:
+            raise CorruptFile(file=fs.location(path), position=0, problem="it is missing") from None
+        header = read_segment_header(self._file, purpose=Purpose.STAGES, group=group)
+        self._places: dict[int, _Place] = {}
+        walk = FrameWalk(self._file, header, stop=info.byte_count)
+        for placed in walk:
+            frame = placed.header
+            self._places[frame.index] = _Place(
+                EntryFrame(
+                    entry_index=frame.index,
+                    position=placed.position,
+                    seed=header.seed,
+                    chain=frame.chain,
+                    command_length=frame.command_length,
+                    body_length=frame.body_length,
+                ),
+                Term(frame.term),
+                EntryKind(frame.kind),
+            )
+        if (walk.end, walk.chain) != (info.byte_count, info.chain):
+            self._file.close()
+            problem = f"its frames end there and not at {info.byte_count}, or are others"
+            raise CorruptFile(file=self._file.path, position=walk.end, problem=problem)
+
+    def __contains__(self, index: int) -> bool:
+        return index in self._places
+
+    def command(self, index: int) -> tuple[Term, EntryKind, bytes]:
+        """The entry without its body; see `GroupLog.command`."""
+        place = self._places[index]
+        return place.term, place.kind, read_command(self._file, place.frame)
+
+    def body_slices(self, index: int, slices: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Raw bytes of the entry's body; see `GroupLog.body_slices`."""
+        frame = self._places[index].frame
+        found = []
+        for position, length in slices:
+            assert 0 <= position <= position + length <= frame.body_length, "exceeds the body"
+            start = FRAME_HEADER_BYTES + frame.command_length + position
+            found.append(read_in_frame(self._file, frame, start, length))
+        return found
+
+    def body(self, index: int) -> bytes:
+        """The entry's body, unchecked: its chunks' CRCs are in the command."""
+        return self.body_slices(index, [(0, self._places[index].frame.body_length)])[0]
+
+    def check(self) -> None:
+        """Read everything and check the CRCs of all commands and bodies. Raises `CorruptFile`."""
+        for place in self._places.values():
+            read_payload(self._file, place.frame)
+
+    def close(self) -> None:
+        self._file.close()

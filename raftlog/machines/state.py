@@ -1,0 +1,187 @@
+"""The whole logical state of a machine as plain, frozen values: what a snapshot holds.
+
+A machine makes its state with `state()` and is made of it again with `restore()`. The restored one
+has the same fingerprint, and applies every further entry with the same outcome. The extents are not
+part of it: a snapshot's records are in history files, so a restored machine holds no extent.
+
+Where order decides something it is kept: attempts within an epoch, runs that were fenced, names
+that were forgotten, and rows by age. Large columns are packed bytes (`raftlog.machines.columns`),
+so there is no object for a staged entry or an append. The states of the parts are equal if the
+machines are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from raftlog.core.types import NO_INDEX, GroupId, LogIndex, NodeId, Offset
+from raftlog.machines.commands import TopicInfo
+from raftlog.machines.settings import TopicSetting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgesState:
+    """Keys by age, the longest silent first, in two packed columns of equal length."""
+
+    keys: bytes
+    """Which keys: each one's place, from 0, among the keys that the table around it lists."""
+    times_us: bytes
+    """When each was last active, in log time; they never fall."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtentsState:
+    """What is known of all extents since the topic began."""
+
+    high_water_mark: Offset
+    published_bytes: int
+    """Body bytes of all records since the topic began, trimmed ones included."""
+    digest: bytes
+    """The running digest of the extents."""
+    position_offsets: bytes
+    """Packed: offsets whose byte position is known, rising; the first is the log start offset."""
+    position_bytes: bytes
+    """Packed: their byte positions, rising."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducersState:
+    """The producers in order of their first append; the packed columns have one number for each."""
+
+    names: tuple[str, ...]
+    next_sequences: bytes
+    append_counts: bytes
+    """How many of its last appends are remembered."""
+    appends: bytes
+    """Packed: start, end and CRC of each remembered append, oldest first, producer by producer."""
+    ages: AgesState
+    """All producers by their last append."""
+    forgotten: tuple[str, ...]
+    """In the order in which they will be dropped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAttemptState:
+    """The stages of an attempt, in four packed columns with one number for each."""
+
+    attempt: str
+    record_count: int
+    """Records of all its stages."""
+    chained_crc: int
+    indexes: bytes
+    record_counts: bytes
+    body_bytes: bytes
+    crcs: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenEpochState:
+    """An epoch with open attempts."""
+
+    epoch: int
+    renewed_at: LogIndex
+    attempts: tuple[OpenAttemptState, ...]
+    """In the order in which they were opened."""
+
+
+class FencedWrite(NamedTuple):
+    """A named batch write inside a streaming query's batch: the query's run and batch, its key."""
+
+    stream_run: str
+    """"" stands for no such write."""
+    stream_batch: int
+    epoch: int
+    run: str
+
+
+NO_FENCE = FencedWrite("", -1, -1, "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterRowState:
+    """A writer row; `raftlog.machines.writer_row.WriterRow` says what the values mean."""
+
+    name: str
+    run: str
+    fenced_runs: tuple[str, ...]
+    owner: str
+    streaming: bool
+    active_us: int
+    admitted: bool
+    transient: bool
+    last_index: LogIndex
+    query_id: str
+    last_epoch: int
+    last_run: str
+    last_references: bytes
+    last_start: Offset
+    last_end: Offset
+    plan: str
+    stream: str
+    stream_batch: int
+    fenced: FencedWrite
+    epochs: bytes
+    """Packed: the last committed epochs, rising."""
+    record_counts: bytes
+    """Packed: their record counts."""
+    open_epochs: tuple[OpenEpochState, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritersState:
+    """The writer rows in the order of their first activity."""
+
+    rows: tuple[WriterRowState, ...]
+    transient: AgesState
+    """The transient rows; a key is a place in `rows`."""
+    open_epochs: AgesState
+    """All open epochs by their newest Stage; a key counts the open epochs of all rows in order."""
+    forgotten: tuple[str, ...]
+    """In the order in which they will be dropped."""
+    dead_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicState:
+    """A topic's machine after entry `last_index`. What the controller holds of the topic, its
+    schema above all, is not part of it (`TopicInfo`)."""
+
+    rules: int
+    """3 or more: under older rules the extents are part of the state."""
+    last_index: LogIndex
+    """The last entry with a command that was applied; 0: none."""
+    now_us: int
+    """Log time."""
+    extents: ExtentsState
+    producers: ProducersState
+    writers: WritersState
+    unused_bytes: int
+    """Body bytes of entries that were refused or repeated."""
+    settings: tuple[TopicSetting, ...] = ()
+    settings_version: LogIndex = NO_INDEX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState:
+    """A node that registered."""
+
+    node: NodeId
+    store_uuid: str
+    address: str
+    rules: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerState:
+    """The controller's machine after entry `last_index`."""
+
+    rules: int
+    last_index: LogIndex
+    last_timestamp_us: int
+    next_group_id: GroupId
+    nodes: tuple[NodeState, ...]
+    topics: tuple[TopicInfo, ...]
+    """The live topics."""
+    deleted: tuple[TopicInfo, ...]
+    """The last deleted topics, oldest first."""

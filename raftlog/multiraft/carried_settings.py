@@ -1,0 +1,51 @@
+"""When a topic's settings go from the controller's log into its own: its leader's duty.
+
+A leader learns of them when its node's replica of the controller applies them. That replica may be
+behind, for a moment or for long. So the topic's log decides: settings older than its own change
+nothing there (`Configure`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from raftlog.core.ready import Role
+from raftlog.core.types import Payload
+from raftlog.errors import DiskFull, Overloaded
+from raftlog.machines.commands import Configure
+from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.settings import RULES_WITH_SETTINGS
+from raftlog.machines.topic import TopicMachine
+from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.wire.codec import encode_command
+
+
+def carry_settings(
+    groups: Iterable[LocalReplica],
+    controller: ControllerMachine,
+    propose: Callable[[LocalReplica, Payload], None],
+) -> None:
+    """Propose the settings that are due in those of the groups that this node leads."""
+    for local in groups:
+        command = settings_due(local, controller)
+        if local.raft.role is not Role.LEADER or command is None:
+            continue
+        try:
+            propose(local, Payload(encode_command(command, None), b""))
+        except (Overloaded, DiskFull):
+            return  # writes go first; it is tried again
+        local.settings_proposed = (local.raft.term, command.version)
+
+
+def settings_due(local: LocalReplica, controller: ControllerMachine) -> Configure | None:
+    """What the group's leader should put into its log now; None: its settings are the latest that
+    are known here, or were proposed in its term. A repeat would be harmless."""
+    topic, machine = controller.topic_of(local.group), local.machine
+    if topic is None or not isinstance(machine, TopicMachine):
+        return None
+    version = topic.settings_version
+    if machine.rules < RULES_WITH_SETTINGS or machine.settings_version >= version:
+        return None
+    if local.settings_proposed == (local.raft.term, version):
+        return None
+    return Configure(version=version, settings=topic.settings)

@@ -1,0 +1,327 @@
+"""From a snapshot point to a shorter log: which groups get one, and what is done at it.
+
+A group's leader puts a `SnapshotPoint` into the log when enough has come since the last one, when
+that is long ago, and when a trim left more to free than to keep. Every
+replica that applies it compacts: the job makes the files of a new image, the manifest is written,
+and only then the machine forgets the extents that are in history and the log drops its beginning.
+Points are compacted in order, none is left out: replicas cut their history at the same places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+from raftlog.core.ready import Role
+from raftlog.core.types import GroupId, LogIndex, Payload
+from raftlog.errors import DiskFull, Overloaded, RaftlogError
+from raftlog.image.job import CompactionJob, Reply
+from raftlog.image.manifest import SMALL_FILE_BYTES, Image
+from raftlog.machines.commands import SnapshotPoint
+from raftlog.machines.topic import TopicMachine
+from raftlog.multiraft.disk import NodeDisk
+from raftlog.multiraft.effects import CompactionFailed, Effects
+from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.image_pins import ImagePins
+from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.state_comparison import StateTrust
+from raftlog.storage.prefix import PrefixRemoval
+from raftlog.wire.codec import encode_command
+
+_RULES_WITH_POINTS = 3
+
+_POINTS_BEHIND_MAX = 4
+"""A leader that is so many points behind with its own compactions proposes no more of them. No
+setting: points closer to each other would not be compacted any sooner."""
+
+_DUE_TICKS = 10
+"""How often a leader looks which groups are due by their age. No setting: that is coarse anyway."""
+
+_FREED_BYTES_MIN = 1024 * 1024
+"""A trim of a smaller topic brings no point of its own: what it frees can wait for the next."""
+
+_RETRY_TICKS = 100
+"""A compaction that failed is tried again after this: the cause may be gone (a full disk)."""
+
+
+class _Drop(NamedTuple):
+    """What is to be removed after an image was published."""
+
+    local: LocalReplica
+    removal: PrefixRemoval
+    obsolete: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionLimits:
+    """When a leader proposes a snapshot point: at whichever is reached first."""
+
+    entries_max: int
+    bytes_max: int
+    """Of the entries' commands and bodies."""
+    behind_bytes_max: int
+    """Entries that some follower lacks are kept as long as the log from there on has no more bytes.
+    What such a follower lacks beyond that it gets by an image."""
+    age_ticks: int
+    """Since the last one, if a further one would free anything or spare a restart anything."""
+    node_entries_max: int
+    """Of all groups of the node together: what a restart replays. The groups that this node leads
+    get points then, those with the most entries first."""
+
+
+class Compactions:
+    """The compactions of one node, one at a time. For the thread of its `MultiRaft`."""
+
+    def __init__(
+        self,
+        *,
+        effects: Effects,
+        disk: NodeDisk,
+        store: GroupStore,
+        pins: ImagePins,
+        groups: Mapping[GroupId, LocalReplica],
+        limits: CompactionLimits,
+        propose: Callable[[LocalReplica, Payload], None],
+        ended: Callable[[LocalReplica], None],
+    ) -> None:
+        """`ended`: nothing of the replica is being compacted any more; its group may be gone."""
+        self._effects = effects
+        self._disk = disk
+        self._store = store
+        self._pins = pins
+        self._groups = groups
+        self._limits = limits
+        self._propose = propose
+        self._ended = ended
+        self._running: LocalReplica | None = None
+        self._waiting: dict[int, LocalReplica] = {}
+        """Replicas with points to compact, by group, in the order in which they came."""
+        self._failed: dict[int, LocalReplica] = {}
+        self._abandoned = False
+        """The group whose compaction is in flight is gone: let it end, and do nothing of it."""
+        self._dropping: _Drop | None = None
+        self._pinned: dict[LocalReplica, frozenset[str]] = {}
+        """Files of former images that are still being fetched by other nodes."""
+        self._unpinning: set[LocalReplica] = set()
+        """Replicas of which such files are being removed."""
+        self._ticks = 0
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Start nothing from now on; what is in flight is still to be noted."""
+        self._stopped = True
+
+    def forget(self, local: LocalReplica) -> None:
+        """The group is gone from this node."""
+        self._waiting.pop(local.group, None)
+        self._failed.pop(local.group, None)
+        self._pinned.pop(local, None)
+        if local is self._running:
+            self._abandoned = True
+
+    def tick(self) -> None:
+        """One tick has passed."""
+        self._ticks += 1
+        if self._ticks % _RETRY_TICKS == 0:
+            self._waiting |= self._failed
+            self._failed.clear()
+        if self._ticks % _DUE_TICKS == 0 and not self._stopped:
+            self._propose_due()
+        self._drop_files()
+        self._drop_unpinned()
+        self._start()
+
+    def applied(self, local: LocalReplica) -> None:
+        """The replica has applied entries: a point is due, or one was reached."""
+        points = local.replica.points
+        while points and points[0].index < local.image.manifest.index:
+            # Replayed, because the newest snapshots are damaged. History was cut there long ago.
+            points.popleft()
+        if points:
+            if local is not self._running and local.group not in self._failed:
+                self._waiting[local.group] = local
+            self._start()
+        since = local.replica.since_point
+        if since.entries >= self._limits.entries_max or since.byte_count >= self._limits.bytes_max:
+            self._propose_point(local)
+
+    # ------------------------------------------------------------ proposing
+
+    def _propose_due(self) -> None:
+        """Propose points by age, after trims, and for a node that has too much to replay."""
+        entries = 0
+        for local in self._groups.values():
+            since = local.replica.since_point
+            entries += since.entries
+            if local.point_seen != since.point:
+                local.point_seen, local.point_seen_at = since.point, self._ticks
+            is_old = self._ticks - local.point_seen_at >= self._limits.age_ticks
+            gains = since.commands or local.image.manifest.keeps_log
+            if gains and (is_old or self._frees_much(local)):
+                self._propose_point(local)
+        if entries > self._limits.node_entries_max:
+            for local in sorted(self._groups.values(), key=_entries_since_point, reverse=True):
+                if local.raft.role is Role.LEADER and entries > self._limits.node_entries_max:
+                    entries -= _entries_since_point(local)
+                    self._propose_point(local)
+
+    def _frees_much(self, local: LocalReplica) -> bool:
+        """Whether at least half of the records were trimmed since the point before the last; while
+        the disk is full, any. A point frees history files, the next one the log."""
+        machine = local.machine
+        if not isinstance(machine, TopicMachine):
+            return False
+        start = local.replica.since_point.log_start_before
+        trimmed = machine.log_start_offset - start
+        if self._disk.told.full is not None:
+            return trimmed > 0
+        held_bytes = local.replica.log.byte_count + local.image.manifest.history_bytes
+        return held_bytes >= _FREED_BYTES_MIN and 2 * trimmed >= machine.high_water_mark - start > 0
+
+    def _propose_point(self, local: LocalReplica) -> None:
+        replica, raft = local.replica, local.raft
+        since = replica.since_point
+        if (
+            raft.role is not Role.LEADER
+            or replica.machine.rules < _RULES_WITH_POINTS
+            or replica.comparison.trust is not StateTrust.TRUSTED
+            or len(replica.points) >= _POINTS_BEHIND_MAX
+            or local.point_proposed == (raft.term, since.point)
+        ):
+            return
+        held_by_all = min(follower.match_index for follower in raft.followers())
+        keep_from = max(held_by_all + 1, replica.log.first_within(self._limits.behind_bytes_max))
+        command = SnapshotPoint(keep_from=LogIndex(keep_from))
+        try:
+            self._propose(local, Payload(encode_command(command, None), b""))
+        except (Overloaded, DiskFull):
+            return  # writes go first; it is tried again
+        local.point_proposed = (raft.term, since.point)
+
+    # ------------------------------------------------------------ compacting
+
+    def _start(self) -> None:
+        if self._running is not None or self._stopped:
+            return
+        for group, local in self._waiting.items():
+            point = local.replica.points[0]
+            if self._has_no_room_for(local):
+                continue
+            if local.replica.log.durable_index >= point.index:
+                del self._waiting[group]
+                break
+        else:
+            return
+        self._running = local
+        local.compacting = True
+        job = CompactionJob(
+            folder=self._store.folder_of(local.group),
+            group=local.group,
+            image=local.image.manifest,
+            index=point.index,
+            term=point.term,
+            state_hash=point.state_hash,
+            urgent=len(local.replica.points) > 1,
+            kept=self._pinned.get(local, frozenset()),
+        )
+        self._effects.run_compaction(job, lambda reply: self._compacted(local, reply))
+
+    def _has_no_room_for(self, local: LocalReplica) -> bool:
+        """While the disk is full, only a small compaction may use the reserve: one after a trim,
+        which frees more than it takes."""
+        spare_bytes = self._disk.spare_bytes
+        machine = local.machine
+        if spare_bytes is None or not isinstance(machine, TopicMachine):
+            return False
+        image = local.image.manifest
+        positions = machine.byte_index(max(image.history_end, machine.log_start_offset)).positions
+        needed = positions[-1] - positions[0] + machine.staged_bytes
+        if image.history and image.history[-1].record_bytes < SMALL_FILE_BYTES:
+            needed += image.history[-1].byte_count  # it may be written again
+        return needed > spare_bytes
+
+    def _compacted(self, local: LocalReplica, reply: Reply) -> None:
+        """The files of the new image are durable, or there are none."""
+        if self._abandoned or self._stopped:
+            self._end(local)
+            return
+        if isinstance(reply, RaftlogError):
+            self._effects.tell(
+                CompactionFailed(group=local.group, topic=local.topic, cause=reply.cause)
+            )
+            self._failed[local.group] = local
+            self._end(local)
+            return
+        point = local.replica.points[0]
+        # The newest snapshot may turn out to be damaged: the one before it and the log stand in.
+        before = reply.snapshots[-2].index if len(reply.snapshots) > 1 else LogIndex(0)
+        pinned = self._pins.index(local.group)
+        wanted = min(before, point.keep_from - 1, before if pinned is None else pinned)
+        keep_after = max(local.replica.log.base_index, wanted)
+        image = replace(reply, base=local.replica.log.droppable(keep_after))
+        self._disk.queue_job(
+            lambda: self._store.publish(local.group, image), lambda _: self._published(local, image)
+        )
+
+    def _published(self, local: LocalReplica, image: Image) -> None:
+        """The manifest names the new image. From here on it is what readers are given."""
+        if self._abandoned:
+            self._end(local)
+            return
+        local.replica.points.popleft()
+        obsolete = local.take_image(image)
+        removal = local.replica.drop_log_to(image.base[0])
+        local.replica.log.seal()
+        self._dropping = _Drop(local, removal, obsolete)
+        self._drop_files()
+
+    def _drop_files(self) -> None:
+        """Remove the files that the new image does without, once no read of the log is in flight:
+        it may have been planned before and would find its file gone."""
+        drop = self._dropping
+        if drop is None or drop.local.reads_out or self._stopped:
+            return
+        self._dropping = None
+        local = drop.local
+        if self._abandoned:
+            self._end(local)
+            return
+        pinned = drop.obsolete & self._pins.names(local.group)
+        if pinned:
+            self._pinned[local] = self._pinned.get(local, frozenset()) | pinned
+        obsolete = drop.obsolete - pinned
+        self._disk.queue_job(
+            lambda: self._store.drop_files(local.group, drop.removal, obsolete),
+            lambda _: self._end(local),
+        )
+
+    def _drop_unpinned(self) -> None:
+        """Remove files of former images that nobody fetches any more."""
+        for local, names in list(self._pinned.items()):
+            free = names - self._pins.names(local.group)
+            if not free or local in self._unpinning or local.reads_out or self._stopped:
+                continue
+            self._unpinning.add(local)
+            work = partial(self._store.remove_files, local.group, free)
+            self._disk.queue_job(work, partial(self._unpinned, local, free))
+
+    def _unpinned(self, local: LocalReplica, removed: frozenset[str], _: None) -> None:
+        self._unpinning.discard(local)
+        left = self._pinned.pop(local, frozenset()) - removed
+        if left:
+            self._pinned[local] = left
+
+    def _end(self, local: LocalReplica) -> None:
+        self._running = None
+        local.compacting = False
+        if local.replica.points and local.group not in self._failed and not self._abandoned:
+            self._waiting[local.group] = local
+        self._abandoned = False
+        self._ended(local)
+        self._start()
+
+
+def _entries_since_point(local: LocalReplica) -> int:
+    return local.replica.since_point.entries

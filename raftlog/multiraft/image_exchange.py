@@ -1,0 +1,153 @@
+"""Images between the nodes of a cluster: offered, fetched, installed.
+
+A follower that lacks what its leader's log has dropped takes the leader's image in place of all
+that it has, and goes on from there with the log. Installing is a restart of one replica: nothing is
+asked of it meanwhile, and its files are as after a crash at any moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from raftlog.core.messages import (
+    ImageChunk,
+    ImageChunkRequest,
+    ImageManifest,
+    ImageMessage,
+    ImageOffer,
+    ImageRequest,
+    Replicate,
+)
+from raftlog.core.ready import Role
+from raftlog.core.types import NodeId
+from raftlog.image.manifest import Image
+from raftlog.multiraft.catch_up_budget import CatchUpBudget
+from raftlog.multiraft.disk import NodeDisk
+from raftlog.multiraft.effects import Effects, ImageInstalled
+from raftlog.multiraft.groups import GroupFiles, GroupStore
+from raftlog.multiraft.image_fetch import ImageFetches, ImageLimits, ImageTarget
+from raftlog.multiraft.image_pins import ImagePins
+from raftlog.multiraft.image_sender import ImageSender
+from raftlog.multiraft.local_replica import LocalReplica
+
+
+class ImageExchange:
+    """Both sides of one node. For the thread of its `MultiRaft` only."""
+
+    def __init__(
+        self,
+        *,
+        node: NodeId,
+        effects: Effects,
+        disk: NodeDisk,
+        store: GroupStore,
+        budget: CatchUpBudget,
+        limits: ImageLimits,
+        freeze: Callable[[LocalReplica], None],
+        installed: Callable[[LocalReplica], None],
+        ended: Callable[[LocalReplica], None],
+    ) -> None:
+        """`freeze`: begin nothing with the replica from now on, and forget what was to be done.
+        `installed`: it stands at another node's image now; its group may be gone. `ended` is
+        told of each read that is over."""
+        self._effects = effects
+        self._disk = disk
+        self._store = store
+        self.pins = ImagePins(limits.pin_ticks)
+        self._freeze = freeze
+        self._installed = installed
+        self._sender = ImageSender(
+            fs=store.fs, effects=effects, budget=budget, pins=self.pins, ended=ended
+        )
+        self._fetches = ImageFetches(node=node, effects=effects, disk=disk, limits=limits)
+        self._waiting: dict[LocalReplica, Image] = {}
+        """Images that are here, and installed as soon as nothing uses the group's files."""
+
+    def stop(self) -> None:
+        """Send and ask for nothing from now on, and install nothing."""
+        self._sender.stop()
+        self._fetches.stop()
+        self._waiting.clear()
+
+    def forget(self, local: LocalReplica) -> None:
+        """The group is gone from this node."""
+        self._sender.forget(local)
+        self._fetches.forget(local.group)
+        if self._waiting.pop(local, None) is not None:
+            local.installing = False
+
+    def tick(self) -> None:
+        """One tick of the clock has passed."""
+        self.pins.tick(disk_full=self._disk.told.full is not None)
+        self._fetches.tick()
+        for local in list(self._waiting):
+            self._install(local)
+
+    def go_on(self) -> None:
+        """Give what there is room for now."""
+        self._sender.go_on()
+
+    def offers(self, local: LocalReplica, wishes: Iterable[Replicate]) -> list[ImageOffer]:
+        """See `ImageSender.offers`."""
+        return self._sender.offers(local, wishes)
+
+    def receive(self, local: LocalReplica, message: ImageMessage) -> None:
+        """A peer's message about the image of a group that is here."""
+        match message:
+            case ImageOffer():
+                self._offered(local, message)
+            case ImageRequest():
+                self._sender.asked_for_manifest(local, message)
+            case ImageManifest():
+                self._fetches.manifest_came(message)
+            case ImageChunkRequest():
+                self._sender.asked_for_chunk(local, message)
+                self._sender.go_on()
+            case ImageChunk():
+                self._fetches.chunk_came(message)
+
+    # ------------------------------------------------------------ here
+
+    def _offered(self, local: LocalReplica, offer: ImageOffer) -> None:
+        if offer.index <= local.replica.applied_index or local.installing:
+            return
+        target = ImageTarget(
+            group=local.group,
+            incoming=self._store.incoming(local.group, local.topic),
+            own=lambda: local.image.manifest,
+            above=lambda: local.replica.applied_index,
+            whole=lambda image: self._fetched(local, image),
+        )
+        self._fetches.begin(target, offer.sender)
+
+    def _fetched(self, local: LocalReplica, image: Image) -> None:
+        """All of the image is here. The log may have caught up meanwhile."""
+        if not local.needs_image(*image.base):
+            incoming = self._store.incoming(local.group, local.topic)
+            self._disk.queue_job(incoming.discard, lambda _: None)
+            return
+        assert local.raft.role is not Role.LEADER, "a leader has every entry that an image holds"
+        local.installing = True
+        self._freeze(local)
+        self._sender.forget(local)
+        self._waiting[local] = image
+        self._install(local)
+
+    def _install(self, local: LocalReplica) -> None:
+        if local.writing or local.reads_out or local.compacting:
+            return
+        image = self._waiting.pop(local)
+        local.replica.log.abandon()
+        local.image.close()
+
+        def installed(files: GroupFiles) -> None:
+            opened = self._store.replica(local.topic, files)
+            local.reopen(opened.replica, opened.image)
+            local.installing = False
+            event = ImageInstalled(group=local.group, topic=local.topic, index=image.index)
+            self._effects.tell(event)
+            self._installed(local)
+
+        self._disk.queue_job(
+            lambda: self._store.install(local.group, local.topic, image), installed
+        )

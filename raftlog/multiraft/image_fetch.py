@@ -1,0 +1,290 @@
+"""Fetching images of other nodes: asked for in chunks, written off the loop, checked as a whole.
+
+A fetch asks the source for its manifest, and then for what is missing here of the files that the
+manifest names. Some chunks are asked for ahead. Whatever is lost is asked for again when nothing
+has come for a while. A source that stays silent, or has other files by now, ends the fetch. What
+was received stays, so the next fetch, from whichever node, goes on from there.
+
+No name from the wire becomes a path: only files that the decoded manifest names are written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+from raftlog.checksum import crc32c
+from raftlog.core.messages import ImageChunk, ImageChunkRequest, ImageManifest, ImageRequest
+from raftlog.core.types import GroupId, LogIndex, NodeId
+from raftlog.errors import CorruptFile, FormatUnsupported
+from raftlog.image.incoming import Incoming, Missing, wanted_image
+from raftlog.image.manifest import Image, decode_image
+from raftlog.multiraft.disk import NodeDisk
+from raftlog.multiraft.effects import Effects, ImageRefused
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageLimits:
+    """How images travel. No settings: what matters is `server.catch_up_bytes_per_s_max`."""
+
+    chunk_bytes: int = 1024 * 1024
+    """What is asked for at once: `image_sender.CHUNK_BYTES_MAX` at most."""
+    chunks_ahead: int = 8
+    """Chunks of one image that are asked for and not written yet: memory, and enough to keep disk
+    and wire busy."""
+    fetches_max: int = 4
+    """Images that are fetched at a time: many small ones need not wait for a large one."""
+    resend_ticks: int = 100
+    """After this without an answer everything is asked for again. A sender that is throttled, or
+    serves others, takes its time."""
+    give_up_ticks: int = 1200
+    """After this the fetch ends. Another offer begins another one."""
+    pin_ticks: int = 2400
+    """A sender keeps what it is asked for so long after it was last asked: longer than a receiver
+    needs to restart."""
+
+
+Key = tuple[str, int]
+"""A chunk: the name of its file, and its position there."""
+
+
+class ImageTarget(NamedTuple):
+    """What a fetch is for."""
+
+    group: GroupId
+    incoming: Incoming
+    own: Callable[[], Image]
+    """The image that is here now: what it has of the wanted files is not fetched."""
+    above: Callable[[], LogIndex]
+    """An image at this entry, or before, is of no use any more."""
+    whole: Callable[[Image], None]
+    """Told when all files are here and checked; then `install` may follow."""
+
+
+@dataclass(slots=True)
+class _Fetch:
+    target: ImageTarget
+    peer: NodeId
+    image: Image | None = None
+    silent_ticks: int = 0
+    ended: bool = False
+    fetched: frozenset[str] = frozenset()
+    """The files that are fetched. The others are here."""
+    chunks: Iterator[tuple[Key, int]] = field(default_factory=lambda: iter(()))
+    """What is still to be asked for, with lengths."""
+    asked: OrderedDict[Key, int] = field(default_factory=OrderedDict)
+    writing: int = 0
+    """Chunks that have come and are not written yet."""
+    left: Counter[str] = field(default_factory=Counter)
+    """For each file that is not finished, the chunks that are not written yet."""
+
+
+class ImageFetches:
+    """The fetches of one node. For the thread of its `MultiRaft` only."""
+
+    def __init__(
+        self, *, node: NodeId, effects: Effects, disk: NodeDisk, limits: ImageLimits
+    ) -> None:
+        self._node = node
+        self._effects = effects
+        self._disk = disk
+        self._limits = limits
+        self._fetches: dict[GroupId, _Fetch] = {}
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Ask for nothing from now on."""
+        self._stopped = True
+
+    def forget(self, group: GroupId) -> None:
+        """The group is gone from here, or needs no image: end its fetch, if there is one."""
+        fetch = self._fetches.pop(group, None)
+        if fetch is not None:
+            fetch.ended = True
+
+    def begin(self, target: ImageTarget, peer: NodeId) -> None:
+        """Fetch the peer's image of the group.
+
+        Does nothing if one is being fetched, unless its source is another node that is silent, or
+        if too many others are: it will be offered again.
+        """
+        running = self._fetches.get(target.group)
+        if running is not None:
+            if running.peer == peer or running.silent_ticks < self._limits.resend_ticks:
+                return
+            self.forget(target.group)
+        if len(self._fetches) >= self._limits.fetches_max or self._stopped:
+            return
+        fetch = self._fetches[target.group] = _Fetch(target, peer)
+        self._ask_for_manifest(fetch)
+
+    def tick(self) -> None:
+        """One tick of the clock has passed: ask again for what did not come."""
+        for fetch in list(self._fetches.values()):
+            if fetch.image is not None and not fetch.asked:
+                continue  # the disk is at work
+            fetch.silent_ticks += 1
+            if fetch.silent_ticks >= self._limits.give_up_ticks:
+                self.forget(fetch.target.group)
+            elif fetch.silent_ticks % self._limits.resend_ticks == 0:
+                if fetch.image is None:
+                    self._ask_for_manifest(fetch)
+                else:
+                    self._send_requests(fetch, list(fetch.asked.items()))
+
+    # ------------------------------------------------------------ the manifest
+
+    def _ask_for_manifest(self, fetch: _Fetch) -> None:
+        request = ImageRequest(group=fetch.target.group, sender=self._node, to=fetch.peer)
+        self._effects.send(fetch.peer, [request])
+
+    def manifest_came(self, message: ImageManifest) -> None:
+        """The source says what its image is."""
+        fetch = self._fetch_of(message.group, message.sender)
+        if fetch is None or fetch.image is not None:
+            return
+        target = fetch.target
+        try:
+            theirs = decode_image(message.text, f"the manifest of node {message.sender}")
+        except CorruptFile as error:
+            self._refuse(fetch, error.cause)
+            return
+        if theirs.index <= target.above():
+            self.forget(target.group)
+            return
+        own = target.own()
+        image = fetch.image = wanted_image(theirs, own)
+        fetch.silent_ticks = 0
+        snapshot_bytes = message.snapshot_bytes
+        self._work(
+            fetch,
+            lambda: target.incoming.begin(image, own, snapshot_bytes),
+            lambda missing: self._begun(fetch, missing),
+        )
+
+    def _begun(self, fetch: _Fetch, missing: Sequence[Missing]) -> None:
+        length_max = self._limits.chunk_bytes
+        for each in missing:
+            chunks = -(-(each.byte_count - each.position) // length_max)
+            fetch.left[each.name] = chunks
+            if not chunks:
+                self._finish(fetch, each.name)
+        fetch.fetched = frozenset(each.name for each in missing)
+        fetch.chunks = _chunks(missing, length_max)
+        self._go_on(fetch)
+
+    # ------------------------------------------------------------ chunks
+
+    def _go_on(self, fetch: _Fetch) -> None:
+        """Ask for more, if there is more; or this was all."""
+        wanted = []
+        while len(fetch.asked) + fetch.writing < self._limits.chunks_ahead:
+            chunk = next(fetch.chunks, None)
+            if chunk is None:
+                break
+            key, length = chunk
+            fetch.asked[key] = length
+            wanted.append((key, length))
+        self._send_requests(fetch, wanted)
+        if not fetch.left:
+            assert fetch.image is not None
+            assert not fetch.asked, "a file is finished once all of it is here"
+            self.forget(fetch.target.group)
+            if fetch.image.names() - fetch.fetched <= fetch.target.own().names():
+                fetch.target.whole(fetch.image)
+            # Otherwise files that were here are gone since: the next fetch gets those.
+
+    def _send_requests(self, fetch: _Fetch, wanted: Sequence[tuple[Key, int]]) -> None:
+        if wanted and not self._stopped:
+            requests = [
+                ImageChunkRequest(
+                    group=fetch.target.group,
+                    sender=self._node,
+                    to=fetch.peer,
+                    name=name,
+                    position=position,
+                    length=length,
+                )
+                for (name, position), length in wanted
+            ]
+            self._effects.send(fetch.peer, requests)
+
+    def chunk_came(self, message: ImageChunk) -> None:
+        """A chunk, or the news that the source has other files by now."""
+        fetch = self._fetch_of(message.group, message.sender)
+        key = (message.name, message.position)
+        if fetch is None or key not in fetch.asked:
+            return
+        if message.gone:
+            self.forget(message.group)
+            return
+        data = message.data
+        if not is_whole(message):
+            return  # as if it were lost
+        if len(data) != fetch.asked[key]:
+            self._refuse(fetch, f"{message.name} ends at {message.position + len(data)}")
+            return
+        del fetch.asked[key]
+        fetch.writing += 1
+        fetch.silent_ticks = 0
+        incoming = fetch.target.incoming
+        self._work(
+            fetch, lambda: incoming.write(*key, data), lambda _: self._written(fetch, message.name)
+        )
+
+    def _written(self, fetch: _Fetch, name: str) -> None:
+        fetch.writing -= 1
+        fetch.left[name] -= 1
+        if not fetch.left[name]:
+            self._finish(fetch, name)
+        self._go_on(fetch)
+
+    def _finish(self, fetch: _Fetch, name: str) -> None:
+        incoming = fetch.target.incoming
+
+        def finished(problem: CorruptFile | FormatUnsupported | None) -> None:
+            if problem is not None:
+                self._refuse(fetch, problem.cause)
+            else:
+                del fetch.left[name]
+                self._go_on(fetch)
+
+        self._work(fetch, lambda: incoming.finish(name), finished)
+
+    # ------------------------------------------------------------ parts
+
+    def _fetch_of(self, group: GroupId, peer: NodeId) -> _Fetch | None:
+        fetch = self._fetches.get(group)
+        return fetch if fetch is not None and fetch.peer == peer else None
+
+    def _refuse(self, fetch: _Fetch, cause: str) -> None:
+        self.forget(fetch.target.group)
+        self._effects.tell(ImageRefused(group=fetch.target.group, peer=fetch.peer, cause=cause))
+
+    def _work(self, fetch: _Fetch, work: Callable[[], T], done: Callable[[T], None]) -> None:
+        """Do the work on the disk, and go on with its value, unless the fetch has ended: then the
+        folder may be gone."""
+
+        def work_if_wanted() -> Any:
+            return None if fetch.ended else work()
+
+        def done_if_wanted(value: Any) -> None:
+            if not fetch.ended and not self._stopped:
+                done(value)
+
+        self._disk.queue_job(work_if_wanted, done_if_wanted)
+
+
+def is_whole(chunk: ImageChunk) -> bool:
+    """Are these the bytes that the sender read?"""
+    return crc32c(chunk.data) == chunk.crc
+
+
+def _chunks(missing: Sequence[Missing], length_max: int) -> Iterator[tuple[Key, int]]:
+    for name, position, byte_count in missing:
+        for start in range(position, byte_count, length_max):
+            yield (name, start), min(length_max, byte_count - start)

@@ -1,0 +1,64 @@
+"""Images of this node that other nodes are fetching: their files, and the log after them, stay.
+
+A pin lapses when nothing was asked of it for a while, or when the disk is full. Nothing depends on
+it but time: a node that finds a file gone asks for the manifest again, and keeps what both have in
+common.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftlog.core.types import GroupId, LogIndex, NodeId
+from raftlog.image.manifest import Image
+
+
+@dataclass(slots=True)
+class _Pin:
+    image: Image
+    idle_ticks: int = 0
+
+
+class ImagePins:
+    """The pins of one node. For the thread of its `MultiRaft` only."""
+
+    def __init__(self, idle_ticks_max: int) -> None:
+        """A pin lapses after so many ticks in which nothing was asked of it."""
+        self._idle_ticks_max = idle_ticks_max
+        self._pins: dict[GroupId, dict[NodeId, _Pin]] = {}
+
+    def pin(self, group: GroupId, peer: NodeId, image: Image) -> None:
+        """The peer fetches this image from now on, and no other one of the group."""
+        self._pins.setdefault(group, {})[peer] = _Pin(image)
+
+    def used(self, group: GroupId, peer: NodeId) -> frozenset[str]:
+        """The peer asks for a file: the names of those that it may have; none after a lapse."""
+        pin = self._pins.get(group, {}).get(peer)
+        if pin is None:
+            return frozenset()
+        pin.idle_ticks = 0
+        return pin.image.names()
+
+    def tick(self, *, disk_full: bool) -> None:
+        """One tick of the clock has passed."""
+        for group in list(self._pins):
+            pins = self._pins[group]
+            for peer, pin in list(pins.items()):
+                pin.idle_ticks += 1
+                if disk_full or pin.idle_ticks > self._idle_ticks_max:
+                    del pins[peer]
+            if not pins:
+                del self._pins[group]
+
+    def forget(self, group: GroupId) -> None:
+        """The group is gone from here, or has other files now."""
+        self._pins.pop(group, None)
+
+    def names(self, group: GroupId) -> frozenset[str]:
+        """The files of the group that must stay."""
+        pins = self._pins.get(group, {}).values()
+        return frozenset().union(*(pin.image.names() for pin in pins))
+
+    def index(self, group: GroupId) -> LogIndex | None:
+        """The group's log must stay after this entry; None: nothing of it is pinned."""
+        return min((pin.image.index for pin in self._pins.get(group, {}).values()), default=None)

@@ -1,0 +1,195 @@
+"""Offering images to followers that lack what this node's logs have dropped, and giving them.
+
+A follower asks for the manifest, which pins the image, and then for its files in chunks. They are
+read off the loop, in turns of the peers, within the budget that they share with entries of logs.
+A follower asks for a bounded number of chunks ahead. What is lost it asks for again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from raftlog.core.messages import (
+    ImageChunk,
+    ImageChunkRequest,
+    ImageManifest,
+    ImageOffer,
+    ImageRequest,
+    Replicate,
+)
+from raftlog.core.types import GroupId, NodeId
+from raftlog.image.manifest import encode_image
+from raftlog.multiraft.catch_up_budget import CatchUpBudget
+from raftlog.multiraft.effects import Effects
+from raftlog.multiraft.image_pins import ImagePins
+from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.state_comparison import StateTrust
+from raftlog.storage.contract import FileSystem
+from raftlog.storage.read import FileRead
+
+CHUNK_BYTES_MAX = 1024 * 1024
+"""What is read at once. No setting: it goes with `transport.outbox.FRAME_BYTES_MAX`, as a heartbeat
+waits for one chunk on the wire."""
+
+_ASKED_MAX = 256
+"""Chunks that one peer has asked for and not got; further requests are dropped. A peer fetches a
+few images at a time, each with a few chunks ahead."""
+
+
+class _Asked(NamedTuple):
+    local: LocalReplica
+    request: ImageChunkRequest
+
+
+class ImageSender:
+    """What one node gives of its images. For the thread of its `MultiRaft` only."""
+
+    def __init__(
+        self,
+        *,
+        fs: FileSystem,
+        effects: Effects,
+        budget: CatchUpBudget,
+        pins: ImagePins,
+        ended: Callable[[LocalReplica], None],
+    ) -> None:
+        """`ended` is told of each read that is over."""
+        self._fs = fs
+        self._effects = effects
+        self._budget = budget
+        self._pins = pins
+        self._ended = ended
+        self._asked: dict[NodeId, OrderedDict[tuple[GroupId, str, int], _Asked]] = {}
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Begin no read from now on, and send nothing."""
+        self._stopped = True
+
+    def forget(self, local: LocalReplica) -> None:
+        """The group is gone from here, or stands at another image."""
+        self._pins.forget(local.group)
+        for waiting in self._asked.values():
+            for key in [key for key, asked in waiting.items() if asked.local is local]:
+                del waiting[key]
+
+    def offers(self, local: LocalReplica, wishes: Iterable[Replicate]) -> list[ImageOffer]:
+        """The offers that go with the core's wishes: one to each follower that is asked whether it
+        holds the log's base, and is known to lack it."""
+        raft = local.raft
+        asked = {
+            wish.to for wish in wishes if wish.span is None and wish.prev_index == raft.base_index
+        }
+        if not asked or not _gives_images(local):
+            return []
+        return [
+            ImageOffer(
+                group=local.group,
+                sender=raft.node,
+                to=follower.node,
+                index=local.image.manifest.index,
+            )
+            for follower in raft.followers()
+            if follower.node in asked and follower.behind_base
+        ]
+
+    def asked_for_manifest(self, local: LocalReplica, request: ImageRequest) -> None:
+        """Answer with the manifest, and pin what it names."""
+        if not _gives_images(local):
+            return
+        image = local.image.manifest
+        self._pins.pin(local.group, request.sender, image)
+        read = FileRead(self._fs, f"{local.image.folder}/{image.snapshots[-1].name}", 0, 0)
+
+        def answer() -> None:
+            if read.data is not None:
+                manifest = ImageManifest(
+                    group=request.group,
+                    sender=request.to,
+                    to=request.sender,
+                    text=encode_image(image),
+                    snapshot_bytes=read.file_bytes,
+                )
+                self._effects.send(request.sender, [manifest])
+
+        self._read(local, request.sender, read, 0, answer)
+
+    def asked_for_chunk(self, local: LocalReplica, request: ImageChunkRequest) -> None:
+        """Answer with the chunk as soon as there is room for it."""
+        if request.name not in self._pins.used(local.group, request.sender):
+            self._effects.send(request.sender, [_chunk(request, None, 0)])
+            return
+        waiting = self._asked.setdefault(request.sender, OrderedDict())
+        if len(waiting) < _ASKED_MAX:
+            waiting[(request.group, request.name, request.position)] = _Asked(local, request)
+
+    def go_on(self) -> None:
+        """Begin the reads for which there is room now."""
+        while not self._stopped:
+            ready = [
+                peer for peer, waiting in self._asked.items()
+                if waiting and self._budget.has_room(peer)
+            ]  # fmt: skip
+            if not ready:
+                return
+            for peer in ready:
+                if self._budget.has_room(peer):
+                    self._give(*self._asked[peer].popitem(last=False)[1])
+            # The peer that was served last is the first one of the next round.
+            first = next(iter(self._asked))
+            self._asked[first] = self._asked.pop(first)
+
+    def _give(self, local: LocalReplica, request: ImageChunkRequest) -> None:
+        length = min(request.length, CHUNK_BYTES_MAX)
+        path = f"{local.image.folder}/{request.name}"
+        read = FileRead(self._fs, path, request.position, length)
+
+        def answer() -> None:
+            self._effects.send(request.sender, [_chunk(request, read.data, read.crc)])
+
+        self._read(local, request.sender, read, length, answer)
+
+    def _read(
+        self,
+        local: LocalReplica,
+        peer: NodeId,
+        read: FileRead,
+        byte_count: int,
+        answer: Callable[[], None],
+    ) -> None:
+        local.reads_out += 1
+        self._budget.began(peer, byte_count)
+
+        def ran() -> None:
+            local.reads_out -= 1
+            self._budget.ended(peer, byte_count)
+            if not self._stopped:
+                answer()
+            self._ended(local)
+
+        self._effects.run_read(read, ran)
+
+
+def _gives_images(local: LocalReplica) -> bool:
+    """Has the replica an image that others may have?"""
+    return (
+        bool(local.image.manifest.snapshots)
+        and not local.installing
+        and local.replica.comparison.trust is StateTrust.TRUSTED
+    )
+
+
+def _chunk(request: ImageChunkRequest, data: bytes | None, crc: int) -> ImageChunk:
+    """The answer; no data: there is no such file."""
+    return ImageChunk(
+        group=request.group,
+        sender=request.to,
+        to=request.sender,
+        name=request.name,
+        position=request.position,
+        crc=crc,
+        gone=data is None,
+        data=data or b"",
+    )

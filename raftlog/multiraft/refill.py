@@ -1,0 +1,64 @@
+"""Damaged replicas are filled again from their peers, each with a new folder and an empty log.
+
+A replica that has lost its log has forgotten what it acknowledged. So the journal says durably that
+its recovery has begun before anything of the new folder counts, and the core lets it vote again
+only when it has everything that it may have acknowledged (`raftlog.core.recovery`). The damaged
+folder is kept under another name. Only a person removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from raftlog.core.types import GroupId
+from raftlog.machines.commands import TopicInfo
+from raftlog.multiraft.disk import NodeDisk
+from raftlog.multiraft.groups import GroupFiles, GroupStore
+
+
+class _Begun(NamedTuple):
+    topic: TopicInfo
+    recovery: int
+    ticket: int
+    """Of the journal: durable once it is reached."""
+
+
+class Refills:
+    """The replicas of one node whose new folders are on their way. One thread's own."""
+
+    def __init__(
+        self,
+        *,
+        store: GroupStore,
+        disk: NodeDisk,
+        journal_changed: Callable[[], None],
+        made: Callable[[TopicInfo, GroupFiles], None],
+    ) -> None:
+        """`made` is told of each new folder, which is durable."""
+        self._store = store
+        self._disk = disk
+        self._journal_changed = journal_changed
+        self._made = made
+        self._begun: dict[GroupId, _Begun] = {}
+
+    def begin(self, topic: TopicInfo) -> None:
+        """Give the topic's group a new folder; nothing of the former one is open.
+
+        Where a recovery lasts, another one begins: nothing that was said in that one counts.
+        """
+        recovery = self._store.begin_recovery(topic.group)
+        self._begun[topic.group] = _Begun(topic, recovery, self._store.journal.ticket)
+        self._journal_changed()
+
+    def journal_durable(self) -> None:
+        """The journal is durable further than before."""
+        reached = self._store.journal.durable_ticket
+        for group, begun in list(self._begun.items()):
+            if begun.ticket <= reached:
+                del self._begun[group]
+                self._disk.queue_job(
+                    partial(self._store.make_group_again, begun.topic, begun.recovery),
+                    partial(self._made, begun.topic),
+                )

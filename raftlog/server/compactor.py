@@ -1,0 +1,66 @@
+"""The node's compaction process: started at a job, ended with the node or when it was idle."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from raftlog.errors import DiskFailed, Internal
+from raftlog.image.job import IDLE_EXIT, CompactionJob, Reply, decode_reply, encode_job
+
+
+class Compactor:
+    """Runs one job at a time in another process. `run` blocks; it is called from one thread."""
+
+    def __init__(self, data: Path, module: str = "raftlog.compaction.worker") -> None:
+        """`module` is the program: a test of faults gives its own."""
+        self._command = [sys.executable, "-m", module, str(data)]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def run(self, job: CompactionJob) -> Reply:
+        """Do the job. A process that ends before it has answered is started again with the next.
+
+        Raises `DiskFailed` if a sync of the process failed: the node must end as well.
+        """
+        line, code = self._ask(job)
+        if code == IDLE_EXIT:
+            line, code = self._ask(job)  # it was idle for long, and ended when the job came
+        if code is not None:
+            return Internal(what=f"the compaction process ended with {code}")
+        reply = decode_reply(line)
+        if isinstance(reply, DiskFailed):
+            raise reply
+        return reply
+
+    def _ask(self, job: CompactionJob) -> tuple[bytes, int | None]:
+        """The answer, or with which code the process ended instead."""
+        process = self._process
+        if process is None or process.poll() == IDLE_EXIT:
+            process = self._process = self._start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            process.stdin.write(encode_job(job))
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except BrokenPipeError:
+            line = b""
+        if line.endswith(b"\n"):
+            return line, None
+        self._process = None
+        return b"", process.wait()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        # One that ends while idle does not stay behind as a zombie until the next job.
+        threading.Thread(target=process.wait, name="compaction-ends", daemon=True).start()
+        return process
+
+    def stop(self) -> None:
+        """End the process, also in the middle of a job, from any thread. Nothing depends on it."""
+        process = self._process
+        if process is not None:
+            process.kill()
+            process.wait()

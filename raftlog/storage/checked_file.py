@@ -1,0 +1,82 @@
+"""Small files that are written whole and read whole: identity, manifests, snapshots.
+
+A headline says the kind, the format, the length and the CRC-32C of what follows. A new version of a
+file is written under another name, synced and renamed, so a crash leaves the old one or the new.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from raftlog.checksum import crc32c
+from raftlog.errors import CorruptFile, FormatUnsupported
+from raftlog.storage.contract import FileSystem
+from raftlog.storage.frames import FORMAT_VERSION
+from raftlog.storage.write import NEW_FILE_ENDING
+
+TEXT = "text"
+"""The kind of identity files, manifests and notes."""
+
+_BYTES_MAX = 1024**3
+"""A longer file is damaged: no file of any kind comes near it. It bounds what is read; no
+setting."""
+
+_HEADLINE_BYTES_MAX = 80
+"""No headline is longer: 20, 9, 8 and 10 characters vary. Part of the format; no setting."""
+
+_HEADLINE = re.compile(rb"raftlog ([a-z]{1,20}) (\d{1,9}) crc ([0-9a-f]{8}) bytes (\d{1,10})\n")
+
+
+def write_checked(fs: FileSystem, path: str, kind: str, parts: Sequence[bytes]) -> None:
+    """Write `parts` as one file under its name atomically; durable when this returns.
+
+    Raises `DiskFull` (then the file is as it was, and it may be tried again) and `DiskFailed`.
+    """
+    byte_count = sum(map(len, parts))
+    assert byte_count <= _BYTES_MAX, f"{path} would have {byte_count} bytes"
+    crc = 0
+    for part in parts:
+        crc = crc32c(part, crc)
+    if fs.exists(path + NEW_FILE_ENDING):
+        fs.remove(path + NEW_FILE_ENDING)
+    headline = f"raftlog {kind} {FORMAT_VERSION} crc {crc:08x} bytes {byte_count}\n"
+    file = fs.open(path + NEW_FILE_ENDING, create=True)
+    try:
+        file.write_at(0, [headline.encode(), *parts])
+        file.sync()
+    finally:
+        # On a full disk this is repeated for hours; a removed file that is open keeps its space.
+        file.close()
+    fs.rename(path + NEW_FILE_ENDING, path)
+    fs.sync_folder(path.rpartition("/")[0])
+
+
+def read_checked(fs: FileSystem, path: str, kind: str) -> bytes:
+    """What `write_checked` wrote. Raises `CorruptFile` (also if it is missing) and
+    `FormatUnsupported`."""
+    try:
+        file = fs.open(path, create=False)
+    except FileNotFoundError as error:
+        raise CorruptFile(file=fs.location(path), position=0, problem="it is missing") from error
+    name = file.path
+    try:
+        size = file.size()
+        headline = _HEADLINE.match(file.read_at(0, min(size, _HEADLINE_BYTES_MAX)))
+        if headline is None or headline[1] != kind.encode():
+            raise CorruptFile(
+                file=name, position=0, problem=f"it does not begin as a {kind} file of ours"
+            )
+        version, crc, length = int(headline[2]), int(headline[3], 16), int(headline[4])
+        begin = headline.end()
+        if size != begin + length or length > _BYTES_MAX:
+            problem = f"it has {size} bytes, and {begin + length} were written"
+            raise CorruptFile(file=name, position=begin, problem=problem)
+        content = file.read_at(begin, length)
+    finally:
+        file.close()
+    if crc32c(content) != crc:
+        raise CorruptFile(file=name, position=begin, problem="its checksum differs")
+    if version != FORMAT_VERSION:
+        raise FormatUnsupported(folder=name, found=version, supported=FORMAT_VERSION)
+    return content

@@ -1,0 +1,140 @@
+"""Reading a group's log files from another process than the one that writes them.
+
+The caller asks for entries that are durable and committed, so they never change. Meanwhile the
+log's own process appends to the last segment, may truncate what comes after those entries, and may
+remove segments that end before them. Nothing is locked and nothing is changed.
+
+Everything up to the last entry asked for is proven: each frame chains from its predecessor, each
+segment continues the one before it, and each command has its CRC. A bad frame among them is damage;
+what comes after them is not looked at, so a torn tail there does no harm. Bodies are skipped where
+they are large, and checked when they are read (`read_entry`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from raftlog.checksum import crc32c
+from raftlog.core.types import Entry, EntryKind, LogIndex, Term
+from raftlog.errors import CorruptFile
+from raftlog.storage.contract import File, FileSystem
+from raftlog.storage.frames import MARKER, Purpose, SegmentHeader
+from raftlog.storage.read import EntryFrame, read_payload
+from raftlog.storage.recovery import FrameWalk, PlacedFrame, read_segment_header
+from raftlog.storage.reopen import first_index_of, segment_names
+
+_KINDS = {int(kind): kind for kind in EntryKind}
+
+
+class EntryPlace(NamedTuple):
+    """Where an entry is on disk, and what its frame must say."""
+
+    path: str
+    frame: EntryFrame
+    term: Term
+    kind: EntryKind
+
+
+class ScannedEntry(NamedTuple):
+    """An entry without its body."""
+
+    place: EntryPlace
+    command: bytes
+
+
+def scan(
+    fs: FileSystem, folder: str, group: int, first: LogIndex, last: LogIndex
+) -> Iterator[ScannedEntry]:
+    """Entries `first` to `last` in order; none if `last` is below `first`.
+
+    Raises `CorruptFile` for damage at or below `last`, and if the log does not hold all of them;
+    `FormatUnsupported`.
+    """
+    wanted = first
+    before: FrameWalk | None = None
+    names = segment_names(fs, folder)
+    ends = [*(first_index_of(name) for name in names[1:]), last + 1]
+    for name, end in zip(names, ends, strict=True):
+        if wanted > last:
+            return
+        if end <= wanted:
+            continue
+        path = f"{folder}/{name}"
+        file = _opened(fs, path)
+        try:
+            header = read_segment_header(file, purpose=Purpose.LOG, group=group)
+            _require_continues(file, header, before)
+            walk, seed = FrameWalk(file, header), header.seed
+            for placed in walk:
+                index = placed.header.index
+                if placed.header.kind == MARKER or index < wanted:
+                    continue
+                if index != wanted:
+                    problem = f"entry {index} comes where {wanted} should be"
+                    raise _damage(file, placed.position, problem)
+                yield _scanned(file, path, seed, walk, placed)
+                if wanted == last:
+                    return
+                wanted = LogIndex(wanted + 1)
+            if wanted < end:
+                raise _damage(file, walk.end, f"it has no valid frame of entry {wanted} there")
+            before = walk
+        finally:
+            file.close()
+    if wanted <= last:
+        raise CorruptFile(
+            file=fs.location(folder), position=0, problem=f"its log does not hold entry {wanted}"
+        )
+
+
+def _require_continues(file: File, header: SegmentHeader, before: FrameWalk | None) -> None:
+    """The segment must follow directly on the frames of the one before it, if that was read."""
+    if before is not None and (
+        (header.previous_end, header.previous_chain) != (before.end, before.chain)
+    ):
+        raise _damage(file, 0, "it does not continue the segment before it")
+
+
+def _scanned(
+    file: File, path: str, seed: int, walk: FrameWalk, placed: PlacedFrame
+) -> ScannedEntry:
+    """The entry of a frame that the walk has just given. Checks what the chain does not."""
+    header = placed.header
+    kind = _KINDS.get(header.kind)
+    if kind is None:
+        raise _damage(file, placed.position, f"the kind of its frame is {header.kind}")
+    command = walk.payload_bytes(placed, header.command_length)
+    if crc32c(command) != header.command_crc:
+        problem = f"entry {header.index}: the checksum of its command differs"
+        raise _damage(file, placed.position, problem)
+    frame = EntryFrame(
+        header.index,
+        placed.position,
+        seed,
+        header.chain,
+        header.command_length,
+        header.body_length,
+    )
+    return ScannedEntry(EntryPlace(path, frame, Term(header.term), kind), command)
+
+
+def read_entry(fs: FileSystem, place: EntryPlace) -> Entry:
+    """The whole entry; the CRCs of command and body are checked. Raises `CorruptFile`."""
+    file = _opened(fs, place.path)
+    try:
+        payload = read_payload(file, place.frame)
+    finally:
+        file.close()
+    return Entry(LogIndex(place.frame.entry_index), place.term, place.kind, payload)
+
+
+def _opened(fs: FileSystem, path: str) -> File:
+    try:
+        return fs.open(path, create=False)
+    except FileNotFoundError:
+        raise CorruptFile(file=fs.location(path), position=0, problem="the file is gone") from None
+
+
+def _damage(file: File, position: int, problem: str) -> CorruptFile:
+    return CorruptFile(file=file.path, position=position, problem=problem)

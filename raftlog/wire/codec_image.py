@@ -1,0 +1,75 @@
+"""Private to `raftlog.wire`: the parts of a history file that are protobuf messages."""
+
+from __future__ import annotations
+
+from array import array
+
+from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.codec_runs import decode_runs, encode_runs
+from raftlog.wire.codec_values import UNREADABLE, decode_header, encode_header, malformed
+from raftlog.wire.framing import Unreadable
+from raftlog.wire.history import HistoryFooter, RowGroupDescription
+
+_CALL = "history file"
+"""What a `MalformedRequest` names where the bytes came from a history file."""
+
+
+def encode_description(description: RowGroupDescription) -> bytes:
+    """The description of a row group as bytes; the same value always gives the same bytes."""
+    message = pb.RowGroupDescription(
+        header=encode_header(description.header),
+        runs=encode_runs(description.runs),
+        digest=description.digest,
+    )
+    return message.SerializeToString(deterministic=True)
+
+
+def decode_description(data: bytes) -> RowGroupDescription:
+    """What `encode_description` was given. Raises `MalformedRequest`."""
+    try:
+        message = pb.RowGroupDescription.FromString(data)
+        header = decode_header(message.header)
+        return RowGroupDescription(
+            header=header,
+            runs=decode_runs(message.runs, header.record_count),
+            digest=message.digest,
+        )
+    except UNREADABLE as error:
+        raise malformed(_CALL, error) from error
+
+
+def encode_footer(footer: HistoryFooter) -> bytes:
+    """The footer as bytes; the same value always gives the same bytes."""
+    message = pb.HistoryFooter(
+        record_counts=footer.record_counts,
+        record_bytes=footer.record_bytes,
+        body_lengths=footer.body_lengths,
+        description_lengths=footer.description_lengths,
+        description_crcs=footer.description_crcs,
+    )
+    return message.SerializeToString(deterministic=True)
+
+
+def decode_footer(data: bytes) -> HistoryFooter:
+    """What `encode_footer` was given, with columns of equal length. Raises `MalformedRequest`."""
+    try:
+        message = pb.HistoryFooter.FromString(data)
+        footer = HistoryFooter(
+            record_counts=array("q", message.record_counts),
+            record_bytes=array("q", message.record_bytes),
+            body_lengths=array("q", message.body_lengths),
+            description_lengths=array("q", message.description_lengths),
+            description_crcs=array("q", message.description_crcs),
+        )
+        rows = len(footer.record_counts)
+        columns = (
+            footer.record_bytes,
+            footer.body_lengths,
+            footer.description_lengths,
+            footer.description_crcs,
+        )
+        if any(len(column) != rows for column in columns):
+            raise Unreadable("the columns of a footer differ in length")
+        return footer
+    except (*UNREADABLE, OverflowError) as error:
+        raise malformed(_CALL, error) from error

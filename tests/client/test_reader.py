@@ -1,0 +1,206 @@
+"""What a reader gives for a range does not depend on how its records lie in batches and runs."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from concurrent import futures
+from contextlib import contextmanager
+from itertools import groupby, pairwise
+from typing import NamedTuple
+
+import grpc
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog.client.connection import Connection
+from raftlog.client.reader import TopicReader
+from raftlog.config import ClientSettings
+from raftlog.core.types import Offset
+from raftlog.machines.commands import TopicInfo
+from raftlog.machines.schema import RESERVED_NAMES
+from raftlog.records.arrow_types import schema_of
+from raftlog.records.batch_codec import encode_batch
+from raftlog.records.conform import conform
+from raftlog.wire.calls import (
+    DESCRIBE_CLUSTER,
+    READ,
+    SERVICE,
+    BatchReply,
+    ClusterDescription,
+    NodeAddress,
+)
+from raftlog.wire.codec import decode_request, encode_reply
+from raftlog.wire.runs import Runs
+
+TOPIC = TopicInfo(
+    name="flights",
+    incarnation="1f",
+    group=1,
+    schema=schema_of("id BIGINT, text STRING"),
+    voters=(1,),
+    created_us=0,
+    rules=1,
+)
+
+
+class Record(NamedTuple):
+    """A record, and what a reader can ask of it."""
+
+    offset: int
+    text: str | None
+    timestamp_us: int
+    term: int
+    epoch: int
+    writer: str
+
+    def row(self) -> dict[str, object]:
+        return {
+            "id": self.offset * 3,
+            "text": self.text,
+            "_topic": TOPIC.name,
+            "_offset": self.offset,
+            "_timestamp": self.timestamp_us,
+            "_epoch": self.epoch if self.writer else None,
+            "_writer": self.writer or None,
+            "_term": self.term,
+        }
+
+
+class Frame(NamedTuple):
+    start: int
+    end: int
+    data: bytes
+
+
+class Replica:
+    """A node that serves one topic's batches; each stream ends after `stream_max` of them."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self.stream_max = 1
+
+    def read(self, data: bytes, _: grpc.ServicerContext) -> Iterator[bytes]:
+        call, _body = decode_request(READ, data)
+        assert call.takes_runs
+        met = [each for each in self.frames if each.start < call.end and call.start < each.end]
+        return iter([each.data for each in met[: self.stream_max]])
+
+
+@contextmanager
+def serving(replica: Replica) -> Iterator[str]:
+    """The replica's address while it is served."""
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    address = ""
+
+    def describe(_data: bytes, _: grpc.ServicerContext) -> bytes:
+        found = ClusterDescription(
+            cluster_id="c",
+            node=1,
+            store_uuid="s",
+            leader=1,
+            term=1,
+            nodes=(NodeAddress(1, address),),
+            version="1",
+            registered=True,
+            disk_keeps_up=True,
+            disk_full="",
+            rules=1,
+            rules_known=1,
+            behind_rules=(),
+        )
+        return encode_reply(DESCRIBE_CLUSTER, found)
+
+    handlers = {
+        "Read": grpc.unary_stream_rpc_method_handler(replica.read),
+        "DescribeCluster": grpc.unary_unary_rpc_method_handler(describe),
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        yield address
+    finally:
+        server.stop(None).wait()
+
+
+@pytest.fixture(scope="module")
+def replica() -> Iterator[tuple[Replica, Connection]]:
+    served = Replica()
+    with serving(served) as address:
+        connection = Connection(ClientSettings(bootstrap_servers=address))
+        yield served, connection
+        connection.close()
+
+
+@st.composite
+def written(draw: st.DrawFn) -> list[Record]:
+    """Records as several writes made them."""
+    writes = st.tuples(
+        st.integers(1, 5),
+        st.sampled_from((5, 6, 2**61)),
+        st.integers(1, 3),
+        st.sampled_from((("", -1), ("w", 0), ("w", 1), ("ü", 0))),
+    )
+    found: list[Record] = []
+    for count, timestamp_us, term, (writer, epoch) in draw(st.lists(writes, min_size=1)):
+        for _ in range(count):
+            text = None if len(found) % 3 == 0 else f"text {len(found)}"
+            found.append(Record(len(found), text, timestamp_us, term, epoch, writer))
+    return found
+
+
+def reply_frame(records: list[Record]) -> Frame:
+    """One batch of consecutive records."""
+    rows = pa.RecordBatch.from_pylist(
+        [{name: each.row()[name] for name in ("id", "text")} for each in records],
+        schema=pa.schema([("id", pa.int64()), ("text", pa.string())]),
+    )
+    encoded = encode_batch(conform(rows, TOPIC.schema, TOPIC.name), TOPIC.schema, "none")
+    runs = [
+        (key, len(list(same)))
+        for key, same in groupby(records, lambda each: each[2:])  # all but offset and text
+    ]
+    names = sorted({writer for (*_, writer), _ in runs})
+    reply = BatchReply(
+        start=Offset(records[0].offset),
+        batch=encoded.header,
+        runs=Runs(
+            counts=array("q", [count for _, count in runs]),
+            timestamps_us=array("q", [key[0] for key, _ in runs]),
+            terms=array("q", [key[1] for key, _ in runs]),
+            epochs=array("q", [key[2] for key, _ in runs]),
+            writers=array("q", [names.index(key[3]) for key, _ in runs]),
+            names=names,
+        ),
+    )
+    return Frame(records[0].offset, records[-1].offset + 1, encode_reply(READ, reply, encoded.body))
+
+
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(written(), st.data())
+def test_a_read_gives_each_record_as_it_was_written(
+    replica: tuple[Replica, Connection], records: list[Record], data: st.DataObject
+) -> None:
+    served, connection = replica
+    inside = st.integers(0, len(records))
+    cuts = sorted({0, len(records), *data.draw(st.lists(inside, max_size=6))})
+    served.frames = [reply_frame(records[first:last]) for first, last in pairwise(cuts)]
+    served.stream_max = data.draw(st.integers(1, 4))
+    start, end = sorted((data.draw(inside), data.draw(inside)))
+    columns = data.draw(
+        st.lists(st.sampled_from(("id", "text", *RESERVED_NAMES)), min_size=1, unique=True)
+    )
+    reader = TopicReader(connection, TOPIC, columns=columns)
+    found = []
+    for batch in reader.batches(Offset(start), Offset(end), mark=Offset(len(records))):
+        batch.validate(full=True)
+        assert batch.schema.names == columns
+        if "_timestamp" in columns:
+            at = columns.index("_timestamp")
+            batch = batch.set_column(at, "_timestamp", batch.column(at).cast(pa.int64()))
+        found += batch.to_pylist()
+    assert found == [{name: each.row()[name] for name in columns} for each in records[start:end]]

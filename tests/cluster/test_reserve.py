@@ -1,0 +1,78 @@
+"""A full disk of a real node: its reserve lets topics be trimmed, and all heals by itself.
+
+The disk is a small tmpfs, which needs root: without it the test is skipped by name.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.small_disk import SmallDisk
+from raftlog.client.log_client import LogClient
+from raftlog.errors import DeadlineExceeded
+from tests.cluster.waiting import wait_serving
+
+MIB = 1024 * 1024
+DISK_BYTES = 48 * MIB
+RESERVE_BYTES = 8 * MIB
+TOPIC = "blobs"
+DEADLINE_S = 60.0
+
+needs_tmpfs = pytest.mark.skipif(
+    os.geteuid() != 0, reason="not made here: a full disk needs root, to mount a tmpfs"
+)
+
+
+def append_until_refused(client: LogClient, topic: str) -> tuple[int, DeadlineExceeded]:
+    for number in itertools.count():
+        try:
+            client.append(topic, [{"blob": os.urandom(MIB)}])
+        except DeadlineExceeded as error:
+            return number, error
+    raise AssertionError("unreachable")
+
+
+@needs_tmpfs
+def test_a_full_disk_takes_a_trim_and_heals_by_it(tmp_path: Path) -> None:
+    settings = (
+        f"storage.full_disk_reserve_bytes={RESERVE_BYTES}",
+        f"storage.segment_bytes_max={4 * MIB}",
+        "storage.preallocate_bytes=0",
+        f"server.entry_bytes_max={2 * MIB}",
+        "client.batch_bytes=1048576",
+    )
+    with ProcessCluster.start(tmp_path / "data", nodes=1, settings=settings) as cluster:
+        disk = SmallDisk(cluster.data, 1, DISK_BYTES)
+        cluster.kill(1)
+        disk.move_in()
+        reserve = cluster.data / "node-1" / "reserve"
+        try:
+            cluster.serve(1)
+            with cluster.client() as client, cluster.client(request_timeout_s=5.0) as hasty:
+                wait_serving(cluster)
+                wait_for(reserve.exists, "the reserve", DEADLINE_S)
+                assert client.create_topic(TOPIC, "blob binary").rules >= 3
+                client.create_topic("other", "blob binary")
+                count, refusal = append_until_refused(hasty, TOPIC)
+                assert "The disk of node 1 is full" in str(refusal)
+                assert not reserve.exists(), "it is in use"
+                with pytest.raises(DeadlineExceeded, match="The disk of node 1 is full"):
+                    hasty.append("other", [{"blob": b""}])
+                held = client.read_high_water_mark(TOPIC)
+                assert held.high_water_mark >= count
+                assert sum(batch.num_rows for batch in client.read(TOPIC)) == held.high_water_mark
+                assert client.trim(TOPIC, before=held.high_water_mark) == held.high_water_mark
+                wait_for(reserve.exists, "the reserve again", DEADLINE_S)
+                client.append("other", [{"blob": b""}])
+                client.append(TOPIC, [{"blob": os.urandom(MIB)}])
+                assert client.read_high_water_mark(TOPIC).high_water_mark == (
+                    held.high_water_mark + 1
+                )
+        finally:
+            cluster.kill(1)
+            disk.move_out()

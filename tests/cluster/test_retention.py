@@ -1,0 +1,195 @@
+"""Retention from end to end: a topic's settings, and what is removed because of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.client.log_client import LogClient
+from raftlog.errors import ExitCode, InvalidOption
+
+DDL = "id bigint"
+CHECKS = ("topic.retention_check_s=0.2",)
+DEADLINE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    """One node: these tests are not about the consensus."""
+    folder = tmp_path_factory.mktemp("retention") / "data"
+    with ProcessCluster.start(folder, nodes=1, settings=CHECKS) as running:
+        with running.client() as first:
+            wait_for(lambda: rules_of_a_new_topic(first) >= 3, "rules that know settings", 30)
+        yield running
+
+
+def rules_of_a_new_topic(client: LogClient) -> int:
+    return client.create_topic(f"probe-{uuid.uuid4().hex}", DDL).rules
+
+
+@pytest.fixture
+def client(cluster: ProcessCluster) -> Iterator[LogClient]:
+    with cluster.client() as connected:
+        yield connected
+
+
+def verb(cluster: ProcessCluster, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, "topic", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def settings(cluster: ProcessCluster, *words: str) -> Any:
+    ended = verb(cluster, *words, "-o", "json")
+    assert ended.returncode == ExitCode.OK, ended.stderr
+    return json.loads(ended.stdout)["settings"]
+
+
+def test_settings_are_created_shown_changed_and_removed(cluster: ProcessCluster) -> None:
+    unset = {"retention_s": None, "retention_bytes": None, "retention_records": None}
+    assert settings(cluster, "create", "plain", "--schema", DDL) == unset
+    week = unset | {"retention_s": 7 * 86_400}
+    words = ("create", "weekly", "--schema", DDL, "--retention-s", "7d")
+    assert settings(cluster, *words) == week
+    assert settings(cluster, "config", "weekly", "retention_bytes=10MiB") == week | {
+        "retention_bytes": 10 * 1024**2
+    }
+    shown = verb(cluster, "config", "weekly").stdout
+    assert [line.split() for line in shown.splitlines()[1:]] == [
+        ["retention_s", "7d"],
+        ["retention_bytes", "10MiB"],
+        ["retention_records", "none", "(default)"],
+    ]
+    words = ("config", "weekly", "retention_s=none", "retention_bytes=0")
+    assert settings(cluster, *words) == unset
+    assert settings(cluster, "describe", "weekly") == unset
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("retention=7d", "'retention' is '7d', which is no value"),
+        ("retention=7", "A topic's settings are retention_s, retention_bytes, retention_records"),
+        ("retention_s=7w", "one with a unit (d, h, m, s)"),
+        ("retention_s", "Write NAME=VALUE, such as retention_s=7d."),
+    ],
+)
+def test_a_change_that_no_topic_can_have_says_what_is_possible(
+    cluster: ProcessCluster, client: LogClient, change: str, said: str
+) -> None:
+    client.create_topic("config", DDL, if_not_exists=True)
+    ended = verb(cluster, "config", "config", change)
+    assert ended.returncode == ExitCode.USAGE
+    assert said in ended.stderr
+
+
+def test_the_client_refuses_what_is_no_setting(client: LogClient) -> None:
+    client.create_topic("refused", DDL)
+    for wrong in ({"retention": 1}, {"retention_s": -1}, {"retention_s": 1.5}, ["retention_s"]):
+        with pytest.raises(InvalidOption):
+            client.alter_topic("refused", wrong)  # type: ignore[arg-type]
+    assert client.alter_topic("refused", {}).settings == ()
+
+
+def append(client: LogClient, topic: str, count: int) -> None:
+    """One entry for each record."""
+    for _ in range(count):
+        client.append(topic, [{"id": 0}])
+
+
+def log_start(client: LogClient, topic: str) -> int:
+    return client.read_high_water_mark(topic).log_start_offset
+
+
+def test_the_newest_records_stay(client: LogClient) -> None:
+    client.create_topic("counted", DDL, settings={"retention_records": 3})
+    append(client, "counted", 5)
+    wait_for(lambda: log_start(client, "counted") == 2, "the first trim", DEADLINE_S)
+    append(client, "counted", 2)
+    wait_for(lambda: log_start(client, "counted") == 4, "the second trim", DEADLINE_S)
+    client.alter_topic("counted", {"retention_records": None})
+    append(client, "counted", 3)
+    client.alter_topic("counted", {"retention_records": 6})
+    assert log_start(client, "counted") == 4
+    assert sum(batch.num_rows for batch in client.read("counted")) == 6
+
+
+def test_a_batch_goes_only_as_a_whole(client: LogClient) -> None:
+    client.create_topic("whole", DDL, settings={"retention_records": 3})
+    client.append("whole", [{"id": each} for each in range(5)])
+    append(client, "whole", 2)
+    client.create_topic("other", DDL, settings={"retention_records": 1})
+    append(client, "other", 2)
+    wait_for(lambda: log_start(client, "other") == 1, "a later check", DEADLINE_S)
+    assert log_start(client, "whole") == 0
+    append(client, "whole", 1)
+    wait_for(lambda: log_start(client, "whole") == 5, "the batch's trim", DEADLINE_S)
+
+
+def test_the_newest_bytes_stay(client: LogClient) -> None:
+    client.create_topic("sized", DDL)
+    append(client, "sized", 10)
+    each = client.read_high_water_mark("sized").record_bytes // 10
+    client.alter_topic("sized", {"retention_bytes": 3 * each})
+    wait_for(lambda: log_start(client, "sized") == 7, "the trim", DEADLINE_S)
+
+
+def test_a_topic_that_age_has_emptied_goes_on(client: LogClient) -> None:
+    client.create_topic("aged", DDL, settings={"retention_s": 1})
+    with client.producer("aged") as producer:
+        producer.append([{"id": 1}, {"id": 2}])
+        producer.flush()
+        wait_for(lambda: log_start(client, "aged") == 2, "the trim", DEADLINE_S)
+        held = client.read_high_water_mark("aged")
+        assert (held.high_water_mark, held.record_bytes) == (2, 0)
+        client.alter_topic("aged", {"retention_s": None})
+        producer.append([{"id": 3}])
+    rows = [row for batch in client.read("aged", columns=["id", "_offset"]) for row in
+            batch.to_pylist()]  # fmt: skip
+    assert rows == [{"id": 3, "_offset": 2}]
+
+
+def test_one_clock_that_is_a_year_ahead_removes_nothing(tmp_path: Path) -> None:
+    """It is the leader's. It does not stamp its records a year ahead, either."""
+    program = "tests.cluster.fast_clock_node"
+    with (
+        ProcessCluster.start(tmp_path / "data", settings=CHECKS, program=program) as cluster,
+        cluster.client() as client,
+    ):
+        wait_for(lambda: rules_of_a_new_topic(client) >= 3, "rules that know settings", 30)
+        cluster.kill(1)
+        cluster.serve(1)
+        kept, counted = (_led_by(cluster, client, 1) for _ in range(2))
+        append(client, kept, 3)
+        client.alter_topic(kept, {"retention_s": 3_600})
+        append(client, counted, 2)
+        client.alter_topic(counted, {"retention_records": 1})
+        wait_for(lambda: log_start(client, counted) == 1, "a check of that leader", DEADLINE_S)
+        assert cluster.wait_caught_up(client, counted).leader == 1
+        assert log_start(client, kept) == 0
+        (last,) = [
+            row["_timestamp"]
+            for batch in client.read(kept, 2, columns=["_timestamp"])
+            for row in batch.to_pylist()
+        ]
+        assert abs(last.timestamp() - time.time()) < 3_600
+
+
+def _led_by(cluster: ProcessCluster, client: LogClient, node: int) -> str:
+    """A new topic that the node leads."""
+    for number in itertools.count():
+        assert number < 100, "the node leads nothing"
+        name = f"led-{uuid.uuid4().hex[:8]}"
+        client.create_topic(name, DDL)
+        if cluster.wait_caught_up(client, name).leader == node:
+            return name
+    raise AssertionError

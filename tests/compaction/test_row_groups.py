@@ -1,0 +1,121 @@
+"""From batches of a log to a history file and back: the same records, each with its metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, repeat
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raftlog.compaction.cuts import LARGE_BYTES_MIN, ROW_GROUP_RECORDS_MAX
+from raftlog.compaction.row_groups import SourceBatch, row_groups
+from raftlog.core.types import Offset
+from raftlog.image.history_file import HistoryFile, RowGroup, write_history_file
+from raftlog.machines.schema import Schema
+from raftlog.records.arrow_types import arrow_schema, schema_of
+from raftlog.records.batch_codec import decode_batch, encode_batch
+from raftlog.wire.runs import Runs
+from tests.image.row_groups import read_back
+from tests.records.strategies import SCHEMAS, batches_of
+from tests.storage.disks import FOLDER, GROUP, new_disk
+
+START = 1000
+METADATA = st.tuples(
+    st.integers(0, 3), st.integers(1, 2), st.sampled_from(("", "q", "r")), st.integers(-1, 1)
+)
+Metadata = tuple[int, int, str, int]
+SCHEMA = schema_of("id BIGINT, payload BINARY")
+
+
+def logged(
+    parts: list[pa.RecordBatch], metadata: list[Metadata], schema: Schema
+) -> Iterator[SourceBatch]:
+    start = START
+    for part, (timestamp_us, term, writer, epoch) in zip(parts, metadata, strict=True):
+        encoded = encode_batch(part, schema, "lz4")
+        yield SourceBatch(
+            start=Offset(start),
+            header=encoded.header,
+            body=encoded.body,
+            record_bytes=len(encoded.body),
+            runs=Runs.of_one(
+                count=part.num_rows,
+                timestamp_us=timestamp_us,
+                term=term,
+                epoch=epoch,
+                writer=writer,
+            ),
+        )
+        start += part.num_rows
+
+
+def metadata_of(runs: Runs) -> list[Metadata]:
+    """That of each record."""
+    columns = (runs.timestamps_us, runs.terms, [runs.names[n] for n in runs.writers], runs.epochs)
+    return list(chain(*map(repeat, zip(*columns, strict=True), runs.counts)))
+
+
+def through_a_file(groups: Iterator[RowGroup]) -> list[RowGroup]:
+    disk = new_disk()
+    info = write_history_file(disk, FOLDER, GROUP, groups)
+    file = HistoryFile(disk, FOLDER, GROUP, info)
+    found = []
+    for stored in file.row_groups_between(info.start, info.end):
+        file.check_row_group(stored)
+        found.append(read_back(file, stored))
+    return found
+
+
+def ids(start: int, count: int, payload: bytes = b"") -> pa.RecordBatch:
+    columns: list[Any] = [pa.array(range(start, start + count)), pa.array([payload] * count)]
+    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(SCHEMA))
+
+
+@pytest.mark.slow
+@settings(max_examples=25)
+@given(st.data())
+def test_a_history_file_holds_the_records_and_metadata_of_its_batches(data: st.DataObject) -> None:
+    schema = data.draw(SCHEMAS)
+    parts = data.draw(st.lists(batches_of(schema), min_size=1, max_size=5))
+    metadata = [data.draw(METADATA) for _ in parts]
+    batches = list(logged(parts, metadata, schema))
+    schemas = {schema.version: schema}
+    found = through_a_file(row_groups(batches, schemas))
+    names = [field.name for field in schema.fields]
+    decoded = [decode_batch(each.header, each.body, schema, names) for each in found]
+    assert pa.Table.from_batches(decoded).equals(pa.Table.from_batches(parts))
+    expected = [each for part, each in zip(parts, metadata, strict=True) for _ in part.to_pylist()]
+    assert [each for group in found for each in metadata_of(group.runs)] == expected
+    assert sum(group.record_bytes for group in found) == sum(len(each.body) for each in batches)
+
+
+def test_records_of_the_same_metadata_are_one_run() -> None:
+    same, other = (5, 1, "q", 3), (6, 1, "q", 4)
+    parts = [ids(10 * n, 10) for n in range(5)]
+    batches = logged(parts, [same, same, other, other, same], SCHEMA)
+    (group,) = row_groups(batches, {1: SCHEMA})
+    assert list(group.runs.counts) == [20, 20, 10]
+    assert group.runs.names == ("q",)
+
+
+def test_batches_are_cut_into_row_groups() -> None:
+    large = ids(0, 1, Random(1).randbytes(LARGE_BYTES_MIN))
+    parts = [ids(8000 * n, 8000) for n in range(10)] + [large, ids(0, 5), ids(0, 5)]
+    batches = [*logged(parts, [(1, 1, "", -1)] * len(parts), SCHEMA)]
+    found = list(row_groups(batches, {1: SCHEMA}))
+    fit = ROW_GROUP_RECORDS_MAX // 8000
+    counts = [each.header.record_count for each in found]
+    assert counts == [8000 * fit, 8000 * (10 - fit), 1, 10]
+    assert [each.start for each in found] == [START, START + counts[0], START + 80_000, 81_001]
+
+
+def test_batches_of_an_unknown_schema_are_copied_with_their_metadata() -> None:
+    batches = [*logged([ids(0, 3), ids(3, 4)], [(1, 1, "a", 2), (2, 2, "b", 3)], SCHEMA)]
+    found = list(row_groups(batches, {2: SCHEMA}))
+    assert [(each.start, each.body) for each in found] == [(b.start, b.body) for b in batches]
+    assert [metadata_of(each.runs)[0] for each in found] == [(1, 1, "a", 2), (2, 2, "b", 3)]

@@ -1,0 +1,214 @@
+"""Another node's image: received in pieces, checked to the last byte, installed whole or not."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from raftlog.core.types import LogIndex, Term
+from raftlog.errors import CorruptFile, DiskFull
+from raftlog.image.incoming import INCOMING_PREFIX, Incoming, Missing, install, wanted_image
+from raftlog.image.machine import restored_machine
+from raftlog.image.manifest import Image, leftovers, read_image, write_image
+from raftlog.image.snapshot_file import read_snapshot
+from raftlog.storage.fresh import put_in_place
+from raftlog.storage.log import GroupLog
+from tests.compaction.topic_scene import FOLDER, SMALL, TopicScene
+from tests.machines.scenes import TOPIC
+from tests.storage.disks import entries, files_of, flipped, write
+from tests.storage.memory import MemoryFileSystem
+
+
+def compacted(scene: TopicScene) -> Image:
+    image = scene.compact(scene.point())
+    scene.drop()
+    write_image(scene.fs, FOLDER, scene.image)
+    return image
+
+
+def replica(seed: int) -> TopicScene:
+    """What two replicas have in common: an image, and some entries more."""
+    scene = TopicScene(MemoryFileSystem(Random(seed)))
+    scene.stage("w", 0, stages=2)
+    for _ in range(12):
+        scene.append()
+    compacted(scene)
+    scene.append()
+    return scene
+
+
+def ahead() -> TopicScene:
+    """A replica that has gone on: another point was compacted, and a stage is open there."""
+    scene = replica(1)
+    scene.term = Term(2)
+    scene.stage("v", 0)
+    for _ in range(25):
+        scene.append()
+    compacted(scene)
+    return scene
+
+
+def behind() -> TopicScene:
+    """A replica whose log ends with entries that were never committed."""
+    scene = replica(2)
+    scene.log.append(entries(scene.log.last_index + 1, scene.log.last_index + 60))
+    write(scene.log)
+    scene.log.close()
+    return scene
+
+
+SENDER = ahead()
+SENT = files_of(SENDER.fs, FOLDER)
+
+
+def incoming(fs: MemoryFileSystem) -> tuple[Incoming, Image, list[Missing]]:
+    receiver = Incoming(fs, FOLDER, TOPIC.group, TOPIC)
+    own = read_image(fs, FOLDER).image
+    image = wanted_image(SENDER.image, own)
+    snapshot_bytes = len(SENT[SENDER.image.snapshots[-1].name])
+    return receiver, image, receiver.begin(image, own, snapshot_bytes)
+
+
+def received(fs: MemoryFileSystem) -> Image:
+    """Receive everything that is missing."""
+    receiver, image, missing = incoming(fs)
+    for name, position, _ in missing:
+        receiver.write(name, position, SENT[name][position:])
+        assert receiver.finish(name) is None
+    return image
+
+
+def opened(fs: MemoryFileSystem) -> tuple[Image, GroupLog]:
+    """The group as a restarted node opens it."""
+    image = read_image(fs, FOLDER).image
+    for path in leftovers(fs, FOLDER, image):
+        fs.remove(path)
+    put_in_place(fs, FOLDER, image.base, image.fresh_log)
+    log = GroupLog.open(fs, FOLDER, TOPIC.group, SMALL, base=image.base)
+    state = read_snapshot(fs, FOLDER, TOPIC.group, image.snapshots[-1])
+    assert restored_machine(TOPIC, state).fingerprint() == SENDER.fingerprints[image.index]
+    assert image.names() <= set(fs.list(FOLDER))
+    return image, log
+
+
+def test_only_what_is_not_here_is_received() -> None:
+    scene = behind()
+    _, image, missing = incoming(scene.fs)
+    newest = SENDER.image.snapshots[-1]
+    assert image.base == (newest.index, newest.term)
+    assert image.history == (scene.image.history[0], SENDER.image.history[1])
+    assert image.stages == (scene.image.stages[0], SENDER.image.stages[1])
+    assert {each.name for each in missing} == {
+        newest.name,
+        SENDER.image.stages[1].name,
+        SENDER.image.history[1].name,
+    }
+
+
+def test_the_image_takes_the_place_of_image_and_log() -> None:
+    fs = behind().fs
+    image = received(fs)
+    install(fs, FOLDER, TOPIC.group, image)
+    found, log = opened(fs)
+    assert (found.index, found.generation) == (SENDER.image.index, 2)
+    assert (log.base_index, log.base_term) == image.base
+    assert log.last_index == log.base_index, "what was never committed is gone"
+    log.append(entries(log.last_index + 1, log.last_index + 3, term=2))
+    write(log)
+    log.close()
+    again, log = opened(fs)
+    assert (again, log.last_index) == (found, found.index + 3)
+    assert not [name for name in fs.list(FOLDER) if name.startswith(INCOMING_PREFIX)]
+    log.close()
+
+
+def test_what_was_received_before_a_break_is_not_received_again() -> None:
+    fs = behind().fs
+    receiver, _, missing = incoming(fs)
+    name, _, byte_count = max(missing, key=lambda each: each.byte_count)
+    receiver.write(name, 0, SENT[name][:100])
+    fs.open(f"{FOLDER}/{INCOMING_PREFIX}history-of-another-image", create=True).close()
+    opened(fs)[1].close()  # a restart
+    receiver, _, missing = incoming(fs)
+    assert Missing(name, 100, byte_count) in missing
+    assert [other for other in fs.list(FOLDER) if other.startswith(INCOMING_PREFIX)] == [
+        INCOMING_PREFIX + name
+    ]
+
+
+def test_a_byte_that_is_not_the_senders_is_found_wherever_it_is() -> None:
+    """Whatever a chunk's own checksum did not see: the snapshot, stages, each part of history."""
+    fs = behind().fs
+    receiver, _, missing = incoming(fs)
+    for name, _, byte_count in missing:
+        data = SENT[name]
+        for position in [*range(0, byte_count, 7), byte_count - 1]:
+            receiver.write(name, 0, flipped(data, position))
+            assert receiver.finish(name) is not None, (name, position)
+            assert not fs.exists(f"{FOLDER}/{INCOMING_PREFIX}{name}"), "it is received again"
+        receiver.write(name, 0, data[:-1])
+        assert isinstance(receiver.finish(name), CorruptFile)
+        receiver.write(name, 0, data)
+        assert receiver.finish(name) is None
+
+
+class Killed(BaseException):
+    """The process died here."""
+
+
+@pytest.mark.parametrize("failure", [Killed, DiskFull])
+def test_a_crash_anywhere_leaves_the_former_or_the_new(failure: type[BaseException]) -> None:
+    """And a full disk lets it be done later."""
+    before = behind()
+    own, base = before.image.index, before.image.base
+    last_index = before.log.last_index
+    seen = set()
+    number = 0
+    finished = False
+    while not finished:
+        fs = behind().fs
+        image = received(fs)
+        left = [number]
+
+        def interrupt(operation: str, path: str, left: list[int] = left) -> None:
+            if failure is DiskFull and operation not in ("write", "create", "rename"):
+                return
+            if left[0] == 0:
+                raise Killed if failure is Killed else DiskFull(file=path)
+            left[0] -= 1
+
+        fs.interrupt = interrupt
+        try:
+            install(fs, FOLDER, TOPIC.group, image)
+            opened(fs)[1].close()
+            finished = True
+        except (Killed, DiskFull):
+            number += 1
+        fs.interrupt = None
+        if failure is Killed:
+            fs.crash()
+            found, log = opened(fs)
+            log.close()
+            seen.add(found.index)
+            if found.index == own:
+                assert (found.base, log.last_index) == (base, last_index)
+                image = received(fs)
+        install(fs, FOLDER, TOPIC.group, image)
+        found, log = opened(fs)
+        assert (found.index, log.last_index) == (SENDER.image.index, SENDER.image.index)
+        log.close()
+    assert number > 8
+    assert failure is DiskFull or seen == {own, SENDER.image.index}
+
+
+def test_a_log_made_afresh_that_no_manifest_names_is_removed() -> None:
+    scene = behind()
+    install(scene.fs, FOLDER, TOPIC.group, received(scene.fs))
+    left = files_of(scene.fs, FOLDER)
+    name = next(name for name in left if name.endswith(".fresh"))
+    other = behind()
+    other.fs.open(f"{FOLDER}/{name}", create=True).write_at(0, [left[name]])
+    _, log = opened(other.fs)
+    assert log.last_index > LogIndex(0) + other.image.index
+    assert name not in other.fs.list(FOLDER)

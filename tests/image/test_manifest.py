@@ -1,0 +1,141 @@
+"""The manifest of an image: whole, in two copies, the old one or the new after any crash."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from raftlog.errors import CorruptFile, FormatUnsupported
+from raftlog.image.manifest import (
+    MANIFEST_COPIES,
+    NO_IMAGE,
+    Image,
+    SnapshotInfo,
+    kept_snapshots,
+    leftovers,
+    read_image,
+    write_image,
+)
+from tests.image.images import image, snapshot
+from tests.storage.disks import FOLDER, disk_of, files_of, flipped, new_disk
+
+
+def test_an_image_is_read_as_it_was_written() -> None:
+    disk = new_disk()
+    assert read_image(disk, FOLDER) == (NO_IMAGE, None)
+    for generation in (1, 2, 3):
+        write_image(disk, FOLDER, image(generation))
+        assert read_image(disk, FOLDER) == (image(generation), None)
+
+
+class Killed(BaseException):
+    """The process died here."""
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("written", [0, 1, 2])
+def test_a_crash_anywhere_leaves_the_old_image_or_the_new(seed: int, written: int) -> None:
+    number = 0
+    finished = False
+    found: set[int] = set()
+    while not finished:
+        disk = new_disk(1000 * seed + number)
+        for generation in range(1, written + 1):
+            write_image(disk, FOLDER, image(generation))
+        left = [number]
+
+        def count(operation: str, path: str, left: list[int] = left) -> None:
+            if left[0] == 0:
+                raise Killed
+            left[0] -= 1
+
+        disk.interrupt = count
+        try:
+            write_image(disk, FOLDER, image(written + 1))
+            finished = True
+        except Killed:
+            number += 1
+        disk.interrupt = None
+        disk.crash()
+        read, damaged = read_image(disk, FOLDER)
+        assert damaged is None, "a crash is no damage"
+        expected = [image(written) if written else NO_IMAGE, image(written + 1)]
+        assert read in expected[finished:]
+        found.add(read.generation)
+        write_image(disk, FOLDER, image(written + 2))
+        assert read_image(disk, FOLDER) == (image(written + 2), None)
+    assert found == {written, written + 1}
+
+
+@pytest.mark.parametrize("copy", MANIFEST_COPIES)
+def test_damage_to_one_copy_is_healed_by_the_other(copy: str) -> None:
+    """Every byte flipped, every length cut, and the copy gone."""
+    disk = new_disk()
+    write_image(disk, FOLDER, image(2))
+    files = files_of(disk)
+    data = files[copy]
+    for bad in (
+        *(flipped(data, position) for position in range(len(data))),
+        *(data[:length] for length in range(len(data))),
+        bytes(len(data)),
+        None,
+    ):
+        damaged = {**files, copy: bad} if bad is not None else dict(files)
+        if bad is None:
+            del damaged[copy]
+        found = read_image(disk_of(damaged), FOLDER)
+        assert found.image == image(2)
+        assert found.damaged is not None
+
+
+def test_damage_to_both_copies_is_an_error_and_not_a_missing_image() -> None:
+    disk = new_disk()
+    write_image(disk, FOLDER, image(2))
+    files = {name: flipped(data, 60) for name, data in files_of(disk).items()}
+    with pytest.raises(CorruptFile):
+        read_image(disk_of(files), FOLDER)
+    other = {name: data.replace(b"text 1 ", b"text 9 ") for name, data in files_of(disk).items()}
+    with pytest.raises(FormatUnsupported):
+        read_image(disk_of(other), FOLDER)
+
+
+def test_files_that_no_manifest_names_are_left_over() -> None:
+    mine = image(2)
+    names = dict.fromkeys((*mine.names(), "history-7", "snapshot-9", "1.log", "manifest"), b"x")
+    disk = disk_of(names)
+    assert leftovers(disk, FOLDER, mine) == [f"{FOLDER}/history-7", f"{FOLDER}/snapshot-9"]
+    assert set(leftovers(disk, FOLDER, NO_IMAGE)) == {
+        f"{FOLDER}/{name}" for name in names if "-" in name
+    }
+
+
+def test_snapshots_get_sparse_with_their_age() -> None:
+    kept: tuple[SnapshotInfo, ...] = ()
+    for index in range(1, 2001):
+        kept = kept_snapshots([*kept, snapshot(index)])
+        ages = [index - each.index for each in kept]
+        assert ages[-2:] == [1, 0][-index:], "the two newest stay"
+        assert ages == sorted(ages, reverse=True)
+        assert len(kept) <= index.bit_length() + 2
+    assert all(older <= 3 * newer for older, newer in pairwise(ages[:-1])), "no wide gap"
+    assert ages[0] > 1000, "old ones are among them"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"generation": 0},
+        {"snapshots": (snapshot(20, 200), snapshot(10, 100))},
+        {"snapshots": (snapshot(20, 150),)},
+    ],
+)
+def test_an_image_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
+    good = image(2)
+    fields = {
+        name: getattr(good, name)
+        for name in ("generation", "base", "snapshots", "stages", "history")
+    }
+    with pytest.raises(AssertionError):
+        Image(**{**fields, **change})

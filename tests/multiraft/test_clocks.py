@@ -1,0 +1,66 @@
+"""What time a majority of the voters' clocks confirm."""
+
+from __future__ import annotations
+
+from raftlog.core.types import NodeId
+from raftlog.multiraft.clocks import VoterClocks
+
+VOTERS = (NodeId(1), NodeId(2), NodeId(3))
+YEAR = 365 * 86_400 * 1_000_000
+NOON = 1_700_000_000_000_000
+
+
+class Times:
+    """Effects of which only the clocks are asked."""
+
+    def __init__(self) -> None:
+        self.passed_us = 0
+        self.wall_us = NOON
+
+    def monotonic_us(self) -> int:
+        return self.passed_us
+
+    def clock_us(self) -> int:
+        return self.wall_us + self.passed_us
+
+
+def node_1(times: Times) -> VoterClocks:
+    return VoterClocks(NodeId(1), times)  # type: ignore[arg-type]
+
+
+def test_one_clock_a_year_ahead_confirms_nothing_whosever_it_is() -> None:
+    times = Times()
+    clocks = node_1(times)
+    clocks.heard(NodeId(2), NOON - 5)
+    clocks.heard(NodeId(3), NOON + YEAR)
+    assert clocks.confirmed_us(VOTERS) == NOON
+    times.wall_us += YEAR
+    clocks.heard(NodeId(3), NOON - 7)
+    assert clocks.confirmed_us(VOTERS) == NOON - 5
+
+
+def test_clocks_run_on_between_heartbeats() -> None:
+    times = Times()
+    clocks = node_1(times)
+    clocks.heard(NodeId(2), NOON - 5)
+    times.passed_us += 1_000_000
+    assert clocks.confirmed_us(VOTERS) == NOON - 5 + 1_000_000
+    times.wall_us += YEAR
+    assert clocks.confirmed_us(VOTERS) == NOON - 5 + 1_000_000, "this node's clock has jumped"
+
+
+def test_without_the_clocks_of_a_majority_no_time_is_confirmed() -> None:
+    clocks = node_1(Times())
+    assert clocks.confirmed_us(VOTERS) is None
+    clocks.heard(NodeId(2), 0)
+    assert clocks.confirmed_us(VOTERS) is None, "an older program tells no clock"
+    assert clocks.confirmed_us(VOTERS[:1]) == NOON
+
+
+def test_half_of_an_even_number_of_voters_is_no_majority() -> None:
+    voters = (*VOTERS, NodeId(4))
+    clocks = node_1(Times())
+    clocks.heard(NodeId(2), NOON + YEAR)
+    clocks.heard(NodeId(3), NOON + YEAR)
+    clocks.heard(NodeId(4), NOON - 3)
+    assert clocks.confirmed_us(voters) == NOON

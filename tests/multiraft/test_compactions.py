@@ -1,0 +1,225 @@
+"""When a leader asks for a snapshot point, and in which order its compaction is carried out."""
+
+from __future__ import annotations
+
+from random import Random
+
+from raftlog.core.types import GroupId, LogIndex, Term
+from raftlog.errors import DiskFull, Internal, Overloaded
+from raftlog.image.manifest import MANIFEST_COPIES, read_image
+from raftlog.multiraft.effects import CompactionFailed, DamagePassedOver
+from raftlog.replica import PointReached
+from tests.multiraft.compaction_scene import EVERY, Scene
+
+RETRY_TICKS = 100
+POINTS_BEHIND = 4
+
+
+# ---------------------------------------------------------------- proposing
+
+
+def test_a_leader_asks_for_one_point_after_so_many_entries() -> None:
+    scene = Scene()
+    scene.write(EVERY - 1)  # and the first entry of its term
+    assert len(scene.points()) == 1
+    scene.write(EVERY - 1)
+    assert len(scene.points()) == 1
+    scene.write(2)
+    first, second = scene.points()
+    assert second == first + EVERY + 1
+
+
+def test_a_leader_does_not_ask_again_for_a_point_that_is_not_applied_yet() -> None:
+    scene = Scene()
+    scene.write(4 * EVERY, at_once=True)
+    assert len(scene.points()) == 1
+
+
+def test_a_point_that_is_refused_is_asked_for_with_the_next_entry() -> None:
+    scene = Scene()
+    scene.refusal = Overloaded(queue="raft.unapplied_entries_max", limit=1)
+    scene.write(2 * EVERY)
+    assert scene.points() == []
+    scene.refusal = None
+    scene.write(1)
+    assert len(scene.points()) == 1
+
+
+def test_a_leader_that_is_some_points_behind_asks_for_no_more() -> None:
+    scene = Scene()
+    scene.write((POINTS_BEHIND + 3) * (EVERY + 1))
+    assert len(scene.points()) == POINTS_BEHIND
+    scene.compact_all()
+    scene.write(1)
+    assert len(scene.points()) == POINTS_BEHIND + 1
+
+
+def test_a_leader_under_older_rules_asks_for_no_point() -> None:
+    scene = Scene(rules=2)
+    scene.write(2 * EVERY)
+    assert scene.points() == []
+
+
+# ---------------------------------------------------------------- compacting
+
+
+def test_every_point_is_compacted_in_order_and_one_at_a_time() -> None:
+    scene = Scene(topics=2)
+    for group in (1, 2):
+        scene.write(3 * EVERY, group)
+    jobs = []
+    while scene.driver.jobs:
+        assert len(scene.driver.jobs) == 1, "one at a time"
+        jobs.append(scene.compact())
+        scene.driver.run()
+        scene.driver.run()
+    for group in (1, 2):
+        assert [job.index for job in jobs if job.group == group] == scene.points(group)
+    assert [job.group for job in jobs[:2]] == [1, 2], "they take turns"
+    assert scene.offsets() == list(range(3 * EVERY))
+
+
+def test_a_point_waits_until_this_replica_has_its_entries_on_disk() -> None:
+    scene = Scene()
+    replica = scene.topics[1].replica
+    scene.write(EVERY - 2)
+    durable = replica.log.durable_index
+    assert scene.driver.jobs == []
+    replica.points.append(
+        PointReached(
+            index=LogIndex(durable + 1),
+            term=Term(1),
+            state_hash=replica.state_hash,
+            keep_from=LogIndex(1),
+        )
+    )
+    scene.compactions.applied(scene.topics[1])
+    scene.tick(3)
+    assert scene.driver.jobs == []
+
+
+def test_a_compaction_that_failed_is_told_and_tried_again_later_and_others_go_on() -> None:
+    scene = Scene(topics=2)
+    for group in (1, 2):
+        scene.write(EVERY, group)
+    failed = scene.compact(Internal(what="a test"))
+    assert [type(event) for event in scene.driver.told] == [CompactionFailed]
+    assert not scene.topics[failed.group].compacting
+    assert scene.compact().group == 2
+    scene.driver.run()
+    scene.driver.run()
+    scene.write(1)
+    assert scene.driver.jobs == []
+    scene.tick(RETRY_TICKS)
+    assert scene.compact() == failed
+    scene.driver.run()
+    assert scene.topics[1].image.manifest.index == failed.index
+
+
+def test_a_group_that_goes_meanwhile_gets_no_image_and_the_next_one_has_its_turn() -> None:
+    scene = Scene(topics=2)
+    for group in (1, 2):
+        scene.write(EVERY, group)
+    gone = scene.topics[1]
+    scene.compactions.forget(gone)
+    assert gone.compacting, "its folder may not be removed yet"
+    scene.compact()
+    assert (gone.compacting, scene.ended) == (False, [1])
+    assert gone.image.manifest.generation == 0
+    assert MANIFEST_COPIES[0] not in scene.files()
+    assert scene.compact().group == 2
+
+
+def test_a_group_that_goes_while_its_files_wait_to_be_removed_keeps_them() -> None:
+    scene = Scene()
+    local = scene.topics[1]
+    scene.write(3 * EVERY)
+    local.reads_out = 1
+    scene.compact()
+    scene.driver.run()
+    scene.compactions.forget(local)
+    before = scene.files()
+    local.reads_out = 0
+    scene.tick(1)
+    assert (scene.ended, scene.files()) == ([1], before)
+
+
+def test_a_stopped_node_starts_nothing_and_publishes_nothing() -> None:
+    scene = Scene()
+    scene.write(3 * EVERY)
+    scene.compactions.stop()
+    scene.compact()
+    assert scene.driver.asked == scene.driver.jobs == []
+    assert scene.topics[1].image.manifest.generation == 0
+
+
+# ---------------------------------------------------------------- dropping
+
+
+def test_files_go_only_when_the_manifest_is_durable_and_no_read_is_out() -> None:
+    scene = Scene()
+    local = scene.topics[1]
+    scene.write(3 * EVERY)
+    while len(scene.driver.jobs[0][0].image.snapshots) < 2:
+        scene.compact()
+        scene.driver.run()
+        scene.driver.run()
+        scene.write(EVERY)
+    before = scene.files()
+    scene.compact()
+    base = local.replica.log.base_index
+    scene.tick(1)
+    assert local.replica.log.base_index == base, "the manifest does not say so yet"
+    local.reads_out = 1
+    scene.driver.run()
+    durable = scene.fs.durable_copy(Random(1))
+    image = read_image(durable, scene.store.folder_of(local.group)).image
+    assert base < local.replica.log.base_index == image.base[0] <= image.snapshots[-2].index
+    scene.tick(2)
+    assert set(before) <= set(scene.files()), "a read may want them"
+    assert local.compacting
+    local.reads_out = 0
+    scene.tick(1)
+    scene.driver.run()
+    assert [name for name in before if name not in scene.files()]
+    scene.restart()
+    assert scene.offsets() == list(range(scene.topics[1].topic_machine.high_water_mark))
+
+
+def test_a_manifest_that_finds_no_room_is_written_later() -> None:
+    scene = Scene()
+    scene.write(EVERY)
+    scene.compact()
+    scene.fs.interrupt = _refuse
+    scene.driver.run()
+    assert scene.topics[1].image.manifest.generation == 0
+    scene.fs.interrupt = None
+    scene.tick(3)
+    scene.driver.run()
+    assert scene.topics[1].image.manifest.generation == 1
+
+
+def _refuse(operation: str, path: str) -> None:
+    if operation == "create":
+        raise DiskFull(file=path)
+
+
+def test_damaged_snapshots_are_made_again_though_older_points_are_replayed() -> None:
+    """The log reaches back far enough to replay points whose history was cut long ago."""
+    scene = Scene(segment_bytes=1 << 20)
+    scene.write(4 * (EVERY + 1))
+    scene.compact_all()
+    image = scene.topics[1].image.manifest
+    assert (image.index, image.base[0]) == (scene.points()[-1], 0)
+    for info in image.snapshots[-2:]:
+        path = f"{scene.store.folder_of(GroupId(1))}/{info.name}"
+        scene.fs.open(path, create=False).write_at(0, [b"damage"])
+        scene.fs.open(path, create=False).sync()
+    scene.restart()
+    assert [type(event) for event in scene.driver.told] == 2 * [DamagePassedOver]
+    scene.compact_all()
+    scene.write(2 * (EVERY + 1))
+    scene.compact_all()
+    assert not [event for event in scene.driver.told if isinstance(event, CompactionFailed)]
+    assert scene.topics[1].image.manifest.index > image.index
+    assert scene.offsets() == list(range(6 * (EVERY + 1)))

@@ -1,0 +1,313 @@
+"""An image on its way from one node to another: what is lost, damaged, gone, and what is kept."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from random import Random
+
+from raftlog.core.messages import (
+    ImageChunk,
+    ImageChunkRequest,
+    ImageManifest,
+    ImageRequest,
+    PeerMessage,
+)
+from raftlog.core.types import GroupId, LogIndex, NodeId, Payload, Term
+from raftlog.image.incoming import INCOMING_PREFIX, Incoming
+from raftlog.image.manifest import NO_IMAGE, SMALL_FILE_BYTES, Image, read_image
+from raftlog.machines.commands import SnapshotPoint
+from raftlog.multiraft.catch_up_budget import CatchUpBudget, CatchUpLimits
+from raftlog.multiraft.disk import NodeDisk
+from raftlog.multiraft.effects import BackgroundRead, ImageRefused
+from raftlog.multiraft.image_fetch import ImageFetches, ImageLimits, ImageTarget
+from raftlog.multiraft.image_sender import ImageSender
+from raftlog.storage.reserve import Reserve
+from raftlog.wire.codec import encode_command
+from tests.multiraft.compaction_scene import EVERY, PIN_TICKS, topic_of
+from tests.multiraft.compaction_scene import Scene as Sender
+from tests.multiraft.test_disk import Driver as DiskDriver
+from tests.storage.disks import files_of, flipped
+from tests.storage.memory import MemoryFileSystem
+
+GROUP = GroupId(1)
+TOPIC = topic_of(1)
+FOLDER = "1"
+SOURCE, HERE = NodeId(1), NodeId(2)
+LIMITS = ImageLimits(chunk_bytes=100, chunks_ahead=3, resend_ticks=4, give_up_ticks=10)
+
+Sift = Callable[[PeerMessage], PeerMessage | None]
+
+
+class Driver(DiskDriver):
+    """Effects whose messages lie on a wire, and whose reads are done at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wire: deque[PeerMessage] = deque()
+
+    def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
+        self.wire.extend(messages)
+
+    def run_read(self, read: BackgroundRead, ran: Callable[[], None]) -> None:
+        read.run()
+        ran()
+
+
+class Wire:
+    """A source with an image, and a node that fetches it."""
+
+    def __init__(self, small_file_bytes: int = SMALL_FILE_BYTES) -> None:
+        self.sender = Sender()
+        self.sender.small_file_bytes = small_file_bytes
+        self.sender.write(4 * EVERY)
+        self.sender.compact_all()
+        self.driver = Driver()
+        budget = CatchUpBudget(self.driver, CatchUpLimits(1 << 20, 1 << 20, 1 << 20))
+        self.source = ImageSender(
+            fs=self.sender.fs,
+            effects=self.driver,
+            budget=budget,
+            pins=self.sender.pins,
+            ended=lambda local: None,
+        )
+        self.fs = MemoryFileSystem(Random(2))
+        self.fs.make_folder(FOLDER)
+        self.fs.sync_folder("")
+        self.whole: list[Image] = []
+        self.asked: list[ImageChunkRequest] = []
+        self.start()
+
+    def start(self) -> None:
+        """A process that fetches; the one before is forgotten."""
+        self.driver.asked.clear()
+        disk = NodeDisk(self.driver, Reserve(self.fs, 0), slow_ticks=9, full_ticks=3)
+        self.fetches = ImageFetches(node=HERE, effects=self.driver, disk=disk, limits=LIMITS)
+
+    def begin(self) -> None:
+        target = ImageTarget(
+            group=GROUP,
+            incoming=Incoming(self.fs, FOLDER, GROUP, TOPIC),
+            own=lambda: NO_IMAGE,
+            above=lambda: LogIndex(0),
+            whole=self.whole.append,
+        )
+        self.fetches.begin(target, SOURCE)
+
+    def carry(self, sift: Sift = lambda message: message, steps: int = 1 << 30) -> None:
+        """Carry so many messages, as they come out of `sift`, and do the work on the disk."""
+        while steps and (self.driver.wire or self.driver.asked):
+            self.driver.run()
+            if not self.driver.wire:
+                continue
+            steps -= 1
+            message = sift(self.driver.wire.popleft())
+            local = self.sender.topics[GROUP]
+            match message:
+                case ImageRequest():
+                    self.source.asked_for_manifest(local, message)
+                case ImageChunkRequest():
+                    self.asked.append(message)
+                    self.source.asked_for_chunk(local, message)
+                    self.source.go_on()
+                case ImageManifest():
+                    self.fetches.manifest_came(message)
+                case ImageChunk():
+                    self.fetches.chunk_came(message)
+
+    def tick(self, count: int) -> None:
+        for _ in range(count):
+            self.fetches.tick()
+            self.carry()
+
+    def is_whole(self) -> bool:
+        """Is every file here, as the source has it?"""
+        theirs = files_of(self.sender.fs, self.sender.store.folder_of(GROUP))
+        here = files_of(self.fs, FOLDER)
+        return len(self.whole) == 1 and all(
+            here[INCOMING_PREFIX + name] == theirs[name] for name in self.whole[0].names()
+        )
+
+
+def files_of_wire(fs: MemoryFileSystem) -> int:
+    return sum(map(len, files_of(fs, FOLDER).values()))
+
+
+def test_all_files_come_in_chunks_with_a_few_asked_for_ahead() -> None:
+    wire = Wire()
+    wire.begin()
+    wire.carry(steps=2)
+    assert len(wire.driver.wire) + len(wire.driver.asked) <= LIMITS.chunks_ahead
+    wire.carry()
+    assert wire.is_whole()
+    assert len(wire.asked) == len({(each.name, each.position) for each in wire.asked}) > 10
+
+
+def test_what_is_lost_or_damaged_on_the_way_is_asked_for_again() -> None:
+    wire = Wire()
+    random = Random(1)
+
+    def sift(message: PeerMessage) -> PeerMessage | None:
+        if random.randrange(4) == 0:
+            return None
+        if isinstance(message, ImageChunk) and message.data and random.randrange(4) == 0:
+            return replace(message, data=flipped(message.data, len(message.data) // 2))
+        return message
+
+    for _ in range(2_000):
+        if wire.whole:
+            break
+        wire.begin()  # again, where the fetch was given up
+        wire.carry(sift)
+        wire.fetches.tick()
+    assert wire.is_whole()
+    assert not wire.driver.told, "nothing that was damaged on the way has counted"
+
+
+def test_what_was_received_before_a_restart_is_not_asked_for_again() -> None:
+    wire = Wire()
+    wire.begin()
+    wire.carry(steps=20)
+    before = len(wire.asked)
+    wire.driver.run()
+    received = files_of_wire(wire.fs)
+    assert before > 5
+    wire.driver.wire.clear()
+    wire.start()
+    wire.begin()
+    wire.carry()
+    assert wire.is_whole()
+    again = sum(each.length for each in wire.asked[before:])
+    assert again <= files_of_wire(wire.fs) - received
+
+
+def test_a_source_that_falls_silent_is_given_up_and_another_node_goes_on() -> None:
+    wire = Wire()
+    wire.begin()
+    wire.carry(steps=20)
+    silent = lambda message: None  # noqa: E731
+    for _ in range(LIMITS.give_up_ticks):
+        wire.fetches.tick()
+        wire.carry(silent)
+    before = len(wire.asked)
+    wire.begin()
+    wire.carry()
+    assert wire.is_whole()
+    assert len(wire.asked) > before
+
+
+def test_a_file_that_is_damaged_at_its_source_is_refused_and_told() -> None:
+    """Its chunks are what the source has read, so only the check of the whole file finds it."""
+    wire = Wire()
+    folder = wire.sender.store.folder_of(GROUP)
+    history = read_image(wire.sender.fs, folder).image.history[0]
+    data = files_of(wire.sender.fs, folder)[history.name]
+    file = wire.sender.fs.open(f"{folder}/{history.name}", create=False)
+    file.write_at(0, [flipped(data, len(data) // 2)])
+    wire.begin()
+    wire.carry()
+    assert not wire.whole
+    (told,) = wire.driver.told
+    assert isinstance(told, ImageRefused)
+    assert history.name in told.cause
+    file.write_at(0, [data])
+    wire.begin()
+    wire.carry()
+    assert wire.is_whole()
+
+
+def test_no_name_from_the_wire_is_opened_that_the_manifest_does_not_have() -> None:
+    wire = Wire()
+    wire.begin()
+    wire.carry(steps=2)
+    wire.driver.wire.clear()
+    for name in ("manifest", "image.1", "../deletions", "00000000000000000001.log"):
+        request = ImageChunkRequest(
+            group=GROUP, sender=HERE, to=SOURCE, name=name, position=0, length=50
+        )
+        wire.source.asked_for_chunk(wire.sender.topics[GROUP], request)
+        (answer,) = wire.driver.wire
+        assert isinstance(answer, ImageChunk)
+        assert (answer.gone, answer.data) == (True, b"")
+        wire.driver.wire.clear()
+
+
+def test_a_replica_needs_an_image_only_if_its_log_cannot_bring_it_there() -> None:
+    """Where its log has the entry in the same term, it agrees with the leader's up to there. An
+    entry of another term was never committed, however much follows on it."""
+    scene = Sender()
+    scene.write(2)
+    local = scene.topics[GROUP]
+    raft, applied, term = local.raft, local.replica.applied_index, local.raft.term
+    command = SnapshotPoint(keep_from=LogIndex(1))
+    raft.propose([Payload(encode_command(command, None), b"")] * 3)
+    assert raft.last_index == applied + 3
+    assert not local.needs_image(applied, term)
+    assert not local.needs_image(applied, Term(term + 1)), "what is applied is as good"
+    assert not local.needs_image(LogIndex(applied + 1), term)
+    assert local.needs_image(LogIndex(applied + 1), Term(term + 1))
+    assert local.needs_image(LogIndex(applied + 4), term)
+
+
+# ---------------------------------------------------------------- pins
+
+
+def gone_on(wire: Wire, points: int) -> None:
+    """Let the source compact so many more points."""
+    for _ in range(points):
+        wire.sender.write(EVERY + 1)
+        wire.sender.compact_all()
+        wire.sender.tick(1)
+        wire.sender.compact_all()
+
+
+def test_the_files_of_a_pinned_image_and_the_log_after_it_stay_while_its_source_compacts() -> None:
+    wire = Wire()
+    local = wire.sender.topics[GROUP]
+    pinned = local.image.manifest
+    wire.begin()
+    wire.carry(steps=5)
+    gone_on(wire, 6)
+    assert pinned.names() - local.image.manifest.names(), "the present image does without some"
+    assert pinned.names() <= set(wire.sender.files())
+    assert local.replica.log.base_index <= pinned.index
+    wire.carry()
+    assert wire.is_whole()
+    assert wire.whole[0].index == pinned.index
+
+
+def test_a_pin_lapses_and_the_next_fetch_keeps_what_both_images_have() -> None:
+    wire = Wire(small_file_bytes=0)
+    local = wire.sender.topics[GROUP]
+    pinned = local.image.manifest
+    wire.begin()
+    wire.carry(steps=30)
+    gone_on(wire, 6)
+    for _ in range(PIN_TICKS + 1):
+        wire.sender.pins.tick(disk_full=False)
+    wire.sender.tick(1)
+    wire.sender.compact_all()
+    obsolete = pinned.names() - local.image.manifest.names()
+    assert obsolete
+    assert not obsolete & set(wire.sender.files()), "they are removed now"
+    gone_on(wire, 1)
+    assert local.replica.log.base_index > pinned.index
+    wire.carry()
+    assert not wire.whole, "the source said that the files are gone"
+    before = len(wire.asked)
+    wire.begin()
+    wire.carry()
+    assert wire.is_whole()
+    assert wire.whole[0].index == local.image.manifest.index
+    assert pinned.history[0].name not in {each.name for each in wire.asked[before:]}
+
+
+def test_a_full_disk_ends_all_pins() -> None:
+    wire = Wire()
+    wire.begin()
+    wire.carry(steps=5)
+    assert wire.sender.pins.index(GROUP) is not None
+    wire.sender.pins.tick(disk_full=True)
+    assert wire.sender.pins.index(GROUP) is None
+    assert not wire.sender.pins.names(GROUP)

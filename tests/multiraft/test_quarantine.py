@@ -1,0 +1,376 @@
+"""A topic whose files are damaged has no replica on its node; the node and its others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from raftlog.core.messages import (
+    AppendReply,
+    AppendRequest,
+    GroupDeleted,
+    Heartbeat,
+    VoteRequest,
+)
+from raftlog.core.types import (
+    CONTROLLER_GROUP,
+    Entry,
+    EntryKind,
+    GroupId,
+    HardState,
+    LogIndex,
+    NodeId,
+    Payload,
+    RaftTiming,
+    Term,
+)
+from raftlog.errors import CorruptFile, ReplicaQuarantined
+from raftlog.machines.commands import Command, CreateTopic, DeleteTopic, TopicInfo
+from raftlog.machines.schema import Field, Schema
+from raftlog.multiraft.effects import GroupQuarantined, GroupRefilling, GroupRemoved
+from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.multiraft import MultiRaft
+from raftlog.storage.folder import DataFolder
+from raftlog.storage.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES
+from raftlog.storage.limits import LogLimits
+from raftlog.wire.codec import encode_command
+from tests.multiraft.test_refused_messages import NODES, Driver, follower, heartbeat
+from tests.storage.memory import MemoryFileSystem
+
+SCHEMA = Schema(version=1, fields=(Field(id=1, name="number", type="bigint", nullable=True),))
+
+
+def topic(number: int) -> TopicInfo:
+    return TopicInfo(
+        name=f"topic-{number}",
+        incarnation=f"{number:032x}",
+        group=GroupId(number),
+        schema=SCHEMA,
+        voters=NODES,
+        created_us=0,
+        rules=3,
+    )
+
+
+def disk_of_two_topics() -> MemoryFileSystem:
+    """A node's folder with topics 1 and 2, three entries in each log."""
+    disk = MemoryFileSystem(Random(1))
+    folder = DataFolder.open(disk, cluster_id="c", node=NodeId(1), new_store_uuid="store-1")
+    store = GroupStore(
+        folder=folder,
+        voters=NODES,
+        timing=RaftTiming(),
+        log_limits=LogLimits(preallocate_bytes=0),
+        random=Random(1),
+        tell=lambda _: None,
+    )
+    store.make_group(None).log.close()
+    for number in (1, 2):
+        log = store.make_group(topic(number)).log
+        log.append(
+            [
+                Entry(LogIndex(index), Term(1), EntryKind.NOOP, Payload(b"command", b"body" * 20))
+                for index in (1, 2, 3)
+            ]
+        )
+        log.close()
+        store.journal.put(GroupId(number), HardState(Term(1), NodeId(2)))
+    store.close([])
+    return disk
+
+
+def flip(disk: MemoryFileSystem, path: str, position: int) -> None:
+    file = disk.open(path, create=False)
+    (byte,) = file.read_at(position, 1)
+    file.write_at(position, [bytes([byte ^ 1])])
+    file.sync()
+    file.close()
+
+
+def everything_in(disk: MemoryFileSystem, folder: str) -> dict[str, bytes]:
+    found = {}
+    for name in disk.list(folder):
+        file = disk.open(f"{folder}/{name}", create=False)
+        found[name] = file.read_at(0, file.size())
+        file.close()
+    return found
+
+
+CREATE = CreateTopic(
+    name=topic(1).name,
+    incarnation=topic(1).incarnation,
+    schema=SCHEMA,
+    voters=NODES,
+    if_not_exists=False,
+    timestamp_us=1,
+)
+SEGMENT = "groups/1/00000000000000000001.log"
+
+
+@pytest.mark.parametrize(
+    ("path", "position"), [(SEGMENT, 8), (SEGMENT, 70), (SEGMENT, 210), ("groups/1/manifest", 60)]
+)
+def test_a_damaged_topic_is_quarantined_and_the_others_of_its_node_serve(
+    path: str, position: int
+) -> None:
+    disk = disk_of_two_topics()
+    flip(disk, path, position)
+    before = everything_in(disk, "groups/1")
+    multiraft, driver = follower(disk)
+    (told,) = (event for event in driver.told if isinstance(event, GroupQuarantined))
+    assert told.group == 1
+    assert path in told.cause
+    assert multiraft.replicas.keys() == {CONTROLLER_GROUP, 2}
+    with pytest.raises(ReplicaQuarantined, match="on node 1 is quarantined"):
+        multiraft.replicas.of_topic(GroupId(1), topic(1).incarnation)
+    assert multiraft.replicas.of_topic(GroupId(2), topic(2).incarnation) is not None
+    assert everything_in(disk, "groups/1") == before
+
+
+def test_a_quarantined_replica_neither_votes_nor_acknowledges_nor_says_that_it_is_gone() -> None:
+    disk = disk_of_two_topics()
+    flip(disk, SEGMENT, 70)
+    multiraft, driver = follower(disk)
+    driver.sent.clear()
+    for group in (1, 2):
+        whom = {"group": GroupId(group), "sender": NodeId(2), "to": NodeId(1), "term": Term(2)}
+        place = {"last_index": LogIndex(9), "last_term": Term(2)}
+        multiraft.receive(
+            NodeId(2),
+            [
+                VoteRequest(**whom, **place, pre=True),
+                VoteRequest(**whom, **place, pre=False),
+                Heartbeat(**whom, commit_index=LogIndex(0), read_round=0, quiesce_round=0),
+                AppendRequest(
+                    **whom,
+                    prev_index=LogIndex(3),
+                    prev_term=Term(1),
+                    entries=(),
+                    commit_index=LogIndex(0),
+                ),
+            ],
+        )
+        driver.run()
+    assert not any(isinstance(message, GroupDeleted) for message in driver.sent)
+    assert {message.group for message in driver.sent} == {GroupId(2)}
+
+
+def test_a_quarantined_topic_that_is_deleted_is_removed() -> None:
+    disk = disk_of_two_topics()
+    flip(disk, SEGMENT, 70)
+    multiraft, driver = follower(disk)
+    commands = [CREATE, DeleteTopic(name=topic(1).name, incarnation=topic(1).incarnation)]
+    apply_in_controller(multiraft, driver, commands[:1], first=1)
+    assert multiraft.replicas.quarantined.keys() == {1}
+    apply_in_controller(multiraft, driver, commands[1:], first=2)
+    assert not multiraft.replicas.quarantined
+    assert disk.list("groups") == ["0", "2"]
+    (removed,) = (event for event in driver.told if isinstance(event, GroupRemoved))
+    assert removed.group == 1
+
+
+def test_a_topic_whose_folder_was_removed_is_quarantined_at_once() -> None:
+    disk = disk_of_two_topics()
+    disk.remove("groups/1")
+    multiraft, driver = follower(disk)
+    apply_in_controller(multiraft, driver, [CREATE], first=1)
+    assert multiraft.replicas.keys() == {CONTROLLER_GROUP, 2}
+    (told,) = (event for event in driver.told if isinstance(event, GroupQuarantined))
+    assert "the group's log is missing" in told.cause
+
+
+def apply_in_controller(
+    multiraft: MultiRaft, driver: Driver, commands: Sequence[Command], *, first: int
+) -> None:
+    entries = tuple(
+        Entry(LogIndex(index), Term(1), EntryKind.COMMAND, Payload(encode_command(each, None), b""))
+        for index, each in enumerate(commands, first)
+    )
+    last = LogIndex(first + len(commands) - 1)
+    request = AppendRequest(
+        group=CONTROLLER_GROUP,
+        sender=NodeId(2),
+        to=NodeId(1),
+        term=Term(1),
+        prev_index=LogIndex(first - 1),
+        prev_term=Term(1 if first > 1 else 0),
+        entries=entries,
+        commit_index=last,
+    )
+    multiraft.receive(NodeId(2), [request])
+    driver.run()
+    multiraft.receive(NodeId(2), [heartbeat(2, commit_index=last)])
+    driver.run()
+
+
+def test_a_node_whose_controllers_group_is_damaged_recovers_it_and_serves_its_topics() -> None:
+    disk = disk_of_two_topics()
+    before = everything_in(disk, "groups/0")
+    flip(disk, "groups/0/00000000000000000001.log", 8)
+    multiraft, driver = follower(disk)
+    assert multiraft.replicas.keys() == {CONTROLLER_GROUP, 1, 2}
+    assert multiraft.replicas.of_controller.raft.recovering
+    assert everything_in(disk, "groups/0.damaged-1").keys() == before.keys()
+    told = [event for event in driver.told if isinstance(event, GroupQuarantined | GroupRefilling)]
+    assert [event.group for event in told] == [CONTROLLER_GROUP, CONTROLLER_GROUP]
+    apply_in_controller(multiraft, driver, [CREATE], first=1)
+    assert multiraft.replicas.controller.topic_of(GroupId(1)) is not None
+
+
+def test_the_only_node_of_a_cluster_has_nobody_to_get_the_controllers_group_from() -> None:
+    disk = disk_of_two_topics()
+    flip(disk, "groups/0/00000000000000000001.log", 8)
+    folder = DataFolder.open(disk, cluster_id="c", node=NodeId(1), new_store_uuid="store-1")
+    store = GroupStore(
+        folder=folder,
+        voters=NODES[:1],
+        timing=RaftTiming(),
+        log_limits=LogLimits(),
+        random=Random(1),
+        tell=lambda _: None,
+    )
+    with pytest.raises(CorruptFile, match="groups/0"):
+        store.open_all()
+
+
+# ------------------------------------------------------------ filled again
+
+
+ASIDE = "groups/1.damaged-1"
+
+
+def from_leader(*, last: int = 3, recovered: int = 0) -> list[Heartbeat | AppendRequest]:
+    """What the leader of topic 1 says in term 2, with its three entries."""
+    whom = {"group": GroupId(1), "sender": NodeId(2), "to": NodeId(1), "term": Term(2)}
+    return [
+        Heartbeat(
+            **whom,
+            commit_index=LogIndex(0),
+            read_round=0,
+            quiesce_round=0,
+            recovered=recovered,
+        ),
+        AppendRequest(
+            **whom,
+            prev_index=LogIndex(0),
+            prev_term=Term(0),
+            entries=tuple(
+                Entry(LogIndex(index), Term(1), EntryKind.NOOP, Payload(b"", b"body"))
+                for index in range(1, last + 1)
+            ),
+            commit_index=LogIndex(0),
+        ),
+    ]
+
+
+def test_a_quarantined_replica_is_filled_again_once_a_leader_speaks() -> None:
+    disk = disk_of_two_topics()
+    flip(disk, SEGMENT, 70)
+    before = everything_in(disk, "groups/1")
+    multiraft, driver = follower(disk)
+    apply_in_controller(multiraft, driver, [CREATE], first=1)
+    multiraft.receive(NodeId(2), from_leader())
+    driver.run()
+    assert not multiraft.replicas.quarantined
+    assert any(isinstance(event, GroupRefilling) for event in driver.told)
+    assert everything_in(disk, ASIDE) == before
+    local = multiraft.replicas[GroupId(1)]
+    assert local.raft.recovering
+    driver.sent.clear()
+    multiraft.receive(NodeId(2), from_leader())
+    driver.run()
+    (reply,) = (message for message in driver.sent if isinstance(message, AppendReply))
+    assert (reply.accepted, reply.match_index, reply.recovery) == (True, 3, 1)
+    multiraft.receive(NodeId(2), from_leader(recovered=1)[:1])
+    driver.run()
+    assert not local.raft.recovering
+    assert multiraft.replicas[GroupId(1)].replica.log.last_index == 3
+
+
+def test_it_stays_as_it_is_while_only_a_leader_of_an_earlier_term_speaks() -> None:
+    disk = disk_of_two_topics()
+    flip(disk, SEGMENT, 70)
+    multiraft, driver = follower(disk)
+    apply_in_controller(multiraft, driver, [CREATE], first=1)
+    late = [replace(message, term=Term(0)) for message in from_leader()]
+    multiraft.receive(NodeId(2), late)
+    driver.run()
+    assert multiraft.replicas.quarantined.keys() == {1}
+    assert not disk.exists(ASIDE)
+
+
+class Crash(BaseException):
+    """The process dies here."""
+
+
+def test_a_crash_anywhere_in_it_loses_neither_the_damaged_files_nor_the_mark() -> None:
+    for changes in range(60):
+        disk = disk_of_two_topics()
+        flip(disk, SEGMENT, 70)
+        before = everything_in(disk, "groups/1")
+        multiraft, driver = follower(disk)
+        apply_in_controller(multiraft, driver, [CREATE], first=1)
+        left = [changes]
+
+        def crash(operation: str, path: str, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] < 0:
+                raise Crash
+
+        disk.interrupt = crash
+        multiraft.receive(NodeId(2), from_leader())
+        try:
+            driver.run()
+        except Crash:
+            crashed = True
+        else:
+            crashed = False
+        disk.interrupt = None
+        disk.crash()
+        multiraft, driver = follower(disk)
+        multiraft.receive(NodeId(2), [heartbeat(2, commit_index=1)])
+        driver.run()
+        for _ in range(2):
+            multiraft.receive(NodeId(2), from_leader())
+            driver.run()
+        local = multiraft.replicas[GroupId(1)]
+        assert local.raft.recovering
+        assert local.replica.log.last_index == 3
+        folders = [name for name in disk.list("groups") if name.startswith("1.damaged")]
+        assert before in [everything_in(disk, f"groups/{name}") for name in folders]
+        if not crashed:
+            return
+    raise AssertionError("it never came to its end")
+
+
+def test_damage_met_while_entries_are_applied_quarantines_the_replica() -> None:
+    """A command is read again when it is applied, which opening the log did not do."""
+    disk = disk_of_two_topics()
+    flip(disk, SEGMENT, SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES)
+    multiraft, driver = follower(disk)
+    apply_in_controller(multiraft, driver, [CREATE], first=1)
+    assert multiraft.replicas.keys() == {CONTROLLER_GROUP, 1, 2}
+    heard = from_leader()[1]
+    multiraft.receive(
+        NodeId(2),
+        [
+            replace(
+                heard,
+                entries=(),
+                prev_index=LogIndex(3),
+                prev_term=Term(1),
+                commit_index=LogIndex(3),
+            )
+        ],
+    )
+    driver.run()
+    assert multiraft.replicas.quarantined.keys() == {1}
+    assert SEGMENT in multiraft.replicas.quarantined[GroupId(1)].damage.cause
+    assert everything_in(disk, "groups/1")
+    multiraft.receive(NodeId(2), from_leader())
+    driver.run()
+    assert multiraft.replicas[GroupId(1)].raft.recovering
+    assert disk.exists(ASIDE)

@@ -1,0 +1,95 @@
+"""The compaction process as its node sees it: it comes back after it was idle or killed, and
+gives way.
+
+It is a real process. Its jobs are about a folder that is not there, so each is answered at once.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from raftlog.chaos.cluster import wait_for
+from raftlog.core.types import GroupId, LogIndex, Term
+from raftlog.errors import CorruptFile, Internal
+from raftlog.image.job import CompactionJob, encode_job
+from raftlog.image.manifest import NO_IMAGE
+from raftlog.server.compactor import Compactor
+from tests.bench.processes import children
+
+pytestmark = pytest.mark.slow
+
+JOB = CompactionJob(
+    folder="groups/7",
+    group=GroupId(7),
+    image=NO_IMAGE,
+    index=LogIndex(1),
+    term=Term(1),
+    state_hash=b"\0" * 16,
+    urgent=False,
+    kept=frozenset(),
+)
+ENDS_S = 30.0
+
+
+@pytest.fixture
+def compactor(tmp_path: Path) -> Iterator[Compactor]:
+    made = Compactor(tmp_path)
+    yield made
+    made.stop()
+
+
+def child() -> int:
+    [pid] = children([os.getpid()])[os.getpid()]
+    return pid
+
+
+def test_one_process_does_all_jobs(compactor: Compactor) -> None:
+    assert isinstance(compactor.run(JOB), CorruptFile)
+    first = child()
+    assert isinstance(compactor.run(JOB), CorruptFile)
+    assert child() == first
+
+
+def test_a_job_has_the_processors_only_if_it_is_urgent(compactor: Compactor) -> None:
+    compactor.run(JOB)
+    assert os.sched_getscheduler(child()) == os.SCHED_IDLE
+    compactor.run(replace(JOB, urgent=True))
+    assert os.sched_getscheduler(child()) == os.SCHED_OTHER
+    assert os.getpriority(os.PRIO_PROCESS, child()) > os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def test_a_process_that_was_killed_is_an_error_and_the_next_job_starts_another(
+    compactor: Compactor,
+) -> None:
+    compactor.run(JOB)
+    os.kill(child(), 9)
+    assert isinstance(compactor.run(JOB), Internal)
+    assert isinstance(compactor.run(JOB), CorruptFile)
+
+
+def test_an_idle_process_ends_and_the_next_job_starts_another(tmp_path: Path) -> None:
+    compactor = Compactor(tmp_path, module="tests.server.hasty_compaction")
+    try:
+        compactor.run(JOB)
+        wait_for(lambda: children([os.getpid()])[os.getpid()] == [], "it to end", ENDS_S)
+        assert isinstance(compactor.run(JOB), CorruptFile)
+    finally:
+        compactor.stop()
+
+
+def test_a_process_whose_node_was_killed_ends_quietly(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "raftlog.compaction.worker", str(tmp_path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        process.stdout = None
+        _, said = process.communicate(encode_job(JOB), timeout=ENDS_S)
+    assert (process.returncode, said) == (0, b"")
