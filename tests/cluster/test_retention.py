@@ -77,7 +77,7 @@ def test_settings_are_created_shown_changed_and_removed(cluster: ProcessCluster)
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("retention=7d", "'retention' is '7d', which is no value"),
+        ("retention=7d", "Option 'retention' is no setting of a topic."),
         ("retention=7", "A topic's settings are retention_s, retention_bytes, retention_records"),
         ("retention_s=7w", "one with a unit (d, h, m, s)"),
         ("retention_s", "Write NAME=VALUE, such as retention_s=7d."),
