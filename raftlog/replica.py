@@ -443,6 +443,9 @@ class Replica:
         if isinstance(outcome, SnapshotPointApplied):
             before = self.since_point.log_start
             self.since_point = SincePoint(index, self._log_start(), before)
+            # What comes next need not stay with what the next points let go, also where no more
+            # than those comes.
+            self.log.seal()
             point = PointReached(
                 index=index, term=term, state_hash=self.state_hash, keep_from=outcome.keep_from
             )

@@ -1,4 +1,4 @@
-"""What is damaged of a replica's files: found by a scrub, a read or a compaction; healed by repairs.
+"""What is damaged of a replica's files: found by scrub, read or compaction; healed by repairs.
 
 Each kind names the smallest thing that another replica can give again. The causes name file and
 position.

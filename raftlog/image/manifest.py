@@ -143,13 +143,6 @@ class Image:
         """The size of all history files."""
         return sum(each.byte_count for each in self.history)
 
-    @property
-    def keeps_log(self) -> bool:
-        """Whether entries below the newest snapshot are kept, for the case that it is damaged.
-        Another snapshot, even of the same state, would make them needless."""
-        before = self.snapshots[-2].index if len(self.snapshots) > 1 else LogIndex(0)
-        return self.index - before > 1
-
     def names(self) -> frozenset[str]:
         """The names of all its files."""
         return frozenset(

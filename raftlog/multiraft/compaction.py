@@ -27,6 +27,7 @@ from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.image_pins import ImagePins
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.state_comparison import StateTrust
+from raftlog.storage.limits import SEALED_BYTES_MIN
 from raftlog.storage.prefix import PrefixRemoval
 from raftlog.wire.codec import encode_command
 
@@ -158,7 +159,7 @@ class Compactions:
             if local.point_seen != since.point:
                 local.point_seen, local.point_seen_at = since.point, self._ticks
             is_old = self._ticks - local.point_seen_at >= self._limits.age_ticks
-            gains = since.commands or local.image.manifest.keeps_log
+            gains = since.commands or self._shortens_log(local)
             if gains and (is_old or self._frees_much(local)):
                 self._propose_point(local)
         if entries > self._limits.node_entries_max:
@@ -180,6 +181,22 @@ class Compactions:
         held_bytes = local.replica.log.byte_count + local.image.manifest.history_bytes
         return held_bytes >= _FREED_BYTES_MIN and 2 * trimmed >= machine.high_water_mark - start > 0
 
+    def _shortens_log(self, local: LocalReplica) -> bool:
+        """Whether another point, even of the same state, would let go of the log that is kept for
+        the case that the newest snapshot is damaged, or was kept for followers."""
+        log, points = local.replica.log, local.replica.points
+        if local.raft.role is not Role.LEADER or points or log.byte_count < SEALED_BYTES_MIN:
+            return False
+        keep_from = self._keep_from(local)
+        freed = min(local.image.manifest.index, keep_from - 1) - log.base_index
+        return freed > 1 and keep_from != local.point_keeps_from
+
+    def _keep_from(self, local: LocalReplica) -> LogIndex:
+        """The first entry that followers may still need from the log here, which leads."""
+        held_by_all = min(follower.match_index for follower in local.raft.followers())
+        within = local.replica.log.first_within(self._limits.behind_bytes_max)
+        return LogIndex(max(held_by_all + 1, within))
+
     def _propose_point(self, local: LocalReplica) -> None:
         replica, raft = local.replica, local.raft
         since = replica.since_point
@@ -191,14 +208,13 @@ class Compactions:
             or local.point_proposed == (raft.term, since.point)
         ):
             return
-        held_by_all = min(follower.match_index for follower in raft.followers())
-        keep_from = max(held_by_all + 1, replica.log.first_within(self._limits.behind_bytes_max))
-        command = SnapshotPoint(keep_from=LogIndex(keep_from))
+        keep_from = self._keep_from(local)
+        command = SnapshotPoint(keep_from=keep_from)
         try:
             self._propose(local, Payload(encode_command(command, None), b""))
         except (Overloaded, DiskFull):
             return  # writes go first; it is tried again
-        local.point_proposed = (raft.term, since.point)
+        local.point_proposed, local.point_keeps_from = (raft.term, since.point), keep_from
 
     # ------------------------------------------------------------ compacting
 
@@ -273,7 +289,6 @@ class Compactions:
         local.replica.points.popleft()
         obsolete = local.take_image(image)
         removal = local.replica.drop_log_to(image.base[0])
-        local.replica.log.seal()
         self._dropping = _Drop(local, removal, obsolete)
         self._drop_files()
 

@@ -88,6 +88,8 @@ class LocalReplica:
         """Another node's image takes the place of what is here: do nothing with the replica."""
         self.point_proposed: tuple[Term, LogIndex] | None = None
         """In which term a snapshot point was proposed here last, and the point before it."""
+        self.point_keeps_from = LogIndex(0)
+        """The first entry that this point keeps for followers."""
         self.point_seen = LogIndex(0)
         self.point_seen_at = 0
         """The last snapshot point, and since which tick it is known to be the last."""

@@ -60,7 +60,13 @@ def test_an_idle_topic_gives_back_what_was_trimmed(cluster: ProcessCluster) -> N
             DEADLINE_S,
         )
         append(client, 3)
-        assert all(bytes_on_disk(cluster, node) > 7 * MEGABYTE for node in range(1, NODES + 1))
+        wait_for(
+            lambda: all(
+                bytes_on_disk(cluster, node) > 7 * MEGABYTE for node in range(1, NODES + 1)
+            ),
+            "the records on every node",
+            DEADLINE_S,
+        )
         client.trim(TOPIC, before=7)
         wait_for(
             lambda: all(bytes_on_disk(cluster, node) < MEGABYTE for node in range(1, NODES + 1)),

@@ -34,6 +34,7 @@ from tests.storage.memory import MemoryFileSystem
 
 PIN_TICKS = 50
 SEGMENT_BYTES = 500
+NEVER_TICKS = 1 << 30
 EVERY = 5
 """Entries between two snapshot points."""
 
@@ -62,9 +63,13 @@ class Scene:
     small_file_bytes = SMALL_FILE_BYTES
 
     def __init__(
-        self, topics: int = 1, segment_bytes: int = SEGMENT_BYTES, rules: int = RULES_LATEST
+        self,
+        topics: int = 1,
+        segment_bytes: int = SEGMENT_BYTES,
+        rules: int = RULES_LATEST,
+        age_ticks: int = NEVER_TICKS,
     ) -> None:
-        self._begin(MemoryFileSystem(Random(1)), segment_bytes)
+        self._begin(MemoryFileSystem(Random(1)), segment_bytes, age_ticks)
         for group in range(1, topics + 1):
             topic = replace(topic_of(group), rules=rules)
             self.add(self.store.replica(topic, self.store.make_group(topic)))
@@ -73,12 +78,13 @@ class Scene:
     def of(cls, fs: MemoryFileSystem) -> Scene:
         """A node over a disk that is there, without a topic so far."""
         scene = cls.__new__(cls)
-        scene._begin(fs, SEGMENT_BYTES)
+        scene._begin(fs, SEGMENT_BYTES, NEVER_TICKS)
         return scene
 
-    def _begin(self, fs: MemoryFileSystem, segment_bytes: int) -> None:
+    def _begin(self, fs: MemoryFileSystem, segment_bytes: int, age_ticks: int) -> None:
         self.fs = fs
         self.segment_bytes = segment_bytes
+        self.age_ticks = age_ticks
         self.proposed: defaultdict[int, list[int]] = defaultdict(list)
         self.ended: list[GroupId] = []
         self.refusal: Overloaded | None = None
@@ -97,23 +103,23 @@ class Scene:
         )
         self.disk = NodeDisk(self.driver, self.store.reserve(0), slow_ticks=5, full_ticks=3)
         self.pins = ImagePins(PIN_TICKS)
+        self.topics: dict[GroupId, LocalReplica] = {}
         self.compactions = Compactions(
             effects=self.driver,
             disk=self.disk,
             store=self.store,
             pins=self.pins,
-            groups={},
+            groups=self.topics,
             limits=CompactionLimits(
                 entries_max=EVERY,
                 bytes_max=1 << 20,
                 behind_bytes_max=1 << 20,
-                age_ticks=1 << 30,
+                age_ticks=self.age_ticks,
                 node_entries_max=1 << 30,
             ),
             propose=self.propose,
             ended=lambda local: self.ended.append(local.group),
         )
-        self.topics: dict[int, LocalReplica] = {}
 
     def add(self, opened: OpenedGroup) -> None:
         local = LocalReplica(opened.replica, opened.topic, opened.image)
@@ -156,16 +162,25 @@ class Scene:
 
     def write(self, entries: int, group: int = 1, *, at_once: bool = False) -> None:
         """So many appends of one record each, one after another or all before any is applied."""
-        local = self.topics[group]
+        local = self.topics[GroupId(group)]
         first = local.topic_machine.high_water_mark
         for sequence in range(first, first + entries):
-            batch, summary = self._batch(range(sequence, sequence + 1))
-            append = Append(producer="p", sequence=sequence, timestamp_us=sequence, batch=summary)
-            local.raft.propose([Payload(encode_command(append, batch.header), batch.body)])
+            self._propose_append(local, range(sequence, sequence + 1), sequence)
             if not at_once:
                 self.settle(local)
         self.settle(local)
         assert local.topic_machine.high_water_mark == first + entries, "they are visible"
+
+    def append(self, numbers: range, sequence: int) -> None:
+        """Append these numbers to the first topic as one entry."""
+        local = self.topics[GroupId(1)]
+        self._propose_append(local, numbers, sequence)
+        self.settle(local)
+
+    def _propose_append(self, local: LocalReplica, numbers: range, sequence: int) -> None:
+        batch, summary = self._batch(numbers)
+        append = Append(producer="p", sequence=sequence, timestamp_us=sequence, batch=summary)
+        local.raft.propose([Payload(encode_command(append, batch.header), batch.body)])
 
     def _batch(self, numbers: range) -> tuple[EncodedBatch, BatchSummary]:
         batch = encoded(numbers.start, len(numbers))
@@ -176,7 +191,7 @@ class Scene:
 
     def stage(self, numbers: range) -> CommitEpoch:
         """Stage these numbers in the first topic; the command makes them visible."""
-        local, (batch, summary) = self.topics[1], self._batch(numbers)
+        local, (batch, summary) = self.topics[GroupId(1)], self._batch(numbers)
         epoch = key(0)
         stage = Stage(
             key=epoch,
@@ -201,7 +216,7 @@ class Scene:
 
     def commit(self, epoch: CommitEpoch) -> None:
         """Make a stage of the first topic visible."""
-        local = self.topics[1]
+        local = self.topics[GroupId(1)]
         local.raft.propose([Payload(encode_command(epoch, None), b"")])
         self.settle(local)
 
@@ -214,7 +229,7 @@ class Scene:
 
     def offsets(self) -> list[int]:
         """What a reader of the first topic is given, batch by batch."""
-        local, found = self.topics[1], []
+        local, found = self.topics[GroupId(1)], []
         while len(found) < local.topic_machine.high_water_mark:
             batch = local.batch_at(Offset(len(found)))
             (column,) = batch.header.columns

@@ -9,9 +9,11 @@ from raftlog.errors import DiskFull, Internal, Overloaded
 from raftlog.image.manifest import MANIFEST_COPIES, read_image
 from raftlog.multiraft.effects import CompactionFailed, DamagePassedOver
 from raftlog.replica import PointReached
+from raftlog.storage.limits import SEALED_BYTES_MIN
 from tests.multiraft.compaction_scene import EVERY, Scene
 
 RETRY_TICKS = 100
+AGE_TICKS = 10
 POINTS_BEHIND = 4
 
 
@@ -58,6 +60,30 @@ def test_a_leader_under_older_rules_asks_for_no_point() -> None:
     scene = Scene(rules=2)
     scene.write(2 * EVERY)
     assert scene.points() == []
+
+
+def test_an_idle_topic_lets_its_log_go_also_if_a_compaction_took_longer_than_the_age() -> None:
+    scene = Scene(segment_bytes=1 << 20, age_ticks=AGE_TICKS)
+    local = scene.topics[GroupId(1)]
+
+    def wait(*, compact: bool) -> None:
+        scene.tick(2 * AGE_TICKS)
+        scene.settle(local)
+        if compact:
+            scene.compact_all()
+
+    rows = SEALED_BYTES_MIN // 8
+    scene.append(range(rows), 0)
+    wait(compact=True)
+    scene.append(range(rows, 2 * rows), 1)
+    for compact in (False, False, True, True):
+        wait(compact=compact)
+    assert local.replica.log.byte_count < SEALED_BYTES_MIN
+    asked = len(scene.points())
+    for _ in range(3):
+        wait(compact=True)
+    assert len(scene.points()) == asked, "there is nothing left to gain"
+    assert scene.offsets() == list(range(2 * rows))
 
 
 # ---------------------------------------------------------------- compacting
