@@ -15,7 +15,7 @@ from raftlog.errors import CorruptFile
 class DamagedEntry(NamedTuple):
     """Command or body of an entry. The frames around it are whole, so the log is."""
 
-    index: LogIndex
+    entry_index: LogIndex
     cause: CorruptFile
 
 
