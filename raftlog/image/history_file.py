@@ -287,6 +287,11 @@ class HistoryFile:
 
     def check_row_group(self, row_group: StoredRowGroup) -> None:
         """Read the whole body and check the CRC of every column."""
+        for _ in self.check_columns(row_group):
+            pass
+
+    def check_columns(self, row_group: StoredRowGroup) -> Iterator[int]:
+        """Check the CRC of every column, one at a time; yields the bytes of each."""
         for column in row_group.header.columns:
             (chunk,) = self.body_slices(row_group, [(column.position, column.length)])
             if crc32c(chunk) != column.crc:
@@ -297,6 +302,7 @@ class HistoryFile:
                     problem=f"the checksum of column {column.field_id} of records {records} "
                     "differs",
                 )
+            yield column.length
 
     def close(self) -> None:
         """Close the file and drop the index. The next use opens it again."""

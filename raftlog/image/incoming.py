@@ -139,7 +139,8 @@ class Incoming:
             case StagesInfo():
                 stages = StagesFile(fs, folder, group, info, prefix=prefix)
                 try:
-                    stages.check()
+                    for _ in stages.check():
+                        pass
                 finally:
                     stages.close()
             case HistoryInfo():

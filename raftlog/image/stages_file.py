@@ -7,7 +7,7 @@ have gaps. The manifest says where the file ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from raftlog.core.types import Entry, EntryKind, GroupId, LogIndex, Term
@@ -131,10 +131,12 @@ class StagesFile:
         """The entry's body, unchecked: its chunks' CRCs are in the command."""
         return self.body_slices(index, [(0, self._places[index].frame.body_length)])[0]
 
-    def check(self) -> None:
-        """Read everything and check the CRCs of all commands and bodies. Raises `CorruptFile`."""
+    def check(self) -> Iterator[int]:
+        """Check the CRCs of all commands and bodies, one entry at a time; yields the bytes of each.
+        Raises `CorruptFile`."""
         for place in self._places.values():
             read_payload(self._file, place.frame)
+            yield place.frame.command_length + place.frame.body_length
 
     def close(self) -> None:
         self._file.close()

@@ -129,10 +129,10 @@ class FrameWalk:
             return None
         return header
 
-    def payload_bytes(self, frame: PlacedFrame, length: int) -> bytes:
-        """The first `length` bytes of the payload of the frame that the walk has just given; fewer
-        only where the file ends. They are not checked."""
-        start = frame.position + FRAME_HEADER_BYTES
+    def payload_bytes(self, frame: PlacedFrame, start: int, length: int) -> bytes:
+        """Bytes [start, start + length) of the payload of the frame that the walk has just given;
+        fewer only where the file ends. They are not checked."""
+        start += frame.position + FRAME_HEADER_BYTES
         at = start - self._data_position
         if at + length <= len(self._data):
             return self._data[at : at + length]

@@ -43,6 +43,28 @@ class ScannedEntry(NamedTuple):
     command: bytes
 
 
+class ProvenFrame(NamedTuple):
+    """The frame of an entry, proven by the chain. Its payload has not been checked."""
+
+    place: EntryPlace
+    walk: FrameWalk
+    placed: PlacedFrame
+    location: str
+
+    @property
+    def entry_index(self) -> LogIndex:
+        return LogIndex(self.place.frame.entry_index)
+
+    def payload_bytes(self, start: int, length: int) -> bytes:
+        """Bytes of the payload, before the next frame is asked for; see `FrameWalk`."""
+        return self.walk.payload_bytes(self.placed, start, length)
+
+    def damage(self, problem: str) -> CorruptFile:
+        """That this is wrong with the entry."""
+        problem = f"entry {self.entry_index}: {problem}"
+        return CorruptFile(file=self.location, position=self.placed.position, problem=problem)
+
+
 def scan(
     fs: FileSystem, folder: str, group: int, first: LogIndex, last: LogIndex
 ) -> Iterator[ScannedEntry]:
@@ -51,6 +73,19 @@ def scan(
     Raises `CorruptFile` for damage at or below `last`, and if the log does not hold all of them;
     `FormatUnsupported`.
     """
+    for found in proven_frames(fs, folder, group, first, last):
+        header = found.placed.header
+        command = found.payload_bytes(0, header.command_length)
+        if crc32c(command) != header.command_crc:
+            raise found.damage("the checksum of its command differs")
+        yield ScannedEntry(found.place, command)
+
+
+def proven_frames(
+    fs: FileSystem, folder: str, group: int, first: LogIndex, last: LogIndex
+) -> Iterator[ProvenFrame]:
+    """The frames of entries `first` to `last`, as `scan` follows them. Raises as `scan` does for
+    all but the payloads, which are not looked at."""
     wanted = first
     before: FrameWalk | None = None
     names = segment_names(fs, folder)
@@ -73,7 +108,7 @@ def scan(
                 if index != wanted:
                     problem = f"entry {index} comes where {wanted} should be"
                     raise _damage(file, placed.position, problem)
-                yield _scanned(file, path, seed, walk, placed)
+                yield _proven(file, path, seed, walk, placed)
                 if wanted == last:
                     return
                 wanted = LogIndex(wanted + 1)
@@ -96,18 +131,12 @@ def _require_continues(file: File, header: SegmentHeader, before: FrameWalk | No
         raise _damage(file, 0, "it does not continue the segment before it")
 
 
-def _scanned(
-    file: File, path: str, seed: int, walk: FrameWalk, placed: PlacedFrame
-) -> ScannedEntry:
+def _proven(file: File, path: str, seed: int, walk: FrameWalk, placed: PlacedFrame) -> ProvenFrame:
     """The entry of a frame that the walk has just given. Checks what the chain does not."""
     header = placed.header
     kind = _KINDS.get(header.kind)
     if kind is None:
         raise _damage(file, placed.position, f"the kind of its frame is {header.kind}")
-    command = walk.payload_bytes(placed, header.command_length)
-    if crc32c(command) != header.command_crc:
-        problem = f"entry {header.index}: the checksum of its command differs"
-        raise _damage(file, placed.position, problem)
     frame = EntryFrame(
         header.index,
         placed.position,
@@ -116,7 +145,8 @@ def _scanned(
         header.command_length,
         header.body_length,
     )
-    return ScannedEntry(EntryPlace(path, frame, Term(header.term), kind), command)
+    place = EntryPlace(path, frame, Term(header.term), kind)
+    return ProvenFrame(place, walk, placed, file.path)
 
 
 def read_entry(fs: FileSystem, place: EntryPlace) -> Entry:
