@@ -16,6 +16,7 @@ from pathlib import Path
 from raftlog.chaos.faulty_disk import FaultyFileSystem, faults_file
 from raftlog.config import load
 from raftlog.errors import RaftlogError
+from raftlog.server.compactor import COMPACTION_PROGRAM
 from raftlog.server.main import run_node
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.posix import PosixFileSystem
@@ -26,11 +27,15 @@ def plain(disk: FileSystem, cluster: Path, node: int) -> FileSystem:
     return disk
 
 
-def main(arguments: list[str], below: Callable[[FileSystem, Path, int], FileSystem] = plain) -> int:
+def main(
+    arguments: list[str],
+    below: Callable[[FileSystem, Path, int], FileSystem] = plain,
+    compaction: str = COMPACTION_PROGRAM,
+) -> int:
     """Serve until told to stop. Returns the exit code.
 
     `below` is given the real disk, the cluster's folder and the node; the faults happen on top of
-    what it returns.
+    what it returns. `compaction` is the program that compacts for the node.
     """
     parser = argparse.ArgumentParser(prog="python -m raftlog.chaos.faulty_node")
     parser.add_argument("--set", action="append", default=[], dest="settings")
@@ -50,6 +55,7 @@ def main(arguments: list[str], below: Callable[[FileSystem, Path, int], FileSyst
             addresses={int(node): address for node, address in recorded["nodes"].items()},
             data=data,
             fs=FaultyFileSystem(disk, faults_file(asked.data, asked.node)),
+            compaction=compaction,
         )
     except RaftlogError as error:
         sys.stderr.write(f"error: {error}\n")

@@ -10,12 +10,15 @@ from pathlib import Path
 from raftlog.errors import DiskFailed, Internal
 from raftlog.image.job import IDLE_EXIT, CompactionJob, Reply, decode_reply, encode_job
 
+COMPACTION_PROGRAM = "raftlog.compaction.worker"
+"""The module that the process runs. A test of faults gives its own."""
+
 
 class Compactor:
     """Runs one job at a time in another process. `run` blocks; it is called from one thread."""
 
-    def __init__(self, data: Path, module: str = "raftlog.compaction.worker") -> None:
-        """`module` is the program: a test of faults gives its own."""
+    def __init__(self, data: Path, module: str = COMPACTION_PROGRAM) -> None:
+        """`data` is the node's folder, the program's one argument."""
         self._command = [sys.executable, "-m", module, str(data)]
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -33,6 +33,7 @@ from raftlog.errors import (
     RaftlogError,
 )
 from raftlog.machines.topic import TopicMachine
+from raftlog.server.compactor import COMPACTION_PROGRAM, Compactor
 from raftlog.server.leases import LeaseWatch
 from raftlog.server.listener import Listener
 from raftlog.server.memory import collect_seldom, keep_freed_memory
@@ -63,14 +64,15 @@ def run_node(
     addresses: dict[int, str],
     data: Path,
     fs: FileSystem | None = None,
+    compaction: str = COMPACTION_PROGRAM,
 ) -> None:
     """Serve until SIGTERM or SIGINT. Raises `RaftlogError` where this process must not serve, and
     `OSError` if `data` cannot be a folder.
 
     `addresses` names every node of the cluster, this one included. `fs` is the file system of the
-    folder `data`; None: the real one. A disk that fails or has lost what this node acknowledged
-    ends the process at once with `ExitCode.NODE_REFUSED`, a defect of ours with `FAILED`. The log
-    says why.
+    folder `data`; None: the real one. `compaction` is the program that compacts beside the node. A
+    disk that fails or has lost what this node acknowledged ends the process at once with
+    `ExitCode.NODE_REFUSED`, a defect of ours with `FAILED`. The log says why.
     """
     assert __debug__, "raftlog serves with its assertions on: do not start it with python -O"
     os.umask(0o077)
@@ -88,13 +90,13 @@ def run_node(
     peers = {NodeId(peer): address for peer, address in addresses.items()}
     # A crash of native code (grpc, uvloop) says nothing else of where it happened.
     faulthandler.enable()
-    uvloop.run(_serve(settings, folder, data, NodeId(node), peers))
+    uvloop.run(_serve(settings, folder, Compactor(data, compaction), NodeId(node), peers))
 
 
 async def _serve(
     settings: Settings,
     folder: DataFolder,
-    data: Path,
+    compactor: Compactor,
     node_id: NodeId,
     addresses: dict[NodeId, str],
 ) -> None:
@@ -114,7 +116,7 @@ async def _serve(
     node = Node(
         settings=settings,
         folder=folder,
-        data=data,
+        compactor=compactor,
         addresses=addresses,
         boot_id=uuid.uuid4().hex,
         fail=fail,

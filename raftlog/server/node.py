@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Sequence
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -62,7 +61,7 @@ class Node:
         *,
         settings: Settings,
         folder: DataFolder,
-        data: Path,
+        compactor: Compactor,
         addresses: dict[NodeId, str],
         boot_id: str,
         fail: Callable[[BaseException], None],
@@ -77,7 +76,7 @@ class Node:
         self._workers = Workers(settings.server.sync_threads_max, fail)
         self._readers = Workers(_READ_THREADS, fail)
         self._compactions = Workers(1, fail)
-        self._compactor = Compactor(data)
+        self._compactor = compactor
         self._tick_s = settings.raft.tick_interval_s
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopping = False

@@ -19,25 +19,27 @@ from tests.chaos.disk_notes import DiskNotes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteFiles:
-    """Where, in `folder`, a node's disk leaves its notes. On the same file system as the data."""
+    """Where a process notes what it does to a disk. On the same file system as the data."""
 
-    folder: Path
-    node: int
+    notes: Path
+    """What a power loss could take."""
+    aside: Path
+    """Files whose removal or replacement a power loss could undo."""
 
     @classmethod
     def of(cls, cluster: Path, node: int) -> NoteFiles:
-        """The files for a node of the cluster in this folder."""
-        return cls(folder=cluster / "disks", node=node)
+        """Those of a node of the cluster in this folder."""
+        return cls._named(cluster, f"node-{node}")
 
-    @property
-    def notes(self) -> Path:
-        """The notes of what a power loss could take."""
-        return self.folder / f"node-{self.node}.notes"
+    @classmethod
+    def of_compaction(cls, cluster: Path, node: int) -> NoteFiles:
+        """Those of the node's compaction process."""
+        return cls._named(cluster, f"compaction-{node}")
 
-    @property
-    def aside(self) -> Path:
-        """Files whose removal or replacement a power loss could undo."""
-        return self.folder / f"node-{self.node}.aside"
+    @classmethod
+    def _named(cls, cluster: Path, name: str) -> NoteFiles:
+        disks = cluster / "disks"
+        return cls(notes=disks / f"{name}.notes", aside=disks / f"{name}.aside")
 
 
 class NotedFile:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from raftlog.chaos.faulty_node import main
 from raftlog.storage.contract import FileSystem
+from tests.chaos import noted_compaction
 from tests.chaos.noted_disk import NotedFileSystem, NoteFiles
 
 
@@ -19,4 +20,4 @@ def noted(disk: FileSystem, cluster: Path, node: int) -> FileSystem:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], noted))
+    sys.exit(main(sys.argv[1:], noted, noted_compaction.__name__))

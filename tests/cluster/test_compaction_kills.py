@@ -18,6 +18,7 @@ from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.chaos.workload import OneNode
 from raftlog.client.log_client import LogClient
 from raftlog.config import load
+from raftlog.server.compactor import COMPACTION_PROGRAM
 from tests.cluster.test_kill import Load, check, numbers
 
 SEED = int(os.environ.get("COMPACTION_SEED") or Random().randrange(1 << 32))
@@ -32,16 +33,17 @@ TEXT = "a" * 10_000
 """So that a log has several segments, of which the first are dropped."""
 KILLS = 12
 COLUMNS = ("number", "_offset")
-WORKER = b"raftlog.compaction.worker"
 
 
-def compaction_process(cluster: ProcessCluster, node: int) -> int | None:
+def compaction_process(
+    cluster: ProcessCluster, node: int, program: str = COMPACTION_PROGRAM
+) -> int | None:
     """The process id of the node's compaction process, if there is one."""
     data = os.fsencode(cluster.data / f"node-{node}")
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):  # it has ended, or is no process
             arguments = (entry / "cmdline").read_bytes().split(b"\0")
-            if entry.name.isdigit() and WORKER in arguments and data in arguments:
+            if entry.name.isdigit() and program.encode() in arguments and data in arguments:
                 return int(entry.name)
     return None
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -25,8 +26,10 @@ from raftlog.chaos.faulty_disk import DiskFaults
 from raftlog.client.log_client import LogClient
 from raftlog.core.types import Offset
 from raftlog.errors import RaftlogError
+from tests.chaos import noted_compaction
 from tests.chaos.noted_disk import NoteFiles
 from tests.chaos.power_loss import PowerLoss, lose_power
+from tests.cluster.test_compaction_kills import compaction_process, history_ends, only
 
 SEED = int(os.environ.get("POWER_LOSS_SEED") or Random().randrange(1 << 32))
 PROGRAM = "tests.chaos.noted_node"
@@ -38,8 +41,11 @@ SETTINGS = (
     "storage.segment_bytes_max=1048576",
     "server.entry_bytes_max=524288",
     "client.batch_bytes=262144",
+    "storage.snapshot_entries=40",
 )
-"""Many segments: their names are lost as well as their bytes."""
+"""Many segments: their names are lost as well as their bytes. Many snapshots, which are made, named
+and followed by a shorter log at most of these moments."""
+COMPACTION_END_S = 10.0
 ROUND_TIMEOUT_S = 60.0
 
 
@@ -89,6 +95,7 @@ class LoadedCluster:
         self.random = Random(SEED)
         self.writers: list[Writer] = []
         self.losses: list[PowerLoss] = []
+        self.compaction_losses: list[PowerLoss] = []
         self.found: list[int] = []
         """Numbers by offset, as far as they were read."""
 
@@ -102,12 +109,14 @@ class LoadedCluster:
 
     def lose_power(self, nodes: Sequence[int], chance: Random | None = None) -> None:
         """Kill the nodes, take what a power loss takes, and bring them back."""
+        chance = chance or self.random
         for node in nodes:
             self.cluster.kill(node)
         for node in nodes:
             assert not self.cluster.runs(node), "its disk must not be changed under it"
+            self._end_compaction(node, chance)
             data, files = self.cluster.data / f"node-{node}", NoteFiles.of(self.cluster.data, node)
-            self.losses.append(lose_power(data, files, chance or self.random))
+            self.losses.append(lose_power(data, files, chance))
         for node in nodes:
             self.cluster.serve(node)
 
@@ -115,7 +124,24 @@ class LoadedCluster:
         """Kill the nodes and bring them back: what they had not synced is still in memory."""
         for node in nodes:
             self.cluster.kill(node)
+            self._end_compaction(node, self.random)
             self.cluster.serve(node)
+
+    def _end_compaction(self, node: int, chance: Random) -> None:
+        """Kill a dead node's compaction process, if it still works, and take what it had not
+        synced: nobody was told of that, and the next node may give its inodes to other files."""
+        process = compaction_process(self.cluster, node, noted_compaction.__name__)
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        wait_for(
+            lambda: compaction_process(self.cluster, node, noted_compaction.__name__) is None,
+            f"the end of the compaction process of node {node}",
+            COMPACTION_END_S,
+        )
+        data = self.cluster.data / f"node-{node}"
+        files = NoteFiles.of_compaction(self.cluster.data, node)
+        self.compaction_losses.append(lose_power(data, files, chance))
 
     def check(self) -> None:
         """Read what is new and compare it with what was acknowledged."""
@@ -132,6 +158,13 @@ class LoadedCluster:
         wait_for(lambda: _agreed(self.client), "all replicas to agree", ROUND_TIMEOUT_S)
         self.found.clear()
         self.check()
+        topic, mark = self.client.describe_topic(TOPIC), Offset(len(self.found))
+        for node in self.cluster.pids:
+            with only(self.cluster, node) as client:
+                copy = list(client.read(topic, Offset(0), mark, mark=mark, columns=["number"]))
+            assert [each for batch in copy for each in batch.column("number").to_pylist()] == (
+                self.found
+            ), f"node {node} has other records"
         assert [text for writer in self.writers for text in writer.failed] == []
 
 
@@ -226,6 +259,7 @@ def lose_power_in_rounds(loaded: LoadedCluster, rounds: int) -> None:
             loaded.disks.wait_until_all_serve()
             loaded.check()
     loaded.settle()
+    assert min(history_ends(loaded.client)) > 0, "nothing was compacted"
     names = {topic.name for topic in loaded.client.list_topics()}
     assert names == {TOPIC, *kept()}
 
@@ -240,8 +274,10 @@ def tell(loaded: LoadedCluster) -> None:
         for fate, count in loss.blocks.items():
             took[f"blocks {fate}"] = took.get(f"blocks {fate}", 0) + count
     bit = sum(loss.took_anything for loss in loaded.losses)
+    amid = sum(loss.took_anything for loss in loaded.compaction_losses)
     print(
-        f"{len(loaded.losses)} power losses, {bit} took something: {took}; {loaded.count()} records"
+        f"{len(loaded.losses)} power losses, {bit} took something: {took}; "
+        f"{amid} took something of a compaction; {loaded.count()} records"
     )
     assert bit * 5 >= len(loaded.losses), "most power losses found nothing to take"
     assert loaded.count() >= 5 * len(loaded.losses), "a stalled load proves nothing"
