@@ -147,6 +147,7 @@ PACKAGES = {
         ours=(
             "raftlog.chaos.faulty_disk",
             "raftlog.config",
+            "raftlog.server.compactor",
             "raftlog.server.main",
             "raftlog.storage.contract",
             "raftlog.storage.posix",
