@@ -9,6 +9,7 @@ until the node has written the new manifest, the new files belong to nobody.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 
 from raftlog.compaction.row_groups import SourceBatch, row_groups
@@ -169,7 +170,7 @@ def _extended_history(
     last file before it, if that is small: or else years of small batches leave a file for each
     snapshot point."""
     image, log_start, end = job.image, machine.log_start_offset, machine.high_water_mark
-    files = [each for each in image.history if each.end > log_start]
+    files = [_digested(fs, job, each) for each in image.history if each.end > log_start]
     start = max(image.history_end, log_start)
     if start == end:
         return tuple(files)
@@ -188,6 +189,17 @@ def _extended_history(
         if small is not None:
             small.close()
     return (*files, written)
+
+
+def _digested(fs: FileSystem, job: CompactionJob, info: HistoryInfo) -> HistoryInfo:
+    """The file with its digest, which a manifest of an older program lacks."""
+    if info.digest:
+        return info
+    file = HistoryFile(fs, job.folder, job.group, info)
+    try:
+        return replace(info, digest=file.digest())
+    finally:
+        file.close()
 
 
 def _row_groups(

@@ -28,6 +28,7 @@ from typing import NamedTuple
 from raftlog.checksum import crc32c
 from raftlog.core.types import GroupId, Offset
 from raftlog.errors import CorruptFile, MalformedRequest
+from raftlog.image.history_digest import digest_sum, row_group_digest
 from raftlog.image.manifest import (
     HISTORY_PREFIX,
     HistoryInfo,
@@ -147,6 +148,7 @@ class _Writing:
         self._start = start
         self._end = start
         self._position = SEGMENT_HEADER_BYTES
+        self._digests: list[bytes] = []
         self._footer = HistoryFooter(
             record_counts=array("q"),
             record_bytes=array("q"),
@@ -169,6 +171,7 @@ class _Writing:
         self._file.write_at(self._position, [body, description])
         self._position += len(body) + len(description)
         self._end = Offset(self._end + header.record_count)
+        self._digests.append(_digest_of(row_group))
         footer = self._footer
         footer.record_counts.append(header.record_count)
         footer.record_bytes.append(row_group.record_bytes)
@@ -189,7 +192,14 @@ class _Writing:
             byte_count=self._position + len(footer) + len(trailer),
             file_id=header.segment_id,
             footer_crc=footer_crc,
+            digest=digest_sum(self._digests),
         )
+
+
+def _digest_of(row_group: RowGroup | StoredRowGroup) -> bytes:
+    return row_group_digest(
+        row_group.start, row_group.record_bytes, row_group.runs, row_group.digest
+    )
 
 
 def _trailer(header: SegmentHeader, footer_length: int, footer_crc: int) -> bytes:
@@ -254,6 +264,12 @@ class HistoryFile:
     def byte_index(self) -> ByteIndex:
         """Where the bytes of the row groups lie, as they lay in the log."""
         return ByteIndex(self.index.starts, self.index.bytes_before)
+
+    def digest(self) -> bytes:
+        """What the manifest says of the file's records (`HistoryInfo.digest`), out of the
+        descriptions of all row groups. The chunks are not read."""
+        info = self.info
+        return digest_sum(map(_digest_of, self.row_groups_between(info.start, info.end)))
 
     def row_groups_between(self, start: Offset, end: Offset) -> Iterator[StoredRowGroup]:
         """The row groups that overlap [start, end), whole, in offset order; none if start == end.

@@ -37,10 +37,10 @@ _Info = SnapshotInfo | StagesInfo | HistoryInfo
 def wanted_image(theirs: Image, own: Image) -> Image:
     """What a replica that has the image `own` is to have after it has taken `theirs`.
 
-    Replicas cut their history at the same offsets, so a file of the same records is kept. Of the
-    snapshots only the newest is of use, as the log begins there.
+    Replicas cut their history at the same offsets, so a file of the same records is kept, as its
+    digest tells. Of the snapshots only the newest is of use, as the log begins there.
     """
-    history = {(each.start, each.end, each.record_bytes): each for each in own.history}
+    history = {(each.start, each.end, each.digest): each for each in own.history if each.digest}
     stages = {(each.first, each.last, each.byte_count): each for each in own.stages}
     newest = theirs.snapshots[-1]
     return Image(
@@ -51,7 +51,7 @@ def wanted_image(theirs: Image, own: Image) -> Image:
             stages.get((each.first, each.last, each.byte_count), each) for each in theirs.stages
         ),
         history=tuple(
-            history.get((each.start, each.end, each.record_bytes), each) for each in theirs.history
+            history.get((each.start, each.end, each.digest), each) for each in theirs.history
         ),
     )
 
@@ -148,6 +148,9 @@ class Incoming:
                 try:
                     for row_group in history.row_groups_between(info.start, info.end):
                         history.check_row_group(row_group)
+                    if info.digest and history.digest() != info.digest:
+                        problem = "its records are not those that its manifest means"
+                        raise CorruptFile(file=fs.location(info.name), position=0, problem=problem)
                 finally:
                     history.close()
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from raftlog.core.types import LogIndex, Offset, Term
 from raftlog.errors import CorruptFile, FormatUnsupported
+from raftlog.image.history_digest import digest_sum
 from raftlog.storage.checked_file import TEXT, read_checked, write_checked
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.prefix import NO_BASE, Base
@@ -83,6 +84,9 @@ class HistoryInfo:
     file_id: int
     """The random id in the file's header."""
     footer_crc: int
+    digest: bytes = b""
+    """Equal on two replicas if their records are (`raftlog.image.history_digest`); b"": an older
+    program wrote the manifest. The next compaction fills it in."""
 
     @property
     def name(self) -> str:
@@ -142,6 +146,12 @@ class Image:
     def history_bytes(self) -> int:
         """The size of all history files."""
         return sum(each.byte_count for each in self.history)
+
+    @property
+    def history_digest(self) -> bytes | None:
+        """Of all records in history; None if some file's is not known."""
+        digests = [each.digest for each in self.history]
+        return digest_sum(digests) if all(digests) else None
 
     def names(self) -> frozenset[str]:
         """The names of all its files."""
@@ -255,6 +265,7 @@ def encode_image(image: Image) -> bytes:
              each.footer_crc]
             for each in image.history
         ],
+        "history_digests": [each.digest.hex() for each in image.history],
         "fresh_log": image.fresh_log,
     }  # fmt: skip
     return json.dumps(table, separators=(",", ":")).encode()
@@ -270,7 +281,7 @@ def decode_image(text: bytes, location: str) -> Image:
             base=(LogIndex(index), Term(term)),
             snapshots=tuple(_snapshots(table["snapshots"])),
             stages=tuple(_stages(table["stages"])),
-            history=tuple(_history(table["history"])),
+            history=tuple(_history(table["history"], table.get("history_digests"))),
             fresh_log=int(table["fresh_log"]),
         )
     except (ValueError, KeyError, TypeError, AssertionError) as error:
@@ -288,8 +299,11 @@ def _stages(rows: Iterable[Any]) -> Iterable[StagesInfo]:
         yield StagesInfo(first=first, last=last, byte_count=byte_count, chain=chain)
 
 
-def _history(rows: Iterable[Any]) -> Iterable[HistoryInfo]:
-    for start, end, record_bytes, byte_count, file_id, footer_crc in rows:
+def _history(rows: Sequence[Any], digests: Sequence[str] | None) -> Iterable[HistoryInfo]:
+    """The digests stand beside the rows, because an older program reads rows of six."""
+    known = digests if digests is not None else [""] * len(rows)
+    for row, digest in zip(rows, known, strict=True):
+        start, end, record_bytes, byte_count, file_id, footer_crc = row
         yield HistoryInfo(
             start=start,
             end=end,
@@ -297,4 +311,5 @@ def _history(rows: Iterable[Any]) -> Iterable[HistoryInfo]:
             byte_count=byte_count,
             file_id=file_id,
             footer_crc=footer_crc,
+            digest=bytes.fromhex(digest),
         )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
 
+from raftlog.compaction import merge as merging
 from raftlog.compaction.compact import compact
 from raftlog.compaction.cuts import LARGE_RECORDS_MIN
 from raftlog.core.types import LogIndex
@@ -16,6 +18,7 @@ from raftlog.image.snapshot_file import read_snapshot
 from raftlog.storage.frames import SEGMENT_HEADER_BYTES
 from tests.compaction.topic_scene import FOLDER, TopicScene
 from tests.machines.scenes import TOPIC
+from tests.simulation.planting import replaced
 from tests.storage.disks import files_of, flipped
 from tests.storage.memory import MemoryFileSystem
 
@@ -261,3 +264,28 @@ def test_damage_in_the_log_is_told_and_leaves_the_image() -> None:
     scene.fs.open(f"{FOLDER}/{name}", create=False).write_at(0, [flipped(data, len(data) // 2)])
     with pytest.raises(CorruptFile):
         compact(scene.fs, job)
+
+
+@pytest.mark.parametrize("small_file_bytes", [0, 1 << 20])
+def test_replicas_with_other_compressors_come_to_the_same_digest_of_history(
+    small_file_bytes: int,
+) -> None:
+    """And those whose manifest is of an older program come to it at their next point."""
+    ours, theirs = (new_scene(seed, small_file_bytes) for seed in (1, 2))
+    with replaced(merging, "COMPRESSION", "none"):
+        for _ in range(3):
+            image = _more(theirs)
+    digests = [_more(ours).history_digest for _ in range(2)]
+    undigested = tuple(replace(each, digest=b"") for each in ours.image.history)
+    ours.image = replace(ours.image, history=undigested)
+    assert ours.image.history_digest is None
+    digests.append(_more(ours).history_digest)
+    assert digests[-1] == image.history_digest
+    assert len(set(digests)) == len(digests)
+    assert files_of(ours.fs, FOLDER) != files_of(theirs.fs, FOLDER)
+
+
+def _more(scene: TopicScene) -> Image:
+    for _ in range(5):
+        scene.append(count=200)
+    return scene.compact(scene.point())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +15,8 @@ from raftlog.image.manifest import (
     NO_IMAGE,
     Image,
     SnapshotInfo,
+    decode_image,
+    encode_image,
     kept_snapshots,
     leftovers,
     read_image,
@@ -28,6 +32,18 @@ def test_an_image_is_read_as_it_was_written() -> None:
     for generation in (1, 2, 3):
         write_image(disk, FOLDER, image(generation))
         assert read_image(disk, FOLDER) == (image(generation), None)
+
+
+def test_a_manifest_without_digests_opens_and_an_older_program_reads_one_with_them() -> None:
+    table = json.loads(encode_image(image(2)))
+    digests = table.pop("history_digests")
+    assert digests == [each.digest.hex() for each in image(2).history]
+    found = decode_image(json.dumps(table).encode(), "")
+    assert found.history == tuple(replace(each, digest=b"") for each in image(2).history)
+    assert all(len(row) == 6 for row in table["history"]), "what an older program reads"
+    table["history_digests"] = [*digests, ""]
+    with pytest.raises(CorruptFile):
+        decode_image(json.dumps(table).encode(), "")
 
 
 class Killed(BaseException):
