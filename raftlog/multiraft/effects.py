@@ -161,6 +161,34 @@ class EntryDamaged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DamageFound:
+    """A scrub, a read or a compaction has met damage in a replica's files. Told once."""
+
+    group: GroupId
+    topic: TopicInfo | None
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamageHealed:
+    """What was damaged is whole again, with bytes that another replica gave."""
+
+    group: GroupId
+    topic: TopicInfo | None
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DamageNotHealable:
+    """No other replica could give what is damaged. It stays, and is refused to readers; it is
+    tried again now and then. Told once."""
+
+    group: GroupId
+    topic: TopicInfo | None
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRefilling:
     """A quarantined replica gets a new folder, and its log again from its peers."""
 
@@ -185,6 +213,9 @@ MultiRaftEvent = (
     | RetentionFailed
     | GroupRefilling
     | EntryDamaged
+    | DamageFound
+    | DamageHealed
+    | DamageNotHealable
 )
 """What is worth telling people. Nothing depends on whether anybody listens."""
 

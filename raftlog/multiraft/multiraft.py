@@ -75,6 +75,7 @@ from raftlog.multiraft.journal_writer import JournalWriter
 from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica, ReadReply, WriteReply
 from raftlog.multiraft.refusals import Refusals
+from raftlog.multiraft.repair import Repairs
 from raftlog.multiraft.replicas import NodeReplicas
 from raftlog.multiraft.retention import trim_expired
 from raftlog.multiraft.upgrade import raise_rules
@@ -142,6 +143,7 @@ class MultiRaft:
             ended=self._ended,
             journal_changed=self._schedule_turn,
         )
+        self.repairs = Repairs(effects=effects, quarantine=self.replicas.quarantine)
         self._awake = AwakeReplicas(
             node=node,
             nodes=nodes,
@@ -216,6 +218,7 @@ class MultiRaft:
     def _freeze(self, local: LocalReplica) -> None:
         self._catch_up.forget(local)
         self._compactions.forget(local)
+        self.repairs.forget(local)
 
     # ------------------------------------------------------------ turns
 
@@ -387,6 +390,7 @@ class MultiRaft:
         self._images.tick()
         self._tick_reads()
         self._compactions.tick()
+        self.repairs.tick()
         self._awake.tick()
         if self._journal.tick():
             self._schedule_turn()

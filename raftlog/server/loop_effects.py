@@ -16,6 +16,9 @@ from raftlog.image.job import CompactionJob, Reply
 from raftlog.multiraft.effects import (
     BackgroundRead,
     CompactionFailed,
+    DamageFound,
+    DamageHealed,
+    DamageNotHealable,
     DamagePassedOver,
     DiskChanged,
     EntryDamaged,
@@ -159,6 +162,8 @@ class LoopEffects:
                 | EntryDamaged()
             ):
                 _tell_damage(event)
+            case DamageFound() | DamageHealed() | DamageNotHealable():
+                _tell_repair(event)
             case ImageInstalled() | ImageRefused():
                 _tell_image(event)
             case DiskChanged(full=DiskFull() as full):
@@ -212,6 +217,30 @@ def _tell_damage(
                 "as groups/N.damaged-M",
                 group=group,
                 topic=topic.name if topic else "(controller)",
+            )
+        case _:
+            assert_never(event)
+
+
+def _tell_repair(event: DamageFound | DamageHealed | DamageNotHealable) -> None:
+    topic = event.topic.name if event.topic else "(controller)"
+    match event:
+        case DamageFound(cause=cause):
+            log.error(
+                "damage was found: it is healed from another node's replica",
+                group=event.group,
+                topic=topic,
+                cause=cause,
+            )
+        case DamageHealed(what=what):
+            log.warning("damage was healed", group=event.group, topic=topic, what=what)
+        case DamageNotHealable(cause=cause):
+            log.error(
+                "no other node could give what is damaged: it is kept as it is and refused to "
+                "readers, and tried again now and then",
+                group=event.group,
+                topic=topic,
+                cause=cause,
             )
         case _:
             assert_never(event)

@@ -24,6 +24,9 @@ from raftlog.image.manifest import Image
 from raftlog.multiraft.effects import (
     BackgroundRead,
     CompactionFailed,
+    DamageFound,
+    DamageHealed,
+    DamageNotHealable,
     DamagePassedOver,
     DiskChanged,
     EntryDamaged,
@@ -548,6 +551,9 @@ class SimulatedNode:
                 | RetentionFailed(cause=cause)
                 | GroupQuarantined(cause=cause)
                 | EntryDamaged(cause=cause)
+                | DamageFound(cause=cause)
+                | DamageNotHealable(cause=cause)
+                | DamageHealed(what=cause)
             ):
                 raise Violation(Promise.SYNCED_STAYS, cause)
             case TornTailTruncated():
