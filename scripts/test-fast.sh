@@ -3,9 +3,10 @@
 # under 30 seconds on two idle cores. Flags go to pytest, for example -k election.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv
+unset PYTHONDONTWRITEBYTECODE # or every run would compile all tests again, a fifth of its time
 started=$SECONDS
 status=0
-$VENV/bin/python -m pytest -q -n 2 tests --ignore tests/cluster --ignore tests/spark \
+$VENV/bin/python -m pytest -q -n 2 --dist worksteal tests --ignore tests/cluster --ignore tests/spark \
     -m "not slow and not simulation and not soak and not docs" "$@" ||
     status=$?
 say "fast tests: $((SECONDS - started)) s"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from pathlib import Path
 
@@ -35,5 +34,4 @@ def test_every_row_names_a_test_that_exists_or_says_what_it_waits_for() -> None:
 
 
 def _functions(path: Path) -> set[str]:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    return set(re.findall(r"^ *def (\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE))

@@ -8,6 +8,7 @@ module named after nothing in particular; no field that hides a method of its cl
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterator
@@ -80,7 +81,7 @@ def long_functions(text: str, tree: ast.Module) -> Iterator[str]:
 
 def blind_excepts(text: str, tree: ast.Module) -> Iterator[str]:
     """`except Exception` and wider, and handlers that swallow what they catch."""
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if not isinstance(node, ast.ExceptHandler):
             continue
         caught = ast.unparse(node.type) if node.type else "everything"
@@ -90,7 +91,7 @@ def blind_excepts(text: str, tree: ast.Module) -> Iterator[str]:
 
 def banned_calls(text: str, tree: ast.Module) -> Iterator[str]:
     """Sleeping, and anything that turns data into code."""
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in BANNED_CALLS:
             yield f"line {node.lineno} calls {ast.unparse(node.func)}"
         names = []
@@ -114,7 +115,7 @@ def left_to_do(text: str, tree: ast.Module) -> Iterator[str]:
 
 def bare_commits(text: str, tree: ast.Module) -> Iterator[str]:
     """A function or class whose whole name is a bare "commit" or "abort"."""
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         named = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         if named and node.name.lower().strip("_") in SPARKS_NAMES:
             yield f"line {node.lineno} names {node.name}: commit_index, CommitEpoch, ... instead"
@@ -122,7 +123,7 @@ def bare_commits(text: str, tree: ast.Module) -> Iterator[str]:
 
 def hidden_methods(text: str, tree: ast.Module) -> Iterator[str]:
     """A field of a NamedTuple that hides a method of tuple; a frozen dataclass has no such."""
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if not (isinstance(node, ast.ClassDef) and "NamedTuple" in map(ast.unparse, node.bases)):
             continue
         for member in node.body:
@@ -145,14 +146,19 @@ def unexplained_bounds(text: str, tree: ast.Module) -> Iterator[str]:
             yield f"line {node.lineno}: {ast.unparse(node.targets[0])} does not say why it is fixed"
 
 
+def silent_modules(text: str, tree: ast.Module) -> Iterator[str]:
+    """A module of tests that does not say what it shows."""
+    if ast.get_docstring(tree) is None and tree.body:
+        yield "the module has no docstring"
+
+
 def missing_docstrings(text: str, tree: ast.Module) -> Iterator[str]:
     """Modules, public functions, classes that have methods, and methods that are no accessors.
 
     A method of one statement is its own documentation. A method that implements one of a
     documented interface (a `Protocol`, or a named base) is documented there.
     """
-    if ast.get_docstring(tree) is None and tree.body:
-        yield "the module has no docstring"
+    yield from silent_modules(text, tree)
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             if _is_public(node) and ast.get_docstring(node) is None:
@@ -165,7 +171,7 @@ def missing_docstrings(text: str, tree: ast.Module) -> Iterator[str]:
                 if (
                     len(method.body) > 1
                     and ast.get_docstring(method) is None
-                    and method.name not in INTERFACE_METHODS
+                    and method.name not in interface_methods()
                 ):
                     yield f"{node.name}.{method.name} has no docstring"
 
@@ -174,18 +180,26 @@ def _is_public(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> b
     return not node.name.startswith("_")
 
 
+@functools.cache
 def interface_methods() -> frozenset[str]:
     """Names of the methods of every `Protocol` of the project."""
     found = set()
     for path in (ROOT / "raftlog").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if "(Protocol)" in text else ():
             if isinstance(node, ast.ClassDef) and "Protocol" in map(ast.unparse, node.bases):
                 found.update(method.name for method in _methods(node))
     return frozenset(found)
 
 
+@functools.lru_cache(maxsize=1)
+def _nodes(tree: ast.Module) -> list[ast.AST]:
+    """All nodes of the tree that is checked at the moment: walking it is most of the work."""
+    return list(ast.walk(tree))
+
+
 def _functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree):
+    for node in _nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -201,7 +215,6 @@ EVERYWHERE: tuple[Check, ...] = (
     hidden_methods,
 )  # fmt: skip
 SOURCES = sources()
-INTERFACE_METHODS = interface_methods()
 
 
 @pytest.mark.parametrize("file", SOURCES)
@@ -209,24 +222,12 @@ def test_source_keeps_the_habits(file: str) -> None:
     text = SOURCES[file].read_text(encoding="utf-8")
     tree = ast.parse(text)
     checks = EVERYWHERE
-    if not file.startswith("tests/"):
-        checks += (missing_docstrings,)
+    checks += (silent_modules,) if file.startswith("tests/") else (missing_docstrings,)
     if file.startswith(ROOMS_WITH_SETTINGS):
         checks += (unexplained_bounds,)
     if not file.startswith(("tests/", "connector/")):
         checks += (bare_commits,)
     assert [sentence for check in checks for sentence in check(text, tree)] == []
-
-
-def test_every_test_module_says_what_it_shows() -> None:
-    silent = [
-        file
-        for file, path in SOURCES.items()
-        if file.startswith("tests/")
-        and (tree := ast.parse(path.read_text(encoding="utf-8"))).body
-        and ast.get_docstring(tree) is None
-    ]
-    assert silent == []
 
 
 def test_no_module_is_named_after_nothing() -> None:
@@ -254,6 +255,7 @@ def test_no_module_is_named_after_nothing() -> None:
         (hidden_methods, "class A(NamedTuple, Generic[T]):\n    count: int = 0\n"),
         (unexplained_bounds, "_WAIT_S = 2.0\n"),
         (unexplained_bounds, "A_BYTES = 2\nB_BYTES = 3\nx = f()\n"),
+        (silent_modules, "x = 1\n"),
         (missing_docstrings, "x = 1\n"),
         (missing_docstrings, '"""M."""\ndef f():\n    pass\n'),
         (missing_docstrings, '"""M."""\nclass A:\n    def f(self):\n        return 1\n'),

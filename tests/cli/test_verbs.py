@@ -278,6 +278,7 @@ def test_up_and_serve_refuse_a_node_that_runs(command: Command, tmp_path: Path) 
             refused(command(*words, "--data", cluster.folder), ExitCode.NODE_REFUSED, "node-2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("founded", [False, True])
 def test_of_two_ups_in_one_folder_the_second_is_refused(
     command: Command, tmp_path: Path, free_port: int, founded: bool

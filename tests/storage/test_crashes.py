@@ -173,7 +173,9 @@ def operations_of(script: Callable[[Model], None]) -> int:
     return len(seen)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))]
+)
 @pytest.mark.parametrize("power_lost", [True, False], ids=["power-lost", "killed"])
 def test_nothing_acknowledged_is_lost_at_any_crash(power_lost: bool, seed: int) -> None:
     for number in range(operations_of(scripted)):
