@@ -11,7 +11,7 @@ damage. What came after the beginning is left to the next scrub.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from raftlog.checksum import crc32c
@@ -22,7 +22,9 @@ from raftlog.image.history_file import HistoryFile
 from raftlog.image.manifest import HistoryInfo, Image, SnapshotInfo, StagesInfo, read_image
 from raftlog.image.snapshot_file import read_snapshot
 from raftlog.image.stages_file import StagesFile
+from raftlog.storage.checked_file import damage_of
 from raftlog.storage.contract import FileSystem
+from raftlog.storage.folder import manifest_damage
 from raftlog.storage.frames import FRAME_HEADER_BYTES
 from raftlog.storage.scan import ProvenFrame, proven_frames, read_entry
 
@@ -36,7 +38,7 @@ take processor time, not disk. It makes a piece of 256 of them. No setting: it i
 
 
 class DamagedCopy(NamedTuple):
-    """One of the two copies of a manifest. The other one stands in, and is copied."""
+    """A copy of a manifest. The other one stands in, or what the node knows without it."""
 
     cause: CorruptFile
 
@@ -57,13 +59,15 @@ def scrub(fs: FileSystem, folder: str, group: GroupId, last: LogIndex) -> Iterat
     removed. What is not healed is found again by the next scrub. Closing the generator closes the
     file that it reads.
     """
+    if (text_damage := manifest_damage(fs, folder)) is not None:
+        yield _damage(DamagedCopy(text_damage))
     try:
         image, damaged = read_image(fs, folder)
     except (CorruptFile, FormatUnsupported) as error:
-        yield _damage(DamagedLog(_corrupt(error)))
+        yield _damage(DamagedLog(damage_of(error)))
         return
     if damaged is not None:
-        yield _damage(DamagedCopy(_corrupt(damaged)))
+        yield _damage(DamagedCopy(damage_of(damaged)))
     yield from _pieces(_log(fs, folder, group, LogIndex(image.base[0] + 1), last))
     files: tuple[_Info, ...] = (*image.snapshots, *image.stages, *image.history)
     for info in files:
@@ -122,7 +126,7 @@ def _log(
         except (CorruptFile, FormatUnsupported) as error:
             base = _base(fs, folder)
             if wanted > base:
-                yield DamagedLog(_corrupt(error))
+                yield DamagedLog(damage_of(error))
                 return
             wanted = LogIndex(base + 1)
 
@@ -130,27 +134,28 @@ def _log(
 def _payload(fs: FileSystem, folder: str, found: ProvenFrame) -> Iterator[_Item]:
     """Check command and body of the entry, a large one piece by piece."""
     header = found.placed.header
+    command_end, end = header.command_length, header.payload_bytes
     yield FRAME_HEADER_BYTES
-    sound = True
-    spans = (
-        (0, header.command_length, header.command_crc),
-        (header.command_length, header.payload_bytes, header.body_crc),
-    )
-    for start, end, expected in spans:
-        crc = 0
-        for at in range(start, end, PIECE_BYTES):
-            data = found.payload_bytes(at, min(PIECE_BYTES, end - at))
-            crc = crc32c(data, crc)
-            yield len(data)
-        sound = sound and crc == expected
-    if sound:
-        return
     try:
+        command_crc = yield from _crc(found, 0, command_end)
+        body_crc = yield from _crc(found, command_end, end)
+        if (command_crc, body_crc) == (header.command_crc, header.body_crc):
+            return
         # A repair may have put another file in the place of the one that is open here.
         read_entry(fs, found.place)
     except CorruptFile as cause:
         if found.entry_index > _base(fs, folder):
             yield DamagedEntry(found.entry_index, cause)
+
+
+def _crc(found: ProvenFrame, start: int, end: int) -> Generator[int, None, int]:
+    """The CRC of bytes [start, end) of the payload, which are read piece by piece."""
+    crc = 0
+    for at in range(start, end, PIECE_BYTES):
+        data = found.payload_bytes(at, min(PIECE_BYTES, end - at))
+        crc = crc32c(data, crc)
+        yield len(data)
+    return crc
 
 
 def _base(fs: FileSystem, folder: str) -> LogIndex:
@@ -178,7 +183,7 @@ def _file(fs: FileSystem, folder: str, group: GroupId, info: _Info) -> Iterator[
                 yield from _history(fs, folder, group, info)
     except (CorruptFile, FormatUnsupported) as error:
         if _is_named(fs, folder, info.name):
-            yield DamagedFile(info.name, _corrupt(error))
+            yield DamagedFile(info.name, damage_of(error))
 
 
 def _stages(fs: FileSystem, folder: str, group: GroupId, info: StagesInfo) -> Iterator[int]:
@@ -204,11 +209,3 @@ def _is_named(fs: FileSystem, folder: str, name: str) -> bool:
         return name in read_image(fs, folder).image.names()
     except (CorruptFile, FormatUnsupported):
         return True
-
-
-def _corrupt(error: CorruptFile | FormatUnsupported) -> CorruptFile:
-    """A file that this node opened before and that has another format now is damaged."""
-    if isinstance(error, CorruptFile):
-        return error
-    problem = f"it says that its format is {error.found}"
-    return CorruptFile(file=error.folder, position=0, problem=problem)

@@ -41,6 +41,7 @@ from raftlog.multiraft.effects import (
 )
 from raftlog.replica import Replica
 from raftlog.state_hash import STATE_HASH_FIRST
+from raftlog.storage.checked_file import damage_of
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.fresh import put_in_place
 from raftlog.storage.limits import LogLimits
@@ -112,11 +113,11 @@ class GroupStore:
         self._log_type = log_type
         self._replica_type = replica_type
         self.fs = folder.fs
+        self._told_of(CONTROLLER_GROUP, folder.mend())
         self.deletions_index = folder.deletions_index()
         """Where the controller's replica must be again before any group is made."""
         self.journal = folder.open_journal()
-        if (damaged := self.journal.report.damaged) is not None:
-            tell(DamagePassedOver(group=CONTROLLER_GROUP, cause=damaged.cause))
+        self._told_of(CONTROLLER_GROUP, [self.journal.report.damaged])
 
     def open_all(self) -> list[OpenedGroup | Quarantine]:
         """The controller's replica, made on the first start, and every group with a folder.
@@ -132,6 +133,12 @@ class GroupStore:
             found.append(self.replica(None, self._open_controller()))
         found.extend(self._topic_group(group) for group in groups if group != CONTROLLER_GROUP)
         return found
+
+    def _told_of(self, group: GroupId, damages: Iterable[CorruptFile | None]) -> None:
+        """Tell of damage that something else stands in for."""
+        for damage in damages:
+            if damage is not None:
+                self._tell(DamagePassedOver(group=group, cause=damage.cause))
 
     def _open_controller(self) -> GroupFiles:
         try:
@@ -158,6 +165,7 @@ class GroupStore:
     def _topic_group(self, group: GroupId) -> OpenedGroup | Quarantine:
         topic: TopicInfo | None = None
         try:
+            self._told_of(group, [self._folder.mend_manifest(group)])
             topic = topic_from_manifest(self._folder.manifest(group))
             return self.replica(topic, self._open_group(group, topic))
         except CorruptFile as error:
@@ -266,7 +274,7 @@ class GroupStore:
             log.abandon()
             raise
         if damaged is not None:
-            self._tell(DamagePassedOver(group=group, cause=damaged.cause))
+            self._told_of(group, [damage_of(damaged)])
             write_image(fs, folder, image)
         for path in leftovers(fs, folder, image):
             fs.remove(path)

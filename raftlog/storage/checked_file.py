@@ -2,12 +2,15 @@
 
 A headline says the kind, the format, the length and the CRC-32C of what follows. A new version of a
 file is written under another name, synced and renamed, so a crash leaves the old one or the new.
+
+What nothing else can tell again is kept in two copies, each of which is such a file.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from raftlog.checksum import crc32c
 from raftlog.errors import CorruptFile, FormatUnsupported
@@ -80,3 +83,49 @@ def read_checked(fs: FileSystem, path: str, kind: str) -> bytes:
     if version != FORMAT_VERSION:
         raise FormatUnsupported(folder=name, found=version, supported=FORMAT_VERSION)
     return content
+
+
+class Copies(NamedTuple):
+    """What `read_copies` found."""
+
+    contents: tuple[bytes, ...]
+    """Of the copies that can be read, the one that is written first at the beginning."""
+    damaged: CorruptFile | None
+    """Why another one cannot be read."""
+    incomplete: bool
+    """One has to be written again. Without damage: the last was never written."""
+
+
+def write_copies(fs: FileSystem, paths: Sequence[str], kind: str, parts: Sequence[bytes]) -> None:
+    """`write_checked` for each of the paths, one after another."""
+    for path in paths:
+        write_checked(fs, path, kind, parts)
+
+
+def read_copies(fs: FileSystem, paths: Sequence[str], kind: str) -> Copies:
+    """What `write_copies` wrote.
+
+    A crash between the copies, or a version that kept one only, leaves the first. If none can be
+    read, raises why the first cannot: `CorruptFile` (also if it is missing), `FormatUnsupported`.
+    """
+    contents: list[bytes] = []
+    problems: list[CorruptFile | FormatUnsupported] = []
+    for path in paths:
+        if contents and not problems and not fs.exists(path):
+            return Copies(tuple(contents), None, incomplete=True)
+        try:
+            contents.append(read_checked(fs, path, kind))
+        except (CorruptFile, FormatUnsupported) as problem:
+            problems.append(problem)
+    if not contents:
+        raise problems[0]
+    damaged = damage_of(problems[0]) if problems else None
+    return Copies(tuple(contents), damaged, incomplete=bool(problems))
+
+
+def damage_of(problem: CorruptFile | FormatUnsupported) -> CorruptFile:
+    """The problem of a file that had this program's format when it was written."""
+    if isinstance(problem, CorruptFile):
+        return problem
+    found = f"it says that its format is {problem.found}"
+    return CorruptFile(file=problem.folder, position=0, problem=found)

@@ -1,29 +1,39 @@
 """A node's data folder: who owns it, which groups it holds, and the lock of its one process.
 
     lock                  taken first, held until the process ends; contains the holder's pid
-    identity              cluster id, node id, store_uuid, format version
+    identity              cluster id, node id, store_uuid; identity.2 is its second copy
     hard-state.journal    see `hard_state`; hard-state.2.journal is its second copy
-    groups/<id>/manifest  what the group is; a text that only the caller interprets
+    groups/<id>/manifest  what the group is, a text that only the caller interprets; manifest.2
     groups/<id>/*.log     the group's log, created after its manifest
     groups/<id>.damaged-N a damaged folder of a group that was filled again, kept for a person
     reserve               room for a full disk, see `reserve`; only while there is room for it
-    deletions             the index of the controller's log up to which groups were removed here
+    deletions             the index of the controller's log up to which groups were removed here;
+                          deletions.2
 
-Identity and manifests are texts with a checksum. They are written under another name, synced and
-renamed. A new folder gets its identity last, so a folder with an identity is complete. Nothing is
-removed because it cannot be read: a file that is foreign, of another format or damaged is an error,
-and nothing is changed.
+Identity, manifests and deletions are texts with a checksum, in two copies, so that one damaged byte
+costs none of them. Each is written under another name, synced and renamed, one after the other. A
+new folder gets its identity last, so a folder with an identity is complete. A copy that is damaged,
+or that a folder of an older version lacks, is written again from the other. Nothing is removed
+because it cannot be read: a file that is foreign, of another format or damaged is an error, and
+nothing is changed.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 
 from raftlog.core.types import GroupId, LogIndex, NodeId
-from raftlog.errors import CorruptFile, DataFolderForeign, RaftlogError
-from raftlog.storage.checked_file import TEXT, read_checked, write_checked
+from raftlog.errors import (
+    CorruptFile,
+    DataFolderForeign,
+    DiskFull,
+    FormatUnsupported,
+    RaftlogError,
+)
+from raftlog.storage.checked_file import TEXT, Copies, damage_of, read_copies, write_copies
 from raftlog.storage.contract import ROOT, FileSystem, Lock
 from raftlog.storage.hard_state import (
     JOURNAL_COPIES,
@@ -34,6 +44,8 @@ from raftlog.storage.hard_state import (
 from raftlog.storage.write import NEW_FILE_ENDING
 
 IDENTITY_NAME = "identity"
+_SECOND_COPY = ".2"
+"""The ending of the copy that is written after the one with the name."""
 LOCK_NAME = "lock"
 GROUPS_FOLDER = "groups"
 DELETIONS_NAME = "deletions"
@@ -57,7 +69,7 @@ def read_identity(fs: FileSystem) -> Identity | None:
 
     Raises `FormatUnsupported`, `CorruptFile`.
     """
-    if not fs.exists(IDENTITY_NAME):
+    if not _exists(fs, IDENTITY_NAME):
         return None
     location = fs.location(IDENTITY_NAME)
     try:
@@ -115,7 +127,7 @@ class DataFolder:
         """The groups that have a manifest, ascending."""
         names = [name for name in self.fs.list(GROUPS_FOLDER) if _GROUP_NAME.fullmatch(name)]
         groups = sorted(GroupId(int(name)) for name in names)
-        return [group for group in groups if self.fs.exists(_manifest_path(group))]
+        return [group for group in groups if _exists(self.fs, _manifest_path(group))]
 
     def group_folder(self, group: GroupId) -> str:
         """The folder of the group's log."""
@@ -139,13 +151,17 @@ class DataFolder:
 
     def deletions_index(self) -> LogIndex:
         """The last index given to `note_deletions`, or 0. Raises `CorruptFile`."""
-        if not self.fs.exists(DELETIONS_NAME):
+        if not _exists(self.fs, DELETIONS_NAME):
             return LogIndex(0)
-        text = _read_text(self.fs, DELETIONS_NAME)
-        if not text.isdecimal():
+        # No group is removed before both copies are written: the older one says enough.
+        return max(map(self._index_in, _copies(self.fs, DELETIONS_NAME).contents))
+
+    def _index_in(self, content: bytes) -> LogIndex:
+        if not content.isdigit():
             location = self.fs.location(DELETIONS_NAME)
-            raise CorruptFile(file=location, position=0, problem=f"it holds {text!r}, not an index")
-        return LogIndex(int(text))
+            problem = f"it holds {content!r}, not an index"
+            raise CorruptFile(file=location, position=0, problem=problem)
+        return LogIndex(int(content))
 
     def note_deletions(self, index: LogIndex) -> None:
         """Record durably that the groups deleted by the controller's log up to `index` are removed.
@@ -155,6 +171,18 @@ class DataFolder:
         """
         if index > self.deletions_index():
             _write_text(self.fs, DELETIONS_NAME, str(index))
+
+    def mend(self) -> list[CorruptFile]:
+        """Write copies of identity and deletions again that are damaged or missing; where there is
+        no room, a later call does. Returns what was damaged. Raises `CorruptFile` where no copy can
+        be read, and `DiskFailed`."""
+        names = [IDENTITY_NAME, DELETIONS_NAME]
+        found = [_mend(self.fs, name) for name in names if _exists(self.fs, name)]
+        return [damage for damage in found if damage is not None]
+
+    def mend_manifest(self, group: GroupId) -> CorruptFile | None:
+        """The same for the group's manifest."""
+        return _mend(self.fs, _manifest_path(group))
 
     def remove_group(self, group: GroupId) -> None:
         """Remove a deleted group with its log; durable when this returns.
@@ -189,6 +217,14 @@ class DataFolder:
 def read_manifest(fs: FileSystem, folder: str) -> str:
     """The manifest in a group's folder, as `DataFolder.manifest` gives it."""
     return _read_text(fs, f"{folder}/{_MANIFEST_NAME}")
+
+
+def manifest_damage(fs: FileSystem, folder: str) -> CorruptFile | None:
+    """Why a copy of the manifest in a group's folder cannot be read."""
+    try:
+        return _copies(fs, f"{folder}/{_MANIFEST_NAME}").damaged
+    except (CorruptFile, FormatUnsupported) as error:
+        return damage_of(error)
 
 
 def _make(fs: FileSystem, identity: Identity) -> None:
@@ -239,8 +275,25 @@ def _manifest_path(group: GroupId) -> str:
 
 
 def _write_text(fs: FileSystem, path: str, text: str) -> None:
-    write_checked(fs, path, TEXT, [text.encode()])
+    write_copies(fs, (path, path + _SECOND_COPY), TEXT, [text.encode()])
 
 
 def _read_text(fs: FileSystem, path: str) -> str:
-    return read_checked(fs, path, TEXT).decode()
+    return _copies(fs, path).contents[0].decode()
+
+
+def _copies(fs: FileSystem, path: str) -> Copies:
+    return read_copies(fs, (path, path + _SECOND_COPY), TEXT)
+
+
+def _exists(fs: FileSystem, path: str) -> bool:
+    return fs.exists(path) or fs.exists(path + _SECOND_COPY)
+
+
+def _mend(fs: FileSystem, path: str) -> CorruptFile | None:
+    """Write the copies again if one is damaged or missing; what was damaged."""
+    found = _copies(fs, path)
+    if found.incomplete:
+        with suppress(DiskFull):
+            _write_text(fs, path, found.contents[0].decode())
+    return found.damaged

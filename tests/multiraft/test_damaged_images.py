@@ -23,7 +23,7 @@ from tests.storage.memory import MemoryFileSystem
 SAMPLES = 10
 """Damaged bytes of each file in the short test; the long one takes every byte."""
 
-NOTICED = (*MANIFEST_COPIES, "history-", "stages-")
+NOTICED = (*MANIFEST_COPIES, "manifest", "history-", "stages-")
 """Files of which every byte is looked at here. Older snapshots are not, nor a log's dead bytes."""
 
 STAGED = range(100, 103)
@@ -106,14 +106,14 @@ def check(name: str, every: int) -> None:
         assert end < len(expected) or found.fingerprint == sound.fingerprint
         assert found.told or not name.startswith(NOTICED), "silent"
         assert end == len(expected) or name.endswith(".log"), "only a log has a torn end"
-    if name in MANIFEST_COPIES or name.startswith("snapshot-"):
+    if name in MANIFEST_COPIES or name.startswith(("manifest", "snapshot-")):
         assert served > 0, "something else stands in for it"
 
 
 def names() -> list[str]:
-    """The files of the image and of the log."""
+    """The files of the topic's folder."""
     disk, folder, _ = compacted()
-    return [each for each in disk.list(folder) if each != "manifest"]
+    return disk.list(folder)
 
 
 @pytest.mark.slow

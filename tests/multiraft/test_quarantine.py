@@ -118,6 +118,8 @@ def test_a_damaged_topic_is_quarantined_and_the_others_of_its_node_serve(
 ) -> None:
     disk = disk_of_two_topics()
     flip(disk, path, position)
+    if path.endswith("manifest"):
+        flip(disk, f"{path}.2", position)
     before = everything_in(disk, "groups/1")
     multiraft, driver = follower(disk)
     (told,) = (event for event in driver.told if isinstance(event, GroupQuarantined))

@@ -135,10 +135,11 @@ def voted(disk: FileSystem) -> None:
     journal.put(GroupId(4), HardState(Term(2), NodeId(1)))
     journal.close()
     folder.create_group(GroupId(4), MANIFEST)
+    folder.note_deletions(LogIndex(17))
     folder.close()
 
 
-@pytest.mark.parametrize("lost", [("identity",), JOURNAL_COPIES, ("groups",)])
+@pytest.mark.parametrize("lost", [("identity", "identity.2"), JOURNAL_COPIES, ("groups",)])
 def test_a_folder_with_a_part_missing_is_refused(
     empty_disk: FileSystem, lost: tuple[str, ...]
 ) -> None:
@@ -151,30 +152,84 @@ def test_a_folder_with_a_part_missing_is_refused(
 
 def test_votes_without_an_identity_are_not_taken_for_a_new_folder(empty_disk: FileSystem) -> None:
     voted(empty_disk)
-    empty_disk.remove("identity")
-    empty_disk.remove("groups")
+    for name in ("identity", "identity.2", "deletions", "deletions.2", "groups"):
+        empty_disk.remove(name)
     with pytest.raises(CorruptFile, match="votes"):
         opened(empty_disk)
 
 
-@pytest.mark.parametrize("path", ["identity", "groups/4/manifest"])
-def test_a_damaged_text_is_refused_at_every_byte(path: str) -> None:
+COPIES = [
+    ("identity", "identity.2"),
+    ("deletions", "deletions.2"),
+    ("groups/4/manifest", "groups/4/manifest.2"),
+]
+
+
+def damages(whole: bytes) -> list[bytes]:
+    """Each byte flipped, and the text cut anywhere."""
+    flips = [flipped(whole, position, 0x01) for position in range(len(whole))]
+    return flips + [whole[:size] for size in range(len(whole))]
+
+
+def overwrite(disk: FileSystem, path: str, data: bytes) -> None:
+    file = disk.open(path, create=False)
+    file.truncate(0)
+    file.write_at(0, [data])
+
+
+def told(disk: FileSystem) -> tuple[Identity, str, LogIndex]:
+    """What the texts of a folder say."""
+    folder = opened(disk, new_store_uuid="another")
+    folder.mend()
+    folder.mend_manifest(GroupId(4))
+    folder.close()
+    return folder.identity, folder.manifest(GroupId(4)), folder.deletions_index()
+
+
+@pytest.mark.parametrize("paths", COPIES)
+def test_a_text_is_read_from_the_other_copy_and_mended_at_every_byte(
+    paths: tuple[str, str],
+) -> None:
     disk = MemoryFileSystem(Random(1))
     voted(disk)
-    file = disk.open(path, create=False)
-    whole = file.read_at(0, file.size())
-    for position in range(len(whole)):
-        file.truncate(0)
-        file.write_at(0, [flipped(whole, position, 0x01)])
-        with pytest.raises(RaftlogError):
-            opened(disk).manifest(GroupId(4))
-        disk.unlock()
-    for size in range(len(whole)):
-        file.truncate(0)
-        file.write_at(0, [whole[:size]])
-        with pytest.raises(CorruptFile):
-            opened(disk).manifest(GroupId(4))
-        disk.unlock()
+    sound = told(disk)
+    for path in paths:
+        file = disk.open(path, create=False)
+        whole = file.read_at(0, file.size())
+        for bad in damages(whole):
+            overwrite(disk, path, bad)
+            assert told(disk) == sound
+            assert file.read_at(0, 1 << 20) == bad, "the file that is open is the damaged one"
+            file = disk.open(path, create=False)
+            assert file.read_at(0, 1 << 20) == whole, "mended"
+        disk.remove(path)
+        assert told(disk) == sound
+        assert disk.exists(path)
+
+
+@pytest.mark.parametrize("paths", COPIES)
+def test_a_text_with_both_copies_damaged_is_refused(paths: tuple[str, str]) -> None:
+    disk = MemoryFileSystem(Random(1))
+    voted(disk)
+    for path in paths:
+        file = disk.open(path, create=False)
+        overwrite(disk, path, flipped(file.read_at(0, file.size()), 5))
+    with pytest.raises(RaftlogError):
+        told(disk)
+
+
+@pytest.mark.parametrize("paths", COPIES)
+def test_a_folder_with_one_copy_of_a_text_gets_the_second(paths: tuple[str, str]) -> None:
+    disk = MemoryFileSystem(Random(1))
+    voted(disk)
+    sound = told(disk)
+    disk.remove(paths[1])
+    folder = opened(disk)
+    assert folder.mend() == []
+    assert folder.mend_manifest(GroupId(4)) is None, "nothing was damaged"
+    folder.close()
+    disk.remove(paths[0])
+    assert told(disk) == sound
 
 
 def test_a_text_of_another_length_is_refused_and_not_read(tmp_path: Path) -> None:
