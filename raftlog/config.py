@@ -19,6 +19,7 @@ import sys
 import textwrap
 import tomllib
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -27,6 +28,8 @@ from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDi
 
 from raftlog.config_problems import (
     PREFIX,
+    NotAbove,
+    contradiction,
     invalid_value,
     refuse_unknown,
     refuse_unknown_variables,
@@ -56,7 +59,6 @@ class ClientSettings(Section):
         "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403",
         "Nodes to ask first, host:port separated by commas. One that answers names the others. "
         "The default is what `raftlog up` starts.",
-        min_length=1,
     )
     request_timeout_s: float = setting(
         30.0,
@@ -540,7 +542,7 @@ SECTIONS: dict[str, type[Section]] = {
 }
 
 
-NOT_ABOVE: tuple[tuple[str, int, str, str], ...] = (
+NOT_ABOVE: tuple[NotAbove, ...] = (
     (
         "raft.heartbeat_interval_s", 2, "raft.election_timeout_min_s",
         "A follower must miss at least two heartbeats before it campaigns.",
@@ -582,20 +584,13 @@ NOT_ABOVE: tuple[tuple[str, int, str, str], ...] = (
         "Space is allocated within a segment.",
     ),
 )  # fmt: skip
-"""(key, factor, other key, reason): the first, times the factor, must not exceed the other."""
 
 
 def validate(settings: Settings) -> None:
-    """Refuse values that contradict one another. The `InvalidOption` names both keys and values."""
-    for low_key, times, high_key, reason in NOT_ABOVE:
-        low, high = _value(settings, low_key), _value(settings, high_key)
-        if low * times > high:
-            part = f"1/{times} of " if times > 1 else ""
-            raise InvalidOption(
-                option=low_key,
-                problem=f"is {low} but may be at most {part}{high_key}, which is {high}",
-                advice=f"{reason} Lower {low_key} or raise {high_key}.",
-            )
+    """Refuse values that contradict one another. The `InvalidOption` names all of them."""
+    found = contradiction(NOT_ABOVE, partial(_value, settings))
+    if found is not None:
+        raise found
     up = settings.up
     if up.port + up.nodes - 1 > PORT_MAX:
         raise InvalidOption(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,50 @@ def invalid_value(
         problem=f"is {shown(first['input'])}, from {origin or file}",
         advice=f"Allowed: {limits(key, facts)} conf/raftlog.toml says what it is for.",
     )
+
+
+NotAbove = tuple[str, int, str, str]
+"""(key, factor, other key, reason): the first, times the factor, must not exceed the other."""
+
+
+def contradiction(pairs: Iterable[NotAbove], value: Callable[[str], float]) -> InvalidOption | None:
+    """Every value above its bound, or above what its bound may be at most; None: there is none.
+
+    So whoever lowers all of them to what the error says need not try again. `value` gives the value
+    of a key.
+    """
+    pairs = tuple(pairs)
+
+    def allowed(key: str) -> float:
+        limits = [_share(allowed(high), times) for low, times, high, _ in pairs if low == key]
+        return min([value(key), *limits])
+
+    broken = [pair for pair in pairs if value(pair[0]) > _share(allowed(pair[2]), pair[1])]
+    if not broken:
+        return None
+    low, _, high, reason = broken[0]
+    first, *others = (_too_high(pair, value, allowed(pair[2])) for pair in broken)
+    if others:
+        lowered = {key: f"{key} to {allowed(key)}" for key, *_ in broken}
+        bounds = dict.fromkeys(high for _, _, high, _ in broken if high not in lowered)
+        advice = f"Lower {', '.join(lowered.values())}, or raise {', '.join(bounds)}."
+    else:
+        advice = f"{reason} Lower {low} or raise {high}."
+    problem = "; ".join(
+        (first, *(f"{key!r} {text}" for (key, *_), text in zip(broken[1:], others, strict=True)))
+    )
+    return InvalidOption(option=low, problem=problem, advice=advice)
+
+
+def _too_high(pair: NotAbove, value: Callable[[str], float], allowed: float) -> str:
+    low, times, high, _ = pair
+    part = f"1/{times} of " if times > 1 else ""
+    is_ = "is" if allowed == value(high) else "may be at most"
+    return f"is {value(low)} but may be at most {part}{high}, which {is_} {allowed}"
+
+
+def _share(whole: float, parts: int) -> float:
+    return whole // parts if isinstance(whole, int) else whole / parts
 
 
 def _origin(table: type[Section], section: str, key: str, flags: Mapping[str, Any]) -> str:

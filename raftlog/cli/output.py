@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from raftlog.errors import RaftlogError
+from raftlog.errors import ExitCode, InvalidOption, RaftlogError
 
 PIPE_COLUMNS = 240
 """Width of a table that goes into a file or pipe: no cell is truncated there."""
@@ -47,6 +47,28 @@ def say(text: str) -> None:
 def say_error(error: RaftlogError) -> None:
     """Print cause and remedy, each on its own line."""
     say(f"error: {error.cause.rstrip()}\n  {error.remedy}")
+
+
+def confirm(question: str) -> None:
+    """Ask on the terminal, or read the answer from standard input; all but a yes ends the verb.
+
+    Raises `InvalidOption` if nobody can answer, because standard input is closed or empty.
+    """
+    try:
+        if sys.stdin is None:  # closed, which typer takes for a defect
+            raise typer.Abort
+        agreed = typer.confirm(f"{question} (--yes: do not ask)", err=True)
+    except typer.Abort:
+        if sys.stdin is not None and sys.stdin.isatty():
+            raise  # Ctrl-C or Ctrl-D
+        raise InvalidOption(
+            option="--yes",
+            problem="is needed: standard input holds no answer. Nothing was changed",
+            advice="Add --yes to the command, or answer on a terminal (`y` on standard input).",
+        ) from None
+    if not agreed:
+        say("Nothing was changed.")
+        raise typer.Exit(ExitCode.FAILED)
 
 
 def show_json(value: object) -> None:

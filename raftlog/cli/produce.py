@@ -81,7 +81,7 @@ def produce(
             }
         )
     else:
-        where = f"; they end at offset {end}" if records else ""
+        where = f"; the last has offset {end - 1}" if records else ""
         say(f"{records} records appended to {topic} in {seconds:.1f} s{where}")
 
 
@@ -98,16 +98,17 @@ def _append_all(producer: Producer, batches: Iterator[pa.RecordBatch]) -> Offset
     except (RaftlogError, KeyboardInterrupt) as error:
         end = _flushed(producer) if isinstance(error, InvalidRequest) else None
         count = producer.acknowledged
-        if end is None and read:
-            say(f"{count} records, the first of {read} read so far, are known to be in {topic}")
-            say("  Later ones may be too, now or soon: check with `raftlog tail`.")
-            say("  To continue, remove from the file what is in, and run this again.")
+        if end is None:
+            if read:
+                say(f"{count} records, the first of {read} read so far, are known to be in {topic}")
+                say("  Later ones may be too, now or soon: check with `raftlog tail`.")
+                say("  To continue, remove from the file what is in, and run this again.")
         elif count:
-            say(f"the first {count} records of the file are in {topic}; they end at offset {end}")
+            say(f"the first {count} records of the file are in {topic}, up to offset {end - 1}")
             say(
                 "  To continue, correct the file, remove these records from it, and run this again."
             )
-        elif end is not None:
+        else:
             say(f"no record of the file is in {topic}")
         raise
 

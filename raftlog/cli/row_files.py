@@ -30,7 +30,10 @@ class InputFormat(StrEnum):
 _NO_OBJECT = re.compile(rb"\n[ \t\r]*([^{ \t\r\n][^\n]{0,20})")
 """A line that begins with something other than an object."""
 
-_CSV_ERROR = re.compile(r"In CSV column #(\d+): (?:CSV conversion error to ([^:]+): )?")
+_CSV_ERROR = re.compile(
+    r"In CSV column #(\d+): (?:CSV conversion error to [^:]+: )?(.*)", re.DOTALL
+)
+_CSV_CELLS = re.compile(r"CSV parse error: Expected (\d+) columns, got (\d+): ")
 _JSON_ERROR = re.compile(r"JSON parse error: | in row \d+")
 """What Arrow says of a place: the number of a column, or of a row within what it was given."""
 
@@ -139,8 +142,10 @@ def _csv_header(reading: _Reading, text: bytes) -> list[str]:
     import pyarrow as pa
 
     wide = _csv_columns(reading, [], text).schema
-    none = [pa.array([], field.type) for field in wide]
-    batch = pa.RecordBatch.from_arrays(none, schema=wide)
+    # Arrow has no type for a column that the topic does not have.
+    types = [pa.string() if pa.types.is_null(field.type) else field.type for field in wide]
+    none = [pa.array([], each) for each in types]
+    batch = pa.RecordBatch.from_arrays(none, names=wide.names)
     reading.fit(_from_texts(batch, reading.schema, _csv_times(reading.schema)))
     return list(wide.names)
 
@@ -165,14 +170,49 @@ def _csv_columns(reading: _Reading, header: list[str], text: bytes) -> pa.Table:
     whole = pc.ReadOptions(block_size=len(text) + 1, column_names=header)
     file: Any = pa.BufferReader(text)  # Arrow's own file type, which the stubs lack
     try:
-        return pc.read_csv(file, read_options=whole, convert_options=converting)
+        table = pc.read_csv(file, read_options=whole, convert_options=converting)
     except pa.ArrowInvalid as error:
-        raise ValueError(_CSV_ERROR.sub(partial(_csv_place, header), str(error))) from error
+        raise ValueError(_csv_problem(reading.schema, header, str(error))) from error
+    for name in table.column_names:
+        _refuse_surplus_digits(name, table.column(name))
+    return table
 
 
-def _csv_place(header: list[str], found: re.Match[str]) -> str:
-    kind = f" ({found[2]})" if found[2] else ""
-    return f"column {header[int(found[1])]!r}{kind}: "
+def _refuse_surplus_digits(name: str, column: pa.ChunkedArray[Any]) -> None:
+    """Refuse decimals with more digits than their type has: pyarrow 26 reads them."""
+    import pyarrow as pa
+
+    if not pa.types.is_decimal(column.type):
+        return
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        whole = column.type.precision - column.type.scale
+        raise ValueError(
+            f"{_column(name, column.type)}: a number has more than {whole} digits before the point"
+        ) from error
+
+
+def _csv_problem(schema: pa.Schema, header: list[str], problem: str) -> str:
+    """What Arrow says of a line, with the column's name and type."""
+    import pyarrow as pa
+
+    if cells := _CSV_CELLS.match(problem):
+        columns = f"the header has {cells[1]} columns: {', '.join(header)}"
+        return f"the line has {cells[2]} cells, and {columns}"
+    if (found := _CSV_ERROR.match(problem)) is None:
+        return problem
+    name, reason = header[int(found[1])], found[2]
+    wanted = schema.field(name).type
+    if pa.types.is_decimal(wanted) and reason.startswith("Rescaling"):
+        reason = f"a number has more than {wanted.scale} decimal places"
+    return f"{_column(name, wanted)}: {reason}"
+
+
+def _column(name: str, wanted: pa.DataType) -> str:
+    from raftlog.records.conform import type_name
+
+    return f"column {name!r} ({type_name(wanted)})"
 
 
 def _csv_times(schema: pa.Schema) -> list[str]:
@@ -263,7 +303,7 @@ def _from_texts(batch: pa.RecordBatch, schema: pa.Schema, names: list[str]) -> p
         try:
             batch = batch.set_column(number, name, pc.cast(column, wanted))
         except pa.ArrowInvalid as error:
-            raise ValueError(f"column {name!r} holds a text that is no {wanted}") from error
+            raise ValueError(f"{_column(name, wanted)} holds another text") from error
     return batch
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
+from raftlog.cli.output import Format, FormatOption, confirm, say, show_json, show_table
 from raftlog.cli.session import ServersOption, session_of
 from raftlog.cli.topic_settings import setting_text, setting_value
 from raftlog.errors import InvalidOption
@@ -155,16 +155,29 @@ def _schema_text(schema: str | None, file: Path | None) -> str:
 def list_topics(
     context: typer.Context, servers: ServersOption = None, output: FormatOption = Format.TABLE
 ) -> None:
-    """All topics, by name."""
+    """All topics, by name, with the number of records that can be read ("-": no node tells)."""
+    from raftlog.client.watermark import watermark_of
+
     with session_of(context, servers).connect() as client:
         topics = client.list_topics()
+        views = client.views() if topics else []
+    records = {topic.name: _records(watermark_of(topic, views)) for topic in topics}
     if output is Format.JSON:
-        show_json([_as_object(topic) for topic in topics])
+        show_json([_as_object(topic) | {"records": records[topic.name]} for topic in topics])
         return
     show_table(
-        ["TOPIC", "COLUMNS", "CREATED", "GROUP", "INCARNATION"],
-        [[t.name, len(t.schema.fields), _created(t), t.group, t.incarnation] for t in topics],
+        ["TOPIC", "RECORDS", "COLUMNS", "CREATED", "GROUP", "INCARNATION"],
+        [
+            [t.name, records[t.name], len(t.schema.fields), _created(t), t.group, t.incarnation]
+            for t in topics
+        ],
     )
+
+
+def _records(mark: Watermark) -> int | None:
+    """How many records can be read; None if no node has answered for the topic."""
+    answered = any(replica.role for replica in mark.replicas)
+    return mark.high_water_mark - mark.log_start_offset if answered else None
 
 
 @app.command()
@@ -223,9 +236,9 @@ def trim(
         if count and not yes:
             question = (
                 f"Remove the records {removed} of topic {name!r}, permanently? "
-                f"[{offset}, {held.high_water_mark}) stays. (--yes: do not ask)"
+                f"[{offset}, {held.high_water_mark}) stays."
             )
-            typer.confirm(question, abort=True, err=True)
+            confirm(question)
         if count:
             start = client.trim(topic, before=offset)
     if output is Format.JSON:
@@ -286,8 +299,7 @@ def delete(
     with session_of(context, servers).connect() as client:
         topic = client.describe_topic(name)
         if not yes:
-            question = f"Delete topic {name!r} and all its records? (--yes: do not ask)"
-            typer.confirm(question, abort=True, err=True)
+            confirm(f"Delete topic {name!r} and all its records?")
         deleted = client.delete_topic(topic.name)
     if output is Format.JSON:
         show_json(_as_object(deleted))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raftlog.cli.output import Format, FormatOption, say, show_json, show_table
+from raftlog.cli.output import Format, FormatOption, confirm, say, show_json, show_table
 from raftlog.cli.session import ServersOption, session_of
 from raftlog.cli.topic import NameArgument
 
@@ -66,7 +66,7 @@ def remove(
     with session_of(context, servers).connect() as client:
         found = client.describe_writer(name, writer)
         if not yes:
-            typer.confirm(_question(name, found), abort=True, err=True)
+            confirm(_question(name, found))
         removed = client.remove_writer(name, writer)
     if output is Format.JSON:
         show_json(_as_object(removed))
@@ -83,8 +83,7 @@ def _question(topic: str, writer: WriterView) -> str:
     if writer.staged_bytes:
         consequence += f" {writer.staged_bytes} staged bytes are dropped."
     return (
-        f"Remove {writer.kind} writer {writer.writer!r} of topic {topic!r}? {consequence} "
-        "(--yes: do not ask)"
+        f"Remove {writer.kind} writer {writer.writer!r} of topic {topic!r}? {consequence}".rstrip()
     )
 
 

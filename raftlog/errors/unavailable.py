@@ -35,12 +35,18 @@ class NotLeader(Unavailable):
 
 @dataclass(kw_only=True, eq=False)
 class NodeUnreachable(Unavailable):
-    """No answer from `address`. What was asked of it may still have been done."""
+    """No answer from `address`, which may be several, separated by ", ". What was asked may still
+    have been done."""
 
     address: str
     problem: str
 
-    cause_text = "The node at {address} gave no answer: {problem}."
+    @property
+    def cause(self) -> str:
+        nodes = "None of the nodes at" if ", " in self.address else "The node at"
+        verb = "answers" if ", " in self.address else "gave no answer"
+        return f"{nodes} {self.address} {verb}: {self.problem}."
+
     remedy_text = (
         "Start the cluster (`raftlog up`) or name its nodes: --servers, client.bootstrap_servers, "
         "in Spark raftlog.bootstrap.servers."

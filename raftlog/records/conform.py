@@ -49,16 +49,17 @@ def _difference(schema: Schema, given: pa.Schema) -> str | None:
         elif len(positions) > 1:
             lines.append(f"  twice:   {field.name}")
         elif not fits(given.field(positions[0]).type, field.type):
-            lines.append(f"  differs: {ddl}; given {_describe(given.field(positions[0]).type)}")
+            lines.append(f"  differs: {ddl}; given {type_name(given.field(positions[0]).type)}")
         elif pa.types.is_null(given.field(positions[0]).type) and not field.nullable:
             lines.append(f"  differs: {ddl}; given nothing but nulls")
     for field in given:
         if field.name not in RESERVED_NAMES and not wanted.get_all_field_indices(field.name):
-            lines.append(f"  extra:   {field.name} {_describe(field.type)}")
+            lines.append(f"  extra:   {field.name} {type_name(field.type)}")
     return "\n".join(dict.fromkeys(lines)) or None
 
 
-def _describe(given: pa.DataType) -> str:
+def type_name(given: pa.DataType) -> str:
+    """The type as `raftlog topic describe` writes it; Arrow's name if topics have no such type."""
     value = spark_type_or_none(given)
     return f"the Arrow type {given}" if value is None else type_ddl(value)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import io
 import json
 from dataclasses import dataclass
 
 import pytest
+import typer
 
-from raftlog.cli.output import make_table, plain, show_json
+from raftlog.cli.output import confirm, make_table, plain, show_json
 from raftlog.cli.tail import TextLines
+from raftlog.errors import ExitCode, InvalidOption
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,3 +67,29 @@ def test_tail_writes_one_head_and_keeps_columns_aligned(
 
 def test_a_table_has_a_row_for_each_row() -> None:
     assert make_table(["A", "B"], [[1, "x"], [None, ""]]).row_count == 2
+
+
+@pytest.mark.parametrize("text", ["y\n", "yes", "Y"])
+def test_a_yes_on_standard_input_is_an_answer(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    confirm("Remove all?")
+
+
+@pytest.mark.parametrize("stdin", [io.StringIO(""), None], ids=["empty", "closed"])
+def test_where_nobody_can_answer_the_question_names_the_option(
+    monkeypatch: pytest.MonkeyPatch, stdin: io.StringIO | None
+) -> None:
+    monkeypatch.setattr("sys.stdin", stdin)
+    with pytest.raises(InvalidOption, match="Add --yes") as caught:
+        confirm("Remove all?")
+    assert caught.value.exit_code == ExitCode.USAGE
+
+
+def test_a_no_changes_nothing_and_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    with pytest.raises(typer.Exit) as ended:
+        confirm("Remove all?")
+    assert ended.value.exit_code == ExitCode.FAILED
+    assert "Nothing was changed" in capsys.readouterr().err
