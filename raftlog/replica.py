@@ -97,6 +97,9 @@ class PointReached:
     state_hash: bytes
     keep_from: LogIndex
     """The first index that the log must keep."""
+    log_start: Offset
+    mark: Offset
+    """The topic's records there are [log_start, mark); the controller has none."""
 
 
 @dataclass(slots=True)
@@ -441,24 +444,31 @@ class Replica:
         self.state_hash = next_state_hash(self.state_hash, index, term, kind, command, outcome)
         self.since_point.add(kind, self.log.size_at(index))
         if isinstance(outcome, SnapshotPointApplied):
-            before = self.since_point.log_start
-            self.since_point = SincePoint(index, self._log_start(), before)
+            before, log_start = self.since_point.log_start, self._log_start()
+            self.since_point = SincePoint(index, log_start, before)
             # What comes next need not stay with what the next points let go, also where no more
             # than those comes.
             self.log.seal()
             point = PointReached(
-                index=index, term=term, state_hash=self.state_hash, keep_from=outcome.keep_from
+                index=index,
+                term=term,
+                state_hash=self.state_hash,
+                keep_from=outcome.keep_from,
+                log_start=log_start,
+                mark=self._mark(),
             )
             self.points.append(point)
         if self.comparison.is_point(index):
-            machine = self.machine
-            mark = machine.high_water_mark if isinstance(machine, TopicMachine) else Offset(0)
-            self.comparison.reached(index, self.state_hash, mark)
+            self.comparison.reached(index, self.state_hash, self._mark())
         return Applied(index, term, outcome)
 
     def _log_start(self) -> Offset:
         machine = self.machine
         return machine.log_start_offset if isinstance(machine, TopicMachine) else Offset(0)
+
+    def _mark(self) -> Offset:
+        machine = self.machine
+        return machine.high_water_mark if isinstance(machine, TopicMachine) else Offset(0)
 
     def _decoded(self, index: LogIndex, command: bytes) -> Command:
         """The command of entry `index`. The log's checks found its bytes whole, so one that cannot

@@ -4,7 +4,8 @@ A group's leader puts a `SnapshotPoint` into the log when enough has come since 
 that is long ago, and when a trim left more to free than to keep. Every
 replica that applies it compacts: the job makes the files of a new image, the manifest is written,
 and only then the machine forgets the extents that are in history and the log drops its beginning.
-Points are compacted in order, none is left out: replicas cut their history at the same places.
+Points are compacted in order, and none is left out of which anything stays: replicas cut their
+history at the same places.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from raftlog.multiraft.effects import CompactionFailed, Effects
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.image_pins import ImagePins
 from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.replica import PointReached
 from raftlog.state_comparison import StateTrust
 from raftlog.storage.limits import SEALED_BYTES_MIN
 from raftlog.storage.prefix import PrefixRemoval
@@ -181,6 +183,11 @@ class Compactions:
         held_bytes = local.replica.log.byte_count + local.image.manifest.history_bytes
         return held_bytes >= _FREED_BYTES_MIN and 2 * trimmed >= machine.high_water_mark - start > 0
 
+    def _points_max(self) -> int:
+        """How many points may wait here before another one. A full disk may wait for a trim, which
+        frees nothing without a point."""
+        return _POINTS_BEHIND_MAX if self._disk.told.full is None else 2 * _POINTS_BEHIND_MAX
+
     def _shortens_log(self, local: LocalReplica) -> bool:
         """Whether another point, even of the same state, would let go of the log that is kept for
         the case that the newest snapshot is damaged, or was kept for followers."""
@@ -204,7 +211,7 @@ class Compactions:
             raft.role is not Role.LEADER
             or replica.machine.rules < _RULES_WITH_POINTS
             or replica.comparison.trust is not StateTrust.TRUSTED
-            or len(replica.points) >= _POINTS_BEHIND_MAX
+            or len(replica.points) >= self._points_max()
             or local.point_proposed == (raft.term, since.point)
         ):
             return
@@ -222,8 +229,8 @@ class Compactions:
         if self._running is not None or self._stopped:
             return
         for group, local in self._waiting.items():
-            point = local.replica.points[0]
-            if self._has_no_room_for(local):
+            point = _next_point(local)
+            if self._has_no_room_for(local, point):
                 continue
             if local.replica.log.durable_index >= point.index:
                 del self._waiting[group]
@@ -244,7 +251,7 @@ class Compactions:
         )
         self._effects.run_compaction(job, lambda reply: self._compacted(local, reply))
 
-    def _has_no_room_for(self, local: LocalReplica) -> bool:
+    def _has_no_room_for(self, local: LocalReplica, point: PointReached) -> bool:
         """While the disk is full, only a small compaction may use the reserve: one after a trim,
         which frees more than it takes."""
         spare_bytes = self._disk.spare_bytes
@@ -252,11 +259,17 @@ class Compactions:
         if spare_bytes is None or not isinstance(machine, TopicMachine):
             return False
         image = local.image.manifest
-        positions = machine.byte_index(max(image.history_end, machine.log_start_offset)).positions
-        needed = positions[-1] - positions[0] + machine.staged_bytes
-        if image.history and image.history[-1].record_bytes < SMALL_FILE_BYTES:
-            needed += image.history[-1].byte_count  # it may be written again
-        return needed > spare_bytes
+        start = max(image.history_end, point.log_start)
+        if start < machine.log_start_offset:
+            # Some were trimmed after the point, and their sizes are forgotten.
+            needed = local.replica.log.byte_count
+        else:
+            positions = machine.byte_index(start).positions
+            needed = positions[-1] - positions[0]
+        last = image.history[-1] if image.history else None
+        if last and last.end > point.log_start and last.record_bytes < SMALL_FILE_BYTES:
+            needed += last.byte_count  # it may be written again
+        return needed + machine.staged_bytes > spare_bytes
 
     def _compacted(self, local: LocalReplica, reply: Reply) -> None:
         """The files of the new image are durable, or there are none."""
@@ -336,6 +349,15 @@ class Compactions:
         self._abandoned = False
         self._ended(local)
         self._start()
+
+
+def _next_point(local: LocalReplica) -> PointReached:
+    """The next point to compact. One is left out if all of its records are trimmed at the point
+    after it: nothing of what it would write stays there. A full disk may have no room for that."""
+    points = local.replica.points
+    while len(points) > 1 and points[1].log_start >= points[0].mark > 0:
+        points.popleft()
+    return points[0]
 
 
 def _entries_since_point(local: LocalReplica) -> int:

@@ -9,11 +9,11 @@ from random import Random
 
 from raftlog.compaction.compact import compact
 from raftlog.core.ready import Role
-from raftlog.core.types import GroupId, NodeId, Offset, Payload
-from raftlog.errors import Overloaded
+from raftlog.core.types import GroupId, HardState, NodeId, Offset, Payload, Term
+from raftlog.errors import DiskFull, Overloaded
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.image.manifest import SMALL_FILE_BYTES
-from raftlog.machines.commands import Append, BatchSummary, CommitEpoch, Stage, TopicInfo
+from raftlog.machines.commands import Append, BatchSummary, CommitEpoch, Stage, TopicInfo, Trim
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.multiraft.compaction import CompactionLimits, Compactions
 from raftlog.multiraft.disk import NodeDisk
@@ -35,6 +35,7 @@ from tests.storage.memory import MemoryFileSystem
 PIN_TICKS = 50
 SEGMENT_BYTES = 500
 NEVER_TICKS = 1 << 30
+FULL_TICKS = 3
 EVERY = 5
 """Entries between two snapshot points."""
 
@@ -68,8 +69,9 @@ class Scene:
         segment_bytes: int = SEGMENT_BYTES,
         rules: int = RULES_LATEST,
         age_ticks: int = NEVER_TICKS,
+        reserve_bytes: int = 0,
     ) -> None:
-        self._begin(MemoryFileSystem(Random(1)), segment_bytes, age_ticks)
+        self._begin(MemoryFileSystem(Random(1)), segment_bytes, age_ticks, reserve_bytes)
         for group in range(1, topics + 1):
             topic = replace(topic_of(group), rules=rules)
             self.add(self.store.replica(topic, self.store.make_group(topic)))
@@ -78,14 +80,19 @@ class Scene:
     def of(cls, fs: MemoryFileSystem) -> Scene:
         """A node over a disk that is there, without a topic so far."""
         scene = cls.__new__(cls)
-        scene._begin(fs, SEGMENT_BYTES, NEVER_TICKS)
+        scene._begin(fs, SEGMENT_BYTES, NEVER_TICKS, 0)
         return scene
 
-    def _begin(self, fs: MemoryFileSystem, segment_bytes: int, age_ticks: int) -> None:
+    def _begin(
+        self, fs: MemoryFileSystem, segment_bytes: int, age_ticks: int, reserve_bytes: int
+    ) -> None:
         self.fs = fs
         self.segment_bytes = segment_bytes
         self.age_ticks = age_ticks
+        self.reserve_bytes = reserve_bytes
         self.proposed: defaultdict[int, list[int]] = defaultdict(list)
+        self.in_blocks = 0
+        """Records of `append`."""
         self.ended: list[GroupId] = []
         self.refusal: Overloaded | None = None
         self.open()
@@ -101,7 +108,8 @@ class Scene:
             random=Shortest(),
             tell=self.driver.tell,
         )
-        self.disk = NodeDisk(self.driver, self.store.reserve(0), slow_ticks=5, full_ticks=3)
+        reserve = self.store.reserve(self.reserve_bytes)
+        self.disk = NodeDisk(self.driver, reserve, slow_ticks=5, full_ticks=FULL_TICKS)
         self.pins = ImagePins(PIN_TICKS)
         self.topics: dict[GroupId, LocalReplica] = {}
         self.compactions = Compactions(
@@ -164,22 +172,33 @@ class Scene:
         """So many appends of one record each, one after another or all before any is applied."""
         local = self.topics[GroupId(group)]
         first = local.topic_machine.high_water_mark
-        for sequence in range(first, first + entries):
-            self._propose_append(local, range(sequence, sequence + 1), sequence)
+        for number in range(first, first + entries):
+            self._propose_append(local, range(number, number + 1), "p", number - self.in_blocks)
             if not at_once:
                 self.settle(local)
         self.settle(local)
         assert local.topic_machine.high_water_mark == first + entries, "they are visible"
 
-    def append(self, numbers: range, sequence: int) -> None:
-        """Append these numbers to the first topic as one entry."""
+    def write_until_point(self) -> None:
+        """Append single records to the first topic until one more snapshot point is asked for."""
+        asked = len(self.points())
+        while len(self.points()) == asked:
+            self.write(1)
+
+    def append(self, count: int) -> None:
+        """Append the next so many numbers to the first topic as one entry."""
         local = self.topics[GroupId(1)]
-        self._propose_append(local, numbers, sequence)
+        first = local.topic_machine.high_water_mark
+        self._propose_append(local, range(first, first + count), f"block-{first}", 0)
+        self.in_blocks += count
         self.settle(local)
 
-    def _propose_append(self, local: LocalReplica, numbers: range, sequence: int) -> None:
+    def _propose_append(
+        self, local: LocalReplica, numbers: range, producer: str, sequence: int
+    ) -> None:
         batch, summary = self._batch(numbers)
-        append = Append(producer="p", sequence=sequence, timestamp_us=sequence, batch=summary)
+        at_us = numbers.start
+        append = Append(producer=producer, sequence=sequence, timestamp_us=at_us, batch=summary)
         local.raft.propose([Payload(encode_command(append, batch.header), batch.body)])
 
     def _batch(self, numbers: range) -> tuple[EncodedBatch, BatchSummary]:
@@ -219,6 +238,31 @@ class Scene:
         local = self.topics[GroupId(1)]
         local.raft.propose([Payload(encode_command(epoch, None), b"")])
         self.settle(local)
+
+    def trim(self, before: int) -> None:
+        """Trim the first topic."""
+        local = self.topics[GroupId(1)]
+        local.raft.propose([Payload(encode_command(Trim(offset=Offset(before)), None), b"")])
+        self.settle(local)
+
+    def fill_disk(self) -> None:
+        """Let a write find no room, so that the reserve is in use."""
+
+        def refuse(operation: str, path: str) -> None:
+            raise DiskFull(file=path)
+
+        self.tick(2 * FULL_TICKS)
+        self.driver.run()
+        self.store.journal.put(GroupId(99), HardState(Term(1), NodeId(1)))
+        write = self.store.journal.take_write()
+        assert write is not None
+        self.fs.interrupt = refuse
+        self.disk.run(None, write, lambda: self.store.journal.written(write))
+        self.driver.run()
+        self.fs.interrupt = None
+        self.driver.run()  # frees the reserve
+        self.driver.run()  # writes once more
+        assert self.disk.spare_bytes is not None
 
     def points(self, group: int = 1) -> list[int]:
         """The indexes of all snapshot points that were asked for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from raftlog.core.types import GroupId, LogIndex, Term
+from raftlog.core.types import GroupId, LogIndex, Offset, Term
 from raftlog.errors import DiskFull, Internal, Overloaded
 from raftlog.image.manifest import MANIFEST_COPIES, read_image
 from raftlog.multiraft.effects import CompactionFailed, DamagePassedOver
@@ -73,9 +73,9 @@ def test_an_idle_topic_lets_its_log_go_also_if_a_compaction_took_longer_than_the
             scene.compact_all()
 
     rows = SEALED_BYTES_MIN // 8
-    scene.append(range(rows), 0)
+    scene.append(rows)
     wait(compact=True)
-    scene.append(range(rows, 2 * rows), 1)
+    scene.append(rows)
     for compact in (False, False, True, True):
         wait(compact=compact)
     assert local.replica.log.byte_count < SEALED_BYTES_MIN
@@ -117,6 +117,8 @@ def test_a_point_waits_until_this_replica_has_its_entries_on_disk() -> None:
             term=Term(1),
             state_hash=replica.state_hash,
             keep_from=LogIndex(1),
+            log_start=Offset(0),
+            mark=Offset(0),
         )
     )
     scene.compactions.applied(scene.topics[1])
@@ -223,6 +225,57 @@ def test_a_manifest_that_finds_no_room_is_written_later() -> None:
     scene.tick(3)
     scene.driver.run()
     assert scene.topics[1].image.manifest.generation == 1
+
+
+def test_on_a_full_disk_only_a_compaction_that_fits_the_reserve_begins() -> None:
+    """The first history file is small: the next point writes it again, unless all of it is trimmed
+    there."""
+    rows, spare_bytes = 10_000, 5_000
+    scene = Scene(segment_bytes=1 << 20, reserve_bytes=4 * spare_bytes)
+    scene.append(rows)
+    scene.write_until_point()
+    scene.compact_all()
+    local = scene.topics[GroupId(1)]
+    first = local.image.manifest.history[0]
+    assert first.byte_count > spare_bytes
+    scene.fill_disk()
+    scene.write_until_point()
+    scene.tick(1)
+    assert scene.driver.jobs == [], "the small file alone is too large"
+    scene.trim(first.end)
+    scene.tick(1)
+    assert scene.driver.jobs == [], "it was not trimmed yet at the point"
+    scene.trim(local.topic_machine.high_water_mark)
+    scene.write_until_point()
+    (asked,) = [job for job, _ in scene.driver.jobs]
+    assert asked.index == scene.points()[-1], "nothing of the point before stays"
+    scene.compact_all()
+    assert first.name not in scene.files()
+    scene.append(rows)
+    scene.write_until_point()
+    scene.tick(1)
+    assert scene.driver.jobs == [], "what is new is too large"
+
+
+def test_leaving_out_a_point_of_which_nothing_stays_makes_the_same_history() -> None:
+    histories = []
+    for at_once in (True, False):
+        scene = Scene()
+        scene.write_until_point()
+        if not at_once:
+            scene.compact_all()
+        scene.trim(scene.topics[GroupId(1)].topic_machine.high_water_mark - 1)
+        scene.write_until_point()
+        if not at_once:
+            scene.compact_all()
+        scene.trim(scene.topics[GroupId(1)].topic_machine.high_water_mark)
+        scene.write_until_point()
+        scene.compact_all()
+        image = scene.topics[GroupId(1)].image.manifest
+        histories.append([(each.start, each.end, each.digest) for each in image.history])
+        assert len(scene.points()) == 3
+        assert image.generation == (2 if at_once else 3)
+    assert histories[0] == histories[1] != []
 
 
 def _refuse(operation: str, path: str) -> None:
