@@ -79,10 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         equal = play(stage)
     except StoryError as error:
-        console.print(f"[bold red]error:[/bold red] {error}")
+        console.print(f"[bold red]error:[/bold red] {error}", highlight=False)
     finally:
         stage.end(keep_cluster=options.keep)
-    if equal and not options.keep:
+    if not (folder / "cluster").exists() or (equal and not options.keep):
         shutil.rmtree(folder)
     else:
         console.print(f"logs, checkpoints and data: {folder}")
@@ -264,7 +264,9 @@ class Stage:
         assert up.stdout is not None, "its output is a pipe"
         line = up.stdout.readline()
         if not line:
-            raise StoryError(self.log_file("up").read_text().strip())
+            why = self.log_file("up").read_text().strip().removeprefix("error: ")
+            with_make = '\n  With make: make demo ARGS="--port 7501"' if "--port" in why else ""
+            raise StoryError(f"The nodes did not start. {why}{with_make}")
         self._pids = {row["node"]: row["pid"] for row in json.loads(line)["nodes"]}
 
     def start_watch(self) -> None:
