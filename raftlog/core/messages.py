@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raftlog.core.types import NO_INDEX, Entry, GroupId, LogIndex, NodeId, Span, Term
+from raftlog.core.types import NO_INDEX, Entry, GroupId, LogIndex, NodeId, Payload, Span, Term
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +304,37 @@ class ImageChunk:
     data: bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryRequest:
+    """The sender's copy of the entry is damaged: it asks for the receiver's. Whoever holds this
+    index in this term has the same entry (Raft figure 3, Log Matching), whatever it leads."""
+
+    group: GroupId
+    sender: NodeId
+    to: NodeId
+    index: LogIndex
+    term: Term
+    """Of the entry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryReply:
+    """The answer: the entry's command and body, or that they are not to be had from the sender."""
+
+    group: GroupId
+    sender: NodeId
+    to: NodeId
+    index: LogIndex
+    term: Term
+    held: bool
+    """The payload is here. If not: the log lacks the entry, or has it damaged as well."""
+    dropped: bool
+    """The log has dropped the entry: the sender's image stands in for it."""
+    crc: int
+    """CRC-32C of command and body as the sender read them, in this order."""
+    payload: Payload
+
+
 PeerMessage = (
     VoteRequest
     | VoteReply
@@ -318,11 +349,16 @@ PeerMessage = (
     | ImageManifest
     | ImageChunkRequest
     | ImageChunk
+    | EntryRequest
+    | EntryReply
 )
 """What travels between nodes."""
 
 ImageMessage = ImageOffer | ImageRequest | ImageManifest | ImageChunkRequest | ImageChunk
 """What replicas say of images, past the core."""
+
+EntryMessage = EntryRequest | EntryReply
+"""What replicas say of damaged entries, past the core."""
 
 RaftMessage = VoteRequest | VoteReply | AppendRequest | AppendReply | Heartbeat | HeartbeatReply
 """What `Raft.step` takes (the others are the node's business)."""

@@ -8,6 +8,7 @@ files are here and checked, `install` makes the image the group's.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Container
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -34,14 +35,23 @@ INCOMING_PREFIX = "incoming-"
 _Info = SnapshotInfo | StagesInfo | HistoryInfo
 
 
-def wanted_image(theirs: Image, own: Image) -> Image:
+def wanted_image(theirs: Image, own: Image, damaged: Container[str] = frozenset()) -> Image:
     """What a replica that has the image `own` is to have after it has taken `theirs`.
 
     Replicas cut their history at the same offsets, so a file of the same records is kept, as its
-    digest tells. Of the snapshots only the newest is of use, as the log begins there.
+    digest tells, unless it is among those `damaged` here. Of the snapshots only the newest is of
+    use, as the log begins there.
     """
-    history = {(each.start, each.end, each.digest): each for each in own.history if each.digest}
-    stages = {(each.first, each.last, each.byte_count): each for each in own.stages}
+    history = {
+        (each.start, each.end, each.digest): each
+        for each in own.history
+        if each.digest and each.name not in damaged
+    }
+    stages = {
+        (each.first, each.last, each.byte_count): each
+        for each in own.stages
+        if each.name not in damaged
+    }
     newest = theirs.snapshots[-1]
     return Image(
         generation=own.generation + 1,
@@ -54,6 +64,38 @@ def wanted_image(theirs: Image, own: Image) -> Image:
             history.get((each.start, each.end, each.digest), each) for each in theirs.history
         ),
     )
+
+
+def mended_image(theirs: Image, own: Image, damaged: Collection[str]) -> Image | None:
+    """`own` with files of `theirs` in the places of those that are `damaged` here: the newest
+    snapshot, stages and history files of the same records. An older snapshot is done without.
+
+    None if they have other files: their last history file is that of another snapshot point, say.
+    """
+    history = {(each.start, each.end, each.digest): each for each in theirs.history if each.digest}
+    stages = {(each.first, each.last, each.byte_count): each for each in theirs.stages}
+    newest = own.snapshots[-1]
+    if newest.name in damaged and theirs.snapshots[-1] != newest:
+        return None
+    try:
+        return replace(
+            own,
+            generation=own.generation + 1,
+            snapshots=(
+                *(each for each in own.snapshots[:-1] if each.name not in damaged),
+                newest,
+            ),
+            stages=tuple(
+                stages[each.first, each.last, each.byte_count] if each.name in damaged else each
+                for each in own.stages
+            ),
+            history=tuple(
+                history[each.start, each.end, each.digest] if each.name in damaged else each
+                for each in own.history
+            ),
+        )
+    except KeyError:
+        return None
 
 
 class Missing(NamedTuple):
@@ -80,12 +122,12 @@ class Incoming:
         self._topic = topic
         self._wanted: dict[str, _Info] = {}
 
-    def begin(self, image: Image, own: Image, snapshot_bytes: int) -> list[Missing]:
-        """What must be fetched for `image`, which `wanted_image` made of `own`.
+    def begin(self, image: Image, here: Container[str], snapshot_bytes: int) -> list[Missing]:
+        """What must be fetched for `image`: all but the files that are `here` and whole.
 
-        `snapshot_bytes` is the length of its snapshot. What lies here of other images is removed.
+        `snapshot_bytes` is the length of its newest snapshot, the only one that is ever missing.
+        What lies here of other images is removed.
         """
-        here = own.names()
         infos: tuple[_Info, ...] = (*image.snapshots, *image.stages, *image.history)
         self._wanted = {info.name: info for info in infos if info.name not in here}
         missing = []
@@ -173,6 +215,15 @@ class Incoming:
                 self._fs.remove(f"{self._folder}/{name}")
 
 
+def take_in(fs: FileSystem, folder: str, names: frozenset[str]) -> None:
+    """Give files that were finished their names, durably. Those that have them stay."""
+    for name in sorted(names):
+        if fs.exists(f"{folder}/{INCOMING_PREFIX}{name}"):
+            fs.rename(f"{folder}/{INCOMING_PREFIX}{name}", f"{folder}/{name}")
+    if names:
+        fs.sync_folder(folder)
+
+
 def install(fs: FileSystem, folder: str, group: GroupId, image: Image) -> None:
     """Make `image` the group's, all of whose files were finished; durable when this returns.
 
@@ -182,10 +233,7 @@ def install(fs: FileSystem, folder: str, group: GroupId, image: Image) -> None:
     """
     present = read_image(fs, folder).image
     if present.index < image.index:
-        for name in sorted(image.names() - present.names()):
-            if fs.exists(f"{folder}/{INCOMING_PREFIX}{name}"):
-                fs.rename(f"{folder}/{INCOMING_PREFIX}{name}", f"{folder}/{name}")
-        fs.sync_folder(folder)
+        take_in(fs, folder, image.names() - present.names())
         present = replace(
             image,
             generation=present.generation + 1,

@@ -49,6 +49,14 @@ _RETRY_TICKS = 100
 """A compaction that failed is tried again after this: the cause may be gone (a full disk)."""
 
 
+class _Adoption(NamedTuple):
+    """An image whose files came from another node, which is to be published."""
+
+    image: Image
+    received: frozenset[str]
+    ended: Callable[[bool], None]
+
+
 class _Drop(NamedTuple):
     """What is to be removed after an image was published."""
 
@@ -104,6 +112,7 @@ class Compactions:
         self._failed: dict[int, LocalReplica] = {}
         self._abandoned = False
         """The group whose compaction is in flight is gone: let it end, and do nothing of it."""
+        self._adoptions: dict[LocalReplica, _Adoption] = {}
         self._dropping: _Drop | None = None
         self._pinned: dict[LocalReplica, frozenset[str]] = {}
         """Files of former images that are still being fetched by other nodes."""
@@ -120,6 +129,7 @@ class Compactions:
         """The group is gone from this node."""
         self._waiting.pop(local.group, None)
         self._failed.pop(local.group, None)
+        self._adoptions.pop(local, None)
         self._pinned.pop(local, None)
         if local is self._running:
             self._abandoned = True
@@ -228,9 +238,12 @@ class Compactions:
     def _start(self) -> None:
         if self._running is not None or self._stopped:
             return
+        if self._adoptions:
+            self._adopt(*self._adoptions.popitem())
+            return
         for group, local in self._waiting.items():
             point = _next_point(local)
-            if self._has_no_room_for(local, point):
+            if self._has_no_room_for(local, point) or local.mending:
                 continue
             if local.replica.log.durable_index >= point.index:
                 del self._waiting[group]
@@ -283,23 +296,70 @@ class Compactions:
             self._failed[local.group] = local
             self._end(local)
             return
-        point = local.replica.points[0]
-        # The newest snapshot may turn out to be damaged: the one before it and the log stand in.
-        before = reply.snapshots[-2].index if len(reply.snapshots) > 1 else LogIndex(0)
-        pinned = self._pins.index(local.group)
-        wanted = min(before, point.keep_from - 1, before if pinned is None else pinned)
-        keep_after = max(local.replica.log.base_index, wanted)
-        image = replace(reply, base=local.replica.log.droppable(keep_after))
-        self._disk.queue_job(
-            lambda: self._store.publish(local.group, image), lambda _: self._published(local, image)
-        )
+        self._publish(local, reply, frozenset(), lambda _: None)
+
+    def adopt(
+        self,
+        local: LocalReplica,
+        image: Image,
+        received: frozenset[str],
+        ended: Callable[[bool], None],
+    ) -> None:
+        """Let an image whose files of these names came from another node take the place of the
+        replica's, as soon as nothing is compacted here. It is that of the present snapshot point,
+        or of a later one that the replica has applied.
+
+        `ended` is told whether it was done. It is not if the replica has another image by then.
+        """
+        self._adoptions[local] = _Adoption(image, received, ended)
+        self._start()
+
+    def _adopt(self, local: LocalReplica, adoption: _Adoption) -> None:
+        self._running = local
+        local.compacting = True
+        if adoption.image.generation == local.image.manifest.generation + 1:
+            self._publish(local, *adoption)
+        else:
+            adoption.ended(False)
+            self._end(local)
+
+    def _publish(
+        self,
+        local: LocalReplica,
+        image: Image,
+        received: frozenset[str],
+        ended: Callable[[bool], None],
+    ) -> None:
+        log = local.replica.log
+        keep_after: int = log.base_index
+        point = next((each for each in local.replica.points if each.index == image.index), None)
+        if point is not None:
+            # The newest snapshot may be found damaged: the one before it and the log stand in.
+            before = image.snapshots[-2].index if len(image.snapshots) > 1 else LogIndex(0)
+            pinned = self._pins.index(local.group)
+            wanted = min(before, point.keep_from - 1, before if pinned is None else pinned)
+            keep_after = max(keep_after, wanted)
+        image = replace(image, base=log.droppable(keep_after))
+
+        def published(_: None) -> None:
+            done = not self._abandoned
+            self._published(local, image)
+            if done:
+                ended(True)
+
+        self._disk.queue_job(lambda: self._store.publish(local.group, image, received), published)
 
     def _published(self, local: LocalReplica, image: Image) -> None:
         """The manifest names the new image. From here on it is what readers are given."""
         if self._abandoned:
             self._end(local)
             return
-        local.replica.points.popleft()
+        points = local.replica.points
+        while points and points[0].index <= image.index:
+            points.popleft()
+        if not points:
+            self._waiting.pop(local.group, None)
+            self._failed.pop(local.group, None)
         obsolete = local.take_image(image)
         removal = local.replica.drop_log_to(image.base[0])
         self._dropping = _Drop(local, removal, obsolete)

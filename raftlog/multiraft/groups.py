@@ -25,7 +25,7 @@ from raftlog.core.types import (
 )
 from raftlog.errors import CorruptFile
 from raftlog.image.group_manifest import manifest_of, topic_from_manifest
-from raftlog.image.incoming import Incoming, install
+from raftlog.image.incoming import Incoming, install, take_in
 from raftlog.image.machine import new_machine, restored_machine
 from raftlog.image.manifest import Image, leftovers, read_image, write_image
 from raftlog.image.open_image import OpenImage
@@ -211,11 +211,13 @@ class GroupStore:
         """The group's folder in the data folder."""
         return self._folder.group_folder(group)
 
-    def publish(self, group: GroupId, image: Image) -> None:
-        """Make the image the group's; durable when this returns. Its files are durable already.
+    def publish(self, group: GroupId, image: Image, received: frozenset[str] = frozenset()) -> None:
+        """Make the image the group's; durable when this returns. Its files are durable already;
+        those in `received` came from another node, and get their names.
 
         Raises `DiskFull`: then it may be called again.
         """
+        take_in(self._folder.fs, self.folder_of(group), received)
         write_image(self._folder.fs, self.folder_of(group), image)
 
     def incoming(self, group: GroupId, topic: TopicInfo | None) -> Incoming:

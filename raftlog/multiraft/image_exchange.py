@@ -20,6 +20,7 @@ from raftlog.core.messages import (
 )
 from raftlog.core.ready import Role
 from raftlog.core.types import NodeId
+from raftlog.image.incoming import wanted_image
 from raftlog.image.manifest import Image
 from raftlog.multiraft.catch_up_budget import CatchUpBudget
 from raftlog.multiraft.disk import NodeDisk
@@ -109,16 +110,39 @@ class ImageExchange:
     # ------------------------------------------------------------ here
 
     def _offered(self, local: LocalReplica, offer: ImageOffer) -> None:
-        if offer.index <= local.replica.applied_index or local.installing:
+        if offer.index <= local.replica.applied_index or local.installing or local.adopting:
             return
+
+        def wanted(theirs: Image) -> Image | None:
+            if theirs.index <= local.replica.applied_index:
+                return None
+            return wanted_image(theirs, local.image.manifest)
+
         target = ImageTarget(
             group=local.group,
             incoming=self._store.incoming(local.group, local.topic),
-            own=lambda: local.image.manifest,
-            above=lambda: local.replica.applied_index,
-            whole=lambda image: self._fetched(local, image),
+            wanted=wanted,
+            here=lambda: local.image.manifest.names(),
+            whole=lambda image, _: self._fetched(local, image),
         )
         self._fetches.begin(target, offer.sender)
+
+    def fetch(
+        self,
+        local: LocalReplica,
+        peer: NodeId,
+        *,
+        wanted: Callable[[Image], Image | None],
+        here: Callable[[], frozenset[str]],
+        whole: Callable[[Image, frozenset[str]], None],
+        failed: Callable[[bool], None],
+    ) -> bool:
+        """Fetch files of the peer's image for a repair, as `ImageTarget` says. False: not now."""
+        if local.installing or local.adopting:
+            return False
+        incoming = self._store.incoming(local.group, local.topic)
+        target = ImageTarget(local.group, incoming, wanted, here, whole, failed)
+        return self._fetches.begin(target, peer)
 
     def _fetched(self, local: LocalReplica, image: Image) -> None:
         """All of the image is here. The log may have caught up meanwhile."""
@@ -134,7 +158,7 @@ class ImageExchange:
         self._install(local)
 
     def _install(self, local: LocalReplica) -> None:
-        if local.writing or local.reads_out or local.compacting:
+        if local.writing or local.reads_out or local.compacting or local.mending:
             return
         image = self._waiting.pop(local)
         local.replica.log.abandon()

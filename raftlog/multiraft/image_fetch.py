@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from raftlog.checksum import crc32c
 from raftlog.core.messages import ImageChunk, ImageChunkRequest, ImageManifest, ImageRequest
-from raftlog.core.types import GroupId, LogIndex, NodeId
+from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import CorruptFile, FormatUnsupported
-from raftlog.image.incoming import Incoming, Missing, wanted_image
+from raftlog.image.incoming import Incoming, Missing
 from raftlog.image.manifest import Image, decode_image
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import Effects, ImageRefused
@@ -57,12 +57,15 @@ class ImageTarget(NamedTuple):
 
     group: GroupId
     incoming: Incoming
-    own: Callable[[], Image]
-    """The image that is here now: what it has of the wanted files is not fetched."""
-    above: Callable[[], LogIndex]
-    """An image at this entry, or before, is of no use any more."""
-    whole: Callable[[Image], None]
-    """Told when all files are here and checked; then `install` may follow."""
+    wanted: Callable[[Image], Image | None]
+    """The image to have, given the source's; None: theirs is of no use."""
+    here: Callable[[], frozenset[str]]
+    """The names of files that are here and whole: they are not fetched."""
+    whole: Callable[[Image, frozenset[str]], None]
+    """Told when all files are here and checked, and which of them were fetched."""
+    failed: Callable[[bool], None] = lambda _: None
+    """Told when the fetch ends otherwise: True if the source has said what it has, and that is of
+    no use."""
 
 
 @dataclass(slots=True)
@@ -106,8 +109,8 @@ class ImageFetches:
         if fetch is not None:
             fetch.ended = True
 
-    def begin(self, target: ImageTarget, peer: NodeId) -> None:
-        """Fetch the peer's image of the group.
+    def begin(self, target: ImageTarget, peer: NodeId) -> bool:
+        """Fetch the peer's image of the group. True if it has begun.
 
         Does nothing if one is being fetched, unless its source is another node that is silent, or
         if too many others are: it will be offered again.
@@ -115,12 +118,13 @@ class ImageFetches:
         running = self._fetches.get(target.group)
         if running is not None:
             if running.peer == peer or running.silent_ticks < self._limits.resend_ticks:
-                return
-            self.forget(target.group)
+                return False
+            self._fail(running, answered=False)
         if len(self._fetches) >= self._limits.fetches_max or self._stopped:
-            return
+            return False
         fetch = self._fetches[target.group] = _Fetch(target, peer)
         self._ask_for_manifest(fetch)
+        return True
 
     def tick(self) -> None:
         """One tick of the clock has passed: ask again for what did not come."""
@@ -129,7 +133,7 @@ class ImageFetches:
                 continue  # the disk is at work
             fetch.silent_ticks += 1
             if fetch.silent_ticks >= self._limits.give_up_ticks:
-                self.forget(fetch.target.group)
+                self._fail(fetch, answered=False)
             elif fetch.silent_ticks % self._limits.resend_ticks == 0:
                 if fetch.image is None:
                     self._ask_for_manifest(fetch)
@@ -153,16 +157,16 @@ class ImageFetches:
         except CorruptFile as error:
             self._refuse(fetch, error.cause)
             return
-        if theirs.index <= target.above():
-            self.forget(target.group)
+        image = fetch.image = target.wanted(theirs)
+        if image is None:
+            self._fail(fetch, answered=True)
             return
-        own = target.own()
-        image = fetch.image = wanted_image(theirs, own)
+        here = target.here()
         fetch.silent_ticks = 0
         snapshot_bytes = message.snapshot_bytes
         self._work(
             fetch,
-            lambda: target.incoming.begin(image, own, snapshot_bytes),
+            lambda: target.incoming.begin(image, here, snapshot_bytes),
             lambda missing: self._begun(fetch, missing),
         )
 
@@ -193,10 +197,11 @@ class ImageFetches:
         if not fetch.left:
             assert fetch.image is not None
             assert not fetch.asked, "a file is finished once all of it is here"
-            self.forget(fetch.target.group)
-            if fetch.image.names() - fetch.fetched <= fetch.target.own().names():
-                fetch.target.whole(fetch.image)
-            # Otherwise files that were here are gone since: the next fetch gets those.
+            if fetch.image.names() - fetch.fetched <= fetch.target.here():
+                self.forget(fetch.target.group)
+                fetch.target.whole(fetch.image, fetch.fetched)
+            else:  # files that were here are gone since: the next fetch gets those
+                self._fail(fetch, answered=False)
 
     def _send_requests(self, fetch: _Fetch, wanted: Sequence[tuple[Key, int]]) -> None:
         if wanted and not self._stopped:
@@ -220,7 +225,7 @@ class ImageFetches:
         if fetch is None or key not in fetch.asked:
             return
         if message.gone:
-            self.forget(message.group)
+            self._fail(fetch, answered=False)
             return
         data = message.data
         if not is_whole(message):
@@ -262,8 +267,12 @@ class ImageFetches:
         return fetch if fetch is not None and fetch.peer == peer else None
 
     def _refuse(self, fetch: _Fetch, cause: str) -> None:
-        self.forget(fetch.target.group)
         self._effects.tell(ImageRefused(group=fetch.target.group, peer=fetch.peer, cause=cause))
+        self._fail(fetch, answered=True)
+
+    def _fail(self, fetch: _Fetch, *, answered: bool) -> None:
+        self.forget(fetch.target.group)
+        fetch.target.failed(answered)
 
     def _work(self, fetch: _Fetch, work: Callable[[], T], done: Callable[[T], None]) -> None:
         """Do the work on the disk, and go on with its value, unless the fetch has ended: then the

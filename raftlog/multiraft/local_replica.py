@@ -84,6 +84,10 @@ class LocalReplica:
         """Reads of its log that are in flight, for followers that catch up."""
         self.compacting = False
         """The compaction of a snapshot point of it is in flight."""
+        self.mending = False
+        """A damaged segment of its log is written again: write nothing to the log."""
+        self.adopting = False
+        """Files that another node gave for a repair are here, to be published."""
         self.installing = False
         """Another node's image takes the place of what is here: do nothing with the replica."""
         self.point_proposed: tuple[Term, LogIndex] | None = None
@@ -111,7 +115,9 @@ class LocalReplica:
     @property
     def busy(self) -> bool:
         """Is anything in flight that uses the group's files?"""
-        return self.writing or self.reads_out > 0 or self.compacting or self.installing
+        return (
+            self.writing or self.reads_out > 0 or self.compacting or self.mending or self.installing
+        )
 
     @property
     def machine(self) -> StateMachine[Any, Outcome]:

@@ -27,6 +27,7 @@ from collections.abc import Collection, Iterable, Sequence
 from raftlog.core.leadership import FollowerView
 from raftlog.core.messages import (
     AppendRequest,
+    EntryMessage,
     GroupDeleted,
     Heartbeat,
     ImageMessage,
@@ -143,7 +144,6 @@ class MultiRaft:
             ended=self._ended,
             journal_changed=self._schedule_turn,
         )
-        self.repairs = Repairs(effects=effects, quarantine=self.replicas.quarantine)
         self._awake = AwakeReplicas(
             node=node,
             nodes=nodes,
@@ -158,6 +158,7 @@ class MultiRaft:
         self._catch_up = CatchUp(effects, self._budget, self._files_released, self._unfit)
         self._images = self._new_images(store, limits.images)
         self._compactions = self._new_compactions(store, limits.compaction)
+        self.repairs = self._new_repairs(store)
         self._dirty: OrderedDict[GroupId, None] = OrderedDict()
         self._applying: OrderedDict[GroupId, None] = OrderedDict()
         """Groups with committed entries to apply, the one that waits longest first."""
@@ -176,6 +177,19 @@ class MultiRaft:
             limits=limits,
             propose=self._propose_own,
             ended=self._files_released,
+        )
+
+    def _new_repairs(self, store: GroupStore) -> Repairs:
+        return Repairs(
+            node=self.node,
+            fs=store.fs,
+            effects=self._effects,
+            disk=self._disk,
+            budget=self._budget,
+            images=self._images,
+            compactions=self._compactions,
+            quarantine=self.replicas.quarantine,
+            released=self._mended,
         )
 
     def _new_images(self, store: GroupStore, limits: ImageLimits) -> ImageExchange:
@@ -203,6 +217,7 @@ class MultiRaft:
         self._catch_up.stop()
         self._images.stop()
         self._compactions.stop()
+        self.repairs.stop()
         self._disk.stop()
 
     def close(self) -> None:
@@ -325,7 +340,7 @@ class MultiRaft:
             self._effects.send(peer, batch)
 
     def _write_log(self, local: LocalReplica) -> None:
-        if local.writing:
+        if local.writing or local.mending:
             return
         write = local.replica.take_write()
         if write is None:
@@ -366,6 +381,12 @@ class MultiRaft:
         if local.group not in self.replicas:
             self.replicas.let_go(local)
         self._schedule_turn()
+
+    def _mended(self, local: LocalReplica) -> None:
+        """The log may be written again, after a repair."""
+        self._files_released(local)
+        if local.group in self.replicas:
+            self.mark_dirty(local.group)
 
     def _unfit(self, local: LocalReplica, damage: CorruptFile) -> None:
         """A follower needs what is damaged here: the replica should not lead."""
@@ -434,6 +455,8 @@ class MultiRaft:
             elif (local := self.replicas.get(message.group)) is not None:
                 if isinstance(message, ImageMessage):
                     self._images.receive(local, message)
+                elif isinstance(message, EntryMessage):
+                    self.repairs.receive(local, message)
                 elif not local.installing:
                     self._step(local, message)
             elif message.group in self.replicas.quarantined:

@@ -1,21 +1,43 @@
 """What is known of damage in this node's files, and what becomes of it.
 
 Whoever meets damage hands it in here: the scrub, a read, a compaction. It is told once and counted
-once, however often it is met, until it is healed. A log that is no more than a torn one to its next
-opening is filled again as a whole (`NodeReplicas.quarantine`).
+once, however often it is met, until it is healed. Damage of the log is healed by `SegmentRepairs`,
+that of snapshots, stages and history files by `ImageRepairs`. What no peer can give stays as it is,
+and is tried again now and then. A replica whose files name no place that could be healed is filled
+again as a whole (`NodeReplicas.quarantine`).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from raftlog.core.types import GroupId, LogIndex
+from raftlog.core.messages import EntryMessage, EntryRequest
+from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.errors import CorruptFile
 from raftlog.image.damage import Damage, DamagedEntry, DamagedFile, DamagedLog
-from raftlog.multiraft.effects import DamageFound, Effects
+from raftlog.image.manifest import MANIFEST_COPIES
+from raftlog.multiraft.catch_up_budget import CatchUpBudget
+from raftlog.multiraft.compaction import Compactions
+from raftlog.multiraft.disk import NodeDisk
+from raftlog.multiraft.effects import DamageFound, DamageHealed, DamageNotHealable, Effects
+from raftlog.multiraft.image_exchange import ImageExchange
+from raftlog.multiraft.image_repair import Fetched, ImageRepairs
 from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.multiraft.segment_repair import Mended, SegmentRepairs
+from raftlog.storage.contract import FileSystem
+
+_RETRY_TICKS = 100
+"""A repair that a peer did not answer is tried again after this. No setting: like a compaction."""
+
+_HOPELESS_TICKS = 6000
+"""And one that no peer could help with. No setting: a peer may have been healed by a person."""
+
+_ROUNDS = 3
+"""An image is asked for so often before it counts as not to be had: a peer that compacts meanwhile
+has other files for a while."""
 
 _Key: TypeAlias = LogIndex | str
 """An entry, or a file."""
@@ -28,52 +50,255 @@ class RepairCounts(NamedTuple):
     """Met by anybody; each once until it is healed."""
     healed: int = 0
     not_healable: int = 0
-    """No other replica could give it. Of those found, and tried again now and then."""
+    """Of those that are not healed: no other replica could give it. It is tried again."""
 
 
 @dataclass(slots=True)
-class _Counts:
-    found: int = 0
-    healed: int = 0
+class _Item:
+    damage: Damage
+    due: int | None = None
+    """The tick at which it is tried again; None: a repair is on its way."""
+    rounds: int = 0
+    hopeless: bool = False
+    needs_image: bool = False
+    """An entry that peers have dropped: their images stand in."""
+    covered: bool = False
+    """So does the image here by now: it is healed, and goes with the log's next segments."""
 
 
 class Repairs:
     """The damage and the repairs of one node. For the thread of its `MultiRaft` only."""
 
     def __init__(
-        self, *, effects: Effects, quarantine: Callable[[LocalReplica, CorruptFile], None]
+        self,
+        *,
+        node: NodeId,
+        fs: FileSystem,
+        effects: Effects,
+        disk: NodeDisk,
+        budget: CatchUpBudget,
+        images: ImageExchange,
+        compactions: Compactions,
+        quarantine: Callable[[LocalReplica, CorruptFile], None],
+        released: Callable[[LocalReplica], None],
     ) -> None:
-        """`quarantine` ends the replica and has it filled again."""
+        """`quarantine` ends the replica and has it filled again; `released`: something that used
+        the group's files has ended."""
         self._effects = effects
         self._quarantine = quarantine
-        self._counts: dict[GroupId, _Counts] = {}
-        self._open: dict[GroupId, dict[_Key, Damage]] = {}
+        self._segments = SegmentRepairs(
+            node=node,
+            fs=fs,
+            effects=effects,
+            disk=disk,
+            budget=budget,
+            ended=self._mended,
+            released=released,
+        )
+        self._images = ImageRepairs(
+            node=node, images=images, compactions=compactions, ended=self._fetched
+        )
+        self._found: Counter[GroupId] = Counter()
+        self._healed: Counter[GroupId] = Counter()
+        self._open: dict[LocalReplica, dict[_Key, _Item]] = {}
         """What is not healed yet."""
+        self._ticks = 0
+
+    def stop(self) -> None:
+        """Begin no repair from now on; what is in flight is still to be noted."""
+        self._segments.stop()
 
     def found(self, local: LocalReplica, damage: Damage) -> None:
         """Somebody has met the damage. It may be known."""
-        known = self._open.setdefault(local.group, {})
+        known = self._open.setdefault(local, {})
         key = _key_of(damage)
         if key in known:
             return
-        known[key] = damage
-        self._counts.setdefault(local.group, _Counts()).found += 1
+        item = known[key] = _Item(damage)
+        self._found[local.group] += 1
         cause = damage.cause.cause
         self._effects.tell(DamageFound(group=local.group, topic=local.topic, cause=cause))
-        if isinstance(damage, DamagedLog) and local.topic is not None:
-            self._quarantine(local, damage.cause)
+        self._heal(local, key, item)
 
-    def tick(self) -> None:
-        """One tick of the clock has passed."""
+    def met(self, local: LocalReplica, cause: CorruptFile) -> None:
+        """Somebody could not read a file of the replica. Nothing, if it cannot be told what is
+        damaged, or the file is no longer in use."""
+        name = cause.file.rpartition("/")[2]
+        log = local.replica.log
+        first = log.segment_named(name)
+        if name in local.image.manifest.names():
+            self.found(local, DamagedFile(name, cause))
+        elif first is not None:
+            self.found(local, DamagedEntry(log.entry_at(first, cause.position), cause))
 
     def forget(self, local: LocalReplica) -> None:
         """The replica is gone from this node, or has other files now."""
-        self._open.pop(local.group, None)
+        self._open.pop(local, None)
+        self._segments.forget(local)
+        self._images.forget(local)
 
     def counts(self, group: GroupId) -> RepairCounts:
         """What was found in the group's files here."""
-        counts = self._counts.get(group, _Counts())
-        return RepairCounts(found=counts.found, healed=counts.healed)
+        items = (item for local in self._open if local.group == group for item in self._of(local))
+        return RepairCounts(
+            found=self._found[group],
+            healed=self._healed[group],
+            not_healable=sum(item.hopeless for item in items),
+        )
+
+    def tick(self) -> None:
+        """One tick of the clock has passed."""
+        self._ticks += 1
+        self._segments.tick()
+        self._images.tick()
+        for local, items in list(self._open.items()):
+            for key, item in list(items.items()):
+                if item.due is not None and item.due <= self._ticks:
+                    item.due = None
+                    self._heal(local, key, item)
+
+    def receive(self, local: LocalReplica, message: EntryMessage) -> None:
+        """A peer's message about a damaged entry of a group that is here."""
+        if isinstance(message, EntryRequest):
+            self._segments.asked(local, message)
+        else:
+            self._segments.entry_came(local, message)
+
+    # ------------------------------------------------------------ what is tried
+
+    def _of(self, local: LocalReplica) -> list[_Item]:
+        return list(self._open.get(local, {}).values())
+
+    def _heal(self, local: LocalReplica, key: _Key, item: _Item) -> None:
+        log = local.replica.log
+        match item.damage:
+            case DamagedFile(name=name):
+                if name not in local.image.manifest.names():
+                    self._close(local, key)  # a compaction does without it
+                else:
+                    self._begin_image(local)
+            case DamagedEntry(entry_index=index):
+                first = log.segment_with(index)
+                if first is None:
+                    self._close(local, key)
+                elif item.needs_image:
+                    if not self._is_covered(local, index, item):
+                        self._begin_image(local)
+                else:
+                    self._segments.begin(local, first)
+            case DamagedLog(cause=cause):
+                first = log.segment_named(cause.file.rpartition("/")[2])
+                if first is not None:
+                    self._segments.begin(local, first)
+                elif cause.file.endswith(MANIFEST_COPIES):
+                    self._images.write_manifest(local)
+                elif local.topic is not None and len(local.raft.membership.voters) > 1:
+                    self._quarantine(local, cause)
+
+    def _is_covered(self, local: LocalReplica, index: LogIndex, item: _Item) -> bool:
+        """Has the image here all that is left of the entry? Then the log drops it in time."""
+        if index > local.image.manifest.index:
+            return False
+        item.due = self._ticks + _RETRY_TICKS
+        if not item.covered:
+            item.covered = True
+            self._tell_healed(local, item)
+        return True
+
+    def _begin_image(self, local: LocalReplica) -> None:
+        """Fetch whatever of the replica only an image can heal."""
+        items = self._of(local)
+        names = frozenset(
+            each.damage.name for each in items if isinstance(each.damage, DamagedFile)
+        )
+        entries = [
+            each.damage.entry_index
+            for each in items
+            if each.needs_image and not each.covered and isinstance(each.damage, DamagedEntry)
+        ]
+        wanted = names & local.image.manifest.names()
+        self._images.begin(local, wanted, max(entries, default=LogIndex(0)))
+
+    # ------------------------------------------------------------ how it went
+
+    def _mended(self, local: LocalReplica, first: LogIndex, how: Mended) -> None:
+        """The repair of a segment has ended."""
+        log = local.replica.log
+        known = self._open.setdefault(local, {})
+        for index in how.missing:
+            if index not in known:
+                known[index] = self._also(local, index)
+        for key, item in list(known.items()):
+            damage = item.damage
+            if isinstance(damage, DamagedEntry):
+                here = log.segment_with(damage.entry_index) in (first, None)
+                is_left = damage.entry_index in how.missing
+            elif isinstance(damage, DamagedLog):
+                here = log.segment_named(damage.cause.file.rpartition("/")[2]) in (first, None)
+                is_left = not how.can_open
+            else:
+                continue
+            if not here or item.needs_image:
+                continue
+            if how.whole or (how.written and not is_left):
+                self._close(local, key)
+            elif not how.written:
+                item.due = self._ticks + _RETRY_TICKS
+            elif how.dropped and isinstance(damage, DamagedEntry):
+                item.needs_image = True
+                self._heal(local, key, item)
+            elif how.answered:
+                self._give_up(local, item)
+            else:
+                item.due = self._ticks + _RETRY_TICKS
+
+    def _also(self, local: LocalReplica, index: LogIndex) -> _Item:
+        """An entry that was found damaged beside the one that was looked for."""
+        self._found[local.group] += 1
+        cause = local.replica.log.damage_of(index, "its command or body is damaged")
+        return _Item(DamagedEntry(index, cause))
+
+    def _fetched(self, local: LocalReplica, how: Fetched) -> None:
+        """The repair of an image has ended."""
+        names = local.image.manifest.names()
+        for key, item in list(self._open.get(local, {}).items()):
+            damage = item.damage
+            if isinstance(damage, DamagedFile):
+                if (how.done and damage.name in how.damaged) or damage.name not in names:
+                    self._close(local, key)
+                    continue
+            elif isinstance(damage, DamagedEntry):
+                if not item.needs_image or self._is_covered(local, damage.entry_index, item):
+                    continue
+            elif not damage.cause.file.endswith(MANIFEST_COPIES):
+                continue
+            elif how.done:
+                self._close(local, key)
+                continue
+            item.rounds += how.answered
+            if item.rounds >= _ROUNDS:
+                self._give_up(local, item)
+            else:
+                item.due = self._ticks + _RETRY_TICKS
+
+    def _close(self, local: LocalReplica, key: _Key) -> None:
+        """It is whole again, or nothing needs it any more."""
+        item = self._open[local].pop(key)
+        if not item.covered:
+            self._tell_healed(local, item)
+
+    def _tell_healed(self, local: LocalReplica, item: _Item) -> None:
+        self._healed[local.group] += 1
+        what = item.damage.cause.cause
+        self._effects.tell(DamageHealed(group=local.group, topic=local.topic, what=what))
+
+    def _give_up(self, local: LocalReplica, item: _Item) -> None:
+        """No peer could help. What is damaged stays."""
+        item.due = self._ticks + _HOPELESS_TICKS
+        if not item.hopeless:
+            item.hopeless = True
+            cause = item.damage.cause.cause
+            self._effects.tell(DamageNotHealable(group=local.group, topic=local.topic, cause=cause))
 
 
 def _key_of(damage: Damage) -> _Key:

@@ -181,16 +181,41 @@ def encode_frame_header(
     """The header of a frame after one with `chain`, and the chain that includes it."""
     assert len(command) < _PAYLOAD_LIMIT, "a command's length is kept in 32 bits"
     assert len(body) < _PAYLOAD_LIMIT, "a body's length is kept in 32 bits"
+    described = PayloadSum(len(command), len(body), crc32c(command), crc32c(body))
+    return encode_described(
+        kind=kind,
+        index=index,
+        term=term,
+        synced_to=synced_to,
+        payload=described,
+        seed=seed,
+        chain=chain,
+    )
+
+
+class PayloadSum(NamedTuple):
+    """What a frame's header says of its payload."""
+
+    command_length: int
+    body_length: int
+    command_crc: int
+    body_crc: int
+
+
+def encode_described(
+    *, kind: int, index: int, term: int, synced_to: int, payload: PayloadSum, seed: int, chain: int
+) -> tuple[bytes, int]:
+    """As `encode_frame_header`, for a payload that is not at hand."""
     fields = _FIELDS.pack(
         FRAME_MAGIC,
         kind,
-        len(command),
-        len(body),
+        payload.command_length,
+        payload.body_length,
         index,
         term,
         synced_to,
-        crc32c(command),
-        crc32c(body),
+        payload.command_crc,
+        payload.body_crc,
     )
     chain = crc32c(fields, chain)
     return fields + _CRCS.pack(crc32c(fields, seed), chain), chain

@@ -108,6 +108,22 @@ class EntryTable:
             self._term_starts.clear()
             self._term_values.clear()
 
+    def part(self, first: int, last: int) -> EntryTable:
+        """A copy of the entries [first, last], which have positions; none if `last` is below
+        `first`."""
+        assert self._first <= first <= last + 1 <= self.placed + 1, "what is on disk"
+        part = EntryTable(first - 1, self.term_at(first - 1))
+        low, high = first - self._first, last + 1 - self._first
+        for ours, its in zip(self._columns(), part._columns(), strict=True):
+            its.extend(ours[low:high])
+        for start, term in self.terms():
+            if start <= first <= last:
+                part._term_starts, part._term_values = [first], [term]
+            elif first < start <= last:
+                part._term_starts.append(start)
+                part._term_values.append(term)
+        return part
+
     def _columns(self) -> tuple[array[int], ...]:
         return (
             self._kinds, self._command_lengths, self._body_lengths, self._positions, self._chains

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from raftlog.core.types import EMPTY_PAYLOAD, Entry, EntryKind, LogIndex, Payload, Term
+from raftlog.errors import CorruptFile
 from raftlog.storage.contract import File, FileSystem
 from raftlog.storage.frames import (
     FRAME_HEADER_BYTES,
@@ -29,6 +30,7 @@ from raftlog.storage.frames import (
     SegmentHeader,
 )
 from raftlog.storage.limits import SEALED_BYTES_MIN, LogLimits
+from raftlog.storage.mend import SegmentPlan
 from raftlog.storage.payload_cache import PayloadCache
 from raftlog.storage.prefix import NO_BASE, Base, PrefixRemoval
 from raftlog.storage.read import (
@@ -468,6 +470,69 @@ class GroupLog:
         if index > self._durable:
             return self._pending[index]
         return self._cached.get(index)
+
+    # ------------------------------------------------------------ damage at rest
+
+    def segment_named(self, name: str) -> LogIndex | None:
+        """The first index of the segment with this file name; None: the log has none such."""
+        for segment in self._segments:
+            if segment.path.rpartition("/")[2] == name:
+                return LogIndex(segment.first_index)
+        return None
+
+    def has_segment(self, first: LogIndex) -> bool:
+        """Is there a segment that begins with this entry?"""
+        return any(segment.first_index == first for segment in self._segments)
+
+    def segment_with(self, index: int) -> LogIndex | None:
+        """The first index of the segment that holds an entry on disk; None if none does."""
+        if not self.base_index < index <= self._durable:
+            return None
+        return LogIndex(self._segments[self._segment_of(index)].first_index)
+
+    def entry_at(self, first: LogIndex, position: int) -> LogIndex:
+        """The last entry at or before a position in the segment that begins with `first`; `first`
+        if there is none."""
+        at = self._segment_of(first)
+        is_last = at + 1 == len(self._segments)
+        end = self._table.placed + 1 if is_last else self._segments[at + 1].first_index
+        before = bisect_right(range(first, end), position, key=self._table.position_at)
+        return LogIndex(first + max(0, before - 1))
+
+    def damage_of(self, index: int, problem: str) -> CorruptFile:
+        """That something is wrong with the entry, which is on disk."""
+        path = self._segments[self._segment_of(index)].path
+        return CorruptFile(
+            file=self._fs.location(path),
+            position=self._table.position_at(index),
+            problem=f"entry {index}: {problem}",
+        )
+
+    def plan_mend(self, first: LogIndex) -> SegmentPlan | None:
+        """What the segment that begins with `first` must hold; None if it is gone, or a truncation
+        of the files is still to be written. No write may be in flight where the plan is used to
+        write (`storage.mend`)."""
+        segments = self._segments
+        at = self._segment_of(first)
+        if at < 0 or segments[at].first_index != first or self._truncation is not None:
+            return None
+        segment = segments[at]
+        is_last = at + 1 == len(segments)
+        last = self._durable if is_last else LogIndex(segments[at + 1].first_index - 1)
+        if last < first - 1 or last > self._durable:
+            return None
+        end, chain = segment.end, segment.chain
+        if self._outstanding is not None and segment in self._outstanding.segments:
+            return None
+        table = self._table.part(first, last)
+        return SegmentPlan(self._folder, segment.path, segment.header, end, chain, table)
+
+    def mended(self, plan: SegmentPlan) -> None:
+        """The segment has a new file with what was planned: read and write that from now on."""
+        for segment in (*self._segments, *(self._truncation.removed if self._truncation else ())):
+            if segment.path == plan.path:
+                segment.close()
+                segment.reserved = min(segment.reserved, plan.end)
 
     # ------------------------------------------------------------ planning
 

@@ -3,14 +3,14 @@
 A heartbeat, vote or reply must not wait behind megabytes of another group's entries, or a follower
 would campaign against a leader that is only busy. Append requests, even those without entries,
 keep their order within their group: a probe that overtook the entries before it would be rejected,
-and everything would be sent again. Chunks of images are bulk as well.
+and everything would be sent again. Chunks of images, and entries for repairs, are bulk as well.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 
-from raftlog.core.messages import AppendRequest, ImageChunk, PeerMessage
+from raftlog.core.messages import AppendRequest, EntryReply, ImageChunk, PeerMessage
 from raftlog.core.types import GroupId
 
 FRAME_BYTES_MAX = 1024 * 1024
@@ -32,7 +32,9 @@ class Outbox:
     def __init__(self, bulk_bytes_max: int) -> None:
         self._bulk_bytes_max = bulk_bytes_max
         self._control: deque[PeerMessage] = deque()
-        self._bulk: OrderedDict[GroupId, deque[AppendRequest | ImageChunk]] = OrderedDict()
+        self._bulk: OrderedDict[GroupId, deque[AppendRequest | ImageChunk | EntryReply]] = (
+            OrderedDict()
+        )
         self.bulk_bytes = 0
         """Bytes of the append requests and chunks in the queue."""
 
@@ -41,7 +43,7 @@ class Outbox:
 
     def put(self, message: PeerMessage) -> bool:
         """Queue the message. Returns False if there is no room: then the message is dropped."""
-        if not isinstance(message, AppendRequest | ImageChunk):
+        if not isinstance(message, AppendRequest | ImageChunk | EntryReply):
             if len(self._control) * MESSAGE_BYTES >= CONTROL_BYTES_MAX:
                 return False
             self._control.append(message)
@@ -84,4 +86,6 @@ def message_bytes(message: PeerMessage) -> int:
         return MESSAGE_BYTES + sum(entry.payload.size for entry in message.entries)
     if isinstance(message, ImageChunk):
         return MESSAGE_BYTES + len(message.data)
+    if isinstance(message, EntryReply):
+        return MESSAGE_BYTES + message.payload.size
     return MESSAGE_BYTES

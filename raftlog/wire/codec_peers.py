@@ -10,6 +10,8 @@ from google.protobuf.message import Message
 from raftlog.core.messages import (
     AppendReply,
     AppendRequest,
+    EntryReply,
+    EntryRequest,
     GroupDeleted,
     Heartbeat,
     HeartbeatReply,
@@ -52,6 +54,9 @@ def encode_peer_messages(messages: Sequence[PeerMessage]) -> bytes:
             case ImageChunk():
                 _put_chunk(add().image_chunk, message)
                 body.append(message.data)
+            case EntryReply():
+                _put_entry(add().entry_reply, message)
+                body.extend(message.payload)
             case _:
                 name, conversion = _NAMES[type(message)]
                 add(**{name: conversion.encode(message)})
@@ -75,6 +80,9 @@ def decode_peer_messages(data: bytes) -> list[PeerMessage]:
             elif name == "image_chunk":
                 chunk, position = _get_chunk(message.image_chunk, data, position)
                 found.append(chunk)
+            elif name == "entry_reply":
+                reply, position = _get_entry(message.entry_reply, data, position)
+                found.append(reply)
             elif name is None:
                 raise Unreadable("a message of an unknown kind")
             else:
@@ -244,6 +252,38 @@ def _get_chunk(message: Any, frame: bytes, position: int) -> tuple[ImageChunk, i
     return chunk, end
 
 
+def _put_entry(message: pb.EntryReply, reply: EntryReply) -> None:
+    message.group = reply.group
+    message.sender = reply.sender
+    message.to = reply.to
+    message.index = reply.index
+    message.term = reply.term
+    message.held = reply.held
+    message.dropped = reply.dropped
+    message.crc = reply.crc
+    message.command_length = len(reply.payload.command)
+    message.body_length = len(reply.payload.body)
+
+
+def _get_entry(message: Any, frame: bytes, position: int) -> tuple[EntryReply, int]:
+    middle = position + message.command_length
+    end = middle + message.body_length
+    if end > len(frame):
+        raise Unreadable(f"an entry ends beyond the frame's {len(frame)} bytes")
+    reply = EntryReply(
+        group=message.group,
+        sender=message.sender,
+        to=message.to,
+        index=message.index,
+        term=message.term,
+        held=message.held,
+        dropped=message.dropped,
+        crc=message.crc,
+        payload=Payload(frame[position:middle], frame[middle:end]),
+    )
+    return reply, end
+
+
 _HELLO = CONVERSIONS.of(PeerHello)
 _WELCOME = CONVERSIONS.of(PeerWelcome)
 _NAMES: dict[type, tuple[str, Conversion[Any]]] = {
@@ -259,6 +299,7 @@ _NAMES: dict[type, tuple[str, Conversion[Any]]] = {
         "image_request": ImageRequest,
         "image_manifest": ImageManifest,
         "image_chunk_request": ImageChunkRequest,
+        "entry_request": EntryRequest,
     }.items()
 }
 _DECODERS = {name: conversion.decode for name, conversion in _NAMES.values()}

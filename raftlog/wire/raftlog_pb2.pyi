@@ -1084,8 +1084,46 @@ class ImageChunk(_message.Message):
     length: int
     def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., name: _Optional[str] = ..., position: _Optional[int] = ..., crc: _Optional[int] = ..., gone: _Optional[bool] = ..., length: _Optional[int] = ...) -> None: ...
 
+class EntryRequest(_message.Message):
+    __slots__ = ("group", "sender", "to", "index", "term")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    sender: int
+    to: int
+    index: int
+    term: int
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., index: _Optional[int] = ..., term: _Optional[int] = ...) -> None: ...
+
+class EntryReply(_message.Message):
+    __slots__ = ("group", "sender", "to", "index", "term", "held", "dropped", "crc", "command_length", "body_length")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    CRC_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    BODY_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    sender: int
+    to: int
+    index: int
+    term: int
+    held: bool
+    dropped: bool
+    crc: int
+    command_length: int
+    body_length: int
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., index: _Optional[int] = ..., term: _Optional[int] = ..., held: _Optional[bool] = ..., dropped: _Optional[bool] = ..., crc: _Optional[int] = ..., command_length: _Optional[int] = ..., body_length: _Optional[int] = ...) -> None: ...
+
 class PeerMessage(_message.Message):
-    __slots__ = ("vote_request", "vote_reply", "append_request", "append_reply", "heartbeat", "heartbeat_reply", "group_deleted", "node_heartbeat", "image_offer", "image_request", "image_manifest", "image_chunk_request", "image_chunk")
+    __slots__ = ("vote_request", "vote_reply", "append_request", "append_reply", "heartbeat", "heartbeat_reply", "group_deleted", "node_heartbeat", "image_offer", "image_request", "image_manifest", "image_chunk_request", "image_chunk", "entry_request", "entry_reply")
     VOTE_REQUEST_FIELD_NUMBER: _ClassVar[int]
     VOTE_REPLY_FIELD_NUMBER: _ClassVar[int]
     APPEND_REQUEST_FIELD_NUMBER: _ClassVar[int]
@@ -1099,6 +1137,8 @@ class PeerMessage(_message.Message):
     IMAGE_MANIFEST_FIELD_NUMBER: _ClassVar[int]
     IMAGE_CHUNK_REQUEST_FIELD_NUMBER: _ClassVar[int]
     IMAGE_CHUNK_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_REPLY_FIELD_NUMBER: _ClassVar[int]
     vote_request: VoteRequest
     vote_reply: VoteReply
     append_request: AppendRequest
@@ -1112,7 +1152,9 @@ class PeerMessage(_message.Message):
     image_manifest: ImageManifest
     image_chunk_request: ImageChunkRequest
     image_chunk: ImageChunk
-    def __init__(self, vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_reply: _Optional[_Union[VoteReply, _Mapping]] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_reply: _Optional[_Union[AppendReply, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., heartbeat_reply: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., group_deleted: _Optional[_Union[GroupDeleted, _Mapping]] = ..., node_heartbeat: _Optional[_Union[NodeHeartbeat, _Mapping]] = ..., image_offer: _Optional[_Union[ImageOffer, _Mapping]] = ..., image_request: _Optional[_Union[ImageRequest, _Mapping]] = ..., image_manifest: _Optional[_Union[ImageManifest, _Mapping]] = ..., image_chunk_request: _Optional[_Union[ImageChunkRequest, _Mapping]] = ..., image_chunk: _Optional[_Union[ImageChunk, _Mapping]] = ...) -> None: ...
+    entry_request: EntryRequest
+    entry_reply: EntryReply
+    def __init__(self, vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_reply: _Optional[_Union[VoteReply, _Mapping]] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_reply: _Optional[_Union[AppendReply, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., heartbeat_reply: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., group_deleted: _Optional[_Union[GroupDeleted, _Mapping]] = ..., node_heartbeat: _Optional[_Union[NodeHeartbeat, _Mapping]] = ..., image_offer: _Optional[_Union[ImageOffer, _Mapping]] = ..., image_request: _Optional[_Union[ImageRequest, _Mapping]] = ..., image_manifest: _Optional[_Union[ImageManifest, _Mapping]] = ..., image_chunk_request: _Optional[_Union[ImageChunkRequest, _Mapping]] = ..., image_chunk: _Optional[_Union[ImageChunk, _Mapping]] = ..., entry_request: _Optional[_Union[EntryRequest, _Mapping]] = ..., entry_reply: _Optional[_Union[EntryReply, _Mapping]] = ...) -> None: ...
 
 class PeerMessages(_message.Message):
     __slots__ = ("messages",)

@@ -67,7 +67,7 @@ def incoming(fs: MemoryFileSystem) -> tuple[Incoming, Image, list[Missing]]:
     own = read_image(fs, FOLDER).image
     image = wanted_image(SENDER.image, own)
     snapshot_bytes = len(SENT[SENDER.image.snapshots[-1].name])
-    return receiver, image, receiver.begin(image, own, snapshot_bytes)
+    return receiver, image, receiver.begin(image, own.names(), snapshot_bytes)
 
 
 def received(fs: MemoryFileSystem) -> Image:

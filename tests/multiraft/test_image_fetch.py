@@ -15,7 +15,7 @@ from raftlog.core.messages import (
     PeerMessage,
 )
 from raftlog.core.types import GroupId, LogIndex, NodeId, Payload, Term
-from raftlog.image.incoming import INCOMING_PREFIX, Incoming
+from raftlog.image.incoming import INCOMING_PREFIX, Incoming, wanted_image
 from raftlog.image.manifest import NO_IMAGE, SMALL_FILE_BYTES, Image, read_image
 from raftlog.machines.commands import SnapshotPoint
 from raftlog.multiraft.catch_up_budget import CatchUpBudget, CatchUpLimits
@@ -89,9 +89,9 @@ class Wire:
         target = ImageTarget(
             group=GROUP,
             incoming=Incoming(self.fs, FOLDER, GROUP, TOPIC),
-            own=lambda: NO_IMAGE,
-            above=lambda: LogIndex(0),
-            whole=self.whole.append,
+            wanted=lambda theirs: wanted_image(theirs, NO_IMAGE),
+            here=frozenset,
+            whole=lambda image, _: self.whole.append(image),
         )
         self.fetches.begin(target, SOURCE)
 

@@ -24,9 +24,12 @@ def test_damage_is_told_and_counted_once_however_often_it_is_met() -> None:
     assert multiraft.repairs.counts(GroupId(2)).found == 0
 
 
-def test_a_log_whose_frames_are_damaged_is_quarantined_and_the_rest_of_the_node_serves() -> None:
+CAUSE_ELSEWHERE = CorruptFile(file="groups/1", position=0, problem="its log is gone")
+
+
+def test_a_replica_without_a_file_to_heal_is_quarantined_and_the_rest_of_the_node_serves() -> None:
     multiraft, driver = follower(disk_of_two_topics())
-    multiraft.repairs.found(multiraft.replicas[GroupId(1)], DamagedLog(CAUSE))
+    multiraft.repairs.found(multiraft.replicas[GroupId(1)], DamagedLog(CAUSE_ELSEWHERE))
     assert any(isinstance(event, GroupQuarantined) for event in driver.told)
     assert 1 in multiraft.replicas.quarantined
     assert 2 in multiraft.replicas

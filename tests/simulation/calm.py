@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
 from raftlog.machines.commands import CreateTopic
@@ -28,7 +29,15 @@ FOR_EVER = 10**6
 class CalmCluster:
     """Nodes without faults; nothing happens but what a test does."""
 
-    def __init__(self, seed: int, *, quiesce_refresh_ticks: int = FOR_EVER) -> None:
+    def __init__(
+        self,
+        seed: int,
+        *,
+        quiesce_refresh_ticks: int = FOR_EVER,
+        topics: int = TOPICS,
+        **others: Any,
+    ) -> None:
+        """`others` are settings that are not drawn."""
         print(f"replay: .venv/bin/pytest tests/simulation -k '{seed}]'")
         self.simulator = Simulator(seed)
         drawn = draw(Random(seed))
@@ -37,6 +46,7 @@ class CalmCluster:
             nodes=3,
             crash_in_recovery=0.0,
             quiesce_refresh_ticks=quiesce_refresh_ticks,
+            **others,
             timing=replace(
                 drawn.timing, quiesce_after_ticks=3, heartbeat_ticks=1, election_ticks_min=10
             ),
@@ -62,7 +72,7 @@ class CalmCluster:
         for node in self.nodes.values():
             node.start()
         self.groups = [CONTROLLER_GROUP]
-        for number in range(TOPICS):
+        for number in range(topics):
             self.create_topic(f"topic-{number}")
 
     # ------------------------------------------------------------ time

@@ -17,7 +17,7 @@ from raftlog.core.messages import AppendRequest, PeerMessage, RaftMessage, Repli
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY, EntryKind, GroupId, LogIndex, NodeId, Payload, Span, Term
-from raftlog.errors import DiskFailed, DiskFull, NotLeader, Overloaded, RaftlogError
+from raftlog.errors import CorruptFile, DiskFailed, DiskFull, NotLeader, Overloaded, RaftlogError
 from raftlog.image.job import CompactionJob
 from raftlog.image.job import Reply as CompactionReply
 from raftlog.image.manifest import Image
@@ -221,6 +221,9 @@ class SimulatedNode:
         self.checker = checker
         self.disk = Disk(simulator.random(f"disk {node}"))
         self.slow_disk = 1
+        self.damaged = False
+        """Bytes of its disk were changed on purpose."""
+        self.damage_told: list[MultiRaftEvent] = []
         self._simulator = simulator
         self._network = network
         self._settings = settings
@@ -508,6 +511,10 @@ class SimulatedNode:
             except DiskFull as error:
                 self._simulator.counts["compactions that found no room"] += 1
                 reply = error
+            except CorruptFile as error:
+                if not self.damaged:
+                    raise
+                reply = error
             else:
                 self._simulator.counts["snapshot points compacted"] += 1
                 self.checker.compacted(self, job, reply)
@@ -546,6 +553,11 @@ class SimulatedNode:
             case ImageRefused(cause=cause):
                 simulator.note("image refused", self.node, cause)
                 simulator.counts["images refused"] += 1
+            case DamageFound() | DamageHealed() | DamageNotHealable() | EntryDamaged() if (
+                self.damaged
+            ):
+                simulator.note("damage", self.node, str(event))
+                self.damage_told.append(event)
             case (
                 DamagePassedOver(cause=cause)
                 | RetentionFailed(cause=cause)
@@ -598,6 +610,11 @@ class SimulatedNode:
             self._network.connect(self.node, peer)
 
     # ------------------------------------------------------------ what it has
+
+    @property
+    def multiraft(self) -> MultiRaft:
+        """Of the process, which runs."""
+        return self._running_multiraft
 
     @property
     def _running_multiraft(self) -> MultiRaft:

@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import strategies as st
 
-from raftlog.core.messages import AppendRequest, ImageChunk
+from raftlog.core.messages import AppendRequest, EntryReply, ImageChunk
 from raftlog.core.types import Entry, EntryKind, Payload
 from raftlog.machines.commands import (
     AbortEpoch,
@@ -88,6 +88,8 @@ def values_of(kind: type) -> st.SearchStrategy[Any]:
         return _append_requests()
     if kind is ImageChunk:
         return _image_chunks()
+    if kind is EntryReply:
+        return _entry_replies()
     if kind is BatchReply:
         return _batch_replies()
     hints = get_type_hints(kind)
@@ -132,6 +134,22 @@ def _image_chunks() -> st.SearchStrategy[ImageChunk]:
         crc=st.integers(0, 2**32 - 1),
         gone=st.booleans(),
         data=st.binary(),
+    )
+
+
+def _entry_replies() -> st.SearchStrategy[EntryReply]:
+    ids = st.integers(0, 2**64 - 1)
+    return st.builds(
+        EntryReply,
+        group=ids,
+        sender=ids,
+        to=ids,
+        index=ids,
+        term=ids,
+        held=st.booleans(),
+        dropped=st.booleans(),
+        crc=st.integers(0, 2**32 - 1),
+        payload=st.builds(Payload, st.binary(), st.binary()),
     )
 
 

@@ -13,6 +13,8 @@ from raftlog import errors
 from raftlog.core.messages import (
     AppendReply,
     AppendRequest,
+    EntryReply,
+    EntryRequest,
     GroupDeleted,
     Heartbeat,
     HeartbeatReply,
@@ -74,6 +76,8 @@ PEER_TYPES = (
     ImageManifest,
     ImageChunkRequest,
     ImageChunk,
+    EntryRequest,
+    EntryReply,
 )
 HEADERS = values_of(BatchHeader)
 

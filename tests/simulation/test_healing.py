@@ -1,0 +1,136 @@
+"""Damage at rest is healed from the other replicas, on a running node and without a person."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from raftlog.multiraft.effects import DamageNotHealable
+from tests.simulation.calm import VOTERS
+from tests.simulation.repairs import GROUP, DamagedCluster, leader_and_followers
+from tests.storage.disks import flipped
+
+
+@pytest.mark.slow
+def test_there_is_something_of_every_kind_to_damage() -> None:
+    cluster = DamagedCluster(1)
+    for node in VOTERS:
+        names = list(cluster.files(node))
+        for kind, least in (("snapshot-", 2), ("stages-", 1), ("history-", 2), ("0", 2)):
+            assert sum(name.startswith(kind) for name in names) >= least, (kind, names)
+        assert cluster.local(node, GROUP).replica.log.base_index > 0
+        assert cluster.scrubbed(node) == []
+        assert len(cluster.rows(node)) == 80
+
+
+@pytest.mark.parametrize("who", [0, 1], ids=["leader", "follower"])
+def test_a_flipped_byte_in_any_file_heals_on_a_running_replica(who: int) -> None:
+    cluster = DamagedCluster(1)
+    node = leader_and_followers(cluster)[who]
+    before = cluster.files(node)
+    rows = cluster.rows(node)
+    term = cluster.local(node, GROUP).raft.term
+    for name, data in before.items():
+        cluster.flip(node, name, len(data) // 2)
+        assert cluster.scrubbed(node), name
+        cluster.wait(lambda: cluster.healed(), timeouts=100)
+        assert cluster.scrubbed(node) == []
+    assert cluster.rows(node) == rows
+    assert cluster.local(node, GROUP).raft.term == term, "nothing was restarted"
+    for name, data in cluster.files(node).items():
+        if name.endswith(".log"):
+            assert data.startswith(before[name])
+
+
+@pytest.mark.slow
+def test_the_same_byte_on_two_of_three_heals_from_the_third() -> None:
+    cluster = DamagedCluster(2)
+    leader, follower, third = leader_and_followers(cluster)
+    for name in sorted(cluster.files(third)):
+        if not name.endswith(".log"):
+            continue
+        for node in (leader, follower):
+            cluster.flip(node, name, len(cluster.files(node)[name]) // 2)
+    for node in (leader, follower):
+        for kind in ("snapshot-", "stages-", "history-"):
+            name = max(name for name in cluster.files(node) if name.startswith(kind))
+            cluster.flip(node, name, len(cluster.files(node)[name]) // 2)
+    for node in (leader, follower):
+        assert cluster.scrubbed(node)
+    cluster.wait(cluster.healed, timeouts=200)
+    for node in VOTERS:
+        assert cluster.scrubbed(node) == []
+        assert cluster.rows(node) == cluster.rows(third)
+
+
+@pytest.mark.slow
+def test_what_all_three_have_damaged_is_told_refused_and_kept_and_the_rest_is_served() -> None:
+    cluster = DamagedCluster(3)
+    bad: dict[int, dict[str, bytes]] = {}
+    for node in VOTERS:
+        local = cluster.local(node, GROUP)
+        log = local.replica.log
+        index = log.last_index - 2
+        (entry,) = log.entries(index, index, 1)
+        first = log.segment_with(index)
+        (name,) = (each for each in cluster.files(node) if each == f"{first:020}.log")
+        data = cluster.files(node)[name]
+        cluster.flip(node, name, data.index(entry.payload.body) + 3)
+        history = max(each for each in cluster.files(node) if each.startswith("history-"))
+        cluster.flip(node, history, 100)
+        bad[node] = cluster.files(node)
+    for node in VOTERS:
+        assert len(cluster.scrubbed(node)) == 2
+    cluster.wait(
+        lambda: all(cluster.counts(node).not_healable == 2 for node in VOTERS), timeouts=500
+    )
+    for node in VOTERS:
+        told = cluster.told(node, DamageNotHealable)
+        assert len(told) == 2
+        assert all("position" in each or "byte" in each for each in told)
+        files = cluster.files(node)
+        for name, data in bad[node].items():
+            assert files[name].startswith(data), "nothing is deleted"
+        assert cluster.counts(node).healed == 0
+    before = cluster.appended
+    cluster.append(3)
+    cluster.wait(
+        lambda: all(
+            cluster.local(node, GROUP).topic_machine.high_water_mark == before + 3
+            for node in VOTERS
+        )
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10, 14))
+def test_flips_zeros_and_cuts_anywhere_heal_while_the_topic_is_written(seed: int) -> None:
+    cluster = DamagedCluster(seed)
+    random = Random(seed)
+    healed = 0
+    for _ in range(25):
+        node = random.choice(VOTERS)
+        files = cluster.files(node)
+        name = random.choice(sorted(files))
+        data = files[name]
+        at = random.randrange(len(data))
+        bad = random.choice(
+            [
+                flipped(data, at, 1 << random.randrange(8)),
+                data[:at],
+                data[:at] + bytes(min(100, len(data) - at)) + data[at + 100 :],
+            ]
+        )
+        cluster.put(node, name, bad)
+        healed += len(cluster.scrubbed(node))
+        cluster.append(random.randrange(4))
+        cluster.wait(cluster.healed, timeouts=200)
+        cluster.wait(cluster.rests, timeouts=50)
+    assert healed > 10
+    cluster.pass_timeouts(20)  # pins of images that were fetched lapse
+    cluster.append(45)  # what an image stands in for goes with the next snapshot points
+    cluster.wait(cluster.rests, timeouts=50)
+    for node in VOTERS:
+        assert cluster.scrubbed(node) == []
+        assert cluster.rows(node) == cluster.rows(VOTERS[0])
