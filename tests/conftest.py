@@ -40,6 +40,19 @@ def _signals_as_before() -> Iterator[None]:
     assert [signal.getsignal(number) for number in HEARD] == before
 
 
+@pytest.fixture
+def signals_heard() -> Iterator[None]:
+    """For tests that send signals: this process and its children hear them, also where nohup or a
+    shell's background made pytest ignore them."""
+    ignored = [number for number in HEARD if signal.getsignal(number) is signal.SIG_IGN]
+    for number in ignored:
+        usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+        signal.signal(number, usual)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the slow folders' tests; fast tests first, real Spark last."""
     for item in items:

@@ -9,6 +9,7 @@ import pytest
 from raftlog.chaos.cluster import signals_deferred
 
 
+@pytest.mark.usefixtures("signals_heard")
 def test_a_signal_that_comes_while_a_process_is_started_ends_us_only_when_it_is_known() -> None:
     known = []
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+
 from raftlog.cli.signals import on_signals
+
+pytestmark = pytest.mark.usefixtures("signals_heard")
 
 
 def test_a_handler_gets_its_signals_for_as_long_as_asked() -> None:

@@ -44,6 +44,7 @@ def test_every_promise_is_kept_over_at_least_twenty_faults_of_all_classes() -> N
     shutil.rmtree(folder)  # kept if this fails
 
 
+@pytest.mark.usefixtures("signals_heard")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda each: each.name)
 def test_a_chaos_test_that_is_ended_while_its_cluster_starts_leaves_no_process(
     tmp_path: Path, number: signal.Signals

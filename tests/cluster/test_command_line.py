@@ -191,6 +191,7 @@ def test_a_start_beyond_the_end_is_refused_unless_the_topic_is_followed(
     assert "short ends at offset 0" in ended.stderr
 
 
+@pytest.mark.usefixtures("signals_heard")
 def test_tail_follows_and_ends_without_an_error_on_ctrl_c(cluster: ProcessCluster) -> None:
     answer(cluster, "topic", "create", "live", "--schema", DDL)
     follower = subprocess.Popen(
