@@ -48,6 +48,7 @@ def status(
     rows = [nodes[node] for node in sorted(nodes)]
     answering = [row for row in rows if not row.get("problem")]
     leader = _leader(answering)
+    rules = rules_of([row[1] for row in described], nodes=len(rows))
     waiting = topics_without_leader(views)
     doubted = replicas_in_doubt(views)
     quarantined = quarantined_replicas(views)
@@ -60,7 +61,7 @@ def status(
                 "topics_without_leader": waiting,
                 "replicas_in_doubt": doubted,
                 "quarantined_replicas": quarantined,
-                **_rules(described),
+                **rules,
                 "nodes": rows,
             }
         )
@@ -70,7 +71,7 @@ def status(
             say(doubt(**row))
         for row in quarantined:
             say("{topic}, replica {node} is quarantined: {problem}".format(**row))
-        _show_rules(**_rules(described))
+        _show_rules(**rules)
     writable = [row for row in answering if not row["disk_full"]]
     if leader == 0 or waiting or 2 * len(writable) <= len(rows):
         raise typer.Exit(int(ExitCode.UNAVAILABLE))
@@ -149,16 +150,22 @@ def _nodes(
     return rows
 
 
-def _rules(described: list[tuple[str, ClusterDescription | RaftlogError]]) -> dict[str, Any]:
+def rules_of(answers: Sequence[ClusterDescription | RaftlogError], nodes: int) -> dict[str, Any]:
     """The version of the rules that the cluster writes, and the nodes that hold the next one back,
-    from the most recent answer."""
-    answers = [answer for _, answer in described if not isinstance(answer, RaftlogError)]
-    newest = max(answers, key=lambda a: (a.rules, a.rules_known, a.node == a.leader, a.term))
+    from the most recent answer. None and none if fewer than a majority of the nodes answer: a
+    single one may know an old version only."""
+    found = [answer for answer in answers if not isinstance(answer, RaftlogError)]
+    if 2 * len(found) <= nodes:
+        return {"rules": None, "behind_rules": []}
+    newest = max(found, key=lambda a: (a.rules, a.rules_known, a.node == a.leader, a.term))
     return {"rules": newest.rules, "behind_rules": list(newest.behind_rules)}
 
 
-def _show_rules(rules: int, behind_rules: list[int]) -> None:
-    say(f"rules version {rules}")
+def _show_rules(rules: int | None, behind_rules: list[int]) -> None:
+    if rules is None:
+        say("rules version unknown: fewer than a majority of the nodes answer")
+    else:
+        say(f"rules version {rules}")
     if behind_rules:
         nodes = ", ".join(f"node {node}" for node in behind_rules)
         say(f"  the next version waits for {nodes}: start this program's version there")

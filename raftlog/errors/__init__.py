@@ -54,6 +54,7 @@
     |   |-- TooManyWriters          the topic's limit
     |   `-- WriterBytesExceeded     too many staged bytes of one writer
     |-- NodeRefused                 this process must not serve: `raftlog.errors.node`
+    |-- CompactorKilled             a signal ended the compaction process: it is tried again
     `-- Internal                    a defect of ours
 
 An error is made only from keyword values, so the other side of the wire can build the same error:
@@ -83,6 +84,7 @@ from raftlog.errors.node import (
     NodeRefused,
 )
 from raftlog.errors.raftlog_error import (
+    CompactorKilled,
     Internal,
     RaftlogError,
     from_wire,
@@ -149,6 +151,7 @@ __all__ = [
     "CheckpointReset",
     "CheckpointRewound",
     "ClusterMismatch",
+    "CompactorKilled",
     "CorruptFile",
     "DataFolderForeign",
     "DataFolderLocked",

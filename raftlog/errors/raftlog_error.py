@@ -70,6 +70,19 @@ class Internal(RaftlogError):
     remedy_text = "Please report it with the node's log."
 
 
+@dataclass(kw_only=True, eq=False)
+class CompactorKilled(RaftlogError):
+    """Something ended the node's compaction process by a signal. The node starts another."""
+
+    signal: str
+
+    cause_text = "The compaction process was ended by {signal}, before its job was done."
+    remedy_text = (
+        "It is tried again by itself. After SIGKILL see whether the kernel was out of memory "
+        "(`dmesg`): give the machine more, or run less beside the node."
+    )
+
+
 def from_wire(code: str, values: Mapping[str, str]) -> RaftlogError:
     """The typed error that `to_wire` described. An unknown code becomes `Internal`.
 

@@ -291,7 +291,9 @@ class Compactions:
             return
         if isinstance(reply, RaftlogError):
             self._effects.tell(
-                CompactionFailed(group=local.group, topic=local.topic, cause=reply.cause)
+                CompactionFailed(
+                    group=local.group, topic=local.topic, cause=reply.cause, remedy=reply.remedy
+                )
             )
             self._failed[local.group] = local
             self._end(local)

@@ -103,6 +103,7 @@ class CompactionFailed:
     group: GroupId
     topic: TopicInfo | None
     cause: str
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
 
-from raftlog.errors import DiskFailed, Internal
+from raftlog.errors import CompactorKilled, DiskFailed, Internal
 from raftlog.image.job import IDLE_EXIT, CompactionJob, Reply, decode_reply, encode_job
 
 COMPACTION_PROGRAM = "raftlog.compaction.worker"
@@ -30,6 +31,8 @@ class Compactor:
         line, code = self._ask(job)
         if code == IDLE_EXIT:
             line, code = self._ask(job)  # it was idle for long, and ended when the job came
+        if code is not None and code < 0:
+            return CompactorKilled(signal=_signal_name(-code))
         if code is not None:
             return Internal(what=f"the compaction process ended with {code}")
         reply = decode_reply(line)
@@ -67,3 +70,10 @@ class Compactor:
         if process is not None:
             process.kill()
             process.wait()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"

@@ -140,12 +140,13 @@ class LoopEffects:
                     group=group,
                     topic=topic.name if topic else "(controller)",
                 )
-            case CompactionFailed(group=group, topic=topic, cause=cause):
+            case CompactionFailed(group=group, topic=topic, cause=cause, remedy=remedy):
                 log.error(
                     "the log was not compacted; it is tried again, and the log grows until then",
                     group=group,
                     topic=topic.name if topic else "(controller)",
                     cause=cause,
+                    remedy=remedy,
                 )
             case RetentionFailed(group=group, topic=topic, cause=cause):
                 log.error(

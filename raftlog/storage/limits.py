@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_POSITION_LIMIT = 1 << 32
+POSITION_LIMIT = 1 << 32
 """Positions of frames in a segment are 32-bit numbers."""
 
 
@@ -31,8 +31,8 @@ class LogLimits:
     """Sealed segments that stay open for readers. Reading another one costs opening it."""
 
     def __post_init__(self) -> None:
-        assert 0 < self.segment_bytes_max < _POSITION_LIMIT, (
-            f"segment_bytes_max {self.segment_bytes_max} is not below {_POSITION_LIMIT}"
+        assert 0 < self.segment_bytes_max < POSITION_LIMIT, (
+            f"segment_bytes_max {self.segment_bytes_max} is not below {POSITION_LIMIT}"
         )
         assert self.preallocate_bytes >= 0, "preallocate_bytes is a size"
         assert self.payload_cache_bytes_max >= 0, "payload_cache_bytes_max is a size"

@@ -179,6 +179,8 @@ class PosixFileSystem:
             return PosixFile(location, os.open(location, flags, _FILE_MODE))
         except (FileNotFoundError, FileExistsError):
             raise
+        except IsADirectoryError as error:
+            raise _folder_in_place(location) from error
         except OSError as error:
             raise _name_failure(location, error) from error
 
@@ -206,6 +208,8 @@ class PosixFileSystem:
         location = self.location(target)
         try:
             os.rename(self.location(source), location)
+        except IsADirectoryError as error:
+            raise _folder_in_place(location) from error
         except OSError as error:
             raise _name_failure(location, error) from error
 
@@ -233,6 +237,10 @@ def _make_root(location: str) -> None:
     for folder in reversed(missing):
         os.mkdir(folder, _FOLDER_MODE)
         _sync_folder(os.path.dirname(folder))
+
+
+def _folder_in_place(location: str) -> CorruptFile:
+    return CorruptFile(file=location, position=0, problem="a folder is in its place")
 
 
 def _name_failure(location: str, error: OSError) -> DiskFailed | DiskFull:

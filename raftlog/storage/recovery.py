@@ -39,6 +39,7 @@ from raftlog.storage.frames import (
     decode_frame_header,
     decode_segment_header,
 )
+from raftlog.storage.limits import POSITION_LIMIT
 
 _WINDOW_BYTES_MIN = 4 * 1024
 _WINDOW_BYTES_MAX = 256 * 1024
@@ -165,8 +166,14 @@ def read_tail(file: File, header: SegmentHeader, accept: Callable[[PlacedFrame],
     """Follow the frames of a last segment, pass each to `accept`, and apply the module's rule.
 
     If `truncated_from` is set, frames from there on were passed to `accept` but are not valid.
-    Nothing is changed on disk. Raises `CorruptFile` on damage.
+    Nothing is changed on disk. Raises `CorruptFile` on damage, at once if the file is longer than
+    any that was ever written: to search that would take as long as to read it.
     """
+    if file.size() > POSITION_LIMIT:
+        problem = (
+            f"it has {file.size()} bytes, and raftlog writes none of more than {POSITION_LIMIT}"
+        )
+        raise CorruptFile(file=file.path, position=POSITION_LIMIT, problem=problem)
     walk = FrameWalk(file, header)
     unproven: deque[PlacedFrame] = deque()
     for frame in walk:

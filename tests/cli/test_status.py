@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from raftlog.cli.output import doubt
-from raftlog.cli.status import replicas_in_doubt, topics_without_leader
+from raftlog.cli.status import replicas_in_doubt, rules_of, topics_without_leader
 from raftlog.client.watermark import NodeAnswer
 from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Term
 from raftlog.errors import NodeUnreachable
-from raftlog.wire.calls import GroupView, NodeView
+from raftlog.wire.calls import ClusterDescription, GroupView, NodeView
 
 
 def view(node: int, group: int, topic: str, leader: int, *, state: str = "trusted") -> GroupView:
@@ -77,3 +77,31 @@ def test_replicas_whose_state_is_in_doubt_are_named_and_those_of_older_nodes_are
     assert [(row["topic"], row["node"]) for row in found] == [("odd", 1), ("split", 1)]
     assert "Restart this node" in doubt(**found[0])
     assert "Start all nodes" in doubt(**found[1])
+
+
+def description(node: int, rules: int) -> ClusterDescription:
+    return ClusterDescription(
+        cluster_id="c",
+        node=NodeId(node),
+        store_uuid="u",
+        leader=NodeId(0),
+        term=Term(1),
+        nodes=(),
+        version="1",
+        registered=True,
+        disk_keeps_up=True,
+        disk_full="",
+        rules=rules,
+        rules_known=3,
+        behind_rules=(NodeId(3),),
+    )
+
+
+def test_the_rules_version_is_unknown_unless_a_majority_answers() -> None:
+    """A node by itself may not have heard of the version that the others write."""
+    down = NodeUnreachable(address="a:3", problem="refused")
+    assert rules_of([description(1, 2), down, down], nodes=3)["rules"] is None
+    assert rules_of([description(1, 2)], nodes=2)["rules"] is None
+    both = rules_of([description(1, 2), description(2, 3), down], nodes=3)
+    assert both == {"rules": 3, "behind_rules": [3]}
+    assert rules_of([description(1, 2)], nodes=1)["rules"] == 2

@@ -17,7 +17,7 @@ import pytest
 
 from raftlog.chaos.cluster import wait_for
 from raftlog.core.types import GroupId, LogIndex, Term
-from raftlog.errors import CorruptFile, Internal
+from raftlog.errors import CompactorKilled, CorruptFile
 from raftlog.image.job import CompactionJob, encode_job
 from raftlog.image.manifest import NO_IMAGE
 from raftlog.server.compactor import Compactor
@@ -70,7 +70,10 @@ def test_a_process_that_was_killed_is_an_error_and_the_next_job_starts_another(
 ) -> None:
     compactor.run(JOB)
     os.kill(child(), 9)
-    assert isinstance(compactor.run(JOB), Internal)
+    killed = compactor.run(JOB)
+    assert isinstance(killed, CompactorKilled)
+    assert killed.signal == "SIGKILL"
+    assert "tried again" in killed.remedy
     assert isinstance(compactor.run(JOB), CorruptFile)
 
 

@@ -312,3 +312,49 @@ def test_the_index_of_deletions_is_kept_and_never_falls(empty_disk: FileSystem) 
     folder.note_deletions(LogIndex(5))
     folder.close()
     assert opened(empty_disk).deletions_index() == 7
+
+
+SPARSE_BYTES = 200 << 30
+
+
+def lengthened(path: Path) -> None:
+    """Make the file 200 GiB long; it takes no room."""
+    with path.open("r+b") as file:
+        file.truncate(SPARSE_BYTES)
+
+
+@pytest.mark.timeout(20)
+def test_files_longer_than_any_that_is_written_are_refused_at_once(tmp_path: Path) -> None:
+    disk = PosixFileSystem(tmp_path)
+    folder = opened(disk)
+    path = folder.create_group(GroupId(1), MANIFEST)
+    log = GroupLog.create(disk, path, 1, SMALL)
+    log.append(entries(1, 3))
+    write(log)
+    log.close()
+    [segment] = (tmp_path / path).glob("*.log")
+    lengthened(segment)
+    with pytest.raises(CorruptFile, match=str(SPARSE_BYTES)):
+        GroupLog.open(disk, path, 1, SMALL)
+    assert segment.stat().st_size == SPARSE_BYTES, "nothing is changed"
+    for name in JOURNAL_COPIES:
+        lengthened(tmp_path / name)
+    with pytest.raises(CorruptFile, match=str(SPARSE_BYTES)):
+        folder.open_journal()
+    folder.close()
+
+
+@pytest.mark.parametrize("names", [JOURNAL_COPIES, JOURNAL_COPIES[:1], JOURNAL_COPIES[1:]])
+def test_a_folder_in_the_place_of_a_journal_is_named(
+    tmp_path: Path, names: tuple[str, ...]
+) -> None:
+    folder = opened(PosixFileSystem(tmp_path))
+    for name in names:
+        (tmp_path / name).unlink()
+        (tmp_path / name).mkdir()
+    with pytest.raises(CorruptFile) as caught:
+        folder.open_journal()
+    assert caught.value.file == str(tmp_path / names[0])
+    assert "a folder is in its place" in caught.value.problem
+    assert (tmp_path / names[0]).is_dir(), "it stays"
+    folder.close()
