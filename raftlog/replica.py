@@ -18,6 +18,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, assert_never
 
+from raftlog.comparison import (
+    STATES_COMPARED_EVERY,
+    Comparison,
+    Trust,
+    answering,
+    answers,
+    asking,
+    questions,
+)
 from raftlog.core.log_view import LogView
 from raftlog.core.messages import (
     AppendReply,
@@ -52,7 +61,6 @@ from raftlog.machines.commands import Command
 from raftlog.machines.contract import StateMachine
 from raftlog.machines.outcomes import Outcome, SnapshotPointApplied
 from raftlog.machines.topic import TopicMachine
-from raftlog.state_comparison import StateComparison, StateTrust
 from raftlog.state_hash import STATE_HASH_FIRST, next_state_hash
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.log import GroupLog
@@ -84,8 +92,10 @@ class Output:
     """Confirmed reads whose index is applied: they may be answered now."""
     reads_dropped: list[int] = field(default_factory=list)
     soft_state: SoftState | None = None
-    trust: StateTrust | None = None
-    """What is known of the replica's state has changed. It must be ticked from now on."""
+    state_trust: Trust | None = None
+    history_trust: Trust | None = None
+    """What is known of the replica's state, or of its history, has changed. It must be ticked from
+    now on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,11 +184,12 @@ class Replica:
         random: Random,
         applied_index: LogIndex = NO_INDEX,
         state_hash: bytes = STATE_HASH_FIRST,
+        histories: Comparison | None = None,
         raft_type: Callable[..., Raft] = Raft,
     ) -> None:
         """`machine` stands where a snapshot has it: it has applied everything up to
         `applied_index`, with this `state_hash`. That is not below the log's base, and not beyond
-        its last entry. By default nothing is applied.
+        its last entry. By default nothing is applied. `histories` is what is known of its history.
 
         `raft_type` makes the core: a simulation gives its own, which is watched.
         """
@@ -210,9 +221,9 @@ class Replica:
         """The oldest first. The host loop takes out each one that it has compacted."""
         log_start = self._log_start()
         self.since_point = SincePoint(self.applied_index, log_start, log_start)
-        self.comparison = StateComparison(node)
-        self._trust = StateTrust.TRUSTED
-        self._trust_changed = False
+        self.states = Comparison(node)
+        self.states_compared_every = STATES_COMPARED_EVERY
+        self.histories = histories or Comparison(node)
         self._damaged = False
         self._apply_to = applied_index
         self._reads: deque[ReadState] = deque()
@@ -222,6 +233,7 @@ class Replica:
         `_write_durable` is on disk, each with all before it."""
         self._write_running = 0
         self._write_durable = 0
+        self._note_fitness()
 
     def logged_commands(self) -> Iterator[tuple[LogIndex, Command]]:
         """Every command in the log with its index, in order, whether it is committed or not.
@@ -246,19 +258,26 @@ class Replica:
         raft.step(message)
         if message.term == raft.term:
             if isinstance(message, Heartbeat):
-                self.comparison.heard(message)
-                self._follow_trust()
+                states, histories = questions(message)
+                self.states.heard(states)
+                self.histories.heard(histories)
+                self._note_fitness()
             elif isinstance(message, HeartbeatReply) and raft.role is Role.LEADER:
-                self.comparison.answered(message, raft.membership.voters)
-                self._follow_trust()
+                state, history = answers(message)
+                self.states.answered(message.sender, state, raft.membership.voters)
+                self.histories.answered(message.sender, history, raft.membership.voters)
+                self._note_fitness()
 
-    def _follow_trust(self) -> None:
-        """A replica that has diverged stops leading at once."""
-        trust = self.comparison.trust
-        if trust is not self._trust:
-            self._trust = trust
-            self._trust_changed = True
-            self._note_fitness()
+    @property
+    def diverged(self) -> bool:
+        """Does a majority have another state, or another history, than this replica?"""
+        return Trust.DIVERGED in (self.states.trust, self.histories.trust)
+
+    def history_reached(self, index: LogIndex, digest: bytes, mark: Offset) -> None:
+        """The replica's history up to snapshot point `index` has this digest. Later compactions
+        leave the records below `mark` as they are."""
+        self.histories.reached(index, digest, mark)
+        self._note_fitness()
 
     def note_damage(self, *, damaged: bool) -> None:
         """Whether an entry that a follower needs was damaged here: then another member should lead,
@@ -267,8 +286,8 @@ class Replica:
         self._note_fitness()
 
     def _note_fitness(self) -> None:
-        diverged = self._trust is StateTrust.DIVERGED
-        self.raft.note_fitness(may_lead=not diverged and not self._damaged)
+        """A replica that has diverged stops leading at once."""
+        self.raft.note_fitness(may_lead=not self.diverged and not self._damaged)
 
     # ------------------------------------------------------------ disk
 
@@ -340,7 +359,7 @@ class Replica:
             if budget.spent:
                 break
         self.raft.applied(self.applied_index)
-        self._follow_trust()
+        self._note_fitness()
         self._answer(output)
         return output
 
@@ -458,8 +477,8 @@ class Replica:
                 mark=self._mark(),
             )
             self.points.append(point)
-        if self.comparison.is_point(index):
-            self.comparison.reached(index, self.state_hash, self._mark())
+        if index % self.states_compared_every == 0:
+            self.states.reached(index, self.state_hash, self._mark())
         return Applied(index, term, outcome)
 
     def _log_start(self) -> Offset:
@@ -481,23 +500,24 @@ class Replica:
 
     def _answer(self, output: Output) -> None:
         """The reads that may be answered now, and a change of trust."""
-        if self._trust is StateTrust.DIVERGED:
+        if self.diverged:
             output.reads_dropped.extend(read.request_id for read in self._reads)
             self._reads.clear()
         while self._reads and self._reads[0].index <= self.applied_index:
             output.reads.append(self._reads.popleft())
-        if self._trust_changed:
-            self._trust_changed = False
-            output.trust = self._trust
+        output.state_trust = self.states.news()
+        output.history_trust = self.histories.news()
 
     def _hand_out(self, message: OutMessage, output: Output) -> None:
         match message:
             case Replicate():
                 output.replicate.append(message)
             case Heartbeat():
-                output.messages.append(self.comparison.ask(message))
+                asked = asking(message, self.states.ask(), self.histories.ask())
+                output.messages.append(asked)
             case HeartbeatReply():
-                output.messages.append(self.comparison.answer(message))
+                answered = answering(message, self.states.answer(), self.histories.answer())
+                output.messages.append(answered)
             case VoteRequest() | VoteReply() | AppendReply():
                 output.messages.append(message)
             case _:

@@ -115,8 +115,17 @@ DOUBTS = {
     "Restart this node: it replays its log",
     "disputed": "the replicas' states differ and none has a majority, so new records are not "
     "served. Start all nodes",
+    "history diverged": "its history differs from the majority's, so it neither leads nor serves "
+    "reads. It takes another replica's by itself, at most twice a day",
+    "history disputed": "the replicas' histories differ and none has a majority, so what they have "
+    "compacted since they last agreed is not served. Start all nodes",
 }
 """What a replica's state means for people; every other state is sound or unknown."""
+
+
+def doubts(state: str, history: str) -> list[str]:
+    """Those of `DOUBTS` that hold for a replica whose state and history are so."""
+    return [each for each in (state, f"history {history}") if each in DOUBTS]
 
 
 def doubt(topic: str, node: int, state: str) -> str:

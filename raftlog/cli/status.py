@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from raftlog.cli.output import (
-    DOUBTS,
     Format,
     FormatOption,
     doubt,
+    doubts,
     say,
     show_json,
     show_table,
@@ -95,13 +95,14 @@ def topics_without_leader(answers: Sequence[NodeAnswer]) -> list[str]:
 
 
 def replicas_in_doubt(answers: Sequence[NodeAnswer]) -> list[dict[str, Any]]:
-    """The replicas whose state is not known to be what a majority has, by topic and node."""
+    """The replicas whose state or history is not known to be what a majority has, by topic and
+    node."""
     rows = [
-        {"topic": view.topic, "node": view.node, "state": view.state}
+        {"topic": view.topic, "node": view.node, "state": each}
         for _, _, reply in answers
         if not isinstance(reply, RaftlogError)
         for view in reply.groups
-        if view.state in DOUBTS
+        for each in doubts(view.state, view.history)
     ]
     return sorted(rows, key=lambda row: (row["topic"], row["node"]))
 

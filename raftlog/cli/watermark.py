@@ -10,11 +10,11 @@ from rich.live import Live
 from rich.table import Table
 
 from raftlog.cli.output import (
-    DOUBTS,
     Format,
     FormatOption,
     console,
     doubt,
+    doubts,
     make_table,
     say,
     show_json,
@@ -78,8 +78,8 @@ def _show(marks: list[Watermark], output: Format) -> None:
         console().print(_table(marks))
         for mark in marks:
             for replica in mark.replicas:
-                if replica.state in DOUBTS:
-                    say(doubt(mark.topic, replica.node, replica.state))
+                for each in doubts(replica.state, replica.history):
+                    say(doubt(mark.topic, replica.node, each))
                 if replica.problem:
                     say(f"{mark.topic}, replica {replica.node}: {replica.problem}")
 

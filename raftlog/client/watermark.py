@@ -49,6 +49,8 @@ class ReplicaWatermark:
     points_behind: int = 0
     """Snapshot points that wait to be compacted. If this keeps growing, compaction cannot follow.
     """
+    history: str = ""
+    """What is known of the records that it has in history files, in the same words as `state`."""
     problem: str = ""
     """Why there is no answer; "" if there is one."""
 
@@ -171,6 +173,7 @@ def _replica(
         history_end=view.history_end,
         history_bytes=view.history_bytes,
         points_behind=view.points_behind,
+        history=view.history,
     )
 
 

@@ -84,12 +84,13 @@ def compact(
     if isinstance(machine, TopicMachine):
         history = _extended_history(fs, job, machine, replay, small_file_bytes)
         stages = _carry(fs, job, machine, replay)
-    return Image(
+    return replace(
+        image,
         generation=image.generation + 1,
-        base=image.base,
         snapshots=snapshots,
         stages=stages,
         history=history,
+        fresh_log=0,
     )
 
 

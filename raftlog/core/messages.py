@@ -165,12 +165,17 @@ class Heartbeat:
     """The round in which this asks to quiesce; 0: stay awake (`raftlog.core.quiescence`)."""
     hash_index: LogIndex = NO_INDEX
     """At which entry the receiver's state hash is asked for; 0: at none. The core carries this and
-    what follows for `raftlog.state_comparison`, and does not look at it."""
+    what follows for `raftlog.comparison`, and does not look at it."""
     agreed_index: LogIndex = NO_INDEX
     """The latest entry at which a majority's state hashes are known to agree; 0: none."""
     agreed_hash: bytes = b""
     disputed: bool = False
     """State hashes differ, and none has a majority."""
+    history_index: LogIndex = NO_INDEX
+    """These four are as those of states, for the digests of histories at snapshot points."""
+    agreed_history_index: LogIndex = NO_INDEX
+    agreed_history_digest: bytes = b""
+    history_disputed: bool = False
     recovered: int = 0
     """The recovery of the receiver that ends with this; 0: none (`raftlog.core.recovery`)."""
 
@@ -216,6 +221,10 @@ class HeartbeatReply:
     state_hash: bytes = b""
     diverged: bool = False
     """A majority is known to have another state than the sender."""
+    history_index: LogIndex = NO_INDEX
+    """These three are as those of states, for the digest of the sender's history."""
+    history_digest: bytes = b""
+    history_diverged: bool = False
     recovery: int = 0
     """Of the sender (`raftlog.core.recovery`); that it has ended may not be durable yet."""
 

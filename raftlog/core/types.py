@@ -29,6 +29,7 @@ Offset = NewType("Offset", int)
 NOBODY = NodeId(0)
 CONTROLLER_GROUP = GroupId(0)
 NO_INDEX = LogIndex(0)
+FIRST_OFFSET = Offset(0)
 
 
 class EntryKind(IntEnum):

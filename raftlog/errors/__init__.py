@@ -6,9 +6,10 @@
     |   |-- NodeUnreachable         no answer from that address
     |   |-- NodeStopping            the node was told to stop
     |   |-- NoQuorum                a leader that lost its majority, or an election in progress
-    |   |-- ReplicaDiverged         this replica's state differs from the majority's; ask another
+    |   |-- ReplicaDiverged         this replica's state or history differs from the majority's
     |   |-- ReplicaQuarantined      this replica's files are damaged; ask another
     |   |-- StateDisputed           the replicas' states differ, and none has a majority
+    |   |-- HistoryDisputed         the replicas' histories differ, and none has a majority
     |   |-- NotYet                  this replica has not applied far enough; ask another
     |   |-- Overloaded              a bounded queue is full
     |   |-- DiskFull                writes wait or are refused until there is room; reads continue
@@ -111,6 +112,7 @@ from raftlog.errors.request import (
 from raftlog.errors.unavailable import (
     DeadlineExceeded,
     DiskFull,
+    HistoryDisputed,
     NodeStopping,
     NodeUnreachable,
     NoQuorum,
@@ -166,6 +168,7 @@ __all__ = [
     "ExitCode",
     "ExtraMissing",
     "FormatUnsupported",
+    "HistoryDisputed",
     "IdentityRefused",
     "Internal",
     "InvalidOption",

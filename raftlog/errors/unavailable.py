@@ -85,18 +85,24 @@ class NotYet(Unavailable):
 
 @dataclass(kw_only=True, eq=False)
 class ReplicaDiverged(Unavailable):
-    """The state of this replica, on `node`, is not what a majority of the replicas has."""
+    """The state of this replica, on `node`, or its history, is not what a majority has."""
 
     topic: str
     node: int
+    what: str
+    """What differs; "" from an older node: the state."""
 
     cause_text = (
-        "The state of topic {topic!r} on node {node} differs from that of the other replicas."
+        "The {what} of topic {topic!r} on node {node} differs from that of the other replicas."
     )
     remedy_text = (
-        "Another replica serves reads; the client asks there. Restart node {node}: it replays its "
-        "log. Please report it if the states differ again."
+        "Another replica serves reads; the client asks there. Node {node} replaces what differs by "
+        "another replica's, at most twice a day. Restart node {node} if its state goes on "
+        'differing: it replays its log. Please report it; see docs/OPERATIONS.md, "differ".'
     )
+
+    def __post_init__(self) -> None:
+        self.what = self.what or "state"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -133,6 +139,25 @@ class StateDisputed(Unavailable):
     remedy_text = (
         "Start all nodes, then restart them one after another: each replays its log. Please report "
         "it if the states still differ."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class HistoryDisputed(Unavailable):
+    """The replicas have different records in history and none has a majority. Records outside of
+    [start, end) are served."""
+
+    topic: str
+    start: int
+    end: int
+
+    cause_text = (
+        "The replicas of topic {topic!r} have different records in history, and no majority has "
+        "the same: records [{start}, {end}) are not served."
+    )
+    remedy_text = (
+        "Start all nodes: the majority is right. Please report it if it lasts, and keep the data "
+        'folders of all nodes; see docs/OPERATIONS.md, "differ".'
     )
 
 

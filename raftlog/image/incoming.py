@@ -63,6 +63,7 @@ def wanted_image(theirs: Image, own: Image, damaged: Container[str] = frozenset(
         history=tuple(
             history.get((each.start, each.end, each.digest), each) for each in theirs.history
         ),
+        agreed_mark=theirs.agreed_mark,
     )
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from raftlog.core.types import LogIndex, Offset, Term
+from raftlog.core.types import FIRST_OFFSET, LogIndex, Offset, Term
 from raftlog.errors import CorruptFile, FormatUnsupported
 from raftlog.image.history_digest import digest_sum
 from raftlog.storage.checked_file import TEXT, read_checked, write_checked
@@ -117,6 +117,9 @@ class Image:
     fresh_log: int = 0
     """The id of the segment with which the log began afresh at this image, which another node gave
     (`raftlog.storage.fresh`); 0: the log went on."""
+    agreed_mark: Offset = FIRST_OFFSET
+    """Records in history below it were found to be what a majority has, and no compaction has
+    written them again since."""
 
     def __post_init__(self) -> None:
         assert bool(self.snapshots) == (self.generation > 0), "an image is at a snapshot"
@@ -136,6 +139,13 @@ class Image:
     def history_end(self) -> Offset:
         """The first offset that is not in history."""
         return self.snapshots[-1].mark if self.snapshots else Offset(0)
+
+    @property
+    def settled(self) -> Offset:
+        """Records below it are in files that no later compaction writes again."""
+        if self.history and self.history[-1].record_bytes < SMALL_FILE_BYTES:
+            return self.history[-1].start
+        return self.history_end
 
     @property
     def history_start(self) -> Offset:
@@ -267,6 +277,7 @@ def encode_image(image: Image) -> bytes:
         ],
         "history_digests": [each.digest.hex() for each in image.history],
         "fresh_log": image.fresh_log,
+        "agreed_mark": image.agreed_mark,
     }  # fmt: skip
     return json.dumps(table, separators=(",", ":")).encode()
 
@@ -283,6 +294,7 @@ def decode_image(text: bytes, location: str) -> Image:
             stages=tuple(_stages(table["stages"])),
             history=tuple(_history(table["history"], table.get("history_digests"))),
             fresh_log=int(table["fresh_log"]),
+            agreed_mark=Offset(int(table.get("agreed_mark", 0))),
         )
     except (ValueError, KeyError, TypeError, AssertionError) as error:
         problem = f"it is not the manifest of an image: {error!r}"

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
+from raftlog.comparison import Trust
 from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, LogIndex, Payload
 from raftlog.errors import DiskFull, Overloaded, RaftlogError
@@ -28,7 +29,6 @@ from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.image_pins import ImagePins
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.replica import PointReached
-from raftlog.state_comparison import StateTrust
 from raftlog.storage.limits import SEALED_BYTES_MIN
 from raftlog.storage.prefix import PrefixRemoval
 from raftlog.wire.codec import encode_command
@@ -220,7 +220,8 @@ class Compactions:
         if (
             raft.role is not Role.LEADER
             or replica.machine.rules < _RULES_WITH_POINTS
-            or replica.comparison.trust is not StateTrust.TRUSTED
+            or replica.states.trust is not Trust.TRUSTED
+            or replica.diverged
             or len(replica.points) >= self._points_max()
             or local.point_proposed == (raft.term, since.point)
         ):
@@ -341,7 +342,8 @@ class Compactions:
             pinned = self._pins.index(local.group)
             wanted = min(before, point.keep_from - 1, before if pinned is None else pinned)
             keep_after = max(keep_after, wanted)
-        image = replace(image, base=log.droppable(keep_after))
+        agreed_mark = local.replica.histories.agreed_mark
+        image = replace(image, base=log.droppable(keep_after), agreed_mark=agreed_mark)
 
         def published(_: None) -> None:
             done = not self._abandoned

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from raftlog.comparison import Trust
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import SoftState
-from raftlog.core.types import GroupId, LogIndex, NodeId
+from raftlog.core.types import GroupId, LogIndex, NodeId, Offset
 from raftlog.errors import DiskFull, PeerProtocolViolation
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.machines.commands import TopicInfo
-from raftlog.state_comparison import StateTrust
 from raftlog.storage.write import LogWrite
 
 T = TypeVar("T")
@@ -89,11 +89,50 @@ class PeerMessagesRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateCompared:
-    """What a replica knows of its own state has changed (`raftlog.state_comparison`)."""
+    """What a replica knows of its own state has changed (`raftlog.comparison`)."""
 
     group: GroupId
     topic: TopicInfo | None
-    trust: StateTrust
+    trust: Trust
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryCompared:
+    """What a replica knows of its own history has changed (`raftlog.comparison`). Unless it is
+    trusted now, records [start, end) are in doubt."""
+
+    group: GroupId
+    topic: TopicInfo | None
+    trust: Trust
+    start: Offset
+    end: Offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaRebuilding:
+    """A replica that has diverged fetches an image of `peer`, to go on from there."""
+
+    group: GroupId
+    topic: TopicInfo | None
+    peer: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaRebuilt:
+    """A replica that had diverged stands at another node's image, and replays its log from there.
+    The history files that it had are kept under another name."""
+
+    group: GroupId
+    topic: TopicInfo | None
+    index: LogIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildsSpent:
+    """A replica has diverged again, soon after it was rebuilt: it stays as it is for a while."""
+
+    group: GroupId
+    topic: TopicInfo | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +245,10 @@ MultiRaftEvent = (
     | DiskChanged
     | PeerMessagesRefused
     | StateCompared
+    | HistoryCompared
+    | ReplicaRebuilding
+    | ReplicaRebuilt
+    | RebuildsSpent
     | CompactionFailed
     | ImageInstalled
     | ImageRefused

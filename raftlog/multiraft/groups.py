@@ -8,8 +8,10 @@ when a folder is made or removed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from raftlog.comparison import Comparison
 from raftlog.core.recovery import is_recovering, next_recovery
 from raftlog.core.timer import Random
 from raftlog.core.types import (
@@ -29,6 +31,8 @@ from raftlog.image.incoming import Incoming, install, take_in
 from raftlog.image.machine import new_machine, restored_machine
 from raftlog.image.manifest import Image, leftovers, read_image, write_image
 from raftlog.image.open_image import OpenImage
+from raftlog.image.outvoted import NEVER_OUTVOTED, Outvoted, read_outvoted, write_outvoted
+from raftlog.image.rebuild import rebuild
 from raftlog.image.snapshot_file import read_snapshot
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.contract import StateMachine
@@ -60,6 +64,7 @@ class GroupFiles(NamedTuple):
     """The machine's state is that after this entry; the log replays the rest."""
     state_hash: bytes
     image: Image
+    outvoted: Outvoted
 
 
 class Quarantine(NamedTuple):
@@ -77,6 +82,7 @@ class OpenedGroup(NamedTuple):
     replica: Replica
     topic: TopicInfo | None
     image: OpenImage
+    outvoted: Outvoted = NEVER_OUTVOTED
 
 
 class GroupStore:
@@ -199,9 +205,14 @@ class GroupStore:
             random=self._random,
             applied_index=files.applied_index,
             state_hash=files.state_hash,
+            histories=Comparison(
+                self._node,
+                diverged=files.outvoted.history,
+                agreed_mark=files.image.agreed_mark,
+            ),
         )
         image = OpenImage(self._folder.fs, self.folder_of(group), group, files.image)
-        return OpenedGroup(replica, topic, image)
+        return OpenedGroup(replica, topic, image, files.outvoted)
 
     def reserve(self, byte_count: int) -> Reserve:
         """The disk's reserve, of so many bytes."""
@@ -232,6 +243,26 @@ class GroupStore:
         """
         install(self._folder.fs, self.folder_of(group), group, image)
         return self._open_group(group, topic)
+
+    def rebuild(
+        self, group: GroupId, topic: TopicInfo | None, image: Image, log_base: Base, now_us: int
+    ) -> GroupFiles:
+        """Let an image that was received whole take the place of one that was outvoted, and open
+        the group. The log stays. Durable when this returns, and counted before it begins.
+
+        The former log and image must be closed. Raises `DiskFull`: then it may be called again.
+        """
+        fs, folder = self._folder.fs, self.folder_of(group)
+        former = read_outvoted(fs, folder)
+        if now_us not in former.rebuilt_us:
+            write_outvoted(fs, folder, former.rebuilt(now_us))
+        rebuild(fs, folder, image, log_base)
+        write_outvoted(fs, folder, replace(read_outvoted(fs, folder), history=False))
+        return self._open_group(group, topic)
+
+    def note_outvoted(self, group: GroupId, value: Outvoted) -> None:
+        """Durable when this returns. Raises `DiskFull`: then it may be called again."""
+        write_outvoted(self._folder.fs, self.folder_of(group), value)
 
     def drop_files(self, group: GroupId, removal: PrefixRemoval, obsolete: Iterable[str]) -> None:
         """Remove what a published image does without: segments of the log, and files of the image
@@ -298,11 +329,14 @@ class GroupStore:
             except CorruptFile as error:
                 self._tell(DamagePassedOver(group=group, cause=error.cause))
             else:
-                return GroupFiles(log, machine, info.index, info.state_hash, image)
+                outvoted = read_outvoted(fs, folder)
+                return GroupFiles(log, machine, info.index, info.state_hash, image, outvoted)
         if log.base_index:
             problem = f"no snapshot is whole from which the log after {log.base_index} goes on"
             raise CorruptFile(file=fs.location(folder), position=0, problem=problem)
-        return GroupFiles(log, new_machine(topic), LogIndex(0), STATE_HASH_FIRST, image)
+        outvoted = read_outvoted(fs, folder)
+        machine = new_machine(topic)
+        return GroupFiles(log, machine, LogIndex(0), STATE_HASH_FIRST, image, outvoted)
 
     def _open_log(self, group: GroupId, base: Base) -> GroupLog:
         """The group's log, made where a crash came between its manifest and its log.

@@ -8,6 +8,7 @@ asked of it meanwhile, and its files are as after a crash at any moment.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from raftlog.core.messages import (
     ImageChunk,
@@ -24,7 +25,7 @@ from raftlog.image.incoming import wanted_image
 from raftlog.image.manifest import Image
 from raftlog.multiraft.catch_up_budget import CatchUpBudget
 from raftlog.multiraft.disk import NodeDisk
-from raftlog.multiraft.effects import Effects, ImageInstalled
+from raftlog.multiraft.effects import Effects, ImageInstalled, ReplicaRebuilt
 from raftlog.multiraft.groups import GroupFiles, GroupStore
 from raftlog.multiraft.image_fetch import ImageFetches, ImageLimits, ImageTarget
 from raftlog.multiraft.image_pins import ImagePins
@@ -44,17 +45,19 @@ class ImageExchange:
         store: GroupStore,
         budget: CatchUpBudget,
         limits: ImageLimits,
+        now_us: Callable[[LocalReplica], int],
         freeze: Callable[[LocalReplica], None],
         installed: Callable[[LocalReplica], None],
         ended: Callable[[LocalReplica], None],
     ) -> None:
-        """`freeze`: begin nothing with the replica from now on, and forget what was to be done.
-        `installed`: it stands at another node's image now; its group may be gone. `ended` is
-        told of each read that is over."""
+        """`now_us` is the time, as the group's voters confirm it. `freeze`: begin nothing with the
+        replica from now on, and forget what was to be done. `installed`: it stands at another
+        node's image now; its group may be gone. `ended` is told of each read that is over."""
         self._effects = effects
         self._disk = disk
         self._store = store
         self.pins = ImagePins(limits.pin_ticks)
+        self._now_us = now_us
         self._freeze = freeze
         self._installed = installed
         self._sender = ImageSender(
@@ -110,14 +113,30 @@ class ImageExchange:
     # ------------------------------------------------------------ here
 
     def _offered(self, local: LocalReplica, offer: ImageOffer) -> None:
-        if offer.index <= local.replica.applied_index or local.installing or local.adopting:
-            return
-
         def wanted(theirs: Image) -> Image | None:
             if theirs.index <= local.replica.applied_index:
                 return None
             return wanted_image(theirs, local.image.manifest)
 
+        if offer.index > local.replica.applied_index:
+            self._fetch(local, offer.sender, wanted)
+
+    def rebuild(self, local: LocalReplica, peer: NodeId) -> None:
+        """Fetch the peer's image in place of one that a majority has outvoted; see
+        `raftlog.multiraft.rebuild`. Does nothing if one is being fetched already."""
+
+        def wanted(theirs: Image) -> Image | None:
+            if not _is_rebuilt_by(local, theirs):
+                return None
+            return wanted_image(theirs, local.image.manifest)
+
+        self._fetch(local, peer, wanted)
+
+    def _fetch(
+        self, local: LocalReplica, peer: NodeId, wanted: Callable[[Image], Image | None]
+    ) -> None:
+        if local.installing or local.adopting:
+            return
         target = ImageTarget(
             group=local.group,
             incoming=self._store.incoming(local.group, local.topic),
@@ -125,7 +144,7 @@ class ImageExchange:
             here=lambda: local.image.manifest.names(),
             whole=lambda image, _: self._fetched(local, image),
         )
-        self._fetches.begin(target, offer.sender)
+        self._fetches.begin(target, peer)
 
     def fetch(
         self,
@@ -145,8 +164,9 @@ class ImageExchange:
         return self._fetches.begin(target, peer)
 
     def _fetched(self, local: LocalReplica, image: Image) -> None:
-        """All of the image is here. The log may have caught up meanwhile."""
-        if not local.needs_image(*image.base):
+        """All of the image is here. The log may have caught up meanwhile, and what was outvoted may
+        have been found right."""
+        if not local.needs_image(*image.base) and not _is_rebuilt_by(local, image):
             incoming = self._store.incoming(local.group, local.topic)
             self._disk.queue_job(incoming.discard, lambda _: None)
             return
@@ -161,17 +181,28 @@ class ImageExchange:
         if local.writing or local.reads_out or local.compacting or local.mending:
             return
         image = self._waiting.pop(local)
+        group, topic = local.group, local.topic
+        event: ImageInstalled | ReplicaRebuilt
+        if local.needs_image(*image.base):
+            event = ImageInstalled(group=group, topic=topic, index=image.index)
+            work = partial(self._store.install, group, topic, image)
+        else:
+            log = local.replica.log
+            event = ReplicaRebuilt(group=group, topic=topic, index=image.index)
+            base, now_us = (log.base_index, log.base_term), self._now_us(local)
+            work = partial(self._store.rebuild, group, topic, image, base, now_us)
         local.replica.log.abandon()
         local.image.close()
 
         def installed(files: GroupFiles) -> None:
-            opened = self._store.replica(local.topic, files)
-            local.reopen(opened.replica, opened.image)
+            opened = self._store.replica(topic, files)
+            local.reopen(opened.replica, opened.image, opened.outvoted)
             local.installing = False
-            event = ImageInstalled(group=local.group, topic=local.topic, index=image.index)
             self._effects.tell(event)
             self._installed(local)
 
-        self._disk.queue_job(
-            lambda: self._store.install(local.group, local.topic, image), installed
-        )
+        self._disk.queue_job(work, installed)
+
+
+def _is_rebuilt_by(local: LocalReplica, image: Image) -> bool:
+    return local.replica.diverged and local.may_go_on_from(image)

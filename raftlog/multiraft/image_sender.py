@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from raftlog.comparison import Trust
 from raftlog.core.messages import (
     ImageChunk,
     ImageChunkRequest,
@@ -25,7 +26,6 @@ from raftlog.multiraft.catch_up_budget import CatchUpBudget
 from raftlog.multiraft.effects import Effects
 from raftlog.multiraft.image_pins import ImagePins
 from raftlog.multiraft.local_replica import LocalReplica
-from raftlog.state_comparison import StateTrust
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.read import FileRead
 
@@ -177,7 +177,8 @@ def _gives_images(local: LocalReplica) -> bool:
     return (
         bool(local.image.manifest.snapshots)
         and not local.installing
-        and local.replica.comparison.trust is StateTrust.TRUSTED
+        and local.replica.states.trust is Trust.TRUSTED
+        and local.replica.histories.trust is Trust.TRUSTED
     )
 
 

@@ -13,18 +13,26 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from raftlog.comparison import Trust
 from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, LogIndex, Offset, Payload, Term
-from raftlog.errors import NoQuorum, NotYet, RaftlogError, ReplicaDiverged, StateDisputed
+from raftlog.errors import (
+    HistoryDisputed,
+    NoQuorum,
+    NotYet,
+    RaftlogError,
+    ReplicaDiverged,
+    StateDisputed,
+)
 from raftlog.image.manifest import Image
 from raftlog.image.open_image import OpenImage
+from raftlog.image.outvoted import NEVER_OUTVOTED, Outvoted
 from raftlog.machines.byte_index import joined
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.contract import StateMachine
 from raftlog.machines.outcomes import Outcome
 from raftlog.machines.topic import TopicMachine
 from raftlog.replica import Output, Replica
-from raftlog.state_comparison import StateTrust
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.codec import decode_batch_header
 from raftlog.wire.runs import Runs
@@ -70,12 +78,20 @@ class LocalReplica:
     gets another error if the group is gone from here. A caller whose deadline passed ignores it.
     """
 
-    def __init__(self, replica: Replica, topic: TopicInfo | None, image: OpenImage) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        topic: TopicInfo | None,
+        image: OpenImage,
+        outvoted: Outvoted = NEVER_OUTVOTED,
+    ) -> None:
         self.replica = replica
         self.raft = replica.raft
         self.topic = topic
         self.image = image
         """What this replica holds besides its log."""
+        self.outvoted = outvoted
+        """What its folder says of having been outvoted."""
         self.deleted_elsewhere = False
         """A peer said that the group is deleted, so the replica must not campaign any more."""
         self.writing = False
@@ -107,6 +123,7 @@ class LocalReplica:
         self._writes: dict[LogIndex, _Write] = {}
         self._reads: dict[int, ReadReply] = {}
         self._high_water_mark_waits: dict[int, _HighWaterMarkWait] = {}
+        self._note_history()
 
     @property
     def group(self) -> GroupId:
@@ -159,24 +176,36 @@ class LocalReplica:
         """End the wait that `await_high_water_mark` gave this number; it may have been answered."""
         self._high_water_mark_waits.pop(number, None)
 
-    def require_agreed(self, end: Offset) -> None:
-        """May records below `end` be read from this replica now, for all that is known of its
-        state?
+    def require_agreed(self, start: Offset, end: Offset) -> None:
+        """May records [start, end) be read from this replica now, for all that is known of its
+        state and its history?
 
-        Raises `ReplicaDiverged`, `StateDisputed` or `NotYet`.
+        Raises `ReplicaDiverged`, `StateDisputed`, `HistoryDisputed` or `NotYet`.
         """
         if self.installing:
             machine = self.topic_machine
             raise NotYet(topic=machine.info.name, have=machine.high_water_mark, need=end)
-        comparison = self.replica.comparison
-        trust = comparison.trust
-        if trust is StateTrust.TRUSTED:
+        states, histories = self.replica.states, self.replica.histories
+        if states.trust is histories.trust is Trust.TRUSTED:
             return
-        topic = self.topic_machine.info.name
-        if trust is StateTrust.DIVERGED:
-            raise ReplicaDiverged(topic=topic, node=self.replica.node)
-        if end > comparison.agreed_mark:
-            raise StateDisputed(topic=topic, agreed=comparison.agreed_mark)
+        topic, node = self.topic_machine.info.name, self.replica.node
+        if states.trust is Trust.DIVERGED:
+            raise ReplicaDiverged(topic=topic, node=node, what="state")
+        doubtful_start, doubtful_end = self.doubtful_history
+        if histories.trust is Trust.DIVERGED:
+            what = f"history of records [{doubtful_start}, {doubtful_end})"
+            raise ReplicaDiverged(topic=topic, node=node, what=what)
+        if states.trust is Trust.DISPUTED and end > states.agreed_mark:
+            raise StateDisputed(topic=topic, agreed=states.agreed_mark)
+        if histories.trust is Trust.DISPUTED and start < doubtful_end and end > doubtful_start:
+            raise HistoryDisputed(topic=topic, start=doubtful_start, end=doubtful_end)
+
+    @property
+    def doubtful_history(self) -> tuple[Offset, Offset]:
+        """The records [start, end) in history that came after the last agreement about it."""
+        image = self.image.manifest
+        start = max(self.replica.histories.agreed_mark, image.history_start)
+        return min(start, image.history_end), image.history_end
 
     def batch_at(self, offset: Offset) -> StoredBatch:
         """The batch that holds the topic's record at `offset`, which is visible and not trimmed.
@@ -250,7 +279,28 @@ class LocalReplica:
         machine = self.replica.machine
         if isinstance(machine, TopicMachine):
             machine.drop_extents_before(image.history_end)
+        self._note_history()
         return obsolete
+
+    def _note_history(self) -> None:
+        """What is in history now can be compared with the other replicas'."""
+        image = self.image.manifest
+        digest = image.history_digest
+        if self.topic is not None and image.snapshots and digest is not None:
+            self.replica.history_reached(image.index, digest, image.settled)
+
+    def may_go_on_from(self, image: Image) -> bool:
+        """Does the log go on from this image, which may be older than what is applied?
+
+        The log must hold the image's last entry durably. A snapshot of the same entry with another
+        state would have the name of the own one.
+        """
+        newest, log = image.snapshots[-1], self.replica.log
+        if not log.base_index <= newest.index <= log.durable_index:
+            return False
+        own = [each for each in self.image.manifest.snapshots if each.index == newest.index]
+        same_term = self.raft.term_at(newest.index) == newest.term
+        return same_term and (not own or own == [newest])
 
     def needs_image(self, index: LogIndex, term: Term) -> bool:
         """Does the replica lack what an image at this entry has, and cannot get it by the log?
@@ -262,7 +312,7 @@ class LocalReplica:
             return False
         return index > raft.last_index or raft.term_at(index) != term
 
-    def reopen(self, replica: Replica, image: OpenImage) -> None:
+    def reopen(self, replica: Replica, image: OpenImage, outvoted: Outvoted) -> None:
         """The replica stands at another node's image now, as after a restart.
 
         What was proposed here may be in that image or not: a client that sends it again learns it.
@@ -273,8 +323,10 @@ class LocalReplica:
         for reply in reads.values():
             reply(NoQuorum(what="a read"))
         self.replica, self.raft, self.image = replica, replica.raft, image
+        self.outvoted = outvoted
         self.point_proposed = self.rules_proposed = None
         self.idle_ticks = 0
+        self._note_history()
         if self._high_water_mark_waits:
             self._settle_high_water_marks()
 

@@ -66,6 +66,7 @@ from raftlog.multiraft.effects import (
     Effects,
     EntryDamaged,
     GroupDeletedElsewhere,
+    HistoryCompared,
     LeadershipChanged,
     StateCompared,
 )
@@ -75,6 +76,7 @@ from raftlog.multiraft.image_fetch import ImageLimits
 from raftlog.multiraft.journal_writer import JournalWriter
 from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica, ReadReply, WriteReply
+from raftlog.multiraft.rebuild import Rebuilds
 from raftlog.multiraft.refusals import Refusals
 from raftlog.multiraft.repair import Repairs
 from raftlog.multiraft.replicas import NodeReplicas
@@ -159,6 +161,7 @@ class MultiRaft:
         self._images = self._new_images(store, limits.images)
         self._compactions = self._new_compactions(store, limits.compaction)
         self.repairs = self._new_repairs(store)
+        self._rebuilds = self._new_rebuilds(store)
         self._dirty: OrderedDict[GroupId, None] = OrderedDict()
         self._applying: OrderedDict[GroupId, None] = OrderedDict()
         """Groups with committed entries to apply, the one that waits longest first."""
@@ -192,6 +195,16 @@ class MultiRaft:
             released=self._mended,
         )
 
+    def _new_rebuilds(self, store: GroupStore) -> Rebuilds:
+        return Rebuilds(
+            effects=self._effects,
+            disk=self._disk,
+            store=store,
+            images=self._images,
+            groups=self.replicas,
+            now_us=self.now_us,
+        )
+
     def _new_images(self, store: GroupStore, limits: ImageLimits) -> ImageExchange:
         return ImageExchange(
             node=self.node,
@@ -200,6 +213,7 @@ class MultiRaft:
             store=store,
             budget=self._budget,
             limits=limits,
+            now_us=self.now_us,
             freeze=self._freeze,
             installed=self._installed,
             ended=self._files_released,
@@ -218,6 +232,7 @@ class MultiRaft:
         self._images.stop()
         self._compactions.stop()
         self.repairs.stop()
+        self._rebuilds.stop()
         self._disk.stop()
 
     def close(self) -> None:
@@ -314,10 +329,23 @@ class MultiRaft:
         local.settle(output)
         if local.replica.has_to_apply:
             self._applying[local.group] = None
-        if output.trust is not None:
+        if output.state_trust is not None:
             self._awake.tick_again(local)
-            event = StateCompared(group=local.group, topic=local.topic, trust=output.trust)
-            self._effects.tell(event)
+            self._effects.tell(
+                StateCompared(group=local.group, topic=local.topic, trust=output.state_trust)
+            )
+        if output.history_trust is not None:
+            self._awake.tick_again(local)
+            start, end = local.doubtful_history
+            self._effects.tell(
+                HistoryCompared(
+                    group=local.group,
+                    topic=local.topic,
+                    trust=output.history_trust,
+                    start=start,
+                    end=end,
+                )
+            )
 
     def _propose_due(self, groups: Collection[LocalReplica]) -> None:
         """Propose the rules and settings that are due in those of the groups that this node
@@ -412,6 +440,7 @@ class MultiRaft:
         self._tick_reads()
         self._compactions.tick()
         self.repairs.tick()
+        self._rebuilds.tick()
         self._awake.tick()
         if self._journal.tick():
             self._schedule_turn()

@@ -231,7 +231,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
     def _made(self, topic: TopicInfo, files: GroupFiles) -> None:
         self._opening.discard(topic.group)
         opened = self._store.replica(topic, files)
-        local = LocalReplica(opened.replica, topic, opened.image)
+        local = LocalReplica(*opened)
         local.raft.note_disk(keeps_up=self._disk.keeps_up)
         self._add(local)
         self._effects.tell(GroupOpened(topic=topic))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from raftlog.comparison import Trust
 from raftlog.core.ready import Role
 from raftlog.core.types import NodeId, Offset, Payload
 from raftlog.errors import CorruptFile, DiskFull, Overloaded
@@ -25,7 +26,6 @@ from raftlog.machines.settings import (
 from raftlog.machines.topic import TopicMachine
 from raftlog.multiraft.effects import Effects, RetentionFailed
 from raftlog.multiraft.local_replica import LocalReplica
-from raftlog.state_comparison import StateTrust
 from raftlog.wire.codec import encode_command
 
 ConfirmedClock = Callable[[Iterable[NodeId]], int | None]
@@ -44,7 +44,10 @@ def trim_expired(
         machine = local.machine
         if not isinstance(machine, TopicMachine) or not machine.settings:
             continue
-        if local.raft.role is not Role.LEADER or local.replica.comparison.trust is not _TRUSTED:
+        replica = local.replica
+        if local.raft.role is not Role.LEADER or replica.diverged:
+            continue
+        if replica.states.trust is not Trust.TRUSTED:
             continue
         try:
             offset = first_kept(local, machine.settings, clock(local.raft.membership.voters))
@@ -55,9 +58,6 @@ def trim_expired(
             effects.tell(RetentionFailed(group=local.group, topic=machine.info, cause=error.cause))
         except (Overloaded, DiskFull):
             return  # writes go first; it is tried again
-
-
-_TRUSTED = StateTrust.TRUSTED
 
 
 def first_kept(local: LocalReplica, settings: Iterable[TopicSetting], now_us: int | None) -> Offset:

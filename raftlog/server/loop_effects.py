@@ -9,6 +9,7 @@ from typing import TypeVar, assert_never
 
 import structlog
 
+from raftlog.comparison import Trust
 from raftlog.core.messages import PeerMessage
 from raftlog.core.types import NodeId
 from raftlog.errors import DiskFull
@@ -27,29 +28,40 @@ from raftlog.multiraft.effects import (
     GroupQuarantined,
     GroupRefilling,
     GroupRemoved,
+    HistoryCompared,
     ImageInstalled,
     ImageRefused,
     LeadershipChanged,
     MultiRaftEvent,
     PeerMessagesRefused,
+    RebuildsSpent,
+    ReplicaRebuilding,
+    ReplicaRebuilt,
     RetentionFailed,
     StateCompared,
     TornTailTruncated,
 )
 from raftlog.server.compactor import Compactor
 from raftlog.server.workers import Workers
-from raftlog.state_comparison import StateTrust
 from raftlog.storage.write import LogWrite
 from raftlog.transport.link import PeerLink
 
 T = TypeVar("T")
 
 _OF_STATES = {
-    StateTrust.TRUSTED: "the replica's state is what a majority has",
-    StateTrust.DIVERGED: "the replica's state differs from the majority's: it neither leads nor "
+    Trust.TRUSTED: "the replica's state is what a majority has",
+    Trust.DIVERGED: "the replica's state differs from the majority's: it neither leads nor "
     "serves reads; restart this node, which replays the log",
-    StateTrust.DISPUTED: "the replicas' states differ and none has a majority: new records are "
+    Trust.DISPUTED: "the replicas' states differ and none has a majority: new records are "
     "not served; start all nodes",
+}
+
+_OF_HISTORIES = {
+    Trust.TRUSTED: "the replica's history is what a majority has",
+    Trust.DIVERGED: "the replica's history differs from the majority's: it neither leads nor "
+    "serves reads",
+    Trust.DISPUTED: "the replicas' histories differ and none has a majority: these records are not "
+    "served; start all nodes",
 }
 
 log = structlog.get_logger(__name__)
@@ -133,13 +145,10 @@ class LoopEffects:
                     remedy=violation.remedy,
                     dropped=count,
                 )
-            case StateCompared(group=group, topic=topic, trust=trust):
-                tell = log.info if trust is StateTrust.TRUSTED else log.error
-                tell(
-                    _OF_STATES[trust],
-                    group=group,
-                    topic=topic.name if topic else "(controller)",
-                )
+            case ReplicaRebuilding() | ReplicaRebuilt() | RebuildsSpent():
+                _tell_rebuild(event)
+            case StateCompared() | HistoryCompared():
+                _tell_compared(event)
             case CompactionFailed(group=group, topic=topic, cause=cause, remedy=remedy):
                 log.error(
                     "the log was not compacted; it is tried again, and the log grows until then",
@@ -175,6 +184,47 @@ class LoopEffects:
                 log.info("the disk keeps up")
             case _:
                 assert_never(event)
+
+
+def _tell_compared(event: StateCompared | HistoryCompared) -> None:
+    topic = event.topic.name if event.topic else "(controller)"
+    tell = log.info if event.trust is Trust.TRUSTED else log.error
+    match event:
+        case StateCompared(trust=trust):
+            tell(_OF_STATES[trust], group=event.group, topic=topic)
+        case HistoryCompared(trust=trust, start=start, end=end):
+            tell(_OF_HISTORIES[trust], group=event.group, topic=topic, start=start, end=end)
+        case _:
+            assert_never(event)
+
+
+def _tell_rebuild(event: ReplicaRebuilding | ReplicaRebuilt | RebuildsSpent) -> None:
+    topic = event.topic.name if event.topic else "(controller)"
+    match event:
+        case ReplicaRebuilding(group=group, peer=peer):
+            log.warning(
+                "the replica differs from the majority: it fetches another replica's image",
+                group=group,
+                topic=topic,
+                peer=peer,
+            )
+        case ReplicaRebuilt(group=group, index=index):
+            log.warning(
+                "the replica differed from the majority: it stands at another replica's image now; "
+                "the history files that it had are kept as groups/N/outvoted-*",
+                group=group,
+                topic=topic,
+                index=index,
+            )
+        case RebuildsSpent(group=group):
+            log.error(
+                "the replica differs from the majority again, after it was rebuilt twice within 24 "
+                "hours: it neither leads nor serves reads until a person finds out why",
+                group=group,
+                topic=topic,
+            )
+        case _:
+            assert_never(event)
 
 
 def _tell_damage(

@@ -331,7 +331,7 @@ class Services:
             # Between two batches the loop turns. Meanwhile the topic may be deleted or trimmed, the
             # state found wrong, and what was in the log may be in history.
             self._multiraft.replicas.of_topic(call.group, call.incarnation)
-            local.require_agreed(call.end)
+            local.require_agreed(position, call.end)
             machine = local.topic_machine  # another one, if the replica took an image meanwhile
             _check_not_trimmed(machine, position)
             assert call.end <= machine.high_water_mark, "nothing at or above the mark is ever read"
@@ -382,19 +382,20 @@ class Services:
 
     async def _reached(self, call: calls.ReadCall | calls.ReadSizes) -> LocalReplica:
         """The topic's replica here once it has applied the call's mark; waits briefly, then
-        `NotYet`. Raises `ReplicaDiverged` or `StateDisputed` where its state is in doubt."""
+        `NotYet`. Raises `ReplicaDiverged`, `StateDisputed` or `HistoryDisputed` where its state
+        or its history is in doubt."""
         mark = call.mark
         local = self._multiraft.replicas.of_topic(call.group, call.incarnation)
         if local is None:
             raise NotYet(topic=f"group {call.group}", have=0, need=mark)
-        local.require_agreed(call.end)
+        local.require_agreed(call.start, call.end)
         try:
             async with asyncio.timeout(self._limits.not_yet_wait_max_s):
                 await self._node.high_water_mark_reached(local, mark)
         except TimeoutError:
             machine = local.topic_machine
             raise NotYet(topic=machine.info.name, have=machine.high_water_mark, need=mark) from None
-        local.require_agreed(call.end)
+        local.require_agreed(call.start, call.end)
         return local
 
     def _check_staged_bytes(self, machine: TopicMachine, stage: Stage) -> None:

@@ -35,13 +35,14 @@ def group_view(node: Node, local: LocalReplica) -> GroupView:
         state_hash=local.replica.state_hash.hex(),
         followers=_followers(node, local),
         dead_bytes=topic.dead_bytes if topic else 0,
-        state=local.replica.comparison.trust.value,
+        state=local.replica.states.trust.value,
         log_start_index=LogIndex(local.replica.log.base_index + 1),
         log_bytes=local.replica.log.byte_count,
         snapshot_index=local.image.manifest.index,
         history_end=local.image.manifest.history_end,
         history_bytes=local.image.manifest.history_bytes,
         points_behind=len(local.replica.points),
+        history=local.replica.histories.trust.value,
     )
 
 

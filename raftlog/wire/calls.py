@@ -376,7 +376,7 @@ class GroupView:
     dead_bytes: int
     """Body bytes in the log that nobody will ever read: a figure for people."""
     state: str
-    """`trusted`, `diverged` or `disputed` (`raftlog.state_comparison`); "" from an older node."""
+    """`trusted`, `diverged` or `disputed` (`raftlog.comparison`); "" from an older node."""
     log_start_index: LogIndex
     """The first entry that its log still holds; 0 from an older node."""
     log_bytes: int
@@ -389,6 +389,8 @@ class GroupView:
     """Bytes of the history files."""
     points_behind: int
     """Snapshot points that it has applied and not compacted yet."""
+    history: str
+    """What is known of its history, as `state` of its state."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

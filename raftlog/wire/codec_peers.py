@@ -205,6 +205,10 @@ def _put_heartbeat(message: pb.Heartbeat, heartbeat: Heartbeat) -> None:
     message.agreed_hash = heartbeat.agreed_hash
     message.disputed = heartbeat.disputed
     message.recovered = heartbeat.recovered
+    message.history_index = heartbeat.history_index
+    message.agreed_history_index = heartbeat.agreed_history_index
+    message.agreed_history_digest = heartbeat.agreed_history_digest
+    message.history_disputed = heartbeat.history_disputed
 
 
 def _get_heartbeat(message: Any) -> Heartbeat:
@@ -221,6 +225,10 @@ def _get_heartbeat(message: Any) -> Heartbeat:
         agreed_hash=message.agreed_hash,
         disputed=message.disputed,
         recovered=message.recovered,
+        history_index=message.history_index,
+        agreed_history_index=message.agreed_history_index,
+        agreed_history_digest=message.agreed_history_digest,
+        history_disputed=message.history_disputed,
     )
 
 

@@ -675,7 +675,7 @@ class FollowerView(_message.Message):
     def __init__(self, node: _Optional[int] = ..., match_index: _Optional[int] = ..., contact_ms_ago: _Optional[int] = ...) -> None: ...
 
 class GroupView(_message.Message):
-    __slots__ = ("group", "topic", "incarnation", "node", "role", "leader", "term", "last_index", "commit_index", "applied_index", "log_start_offset", "high_water_mark", "open_epochs", "staged_bytes", "state_hash", "followers", "dead_bytes", "state", "log_start_index", "log_bytes", "snapshot_index", "history_end", "history_bytes", "points_behind")
+    __slots__ = ("group", "topic", "incarnation", "node", "role", "leader", "term", "last_index", "commit_index", "applied_index", "log_start_offset", "high_water_mark", "open_epochs", "staged_bytes", "state_hash", "followers", "dead_bytes", "state", "log_start_index", "log_bytes", "snapshot_index", "history_end", "history_bytes", "points_behind", "history")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -700,6 +700,7 @@ class GroupView(_message.Message):
     HISTORY_END_FIELD_NUMBER: _ClassVar[int]
     HISTORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     POINTS_BEHIND_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
     group: int
     topic: str
     incarnation: str
@@ -724,7 +725,8 @@ class GroupView(_message.Message):
     history_end: int
     history_bytes: int
     points_behind: int
-    def __init__(self, group: _Optional[int] = ..., topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., node: _Optional[int] = ..., role: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_water_mark: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., state_hash: _Optional[str] = ..., followers: _Optional[_Iterable[_Union[FollowerView, _Mapping]]] = ..., dead_bytes: _Optional[int] = ..., state: _Optional[str] = ..., log_start_index: _Optional[int] = ..., log_bytes: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., history_end: _Optional[int] = ..., history_bytes: _Optional[int] = ..., points_behind: _Optional[int] = ...) -> None: ...
+    history: str
+    def __init__(self, group: _Optional[int] = ..., topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., node: _Optional[int] = ..., role: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_water_mark: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., state_hash: _Optional[str] = ..., followers: _Optional[_Iterable[_Union[FollowerView, _Mapping]]] = ..., dead_bytes: _Optional[int] = ..., state: _Optional[str] = ..., log_start_index: _Optional[int] = ..., log_bytes: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., history_end: _Optional[int] = ..., history_bytes: _Optional[int] = ..., points_behind: _Optional[int] = ..., history: _Optional[str] = ...) -> None: ...
 
 class QuarantineView(_message.Message):
     __slots__ = ("group", "topic", "problem")
@@ -935,7 +937,7 @@ class AppendReply(_message.Message):
     def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., accepted: _Optional[bool] = ..., prev_index: _Optional[int] = ..., match_index: _Optional[int] = ..., conflict_term: _Optional[int] = ..., conflict_index: _Optional[int] = ..., last_index: _Optional[int] = ..., recovery: _Optional[int] = ...) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("group", "sender", "to", "term", "commit_index", "read_round", "quiesce_round", "hash_index", "agreed_index", "agreed_hash", "disputed", "recovered")
+    __slots__ = ("group", "sender", "to", "term", "commit_index", "read_round", "quiesce_round", "hash_index", "agreed_index", "agreed_hash", "disputed", "recovered", "history_index", "agreed_history_index", "agreed_history_digest", "history_disputed")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
@@ -948,6 +950,10 @@ class Heartbeat(_message.Message):
     AGREED_HASH_FIELD_NUMBER: _ClassVar[int]
     DISPUTED_FIELD_NUMBER: _ClassVar[int]
     RECOVERED_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_INDEX_FIELD_NUMBER: _ClassVar[int]
+    AGREED_HISTORY_INDEX_FIELD_NUMBER: _ClassVar[int]
+    AGREED_HISTORY_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_DISPUTED_FIELD_NUMBER: _ClassVar[int]
     group: int
     sender: int
     to: int
@@ -960,10 +966,14 @@ class Heartbeat(_message.Message):
     agreed_hash: bytes
     disputed: bool
     recovered: int
-    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., read_round: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., hash_index: _Optional[int] = ..., agreed_index: _Optional[int] = ..., agreed_hash: _Optional[bytes] = ..., disputed: _Optional[bool] = ..., recovered: _Optional[int] = ...) -> None: ...
+    history_index: int
+    agreed_history_index: int
+    agreed_history_digest: bytes
+    history_disputed: bool
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., read_round: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., hash_index: _Optional[int] = ..., agreed_index: _Optional[int] = ..., agreed_hash: _Optional[bytes] = ..., disputed: _Optional[bool] = ..., recovered: _Optional[int] = ..., history_index: _Optional[int] = ..., agreed_history_index: _Optional[int] = ..., agreed_history_digest: _Optional[bytes] = ..., history_disputed: _Optional[bool] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("group", "sender", "to", "term", "read_round", "last_index", "quiesce_round", "disk_keeps_up", "hash_index", "state_hash", "diverged", "recovery")
+    __slots__ = ("group", "sender", "to", "term", "read_round", "last_index", "quiesce_round", "disk_keeps_up", "hash_index", "state_hash", "diverged", "recovery", "history_index", "history_digest", "history_diverged")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
@@ -976,6 +986,9 @@ class HeartbeatReply(_message.Message):
     STATE_HASH_FIELD_NUMBER: _ClassVar[int]
     DIVERGED_FIELD_NUMBER: _ClassVar[int]
     RECOVERY_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_INDEX_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_DIVERGED_FIELD_NUMBER: _ClassVar[int]
     group: int
     sender: int
     to: int
@@ -988,7 +1001,10 @@ class HeartbeatReply(_message.Message):
     state_hash: bytes
     diverged: bool
     recovery: int
-    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., read_round: _Optional[int] = ..., last_index: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., disk_keeps_up: _Optional[bool] = ..., hash_index: _Optional[int] = ..., state_hash: _Optional[bytes] = ..., diverged: _Optional[bool] = ..., recovery: _Optional[int] = ...) -> None: ...
+    history_index: int
+    history_digest: bytes
+    history_diverged: bool
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., read_round: _Optional[int] = ..., last_index: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., disk_keeps_up: _Optional[bool] = ..., hash_index: _Optional[int] = ..., state_hash: _Optional[bytes] = ..., diverged: _Optional[bool] = ..., recovery: _Optional[int] = ..., history_index: _Optional[int] = ..., history_digest: _Optional[bytes] = ..., history_diverged: _Optional[bool] = ...) -> None: ...
 
 class NodeHeartbeat(_message.Message):
     __slots__ = ("sender", "to", "boot_id", "clock_us")

@@ -10,7 +10,15 @@ from raftlog.errors import NodeUnreachable
 from raftlog.wire.calls import ClusterDescription, GroupView, NodeView
 
 
-def view(node: int, group: int, topic: str, leader: int, *, state: str = "trusted") -> GroupView:
+def view(
+    node: int,
+    group: int,
+    topic: str,
+    leader: int,
+    *,
+    state: str = "trusted",
+    history: str = "trusted",
+) -> GroupView:
     return GroupView(
         group=GroupId(group),
         topic=topic,
@@ -34,6 +42,7 @@ def view(node: int, group: int, topic: str, leader: int, *, state: str = "truste
         history_end=Offset(0),
         history_bytes=0,
         points_behind=0,
+        history=history,
         state_hash="",
         followers=(),
     )
@@ -67,16 +76,20 @@ def test_replicas_whose_state_is_in_doubt_are_named_and_those_of_older_nodes_are
         view(1, 1, "sound", 1),
         view(1, 2, "split", 1, state="disputed"),
         view(1, 3, "odd", 1, state="diverged"),
-        view(1, 4, "unknown", 1, state=""),
+        view(1, 4, "unknown", 1, state="", history=""),
+        view(1, 5, "wrong", 1, history="diverged"),
+        view(1, 6, "yours or mine", 1, history="disputed"),
     ]
     answers = [
         NodeAnswer(NodeId(1), "a:1", NodeView(node=NodeId(1), groups=tuple(views))),
         NodeAnswer(NodeId(2), "a:2", NodeUnreachable(address="a:2", problem="refused")),
     ]
     found = replicas_in_doubt(answers)
-    assert [(row["topic"], row["node"]) for row in found] == [("odd", 1), ("split", 1)]
+    assert [row["topic"] for row in found] == ["odd", "split", "wrong", "yours or mine"]
     assert "Restart this node" in doubt(**found[0])
     assert "Start all nodes" in doubt(**found[1])
+    assert doubt(**found[2]).startswith("wrong, replica 1 is history diverged: its history differs")
+    assert "Start all nodes" in doubt(**found[3])
 
 
 def description(node: int, rules: int) -> ClusterDescription:

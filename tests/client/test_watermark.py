@@ -40,6 +40,7 @@ def view(node: NodeId, high_water_mark: int, state: str = "trusted") -> GroupVie
         history_end=Offset(0),
         history_bytes=0,
         points_behind=0,
+        history="trusted",
         state_hash="",
         followers=(),
     )

@@ -10,10 +10,10 @@ import pytest
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.connection import Connection
 from raftlog.client.log_client import LogClient
+from raftlog.comparison import STATES_COMPARED_EVERY
 from raftlog.core.types import Offset
 from raftlog.errors import RaftlogError, ReplicaDiverged
 from raftlog.machines.commands import TopicInfo
-from raftlog.state_comparison import COMPARED_EVERY
 from raftlog.wire.calls import READ, ReadCall
 from tests.cluster.diverging_node import WRONG_INDEX
 from tests.cluster.row_by_row import row_by_row
@@ -58,7 +58,7 @@ def read_first(connection: Connection, address: str, topic: TopicInfo) -> None:
 def test_a_node_that_applied_an_entry_wrong_stops_serving_and_a_sound_start_heals_it(
     tmp_path: Path,
 ) -> None:
-    count = COMPARED_EVERY + WRONG_INDEX
+    count = STATES_COMPARED_EVERY + WRONG_INDEX
     with (
         ProcessCluster.start(tmp_path / "data", program="tests.cluster.diverging_node") as cluster,
         cluster.client() as client,

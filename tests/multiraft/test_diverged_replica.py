@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+from raftlog.comparison import Trust, questions
 from raftlog.core.messages import Heartbeat
 from raftlog.core.ready import Role
 from raftlog.core.types import LogIndex, Membership, NodeId
 from raftlog.machines.controller import ControllerMachine
 from raftlog.replica import Budget, Output, Replica
-from raftlog.state_comparison import StateComparison, StateTrust
 from raftlog.storage.contract import ROOT
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.limits import LogLimits
@@ -44,7 +44,7 @@ class Driver:
             machine=ControllerMachine(),
             random=Shortest(),
         )
-        self.replica.comparison = StateComparison(NodeId(1), every=1)
+        self.replica.states_compared_every = 1
 
     def advance(self) -> Output:
         """Carry out everything asked of the disk; return the last output."""
@@ -87,10 +87,10 @@ def test_a_confirmed_read_is_dropped_if_the_entry_that_it_waits_for_shows_the_di
     replica.step(heartbeat_reply(replica, 2, read_round=1, last_index=1))
     assert driver.advance().reads == [], "its index is not applied yet"
     told = heartbeat(replica, 2, term=1)
-    replica.comparison.heard(_with_agreement(told, 1, b"another"))
+    replica.states.heard(questions(_with_agreement(told, 1, b"another"))[0])
     output = driver.apply()
     assert (output.reads, output.reads_dropped) == ([], [7])
-    assert output.trust is StateTrust.DIVERGED
+    assert output.state_trust is Trust.DIVERGED
     assert replica.raft.role is Role.FOLLOWER
 
 
@@ -100,12 +100,12 @@ def test_a_change_of_the_state_is_reported_once() -> None:
     driver.lead()
     replica.step(acceptance(replica, 2, 1))
     driver.advance()
-    assert driver.apply().trust is None
+    assert driver.apply().state_trust is None
     replica.step(_with_agreement(heartbeat(replica, 2, term=2), 1, b"another"))
-    assert driver.replica.advance().trust is StateTrust.DIVERGED
-    assert driver.replica.advance().trust is None
+    assert driver.replica.advance().state_trust is Trust.DIVERGED
+    assert driver.replica.advance().state_trust is None
     replica.step(_with_agreement(heartbeat(replica, 2, term=2), 1, replica.state_hash))
-    assert driver.replica.advance().trust is StateTrust.TRUSTED
+    assert driver.replica.advance().state_trust is Trust.TRUSTED
 
 
 def test_what_a_deposed_leader_says_of_states_is_ignored() -> None:
@@ -117,7 +117,7 @@ def test_what_a_deposed_leader_says_of_states_is_ignored() -> None:
     driver.apply()
     replica.step(heartbeat(replica, 2, term=3))
     replica.step(_with_agreement(heartbeat(replica, 3, term=2), 1, b"another"))
-    assert replica.comparison.trust is StateTrust.TRUSTED
+    assert replica.states.trust is Trust.TRUSTED
 
 
 def _with_agreement(told: Heartbeat, index: int, state_hash: bytes) -> Heartbeat:

@@ -35,14 +35,19 @@ class CalmCluster:
         *,
         quiesce_refresh_ticks: int = FOR_EVER,
         topics: int = TOPICS,
+        snapshot_entries: int | None = None,
         **others: Any,
     ) -> None:
-        """`others` are settings that are not drawn."""
+        """`others` are settings that are not drawn; `snapshot_entries` is, by default."""
         print(f"replay: .venv/bin/pytest tests/simulation -k '{seed}]'")
         self.simulator = Simulator(seed)
         drawn = draw(Random(seed))
+        compaction = drawn.compaction
+        if snapshot_entries is not None:
+            compaction = replace(compaction, entries_max=snapshot_entries)
         self.settings = replace(
             drawn,
+            compaction=compaction,
             nodes=3,
             crash_in_recovery=0.0,
             quiesce_refresh_ticks=quiesce_refresh_ticks,

@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from raftlog.compaction.compact import topic_of
+from raftlog.comparison import Trust
 from raftlog.core.messages import (
     AppendReply,
     AppendRequest,
@@ -39,8 +40,8 @@ from raftlog.image.manifest import Image, read_image
 from raftlog.machines.outcomes import Appended, EpochCommitted, Trimmed
 from raftlog.machines.topic import TopicMachine
 from raftlog.multiraft.groups import OpenedGroup
+from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.replica import Output, Replica
-from raftlog.state_comparison import StateTrust
 from raftlog.storage.log import GroupLog
 from raftlog.wire.codec import decode_command
 from tests.core import invariants
@@ -112,6 +113,8 @@ class GroupChecker:
         self.changed: set[NodeId] = set()
         """Where a test has changed the state in memory: replicas must doubt it; it is not
         compared."""
+        self.wrong_history: set[NodeId] = set()
+        """Where a test makes compactions write other records: replicas must doubt that history."""
 
     def fail(self, promise: Promise, what: str) -> None:
         raise Violation(promise, f"group {self.group}: {what}")
@@ -261,15 +264,18 @@ class Checker:
         if base > index or (base and truth.committed[base - 1].term != log.base_term):
             truth.fail(Promise.SYNCED_STAYS, f"node {replica.node}: entries up to {base} are gone")
 
-    def image_opened(self, node: SimulatedNode, found: OpenedGroup) -> None:
+    def image_opened(self, node: SimulatedNode, found: OpenedGroup | LocalReplica) -> None:
         """A node has opened a group: whatever its log goes without is in its image."""
         truth, image = self.group(found.replica.group), found.image.manifest
         folder = node.log_folder(truth.group)
-        ImageCheck(truth, node.disk.fs, folder, image).run(found.topic)
+        if node.node not in truth.wrong_history:
+            ImageCheck(truth, node.disk.fs, folder, image).run(found.topic)
 
     def compacted(self, node: SimulatedNode, job: CompactionJob, image: Image) -> None:
         """A compaction has made the files of an image, or made its newest snapshot again."""
         truth = self.group(job.group)
+        if node.node in truth.wrong_history:
+            return
         check = ImageCheck(truth, node.disk.fs, job.folder, image)
         check.run(topic_of(node.disk.fs, job), former=job.image)
 
@@ -359,16 +365,32 @@ class Checker:
             )
         machine = replica.machine
         topic = machine.info if isinstance(machine, TopicMachine) else None
-        ImageCheck(truth, durable, folder, image).run(topic)
+        if node.node not in truth.wrong_history:
+            ImageCheck(truth, durable, folder, image).run(topic)
         truth.disks[replica.node] = truth.disk(replica.node).dropped_to(base)
         self._simulator.counts["logs whose beginning was dropped"] += 1
 
-    def trust_changed(self, node: NodeId, group: GroupId, trust: StateTrust) -> None:
+    def trust_changed(self, node: NodeId, group: GroupId, trust: Trust) -> None:
         """A replica trusts or doubts its state now: it may doubt only one that a test has
         changed."""
         truth = self.group(group)
-        if trust is not StateTrust.TRUSTED and not truth.changed:
+        if trust is not Trust.TRUSTED and not truth.changed:
             truth.fail(Promise.STATE_MACHINE_SAFETY, f"node {node}: its state is {trust.value}")
+
+    def history_trust_changed(self, node: NodeId, group: GroupId, trust: Trust) -> None:
+        """A replica trusts or doubts its history now: it may doubt only one that a test has
+        changed."""
+        truth = self.group(group)
+        if trust is not Trust.TRUSTED and not truth.wrong_history:
+            truth.fail(Promise.EQUAL_HISTORIES, f"node {node}: its history is {trust.value}")
+
+    def replica_rebuilt(self, node: SimulatedNode, group: GroupId) -> None:
+        """A replica stands at another node's image: its history must be right again."""
+        truth, local = self.group(group), node.local(group)
+        truth.wrong_history.discard(node.node)
+        truth.changed.discard(node.node)
+        assert local is not None
+        self.image_opened(node, local)
 
     def _see_outcome(self, truth: GroupChecker, command: bytes, outcome: object) -> None:
         if outcome is None:

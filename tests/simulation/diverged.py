@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from raftlog.comparison import Trust
 from raftlog.core.types import LogIndex, NodeId, Payload
 from raftlog.machines.commands import Append
 from raftlog.machines.outcomes import Appended
-from raftlog.state_comparison import StateTrust
 from raftlog.wire.codec import encode_command
 from tests.simulation.calm import VOTERS, CalmCluster
 from tests.simulation.node import COMPARED_EVERY, Failed
@@ -30,8 +30,8 @@ def state_changed_in_memory() -> None:
 class Scene:
     """The replicas of one topic."""
 
-    def __init__(self, seed: int = 1) -> None:
-        self.cluster = CalmCluster(seed)
+    def __init__(self, seed: int = 1, *, snapshot_entries: int | None = None) -> None:
+        self.cluster = CalmCluster(seed, snapshot_entries=snapshot_entries)
         self.group = self.cluster.groups[-1]
         self.sequence = 0
         self.append(1)
@@ -119,7 +119,7 @@ class Scene:
         return [
             local.replica.node
             for local in self.cluster.replicas(self.group)
-            if local.replica.comparison.trust is not StateTrust.TRUSTED
+            if local.replica.states.trust is not Trust.TRUSTED
         ]
 
     def mark(self, node: NodeId) -> int:

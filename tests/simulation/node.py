@@ -17,7 +17,8 @@ from raftlog.core.messages import AppendRequest, PeerMessage, RaftMessage, Repli
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY, EntryKind, GroupId, LogIndex, NodeId, Payload, Span, Term
-from raftlog.errors import CorruptFile, DiskFailed, DiskFull, NotLeader, Overloaded, RaftlogError
+from raftlog.errors import CorruptFile, DiskFailed, DiskFull, Internal, NotLeader, Overloaded
+from raftlog.errors import RaftlogError as Error
 from raftlog.image.job import CompactionJob
 from raftlog.image.job import Reply as CompactionReply
 from raftlog.image.manifest import Image
@@ -35,11 +36,15 @@ from raftlog.multiraft.effects import (
     GroupQuarantined,
     GroupRefilling,
     GroupRemoved,
+    HistoryCompared,
     ImageInstalled,
     ImageRefused,
     LeadershipChanged,
     MultiRaftEvent,
     PeerMessagesRefused,
+    RebuildsSpent,
+    ReplicaRebuilding,
+    ReplicaRebuilt,
     RetentionFailed,
     StateCompared,
     TornTailTruncated,
@@ -49,7 +54,6 @@ from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.replica import Budget, Output, Replica
-from raftlog.state_comparison import StateComparison
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.log import GroupLog
 from raftlog.storage.prefix import PrefixRemoval
@@ -151,7 +155,7 @@ class WatchedReplica(Replica):
         self._checker = owner.checker
         self._view = ReplicaView(self)
         self.raft.count = owner.count
-        self.comparison = StateComparison(self.node, COMPARED_EVERY)
+        self.states_compared_every = COMPARED_EVERY
         self.raft.stepped = lambda: self._checker.stepped(self._view)
         self._checker.opened(owner, self._view, log)
 
@@ -515,6 +519,10 @@ class SimulatedNode:
                 if not self.damaged:
                     raise
                 reply = error
+            except Internal as error:
+                if self.node not in self.checker.group(job.group).changed:
+                    raise
+                reply = error  # its state does not follow from its log
             else:
                 self._simulator.counts["snapshot points compacted"] += 1
                 self.checker.compacted(self, job, reply)
@@ -537,6 +545,9 @@ class SimulatedNode:
             case StateCompared(group=group, trust=trust):
                 simulator.note("state", self.node, group, trust.value)
                 self.checker.trust_changed(self.node, group, trust)
+            case HistoryCompared(group=group, trust=trust):
+                simulator.note("history", self.node, group, trust.value)
+                self.checker.history_trust_changed(self.node, group, trust)
             case PeerMessagesRefused(latest=violation):
                 raise Violation(Promise.PROTOCOL_KEPT, violation.cause)
             case CompactionFailed(cause=cause):
@@ -548,8 +559,12 @@ class SimulatedNode:
                 simulator.counts["images installed"] += 1
                 local = self.local(group)
                 if local is not None:
-                    opened = OpenedGroup(local.replica, local.topic, local.image)
-                    self.checker.image_opened(self, opened)
+                    self.checker.image_opened(self, local)
+            case ReplicaRebuilding(group=group) | RebuildsSpent(group=group):
+                simulator.note(type(event).__name__, self.node, group)
+            case ReplicaRebuilt(group=group):
+                simulator.counts["replicas rebuilt"] += 1
+                self.checker.replica_rebuilt(self, group)
             case ImageRefused(cause=cause):
                 simulator.note("image refused", self.node, cause)
                 simulator.counts["images refused"] += 1
@@ -654,7 +669,7 @@ class SimulatedNode:
 
         def answer(outcome: Any) -> None:
             leader = local.replica.raft.leader
-            failed = isinstance(outcome, RaftlogError)
+            failed = isinstance(outcome, Error)
             reply(Failed(written=True, leader=leader) if failed else outcome)
 
         try:
@@ -672,7 +687,7 @@ class SimulatedNode:
             reply(Failed(written=False))
             return
 
-        def answer(error: RaftlogError | None) -> None:
+        def answer(error: Error | None) -> None:
             reply(Failed(written=False) if error is not None else None)
 
         try:

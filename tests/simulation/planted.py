@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Any
 
+from raftlog.comparison import Comparison
 from raftlog.core import election, replication
 from raftlog.core.election import VoteTally
 from raftlog.core.leadership import Leadership
@@ -33,12 +34,12 @@ from raftlog.machines.writers import WriterTable
 from raftlog.multiraft import multiraft, retention
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.replica import Replica
-from raftlog.state_comparison import StateComparison
 from raftlog.storage import recovery, reopen
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import FileWrite, LogWrite
+from tests.simulation.planted_history import HISTORY_BUGS
 from tests.simulation.planted_images import IMAGE_BUGS
 from tests.simulation.planted_shipping import SHIPPING_BUGS
 from tests.simulation.planting import both, constant, replaced
@@ -492,8 +493,8 @@ def sealed_where_the_plan_ends_now() -> Any:
 
 
 def divergence_unnoticed() -> Any:
-    """A replica hears the agreed state and does not compare its own with it."""
-    return replaced(StateComparison, "_judge", lambda self: None)
+    """A replica hears the agreed state, or history, and does not compare its own with it."""
+    return replaced(Comparison, "_judge", lambda self: None)
 
 
 BUGS: dict[str, Callable[[], Any]] = {
@@ -549,5 +550,6 @@ BUGS: dict[str, Callable[[], Any]] = {
         divergence_unnoticed,
         *IMAGE_BUGS,
         *SHIPPING_BUGS,
+        *HISTORY_BUGS,
     )
 }

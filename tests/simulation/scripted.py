@@ -49,7 +49,9 @@ from tests.core.member import (
 from tests.core.network import Network
 from tests.simulation.cluster import Simulation
 from tests.simulation.diverged import state_changed_in_memory
+from tests.simulation.diverged_history import other_records_in_history
 from tests.simulation.node import SimulatedNode
+from tests.simulation.planted_history import HISTORY_BUGS
 from tests.simulation.records import Label, batch_of
 from tests.simulation.swarm import SECOND, draw
 from tests.simulation.workload import Sleep, Task
@@ -326,5 +328,6 @@ SCRIPTS: dict[str, Callable[[], None]] = {
     "truncation_not_done_before_the_append": shorter_log_after_a_conflict,
     "sealed_where_the_plan_ends_now": truncation_while_a_write_waits,
     "divergence_unnoticed": state_changed_in_memory,
+    **{bug.__name__: other_records_in_history for bug in HISTORY_BUGS},
 }
 """By the planted bug that each makes visible."""

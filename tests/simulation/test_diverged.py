@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from raftlog.comparison import Trust
+from raftlog.core.types import Offset
 from raftlog.errors import ReplicaDiverged, StateDisputed
-from raftlog.state_comparison import StateTrust
 from tests.simulation.calm import VOTERS
 from tests.simulation.diverged import Scene
 from tests.simulation.node import COMPARED_EVERY, Failed
@@ -35,8 +36,8 @@ def test_without_a_majority_new_records_are_refused_and_writes_continue() -> Non
     scene.append(2 * COMPARED_EVERY)
     leader = scene.leader
     replicas = scene.cluster.replicas(scene.group)
-    scene.cluster.wait(lambda: len({each.replica.comparison.agreed_mark for each in replicas}) == 1)
-    agreed = replicas[0].replica.comparison.agreed_mark
+    scene.cluster.wait(lambda: len({each.replica.states.agreed_mark for each in replicas}) == 1)
+    agreed = replicas[0].replica.states.agreed_mark
     assert agreed > 0
     changed = [node for node in VOTERS if node != leader]
     for by, node in enumerate(changed, 1):
@@ -50,7 +51,7 @@ def test_without_a_majority_new_records_are_refused_and_writes_continue() -> Non
         assert len(scene.rows(node, agreed)) == agreed
         assert isinstance(scene.rows(node, agreed + 1), Failed)
         with pytest.raises(StateDisputed, match=f"from offset {agreed} on are not served"):
-            local.require_agreed(scene.mark(node))
+            local.require_agreed(Offset(0), Offset(scene.mark(node)))
     # One of them starts again: two of three agree, and the third learns that it is wrong.
     healed, other = changed
     scene.restart(healed)
@@ -60,6 +61,6 @@ def test_without_a_majority_new_records_are_refused_and_writes_continue() -> Non
     scene.cluster.wait(lambda: scene.mark(healed) == scene.mark(leader))
     assert scene.rows(healed) == scene.rows(leader)
     diverged = scene.cluster.local(other, scene.group)
-    assert diverged.replica.comparison.trust is StateTrust.DIVERGED
+    assert diverged.replica.states.trust is Trust.DIVERGED
     with pytest.raises(ReplicaDiverged, match=f"Restart node {other}"):
-        diverged.require_agreed(agreed)
+        diverged.require_agreed(Offset(0), agreed)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from raftlog.checksum import chain, crc32c
 from raftlog.core.types import CONTROLLER_GROUP, NOBODY, GroupId, LogIndex, NodeId, Offset, Payload
-from raftlog.errors import NotYet, ReplicaDiverged, StateDisputed
+from raftlog.errors import HistoryDisputed, NotYet, ReplicaDiverged, StateDisputed
 from raftlog.machines.commands import (
     AbortEpoch,
     Append,
@@ -92,8 +92,8 @@ def read_rows(node: SimulatedNode, group: GroupId, start: int, end: int, mark: i
     if local is None or local.machine.high_water_mark < mark:
         return Failed(written=False)
     try:
-        local.require_agreed(Offset(end))
-    except (NotYet, ReplicaDiverged, StateDisputed):
+        local.require_agreed(Offset(start), Offset(end))
+    except (NotYet, ReplicaDiverged, StateDisputed, HistoryDisputed):
         return Failed(written=False)
     log_start = local.machine.log_start_offset
     if start < log_start:

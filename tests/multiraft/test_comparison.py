@@ -1,4 +1,4 @@
-"""Replicas compare their states: what each concludes, as values and without a network."""
+"""Replicas compare what they have: what each concludes, as values and without a network."""
 
 from __future__ import annotations
 
@@ -6,13 +6,23 @@ from collections.abc import Collection
 
 import pytest
 
-from raftlog.core.messages import Heartbeat, HeartbeatReply
-from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Term
-from raftlog.state_comparison import StateComparison, StateTrust
+from raftlog.comparison import (
+    Answer,
+    Comparison,
+    Question,
+    Trust,
+    answering,
+    answers,
+    asking,
+    questions,
+)
+from raftlog.core.types import LogIndex, NodeId, Offset
+from tests.core.member import heartbeat, heartbeat_reply
+from tests.multiraft.test_diverged_replica import Driver
 
 EVERY = 10
 GOOD, BAD, WORSE = b"good", b"bad", b"worse"
-TRUSTED, DIVERGED, DISPUTED = StateTrust.TRUSTED, StateTrust.DIVERGED, StateTrust.DISPUTED
+TRUSTED, DIVERGED, DISPUTED = Trust.TRUSTED, Trust.DIVERGED, Trust.DISPUTED
 
 
 class Group:
@@ -21,7 +31,7 @@ class Group:
     def __init__(self, voters: int, *, older: Collection[int] = ()) -> None:
         self.voters = [NodeId(node) for node in range(1, voters + 1)]
         self.older = older
-        self.replicas = {node: StateComparison(node, EVERY) for node in self.voters}
+        self.replicas = {node: Comparison(node) for node in self.voters}
 
     def reach(self, index: int, **states: bytes) -> None:
         """Replicas n1, n2, ... reach the point with these states; the mark is twice the point."""
@@ -29,48 +39,34 @@ class Group:
             replica = self.replicas[NodeId(int(name[1:]))]
             replica.reached(LogIndex(index), state, Offset(2 * index))
 
-    def heartbeat(self, leader: int = 1, *, to: Collection[int] | None = None) -> Heartbeat:
-        """One heartbeat to each follower and its answer; what was asked and told."""
+    def heartbeat(self, leader: int = 1, *, to: Collection[int] | None = None) -> Question:
+        """One question to each follower and its answer; what was asked and told."""
         sent = None
         asker = self.replicas[NodeId(leader)]
         for follower in self.voters:
             if follower == leader or (to is not None and follower not in to):
                 continue
-            sent = asker.ask(self._heartbeat(leader, follower))
-            reply = self._reply(sent)
+            sent = asker.ask()
+            answer = Answer()
             if follower not in self.older:
                 self.replicas[follower].heard(sent)
-                reply = self.replicas[follower].answer(reply)
-            asker.answered(reply, self.voters)
+                answer = self.replicas[follower].answer()
+            asker.answered(follower, answer, self.voters)
         assert sent is not None
         return sent
 
     @property
-    def trust(self) -> list[StateTrust]:
+    def trust(self) -> list[Trust]:
         return [self.replicas[node].trust for node in self.voters]
-
-    def _heartbeat(self, sender: int, to: int) -> Heartbeat:
-        return Heartbeat(
-            group=GroupId(1),
-            sender=NodeId(sender),
-            to=NodeId(to),
-            term=Term(1),
-            commit_index=LogIndex(0),
-            read_round=0,
-            quiesce_round=0,
-        )
-
-    def _reply(self, heartbeat: Heartbeat) -> HeartbeatReply:
-        return heartbeat.reply(Term(1), last_index=LogIndex(0), quiesce_round=0, disk_keeps_up=True)
 
 
 def test_no_hash_is_sent_before_the_first_point_nor_after_agreement() -> None:
     group = Group(3)
-    assert group.heartbeat() == group._heartbeat(1, 3)
+    assert group.heartbeat() == Question()
     group.reach(10, n1=GOOD, n2=GOOD, n3=GOOD)
-    assert group.heartbeat(to=[2]).hash_index == 10
+    assert group.heartbeat(to=[2]).point == 10
     sent = group.heartbeat()
-    assert (sent.hash_index, sent.agreed_index, sent.agreed_hash) == (0, 10, GOOD)
+    assert (sent.point, sent.agreed_index, sent.agreed_digest) == (0, 10, GOOD)
     assert group.trust == [TRUSTED] * 3
     assert [replica.agreed_mark for replica in group.replicas.values()] == [20] * 3
 
@@ -105,7 +101,7 @@ def test_with_no_majority_the_state_is_disputed_until_there_is_one() -> None:
     assert group.trust == [DISPUTED] * 3
     assert {replica.agreed_mark for replica in group.replicas.values()} == {20}
     # Replica 3 starts again, replays its log, and reaches another state.
-    group.replicas[NodeId(3)] = StateComparison(NodeId(3), EVERY)
+    group.replicas[NodeId(3)] = Comparison(NodeId(3))
     group.reach(20, n3=BAD)
     for _ in range(2):
         group.heartbeat()
@@ -179,7 +175,7 @@ def test_the_next_leader_keeps_asking_and_ignores_older_agreement() -> None:
         group.heartbeat(2)
     assert group.trust == [DIVERGED, TRUSTED, TRUSTED]
     assert group.replicas[NodeId(1)].agreed_index == 20
-    stale = group.replicas[NodeId(3)].ask(group._heartbeat(3, 1))
+    stale = group.replicas[NodeId(3)].ask()
     group.replicas[NodeId(1)].heard(stale)
     assert group.trust == [DIVERGED, TRUSTED, TRUSTED]
 
@@ -188,13 +184,13 @@ def test_a_question_that_a_follower_has_passed_gives_way_to_a_newer_one() -> Non
     """Replica 2 is away, then so far ahead that it has forgotten the point; 3 never answers."""
     group = Group(3)
     group.reach(10, n1=GOOD)
-    assert group.heartbeat(to=[3]).hash_index == 10
+    assert group.heartbeat(to=[3]).point == 10
     for index in range(20, 50, EVERY):
         group.reach(index, n1=GOOD)
-    assert group.heartbeat(to=[3]).hash_index == 10
+    assert group.heartbeat(to=[3]).point == 10
     for index in range(50, 300, EVERY):
         group.reach(index, n1=GOOD, n2=GOOD)
-    assert group.heartbeat(to=[2]).hash_index == 290
+    assert group.heartbeat(to=[2]).point == 290
     assert group.replicas[NodeId(1)].agreed_index == 290
 
 
@@ -206,8 +202,42 @@ def test_a_replica_that_agrees_again_is_trusted_again() -> None:
     group.heartbeat()
     assert group.trust == [DIVERGED, TRUSTED, TRUSTED]
     for node in (2, 3):
-        group.replicas[NodeId(node)] = StateComparison(NodeId(node), EVERY)
+        group.replicas[NodeId(node)] = Comparison(NodeId(node))
     group.reach(20, n1=GOOD, n2=GOOD, n3=GOOD)
     for _ in range(2):
         group.heartbeat(2)
     assert group.trust == [TRUSTED] * 3
+
+
+def test_what_was_known_before_a_restart_holds_until_a_majority_says_otherwise() -> None:
+    """A restart makes no history better. While nobody speaks, nothing is served from it."""
+    group = Group(3)
+    group.replicas[NodeId(3)] = Comparison(NodeId(3), diverged=True, agreed_mark=Offset(7))
+    odd = group.replicas[NodeId(3)]
+    assert (odd.trust, odd.agreed_mark) == (DIVERGED, 7)
+    assert odd.news() is DIVERGED
+    group.reach(20, n3=BAD)
+    assert odd.trust is DIVERGED
+    group.reach(20, n1=GOOD, n2=GOOD)
+    group.heartbeat()
+    group.heartbeat()
+    assert (odd.trust, odd.agreed_mark) == (DIVERGED, 7)
+    group.reach(30, n1=GOOD, n2=GOOD, n3=GOOD)
+    group.heartbeat()
+    group.heartbeat()
+    assert (odd.trust, odd.agreed_mark) == (TRUSTED, 60)
+    assert odd.news() is TRUSTED
+    assert odd.news() is None
+
+
+def test_heartbeats_carry_what_is_asked_and_answered_of_both_comparisons() -> None:
+    states = Question(LogIndex(3), LogIndex(2), b"two", disputed=True)
+    histories = Question(LogIndex(30), LogIndex(20), b"twenty")
+    replica = Driver().replica
+    plain = heartbeat(replica, 2, term=1)
+    assert questions(plain) == (Question(), Question())
+    assert questions(asking(plain, states, histories)) == (states, histories)
+    reply = heartbeat_reply(replica, 2, last_index=1)
+    both = Answer(LogIndex(3), b"three"), Answer(LogIndex(30), b"thirty", diverged=True)
+    assert answers(reply) == (Answer(), Answer())
+    assert answers(answering(reply, *both)) == both
