@@ -410,6 +410,18 @@ class StorageSettings(Section):
         "have, before the rest of the log. Lower values save disk on the other nodes.",
         ge=0,
     )
+    scrub_period_s: float = setting(
+        7 * 86_400.0,
+        "A node reads and checks all it has on disk once in this time; 0: by `raftlog scrub` only.",
+        ge=0,
+        le=365 * 86_400,
+    )
+    scrub_bytes_per_s_max: int = setting(
+        8 * MIB,
+        "Read for that in a second, at most. Checking an entry or a column counts as 4 KiB more.",
+        ge=64 * 1024,
+        le=64 * GIB,
+    )
     sealed_files_max: int = setting(
         4,
         "Sealed segments of a group that stay open for readers, besides the one being written. "

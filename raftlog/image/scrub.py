@@ -52,7 +52,7 @@ class Piece(NamedTuple):
     damage: Damage | DamagedCopy | None
 
 
-def scrub(fs: FileSystem, folder: str, group: GroupId, last: LogIndex) -> Iterator[Piece]:
+def scrub(fs: FileSystem, folder: str, group: GroupId, last: LogIndex) -> Generator[Piece]:
     """Read the group's files, the log up to entry `last`, which is durable and applied.
 
     Each step may run on another thread, while no manifest is being written and no file is being

@@ -7,7 +7,8 @@ when a folder is made or removed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ from raftlog.core.types import (
     RaftTiming,
     Term,
 )
-from raftlog.errors import CorruptFile
+from raftlog.errors import CorruptFile, DiskFull, FormatUnsupported
 from raftlog.image.group_manifest import manifest_of, topic_from_manifest
 from raftlog.image.incoming import Incoming, install, take_in
 from raftlog.image.machine import new_machine, restored_machine
@@ -45,8 +46,8 @@ from raftlog.multiraft.effects import (
 )
 from raftlog.replica import Replica
 from raftlog.state_hash import STATE_HASH_FIRST
-from raftlog.storage.checked_file import damage_of
-from raftlog.storage.folder import DataFolder
+from raftlog.storage.checked_file import TEXT, damage_of, read_checked, write_checked
+from raftlog.storage.folder import SCRUBS_NAME, DataFolder
 from raftlog.storage.fresh import put_in_place
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
@@ -213,6 +214,41 @@ class GroupStore:
         )
         image = OpenImage(self._folder.fs, self.folder_of(group), group, files.image)
         return OpenedGroup(replica, topic, image, files.outvoted)
+
+    def mend_copies(self, group: GroupId, topic: TopicInfo | None) -> bool:
+        """Write both copies of the group's two manifests again, as far as they are known and there
+        is room. Returns whether it is done: never later, the group may be gone by then."""
+        fs, folder = self._folder.fs, self.folder_of(group)
+        try:
+            self._folder.create_group(group, manifest_of(topic))
+            image = read_image(fs, folder).image
+            if image.generation:
+                write_image(fs, folder, image)
+        except (CorruptFile, FormatUnsupported, DiskFull):
+            return False
+        return True
+
+    def mend(self) -> list[CorruptFile]:
+        """Write the node's own texts again where a copy is damaged; what was damaged."""
+        return self._folder.mend()
+
+    def scrub_times(self) -> dict[GroupId, int]:
+        """When the last scrub of each group ended, in microseconds since 1970 UTC, as far as it is
+        known. The note is made again if it is damaged."""
+        fs = self._folder.fs
+        if not fs.exists(SCRUBS_NAME):
+            return {}
+        try:
+            rows = json.loads(read_checked(fs, SCRUBS_NAME, TEXT))
+        except (CorruptFile, FormatUnsupported) as error:
+            self._told_of(CONTROLLER_GROUP, [damage_of(error)])
+            return {}
+        return {GroupId(group): int(ended_us) for group, ended_us in rows}
+
+    def note_scrubs(self, times: Mapping[GroupId, int]) -> None:
+        """Keep what `scrub_times` gives. Raises `DiskFull`: then it may be called again."""
+        text = json.dumps(sorted(times.items())).encode()
+        write_checked(self._folder.fs, SCRUBS_NAME, TEXT, [text])
 
     def reserve(self, byte_count: int) -> Reserve:
         """The disk's reserve, of so many bytes."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from raftlog.multiraft.catch_up_budget import CatchUpLimits
 from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.image_fetch import ImageLimits
+from raftlog.multiraft.scrubs import ScrubLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,3 +33,4 @@ class MultiRaftLimits:
     catch_up: CatchUpLimits
     compaction: CompactionLimits
     images: ImageLimits = field(default_factory=ImageLimits)
+    scrubs: ScrubLimits = field(default_factory=ScrubLimits)

@@ -81,6 +81,7 @@ from raftlog.multiraft.refusals import Refusals
 from raftlog.multiraft.repair import Repairs
 from raftlog.multiraft.replicas import NodeReplicas
 from raftlog.multiraft.retention import trim_expired
+from raftlog.multiraft.scrubs import ScrubLimits, Scrubs
 from raftlog.multiraft.upgrade import raise_rules
 from raftlog.replica import Budget, Output
 
@@ -162,6 +163,7 @@ class MultiRaft:
         self._compactions = self._new_compactions(store, limits.compaction)
         self.repairs = self._new_repairs(store)
         self._rebuilds = self._new_rebuilds(store)
+        self.scrubs = self._new_scrubs(store, limits.scrubs)
         self._dirty: OrderedDict[GroupId, None] = OrderedDict()
         self._applying: OrderedDict[GroupId, None] = OrderedDict()
         """Groups with committed entries to apply, the one that waits longest first."""
@@ -205,6 +207,19 @@ class MultiRaft:
             now_us=self.now_us,
         )
 
+    def _new_scrubs(self, store: GroupStore, limits: ScrubLimits) -> Scrubs:
+        return Scrubs(
+            node=self.node,
+            effects=self._effects,
+            disk=self._disk,
+            store=store,
+            groups=self.replicas,
+            limits=limits,
+            found=self.repairs.found,
+            mended=self.repairs.copy_mended,
+            journal_changed=self._schedule_turn,
+        )
+
     def _new_images(self, store: GroupStore, limits: ImageLimits) -> ImageExchange:
         return ImageExchange(
             node=self.node,
@@ -233,6 +248,7 @@ class MultiRaft:
         self._compactions.stop()
         self.repairs.stop()
         self._rebuilds.stop()
+        self.scrubs.stop()
         self._disk.stop()
 
     def close(self) -> None:
@@ -248,6 +264,7 @@ class MultiRaft:
     def _freeze(self, local: LocalReplica) -> None:
         self._catch_up.forget(local)
         self._compactions.forget(local)
+        self.scrubs.forget(local)
         self.repairs.forget(local)
 
     # ------------------------------------------------------------ turns
@@ -439,6 +456,7 @@ class MultiRaft:
         self._images.tick()
         self._tick_reads()
         self._compactions.tick()
+        self.scrubs.tick()
         self.repairs.tick()
         self._rebuilds.tick()
         self._awake.tick()

@@ -22,7 +22,13 @@ from raftlog.image.manifest import MANIFEST_COPIES
 from raftlog.multiraft.catch_up_budget import CatchUpBudget
 from raftlog.multiraft.compaction import Compactions
 from raftlog.multiraft.disk import NodeDisk
-from raftlog.multiraft.effects import DamageFound, DamageHealed, DamageNotHealable, Effects
+from raftlog.multiraft.effects import (
+    DamageFound,
+    DamageHealed,
+    DamageNotHealable,
+    DamagePassedOver,
+    Effects,
+)
 from raftlog.multiraft.image_exchange import ImageExchange
 from raftlog.multiraft.image_repair import Fetched, ImageRepairs
 from raftlog.multiraft.local_replica import LocalReplica
@@ -130,6 +136,12 @@ class Repairs:
             self.found(local, DamagedFile(name, cause))
         elif first is not None:
             self.found(local, DamagedEntry(log.entry_at(first, cause.position), cause))
+
+    def copy_mended(self, local: LocalReplica, damage: CorruptFile) -> None:
+        """One of two copies of a small file was damaged, and is written again from the other."""
+        self._found[local.group] += 1
+        self._healed[local.group] += 1
+        self._effects.tell(DamagePassedOver(group=local.group, cause=damage.cause))
 
     def forget(self, local: LocalReplica) -> None:
         """The replica is gone from this node, or has other files now."""

@@ -30,6 +30,7 @@ from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.multiraft import MultiRaft
+from raftlog.multiraft.scrubs import ScrubLimits
 from raftlog.server.compactor import Compactor
 from raftlog.server.loop_effects import LoopEffects
 from raftlog.server.peer_routes import parse_routes
@@ -348,5 +349,9 @@ def _limits(settings: Settings) -> MultiRaftLimits:
             behind_bytes_max=storage.log_behind_bytes_max,
             age_ticks=max(1, round(storage.snapshot_age_s / tick_s)),
             node_entries_max=storage.snapshot_entries_of_node,
+        ),
+        scrubs=ScrubLimits(
+            period_us=round(storage.scrub_period_s * 1_000_000),
+            bytes_per_tick=max(1, round(storage.scrub_bytes_per_s_max * tick_s)),
         ),
     )

@@ -7,6 +7,7 @@
     groups/<id>/*.log     the group's log, created after its manifest
     groups/<id>.damaged-N a damaged folder of a group that was filled again, kept for a person
     reserve               room for a full disk, see `reserve`; only while there is room for it
+    scrubs                when each group was read whole the last time, a note
     deletions             the index of the controller's log up to which groups were removed here;
                           deletions.2
 
@@ -49,6 +50,7 @@ _SECOND_COPY = ".2"
 LOCK_NAME = "lock"
 GROUPS_FOLDER = "groups"
 DELETIONS_NAME = "deletions"
+SCRUBS_NAME = "scrubs"
 _MANIFEST_NAME = "manifest"
 _REMOVED_ENDING = ".removed"
 _DAMAGED = ".damaged-"

@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from raftlog.core.types import NOBODY, GroupId, HardState, NodeId, Term
-from raftlog.errors import CorruptFile
+from raftlog.errors import CorruptFile, FormatUnsupported
+from raftlog.storage.checked_file import damage_of
 from raftlog.storage.contract import File, FileSystem
 from raftlog.storage.frames import (
     FRAME_HEADER_BYTES,
@@ -33,6 +35,7 @@ from raftlog.storage.frames import (
     SegmentHeader,
 )
 from raftlog.storage.recovery import (
+    FrameWalk,
     PlacedFrame,
     payload_is_whole,
     read_segment_header,
@@ -72,6 +75,55 @@ class JournalReport:
     """Why one copy cannot be read. Opening the journal writes it again from the other."""
 
 
+class _Copy(NamedTuple):
+    """One copy, as far as it is durable."""
+
+    path: str
+    header: SegmentHeader
+    end: int
+    chain: int
+
+
+class JournalCheck:
+    """Reads the copies of a journal again. `run` on any thread, also while the journal is written:
+    a copy that was replaced meanwhile is whole by its making, and what was added is not read."""
+
+    def __init__(self, fs: FileSystem, copies: tuple[_Copy, ...]) -> None:
+        self._fs = fs
+        self._copies = copies
+
+    def run(self) -> list[CorruptFile]:
+        """What is damaged of them."""
+        found = []
+        for copy in self._copies:
+            try:
+                self._check(copy)
+            except (CorruptFile, FormatUnsupported) as error:
+                found.append(damage_of(error))
+        return found
+
+    def _check(self, copy: _Copy) -> None:
+        try:
+            file = self._fs.open(copy.path, create=False)
+        except FileNotFoundError:
+            location = self._fs.location(copy.path)
+            raise CorruptFile(file=location, position=0, problem="it is missing") from None
+        try:
+            header = read_segment_header(file, purpose=Purpose.HARD_STATES, group=_ALL_GROUPS)
+            if header.segment_id != copy.header.segment_id:
+                return
+            walk = FrameWalk(file, header, stop=copy.end)
+            for frame in walk:
+                if not payload_is_whole(file, frame):
+                    problem = "the checksum of its records differs"
+                    raise CorruptFile(file=file.path, position=frame.position, problem=problem)
+            if (walk.end, walk.chain) != (copy.end, copy.chain):
+                problem = f"it has no valid frame there, below its end at {copy.end}"
+                raise CorruptFile(file=file.path, position=walk.end, problem=problem)
+        finally:
+            file.close()
+
+
 class HardStateJournal:
     """Terms and votes of all groups of a node. Owned by one thread; writes are as in `GroupLog`."""
 
@@ -88,6 +140,7 @@ class HardStateJournal:
         self._changed: set[GroupId] = set()
         self._outstanding: LogWrite | None = None
         self._marker_wanted = False
+        self._rewrite_wanted = False
         self.ticket = 0
         """Counts the changes. What was put up to a ticket is durable once `durable_ticket` has
         reached it. Only the owner may read it."""
@@ -141,6 +194,20 @@ class HardStateJournal:
             self._changed.add(group)
             self.ticket += 1
 
+    def plan_check(self) -> JournalCheck | None:
+        """Read both copies as far as they are durable, which any thread may then do; None while a
+        write is in flight."""
+        if self._outstanding is not None:
+            return None
+        copies = tuple(
+            _Copy(each.path, each.header, each.synced, each.chain) for each in self._segments
+        )
+        return JournalCheck(self._fs, copies)
+
+    def rewrite(self) -> None:
+        """Let the next write write both copies anew, because one of them is damaged."""
+        self._rewrite_wanted = True
+
     def idle_marker(self) -> bool:
         """Like `GroupLog.idle_marker`: whether there is a marker to write now."""
         segment = self._segments[0]
@@ -151,7 +218,12 @@ class HardStateJournal:
     def take_write(self) -> LogWrite | None:
         """All changes since the last write as one, or None. Needs `written` for the last one."""
         assert self._outstanding is None, "one write at a time"
-        if self._changed:
+        if self._rewrite_wanted:
+            self._rewrite_wanted = False
+            self._changed.clear()
+            self._written_ticket = self.ticket
+            self._outstanding = self._plan_rewrite()
+        elif self._changed:
             records = self._encode(sorted(self._changed))
             self._changed.clear()
             self._written_ticket = self.ticket

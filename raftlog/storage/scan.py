@@ -87,7 +87,7 @@ def proven_frames(
     """The frames of entries `first` to `last`, as `scan` follows them. Raises as `scan` does for
     all but the payloads, which are not looked at."""
     wanted = first
-    before: FrameWalk | None = None
+    before: tuple[str, FrameWalk] | None = None
     names = segment_names(fs, folder)
     ends = [*(first_index_of(name) for name in names[1:]), last + 1]
     for name, end in zip(names, ends, strict=True):
@@ -99,7 +99,8 @@ def proven_frames(
         file = _opened(fs, path)
         try:
             header = read_segment_header(file, purpose=Purpose.LOG, group=group)
-            _require_continues(file, header, before)
+            if before is not None:
+                _require_continues(file, header, *before)
             walk, seed = FrameWalk(file, header), header.seed
             for placed in walk:
                 index = placed.header.index
@@ -114,7 +115,7 @@ def proven_frames(
                 wanted = LogIndex(wanted + 1)
             if wanted < end:
                 raise _damage(file, walk.end, f"it has no valid frame of entry {wanted} there")
-            before = walk
+            before = file.path, walk
         finally:
             file.close()
     if wanted <= last:
@@ -123,11 +124,15 @@ def proven_frames(
         )
 
 
-def _require_continues(file: File, header: SegmentHeader, before: FrameWalk | None) -> None:
-    """The segment must follow directly on the frames of the one before it, if that was read."""
-    if before is not None and (
-        (header.previous_end, header.previous_chain) != (before.end, before.chain)
-    ):
+def _require_continues(
+    file: File, header: SegmentHeader, before_location: str, before: FrameWalk
+) -> None:
+    """The frames of the segment before must end where this one's header says."""
+    end = header.previous_end
+    if before.end < end:
+        problem = f"it has no valid frame there, below its end at {end}"
+        raise CorruptFile(file=before_location, position=before.end, problem=problem)
+    if (before.end, before.chain) != (end, header.previous_chain):
         raise _damage(file, 0, "it does not continue the segment before it")
 
 

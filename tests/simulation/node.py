@@ -322,6 +322,7 @@ class SimulatedNode:
                 catch_up=self._settings.catch_up,
                 compaction=self._settings.compaction,
                 images=self._settings.images,
+                scrubs=self._settings.scrubs,
             ),
         )
         opened = store.open_all()

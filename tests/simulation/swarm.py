@@ -14,6 +14,7 @@ from raftlog.machines.settings import RETENTION_RECORDS, RETENTION_S
 from raftlog.multiraft.catch_up_budget import CatchUpLimits
 from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.image_fetch import ImageLimits
+from raftlog.multiraft.scrubs import ScrubLimits
 from raftlog.storage.limits import LogLimits
 
 MILLISECOND = 1_000
@@ -56,6 +57,7 @@ class Settings:
     small_file_bytes: int
     """Of history files."""
     images: ImageLimits
+    scrubs: ScrubLimits
     idle_ticks: int
     slow_disk_ticks: int
     full_disk_ticks: int
@@ -200,6 +202,9 @@ def draw(random: Random) -> Settings:
         retention_ticks=pick((3, 10)),
         chunk_damage=pick((0.0, 0.05)),
         small_file_bytes=pick((0, 1_000, 1_000_000)),
+        scrubs=ScrubLimits(
+            period_us=pick((0, 0, 20, 200)) * tick_us, bytes_per_tick=pick((5_000, 1_000_000))
+        ),
     )
 
 
