@@ -271,20 +271,30 @@ class GroupStore:
         """Where an image of another node is received for the group."""
         return Incoming(self._folder.fs, self.folder_of(group), group, topic)
 
-    def install(self, group: GroupId, topic: TopicInfo | None, image: Image) -> GroupFiles:
+    def discard_received(self, groups: Iterable[GroupId]) -> None:
+        """Remove what was received of images for these groups, and is not theirs."""
+        for group in groups:
+            if self._folder.fs.exists(self.folder_of(group)):
+                self.incoming(group, None).discard()
+
+    def install(
+        self, group: GroupId, topic: TopicInfo | None, image: Image
+    ) -> GroupFiles | CorruptFile:
         """Let an image that was received whole take the place of all that the group has, and open
-        it. Durable when this returns.
+        it. Durable when this returns. Returns the damage if what was checked on arrival cannot be
+        read back.
 
         The former log and image must be closed. Raises `DiskFull`: then it may be called again.
         """
         install(self._folder.fs, self.folder_of(group), group, image)
-        return self._open_group(group, topic)
+        return self._open_again(group, topic)
 
     def rebuild(
         self, group: GroupId, topic: TopicInfo | None, image: Image, log_base: Base, now_us: int
-    ) -> GroupFiles:
+    ) -> GroupFiles | CorruptFile:
         """Let an image that was received whole take the place of one that was outvoted, and open
-        the group. The log stays. Durable when this returns, and counted before it begins.
+        the group. The log stays. Durable when this returns, and counted before it begins. Returns
+        damage as `install` does.
 
         The former log and image must be closed. Raises `DiskFull`: then it may be called again.
         """
@@ -294,7 +304,13 @@ class GroupStore:
             write_outvoted(fs, folder, former.rebuilt(now_us))
         rebuild(fs, folder, image, log_base)
         write_outvoted(fs, folder, replace(read_outvoted(fs, folder), history=False))
-        return self._open_group(group, topic)
+        return self._open_again(group, topic)
+
+    def _open_again(self, group: GroupId, topic: TopicInfo | None) -> GroupFiles | CorruptFile:
+        try:
+            return self._open_group(group, topic)
+        except CorruptFile as damage:
+            return damage
 
     def note_outvoted(self, group: GroupId, value: Outvoted) -> None:
         """Durable when this returns. Raises `DiskFull`: then it may be called again."""

@@ -7,7 +7,7 @@ asked of it meanwhile, and its files are as after a crash at any moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from raftlog.core.messages import (
@@ -20,7 +20,8 @@ from raftlog.core.messages import (
     Replicate,
 )
 from raftlog.core.ready import Role
-from raftlog.core.types import NodeId
+from raftlog.core.types import GroupId, NodeId
+from raftlog.errors import CorruptFile
 from raftlog.image.incoming import wanted_image
 from raftlog.image.manifest import Image
 from raftlog.multiraft.catch_up_budget import CatchUpBudget
@@ -46,13 +47,16 @@ class ImageExchange:
         budget: CatchUpBudget,
         limits: ImageLimits,
         now_us: Callable[[LocalReplica], int],
+        groups: Mapping[GroupId, LocalReplica],
         freeze: Callable[[LocalReplica], None],
         installed: Callable[[LocalReplica], None],
+        damaged: Callable[[LocalReplica, CorruptFile], None],
         ended: Callable[[LocalReplica], None],
     ) -> None:
         """`now_us` is the time, as the group's voters confirm it. `freeze`: begin nothing with the
         replica from now on, and forget what was to be done. `installed`: it stands at another
-        node's image now; its group may be gone. `ended` is told of each read that is over."""
+        node's image now; its group may be gone. `damaged`: that image cannot be read back, and none
+        of its files is open. `ended` is told of each read that is over."""
         self._effects = effects
         self._disk = disk
         self._store = store
@@ -60,10 +64,16 @@ class ImageExchange:
         self._now_us = now_us
         self._freeze = freeze
         self._installed = installed
+        self._damaged = damaged
         self._sender = ImageSender(
             fs=store.fs, effects=effects, budget=budget, pins=self.pins, ended=ended
         )
         self._fetches = ImageFetches(node=node, effects=effects, disk=disk, limits=limits)
+        self._groups = groups
+        self._round_ticks = limits.pin_ticks
+        self._ticks = 0
+        self._fetched_lately: set[GroupId] = set()
+        """Groups for which something was fetched since the last round of `_discard_left`."""
         self._waiting: dict[LocalReplica, Image] = {}
         """Images that are here, and installed as soon as nothing uses the group's files."""
 
@@ -86,6 +96,24 @@ class ImageExchange:
         self._fetches.tick()
         for local in list(self._waiting):
             self._install(local)
+        self._ticks += 1
+        self._fetched_lately |= self._fetches.groups
+        if self._ticks % self._round_ticks == 0:
+            self._discard_left()
+
+    def _discard_left(self) -> None:
+        """Remove what was received for groups that have fetched nothing for a whole round: a fetch
+        that broke off, also before a restart, and that nobody goes on with."""
+        left = [
+            local.group
+            for local in self._groups.values()
+            if local.group not in self._fetched_lately
+            and not local.installing
+            and not local.adopting
+        ]
+        self._fetched_lately = set()
+        if left:
+            self._disk.queue_job(lambda: self._store.discard_received(left), lambda _: None)
 
     def go_on(self) -> None:
         """Give what there is room for now."""
@@ -194,10 +222,13 @@ class ImageExchange:
         local.replica.log.abandon()
         local.image.close()
 
-        def installed(files: GroupFiles) -> None:
-            opened = self._store.replica(topic, files)
-            local.reopen(opened.replica, opened.image, opened.outvoted)
+        def installed(found: GroupFiles | CorruptFile) -> None:
             local.installing = False
+            if isinstance(found, CorruptFile):
+                self._damaged(local, found)
+                return
+            opened = self._store.replica(topic, found)
+            local.reopen(opened.replica, opened.image, opened.outvoted)
             self._effects.tell(event)
             self._installed(local)
 

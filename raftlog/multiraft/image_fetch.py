@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -82,6 +83,8 @@ class _Fetch:
     asked: OrderedDict[Key, int] = field(default_factory=OrderedDict)
     writing: int = 0
     """Chunks that have come and are not written yet."""
+    paused: bool = False
+    """There was more to ask for, but no room for it on the disk."""
     left: Counter[str] = field(default_factory=Counter)
     """For each file that is not finished, the chunks that are not written yet."""
 
@@ -98,6 +101,11 @@ class ImageFetches:
         self._limits = limits
         self._fetches: dict[GroupId, _Fetch] = {}
         self._stopped = False
+
+    @property
+    def groups(self) -> AbstractSet[GroupId]:
+        """For which something is being fetched."""
+        return self._fetches.keys()
 
     def stop(self) -> None:
         """Ask for nothing from now on."""
@@ -120,7 +128,7 @@ class ImageFetches:
             if running.peer == peer or running.silent_ticks < self._limits.resend_ticks:
                 return False
             self._fail(running, answered=False)
-        if len(self._fetches) >= self._limits.fetches_max or self._stopped:
+        if len(self._fetches) >= self._limits.fetches_max or self._stopped or self._is_disk_full:
             return False
         fetch = self._fetches[target.group] = _Fetch(target, peer)
         self._ask_for_manifest(fetch)
@@ -129,8 +137,10 @@ class ImageFetches:
     def tick(self) -> None:
         """One tick of the clock has passed: ask again for what did not come."""
         for fetch in list(self._fetches.values()):
+            if fetch.paused and not self._is_disk_full:
+                self._go_on(fetch)
             if fetch.image is not None and not fetch.asked:
-                continue  # the disk is at work
+                continue  # the disk is at work, or full
             fetch.silent_ticks += 1
             if fetch.silent_ticks >= self._limits.give_up_ticks:
                 self._fail(fetch, answered=False)
@@ -184,9 +194,11 @@ class ImageFetches:
     # ------------------------------------------------------------ chunks
 
     def _go_on(self, fetch: _Fetch) -> None:
-        """Ask for more, if there is more; or this was all."""
+        """Ask for more, if there is more; or this was all. While the disk is full, what room is
+        left is for what the node must write: the fetch goes on when there is more."""
+        fetch.paused = self._is_disk_full
         wanted = []
-        while len(fetch.asked) + fetch.writing < self._limits.chunks_ahead:
+        while not fetch.paused and len(fetch.asked) + fetch.writing < self._limits.chunks_ahead:
             chunk = next(fetch.chunks, None)
             if chunk is None:
                 break
@@ -261,6 +273,10 @@ class ImageFetches:
         self._work(fetch, lambda: incoming.finish(name), finished)
 
     # ------------------------------------------------------------ parts
+
+    @property
+    def _is_disk_full(self) -> bool:
+        return self._disk.spare_bytes is not None or self._disk.told.full is not None
 
     def _fetch_of(self, group: GroupId, peer: NodeId) -> _Fetch | None:
         fetch = self._fetches.get(group)

@@ -229,8 +229,10 @@ class MultiRaft:
             budget=self._budget,
             limits=limits,
             now_us=self.now_us,
+            groups=self.replicas,
             freeze=self._freeze,
             installed=self._installed,
+            damaged=self._install_damaged,
             ended=self._files_released,
         )
 
@@ -420,6 +422,17 @@ class MultiRaft:
         self._awake.tick_again(local)
         if local.group == CONTROLLER_GROUP:
             self.replicas.follow_controller()
+
+    def _install_damaged(self, local: LocalReplica, damage: CorruptFile) -> None:
+        """The image that took the place of the replica's files cannot be read back."""
+        if local.group == CONTROLLER_GROUP:
+            raise damage  # no node serves without it: the next start recovers it
+        if self._stopped:
+            return
+        if self.replicas.get(local.group) is local:
+            self.replicas.quarantine(local, damage)
+        else:
+            self.replicas.let_go(local)
 
     def _files_released(self, local: LocalReplica) -> None:
         """Something that used the group's files has ended."""

@@ -15,6 +15,7 @@ from raftlog.core.messages import (
     PeerMessage,
 )
 from raftlog.core.types import GroupId, LogIndex, NodeId, Payload, Term
+from raftlog.errors import DiskFull
 from raftlog.image.incoming import INCOMING_PREFIX, Incoming, wanted_image
 from raftlog.image.manifest import NO_IMAGE, SMALL_FILE_BYTES, Image, read_image
 from raftlog.machines.commands import SnapshotPoint
@@ -23,12 +24,14 @@ from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import BackgroundRead, ImageRefused
 from raftlog.multiraft.image_fetch import ImageFetches, ImageLimits, ImageTarget
 from raftlog.multiraft.image_sender import ImageSender
+from raftlog.storage.limits import LogLimits
+from raftlog.storage.log import GroupLog
 from raftlog.storage.reserve import Reserve
 from raftlog.wire.codec import encode_command
 from tests.multiraft.compaction_scene import EVERY, PIN_TICKS, topic_of
 from tests.multiraft.compaction_scene import Scene as Sender
 from tests.multiraft.test_disk import Driver as DiskDriver
-from tests.storage.disks import files_of, flipped
+from tests.storage.disks import entries, files_of, flipped
 from tests.storage.memory import MemoryFileSystem
 
 GROUP = GroupId(1)
@@ -82,8 +85,8 @@ class Wire:
     def start(self) -> None:
         """A process that fetches; the one before is forgotten."""
         self.driver.asked.clear()
-        disk = NodeDisk(self.driver, Reserve(self.fs, 0), slow_ticks=9, full_ticks=3)
-        self.fetches = ImageFetches(node=HERE, effects=self.driver, disk=disk, limits=LIMITS)
+        self.disk = NodeDisk(self.driver, Reserve(self.fs, 0), slow_ticks=9, full_ticks=3)
+        self.fetches = ImageFetches(node=HERE, effects=self.driver, disk=self.disk, limits=LIMITS)
 
     def begin(self) -> None:
         target = ImageTarget(
@@ -180,6 +183,40 @@ def test_what_was_received_before_a_restart_is_not_asked_for_again() -> None:
     assert wire.is_whole()
     again = sum(each.length for each in wire.asked[before:])
     assert again <= files_of_wire(wire.fs) - received
+
+
+def test_a_fetch_waits_while_the_disk_is_full_and_goes_on_when_there_is_room() -> None:
+    wire = Wire()
+    wire.begin()
+    wire.carry(steps=8)
+    received, asked = files_of_wire(wire.fs), len(wire.asked)
+    wire.fs.make_folder("2")
+    log = GroupLog.create(wire.fs, "2", 2, LogLimits())
+    log.append(entries(1, 1))
+    write = log.take_write()
+    assert write is not None
+
+    def refuse(operation: str, path: str) -> None:
+        if path.startswith("2/"):
+            raise DiskFull(file=path)
+
+    wire.fs.interrupt = refuse
+    wire.disk.run(GroupId(2), write, lambda: log.written(write))
+    wire.driver.run()
+    wire.disk.tick()
+    assert wire.disk.told.full is not None
+    wire.carry()
+    wire.tick(2 * LIMITS.give_up_ticks)
+    assert len(wire.asked) <= asked + LIMITS.chunks_ahead, "only what was asked for still came"
+    assert files_of_wire(wire.fs) >= received > 0
+    assert not wire.whole
+    wire.fs.interrupt = None
+    for _ in range(3):
+        wire.disk.tick()
+        wire.driver.run()
+    wire.disk.tick()
+    wire.tick(1)
+    assert wire.is_whole()
 
 
 def test_a_source_that_falls_silent_is_given_up_and_another_node_goes_on() -> None:

@@ -36,6 +36,7 @@ def hunt(bug: str, *, start: int, seeds_max: int) -> Found:
             if isinstance(result, Failure):
                 # A bug that no longer fits the classes proves nothing.
                 assert "in tests/simulation/plant" not in result.noticed_by, result.error
+                assert not result.noticed_by.startswith("TypeError"), result.error
                 return Found(bug, count, result.noticed_by, result.error)
     return Found(bug, 0, "", "")
 

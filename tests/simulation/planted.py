@@ -205,8 +205,10 @@ def whole_log_acknowledged() -> Any:
     """A follower acknowledges its last entry, not the last one that the request has verified."""
     original = AppendRequest.accepted
 
-    def accepted(self: AppendRequest, term: Any, *, match_index: Any, last_index: Any) -> Any:
-        return original(self, term, match_index=last_index, last_index=last_index)
+    def accepted(
+        self: AppendRequest, term: Any, match_index: Any, last_index: Any, **others: Any
+    ) -> Any:
+        return original(self, term, last_index, last_index, **others)
 
     return replaced(AppendRequest, "accepted", accepted)
 

@@ -1,0 +1,115 @@
+"""An image that another node offers: installed, found damaged after that, or left half received."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from raftlog.core.messages import ImageChunkRequest, ImageOffer, ImageRequest
+from raftlog.core.types import GroupId, NodeId, RaftTiming
+from raftlog.image.incoming import INCOMING_PREFIX
+from raftlog.multiraft.effects import GroupQuarantined, ImageInstalled
+from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.image_fetch import ImageLimits
+from raftlog.multiraft.multiraft import MultiRaft
+from raftlog.storage.folder import DataFolder
+from raftlog.storage.limits import LogLimits
+from tests.multiraft.compaction_scene import topic_of
+from tests.multiraft.test_image_fetch import Wire
+from tests.multiraft.test_quarantine import flip
+from tests.multiraft.test_refused_messages import NODES, Driver, follower
+from tests.storage.memory import MemoryFileSystem
+
+GROUP, HERE, SOURCE = GroupId(1), NodeId(1), NodeId(2)
+FOLDER = "groups/1"
+LEFT = f"{FOLDER}/{INCOMING_PREFIX}history-1"
+ROUND_TICKS = ImageLimits().pin_ticks
+
+
+def disk_of_an_empty_topic() -> MemoryFileSystem:
+    disk = MemoryFileSystem(Random(1))
+    folder = DataFolder.open(disk, cluster_id="c", node=HERE, new_store_uuid="store-1")
+    store = GroupStore(
+        folder=folder,
+        voters=NODES,
+        timing=RaftTiming(),
+        log_limits=LogLimits(preallocate_bytes=0),
+        random=Random(1),
+        tell=lambda _: None,
+    )
+    store.make_group(None).log.close()
+    store.make_group(replace(topic_of(1), voters=NODES)).log.close()
+    store.close([])
+    return disk
+
+
+def received(disk: MemoryFileSystem) -> list[str]:
+    return [name for name in disk.list(FOLDER) if name.startswith(INCOMING_PREFIX)]
+
+
+def offer(multiraft: MultiRaft, driver: Driver, wire: Wire) -> None:
+    """Let the wire's source offer its image, and carry everything until nothing is asked."""
+    index = wire.sender.topics[GROUP].image.manifest.index
+    multiraft.receive(SOURCE, [ImageOffer(group=GROUP, sender=SOURCE, to=HERE, index=index)])
+    driver.run()
+    while driver.sent:
+        asked, driver.sent = driver.sent, []
+        for message in asked:
+            match message:
+                case ImageRequest():
+                    wire.source.asked_for_manifest(wire.sender.topics[GROUP], message)
+                case ImageChunkRequest():
+                    wire.source.asked_for_chunk(wire.sender.topics[GROUP], message)
+                    wire.source.go_on()
+        answers = [replace(each, sender=SOURCE, to=HERE) for each in wire.driver.wire]
+        wire.driver.wire.clear()
+        multiraft.receive(SOURCE, answers)
+        driver.run()
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_an_image_that_cannot_be_read_back_quarantines_its_replica_and_no_more(
+    damaged: bool,
+) -> None:
+    disk = disk_of_an_empty_topic()
+    multiraft, driver = follower(disk)
+
+    def flip_a_snapshot(operation: str, path: str) -> None:
+        """It was checked when it came; now it gets its name."""
+        if operation == "rename" and path.startswith(f"{FOLDER}/snapshot-"):
+            disk.interrupt = None
+            flip(disk, f"{FOLDER}/{INCOMING_PREFIX}{path.rpartition('/')[2]}", 100)
+
+    if damaged:
+        disk.interrupt = flip_a_snapshot
+    offer(multiraft, driver, Wire())
+    assert disk.interrupt is None
+    kinds = [type(event) for event in driver.told]
+    assert (GroupQuarantined in kinds) == damaged
+    assert (ImageInstalled in kinds) != damaged
+    assert (GROUP in multiraft.replicas) != damaged
+    assert (GROUP in multiraft.replicas.quarantined) == damaged
+    multiraft.tick()
+    driver.run()
+
+
+def test_what_a_fetch_received_that_nobody_goes_on_with_is_removed() -> None:
+    """Not while something is fetched, nor soon after: another fetch goes on with it."""
+    disk = disk_of_an_empty_topic()
+    disk.open(LEFT, create=True).close()
+    multiraft, driver = follower(disk)
+
+    def tick(count: int) -> None:
+        for _ in range(count):
+            multiraft.tick()
+            driver.run()
+
+    tick(ROUND_TICKS - 10)
+    image_offer = ImageOffer(group=GROUP, sender=SOURCE, to=HERE, index=1_000)
+    multiraft.receive(SOURCE, [image_offer])
+    tick(ROUND_TICKS + 20)
+    assert received(disk), "the fetch had ended since the round before"
+    tick(ROUND_TICKS)
+    assert not received(disk)
