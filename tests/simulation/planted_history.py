@@ -11,7 +11,7 @@ from raftlog.image.history_digest import HISTORY_DIGEST_BYTES
 from raftlog.image.manifest import Image
 from raftlog.image.outvoted import NEVER_OUTVOTED, Outvoted
 from raftlog.multiraft import groups as opening
-from raftlog.multiraft import image_fetch
+from raftlog.multiraft import image_exchange
 from raftlog.multiraft.groups import GroupFiles, GroupStore
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.storage import fresh
@@ -56,7 +56,7 @@ def outvoted_file_kept() -> Any:
         history = tuple(mine.get((each.start, each.end), each) for each in wanted.history)
         return replace(wanted, history=history)
 
-    return replaced(image_fetch, "wanted_image", wanted_image)
+    return replaced(image_exchange, "wanted_image", wanted_image)
 
 
 def log_dropped_by_a_rebuild() -> Any:
