@@ -28,7 +28,6 @@ from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDi
 
 from raftlog.config_problems import (
     PREFIX,
-    NotAbove,
     contradiction,
     invalid_value,
     refuse_unknown,
@@ -403,6 +402,14 @@ class StorageSettings(Section):
         ge=8,
         le=1_000_000_000,
     )
+    compaction_backlog_max: int = setting(
+        16,
+        "A leader whose own compactions are behind asks for no more snapshots. Once so many times "
+        "snapshot_entries or snapshot_bytes came since its last one, it takes no more records of "
+        "that topic (Overloaded) until a compaction ends: a restart would replay them all.",
+        ge=1,
+        le=1_000_000,
+    )
     log_behind_bytes_max: int = setting(
         GIB,
         "While a node is away, a topic's log keeps what that node lacks, up to this many bytes. "
@@ -554,53 +561,9 @@ SECTIONS: dict[str, type[Section]] = {
 }
 
 
-NOT_ABOVE: tuple[NotAbove, ...] = (
-    (
-        "raft.heartbeat_interval_s", 2, "raft.election_timeout_min_s",
-        "A follower must miss at least two heartbeats before it campaigns.",
-    ),
-    (
-        "raft.tick_interval_s", 1, "raft.heartbeat_interval_s",
-        "A heartbeat takes at least one tick.",
-    ),
-    (
-        "server.turn_work_max_s", 1, "raft.heartbeat_interval_s",
-        "A leader must get to its heartbeats between two turns.",
-    ),
-    (
-        "client.retry_delay_min_s", 1, "client.retry_delay_max_s",
-        "The first pause is the shortest.",
-    ),
-    (
-        "client.batch_bytes", 2, "server.entry_bytes_max",
-        "An entry must hold a batch with room for its header and for bytes that do not compress.",
-    ),
-    (
-        "server.entry_bytes_max", 1, "server.request_bytes_max",
-        "A node must be able to hold the largest entry.",
-    ),
-    (
-        "server.entry_bytes_max", 1, "server.peer_queue_bytes_max",
-        "The largest entry must reach a peer.",
-    ),
-    (
-        "server.catch_up_peer_bytes_max", 1, "server.peer_queue_bytes_max",
-        "What was read for a peer must not be dropped before it is sent.",
-    ),
-    (
-        "server.entry_bytes_max", 1, "storage.segment_bytes_max",
-        "A segment must hold the largest entry.",
-    ),
-    (
-        "storage.preallocate_bytes", 1, "storage.segment_bytes_max",
-        "Space is allocated within a segment.",
-    ),
-)  # fmt: skip
-
-
 def validate(settings: Settings) -> None:
     """Refuse values that contradict one another. The `InvalidOption` names all of them."""
-    found = contradiction(NOT_ABOVE, partial(_value, settings))
+    found = contradiction(partial(_value, settings))
     if found is not None:
         raise found
     up = settings.up

@@ -71,19 +71,62 @@ NotAbove = tuple[str, int, str, str]
 """(key, factor, other key, reason): the first, times the factor, must not exceed the other."""
 
 
-def contradiction(pairs: Iterable[NotAbove], value: Callable[[str], float]) -> InvalidOption | None:
+NOT_ABOVE: tuple[NotAbove, ...] = (
+    (
+        "raft.heartbeat_interval_s", 2, "raft.election_timeout_min_s",
+        "A follower must miss at least two heartbeats before it campaigns.",
+    ),
+    (
+        "raft.tick_interval_s", 1, "raft.heartbeat_interval_s",
+        "A heartbeat takes at least one tick.",
+    ),
+    (
+        "server.turn_work_max_s", 1, "raft.heartbeat_interval_s",
+        "A leader must get to its heartbeats between two turns.",
+    ),
+    (
+        "client.retry_delay_min_s", 1, "client.retry_delay_max_s",
+        "The first pause is the shortest.",
+    ),
+    (
+        "client.batch_bytes", 2, "server.entry_bytes_max",
+        "An entry must hold a batch with room for its header and for bytes that do not compress.",
+    ),
+    (
+        "server.entry_bytes_max", 1, "server.request_bytes_max",
+        "A node must be able to hold the largest entry.",
+    ),
+    (
+        "server.entry_bytes_max", 1, "server.peer_queue_bytes_max",
+        "The largest entry must reach a peer.",
+    ),
+    (
+        "server.catch_up_peer_bytes_max", 1, "server.peer_queue_bytes_max",
+        "What was read for a peer must not be dropped before it is sent.",
+    ),
+    (
+        "server.entry_bytes_max", 1, "storage.segment_bytes_max",
+        "A segment must hold the largest entry.",
+    ),
+    (
+        "storage.preallocate_bytes", 1, "storage.segment_bytes_max",
+        "Space is allocated within a segment.",
+    ),
+)  # fmt: skip
+
+
+def contradiction(value: Callable[[str], float]) -> InvalidOption | None:
     """Every value above its bound, or above what its bound may be at most; None: there is none.
 
     So whoever lowers all of them to what the error says need not try again. `value` gives the value
     of a key.
     """
-    pairs = tuple(pairs)
 
     def allowed(key: str) -> float:
-        limits = [_share(allowed(high), times) for low, times, high, _ in pairs if low == key]
+        limits = [_share(allowed(high), times) for low, times, high, _ in NOT_ABOVE if low == key]
         return min([value(key), *limits])
 
-    broken = [pair for pair in pairs if value(pair[0]) > _share(allowed(pair[2]), pair[1])]
+    broken = [pair for pair in NOT_ABOVE if value(pair[0]) > _share(allowed(pair[2]), pair[1])]
     if not broken:
         return None
     low, _, high, reason = broken[0]

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from raftlog import config
+from raftlog.config_problems import NOT_ABOVE
 from raftlog.core.types import RaftTiming
 from raftlog.errors import ExitCode, InvalidOption
 from raftlog.machines.limits import TopicLimits
@@ -247,7 +248,7 @@ def test_all_contradictions_are_told_at_once_with_the_values_that_end_them() -> 
     assert config.load(flags=("storage.segment_bytes_max=1048576", *flags))
 
 
-@pytest.mark.parametrize("pair", config.NOT_ABOVE, ids=lambda pair: f"{pair[0]}<={pair[2]}")
+@pytest.mark.parametrize("pair", NOT_ABOVE, ids=lambda pair: f"{pair[0]}<={pair[2]}")
 def test_each_bound_between_two_keys_is_in_force(pair: tuple[str, int, str, str]) -> None:
     """Raise the first to the second, or lower the second to the first: one of them breaks it."""
     low, times, high, _ = pair

@@ -163,13 +163,24 @@ class HistoryDisputed(Unavailable):
 
 @dataclass(kw_only=True, eq=False)
 class Overloaded(Unavailable):
-    """A bounded queue is full; nothing was accepted."""
+    """A bounded queue is full; nothing was accepted. `queue` is the setting, `holder` what holds
+    more, if that is not clear from it."""
 
     queue: str
     limit: int
+    holder: str = ""
 
-    cause_text = "The queue {queue} holds its limit of {limit}."
-    remedy_text = "Send less at once, or raise {queue} in conf/raftlog.toml."
+    @property
+    def cause(self) -> str:
+        if self.holder:
+            return f"{self.holder} ({self.queue}: {self.limit})."
+        return f"The queue {self.queue} holds its limit of {self.limit}."
+
+    @property
+    def remedy(self) -> str:
+        if self.holder:
+            return f'Wait. If it stays so, see docs/OPERATIONS.md, "{self.queue}".'
+        return f"Send less at once, or raise {self.queue} in conf/raftlog.toml."
 
 
 @dataclass(kw_only=True, eq=False)

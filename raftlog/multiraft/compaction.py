@@ -75,6 +75,9 @@ class CompactionLimits:
     behind_bytes_max: int
     """Entries that some follower lacks are kept as long as the log from there on has no more bytes.
     What such a follower lacks beyond that it gets by an image."""
+    backlog_max: int
+    """So many times `entries_max` or `bytes_max` may come after the last point that a leader can
+    ask for while its own compactions are behind. Then it takes no more records."""
     age_ticks: int
     """Since the last one, if a further one would free anything or spare a restart anything."""
     node_entries_max: int
@@ -145,6 +148,24 @@ class Compactions:
         self._drop_files()
         self._drop_unpinned()
         self._start()
+
+    def overload(self, local: LocalReplica) -> Overloaded | None:
+        """Why the group, which leads here, must not be given more records: its compactions are so
+        far behind that its log, and with it the replay after a restart, would grow without end."""
+        since, limits = local.replica.since_point, self._limits
+        if len(local.replica.points) < _POINTS_BEHIND_MAX or (
+            since.entries < limits.backlog_max * limits.entries_max
+            and since.byte_count < limits.backlog_max * limits.bytes_max
+        ):
+            return None
+        assert local.topic is not None, "entries of the controller have no body"
+        return Overloaded(
+            queue="storage.compaction_backlog_max",
+            limit=limits.backlog_max,
+            holder=f"The compaction of topic {local.topic.name!r} is behind: "
+            f"{len(local.replica.points)} snapshot points wait for it, and after them "
+            f"{since.entries} entries of {since.byte_count} bytes",
+        )
 
     def applied(self, local: LocalReplica) -> None:
         """The replica has applied entries: a point is due, or one was reached."""

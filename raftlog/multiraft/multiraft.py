@@ -612,6 +612,9 @@ class MultiRaft:
         full = self._disk.full(local.group, has_body=bool(payload.body))
         if full is not None:
             raise self._own(full)
+        overload = self._compactions.overload(local) if payload.body else None
+        if overload is not None:
+            raise overload
 
     def _own(self, full: DiskFull) -> DiskFull:
         """The error as a client is told it: it names the node."""

@@ -347,6 +347,7 @@ def _limits(settings: Settings) -> MultiRaftLimits:
             entries_max=storage.snapshot_entries,
             bytes_max=storage.snapshot_bytes,
             behind_bytes_max=storage.log_behind_bytes_max,
+            backlog_max=storage.compaction_backlog_max,
             age_ticks=max(1, round(storage.snapshot_age_s / tick_s)),
             node_entries_max=storage.snapshot_entries_of_node,
         ),

@@ -38,6 +38,8 @@ NEVER_TICKS = 1 << 30
 FULL_TICKS = 3
 EVERY = 5
 """Entries between two snapshot points."""
+BACKLOG = 3
+"""So many times as many may wait for a compaction that is behind."""
 
 
 class Driver(DiskDriver):
@@ -122,6 +124,7 @@ class Scene:
                 entries_max=EVERY,
                 bytes_max=1 << 20,
                 behind_bytes_max=1 << 20,
+                backlog_max=BACKLOG,
                 age_ticks=self.age_ticks,
                 node_entries_max=1 << 30,
             ),

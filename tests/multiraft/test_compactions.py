@@ -10,7 +10,7 @@ from raftlog.image.manifest import MANIFEST_COPIES, read_image
 from raftlog.multiraft.effects import CompactionFailed, DamagePassedOver
 from raftlog.replica import PointReached
 from raftlog.storage.limits import SEALED_BYTES_MIN
-from tests.multiraft.compaction_scene import EVERY, Scene
+from tests.multiraft.compaction_scene import BACKLOG, EVERY, Scene
 
 RETRY_TICKS = 100
 AGE_TICKS = 10
@@ -54,6 +54,24 @@ def test_a_leader_that_is_some_points_behind_asks_for_no_more() -> None:
     scene.compact_all()
     scene.write(1)
     assert len(scene.points()) == POINTS_BEHIND + 1
+
+
+def test_a_leader_that_is_far_behind_takes_no_more_records_until_a_compaction_ends() -> None:
+    scene = Scene()
+    local = scene.topics[GroupId(1)]
+    while len(local.replica.points) < POINTS_BEHIND:
+        scene.write(1)
+    while local.replica.since_point.entries < BACKLOG * EVERY:
+        assert scene.compactions.overload(local) is None
+        scene.write(1)
+    refused = scene.compactions.overload(local)
+    assert refused is not None
+    waiting = local.replica.since_point.entries
+    assert f"topic 'topic-1' is behind: {POINTS_BEHIND} snapshot points wait" in refused.cause
+    assert f"after them {waiting} entries" in refused.cause
+    assert "storage.compaction_backlog_max" in refused.remedy
+    scene.compact_all()
+    assert scene.compactions.overload(local) is None
 
 
 def test_a_leader_under_older_rules_asks_for_no_point() -> None:

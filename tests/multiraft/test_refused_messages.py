@@ -106,6 +106,7 @@ def follower(disk: MemoryFileSystem | None = None) -> tuple[MultiRaft, Driver]:
                 age_ticks=1 << 30,
                 node_entries_max=1 << 30,
                 behind_bytes_max=1 << 40,
+                backlog_max=16,
             ),
         ),
     )

@@ -93,6 +93,7 @@ class OneNode:
                     age_ticks=1 << 30,
                     node_entries_max=1 << 30,
                     behind_bytes_max=1 << 40,
+                    backlog_max=16,
                 ),
             ),
         )

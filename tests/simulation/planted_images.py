@@ -302,14 +302,14 @@ def bytes_counted_in_log_and_history() -> Any:
 def log_dropped_before_the_manifest() -> Any:
     """The files go first, then the manifest says so."""
     original_publish, original_drop = GroupStore.publish, GroupStore.drop_files
-    late: dict[tuple[int, int], Image] = {}
+    late: dict[tuple[int, int], tuple[Any, ...]] = {}
 
-    def publish(self: GroupStore, group: GroupId, image: Image) -> None:
+    def publish(self: GroupStore, group: GroupId, *image: Any) -> None:
         late[id(self), group] = image
 
     def drop_files(self: GroupStore, group: GroupId, removal: PrefixRemoval, names: Any) -> None:
         original_drop(self, group, removal, names)
-        original_publish(self, group, late.pop((id(self), group)))
+        original_publish(self, group, *late.pop((id(self), group)))
 
     return both(
         replaced(GroupStore, "publish", publish), replaced(GroupStore, "drop_files", drop_files)
@@ -372,9 +372,9 @@ def base_not_in_the_manifest() -> Any:
     """The manifest names the base that the log had before it was dropped."""
     original = GroupStore.publish
 
-    def publish(self: GroupStore, group: GroupId, image: Image) -> None:
+    def publish(self: GroupStore, group: GroupId, image: Image, *received: Any) -> None:
         former = opening.read_image(self._folder.fs, self.folder_of(group)).image.base
-        original(self, group, replace(image, base=former))
+        original(self, group, replace(image, base=former), *received)
 
     return replaced(GroupStore, "publish", publish)
 

@@ -40,6 +40,7 @@ class DamagedCluster(CalmCluster):
                 entries_max=20,
                 bytes_max=1 << 30,
                 behind_bytes_max=0,
+                backlog_max=16,
                 age_ticks=1 << 30,
                 node_entries_max=1 << 30,
             ),

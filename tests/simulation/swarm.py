@@ -234,6 +234,7 @@ def _compaction(random: Random) -> CompactionLimits:
         entries_max=pick((8, 20, 50, 1_000_000)),
         bytes_max=pick((2_000, 1_000_000)),
         behind_bytes_max=pick((0, 3_000, 1_000_000)),
+        backlog_max=4,
         age_ticks=pick((20, 1_000_000)),
         node_entries_max=pick((30, 1_000_000)),
     )

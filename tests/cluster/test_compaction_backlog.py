@@ -1,0 +1,51 @@
+"""A compaction that hangs: the log grows up to a bound, then records are refused, until it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.errors import DeadlineExceeded
+from tests.cluster.test_compaction_kills import compaction_process
+
+SETTINGS = ("storage.snapshot_entries=8", "storage.compaction_backlog_max=2")
+ENTRIES_MAX = 8 * (1 + 4 + 2) + 30
+"""The point that hangs, four that may wait, twice as many entries, and those of the group itself.
+Far fewer than without a bound."""
+
+
+def test_records_are_refused_while_a_compaction_is_far_behind_and_taken_after_it(
+    tmp_path: Path,
+) -> None:
+    with (
+        ProcessCluster.start(tmp_path / "data", nodes=1, settings=SETTINGS) as cluster,
+        cluster.client() as client,
+        cluster.client(request_timeout_s=2.0) as hasty,
+    ):
+        client.create_topic("t", "id bigint")
+        for number in range(12):
+            client.append("t", [{"id": number}])
+        wait_for(lambda: client.watermark("t").replicas[0].history_end > 0, "a compaction", 60)
+        process = compaction_process(cluster, 1)
+        assert process is not None
+        os.kill(process, signal.SIGSTOP)
+        try:
+            written = 12
+            with pytest.raises(DeadlineExceeded) as refused:
+                while written < 12 + 2 * ENTRIES_MAX:
+                    hasty.append("t", [{"id": written}])
+                    written += 1
+            assert "The compaction of topic 't' is behind" in str(refused.value)
+            assert "storage.compaction_backlog_max" in str(refused.value)
+            assert written < 12 + ENTRIES_MAX
+            assert hasty.read_high_water_mark("t").high_water_mark >= written, "reads go on"
+            hasty.trim("t", before=3)
+        finally:
+            os.kill(process, signal.SIGCONT)
+        client.append("t", [{"id": written}])
+        ids = [row for batch in client.read("t") for row in batch.column("id").to_pylist()]
+        assert ids == list(range(3, written + 1))
