@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.client.log_client import LogClient
 from raftlog.errors import DeadlineExceeded
 from tests.cluster.test_compaction_kills import compaction_process
 
@@ -16,6 +17,16 @@ SETTINGS = ("storage.snapshot_entries=8", "storage.compaction_backlog_max=2")
 ENTRIES_MAX = 8 * (1 + 4 + 2) + 30
 """The point that hangs, four that may wait, twice as many entries, and those of the group itself.
 Far fewer than without a bound."""
+
+
+def append_until_refused(client: LogClient, first: int) -> tuple[int, DeadlineExceeded]:
+    """Append one number after the other. Returns the one that is refused, and how."""
+    for number in range(first, first + 2 * ENTRIES_MAX):
+        try:
+            client.append("t", [{"id": number}])
+        except DeadlineExceeded as refused:
+            return number, refused
+    pytest.fail("nothing bounds the backlog")
 
 
 def test_records_are_refused_while_a_compaction_is_far_behind_and_taken_after_it(
@@ -34,13 +45,9 @@ def test_records_are_refused_while_a_compaction_is_far_behind_and_taken_after_it
         assert process is not None
         os.kill(process, signal.SIGSTOP)
         try:
-            written = 12
-            with pytest.raises(DeadlineExceeded) as refused:
-                while written < 12 + 2 * ENTRIES_MAX:
-                    hasty.append("t", [{"id": written}])
-                    written += 1
-            assert "The compaction of topic 't' is behind" in str(refused.value)
-            assert "storage.compaction_backlog_max" in str(refused.value)
+            written, refused = append_until_refused(hasty, 12)
+            assert "The compaction of topic 't' is behind" in str(refused)
+            assert "storage.compaction_backlog_max" in str(refused)
             assert written < 12 + ENTRIES_MAX
             assert hasty.read_high_water_mark("t").high_water_mark >= written, "reads go on"
             hasty.trim("t", before=3)
