@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from raftlog.spark import connection
 from raftlog.spark.options import Endpoint, Subscription, source_options, subscription
 from raftlog.spark.schema import check_projection, check_same, topic_struct
+from raftlog.spark.worker_log import errors_logged
 
 if TYPE_CHECKING:
     from raftlog import TopicInfo
@@ -29,6 +30,7 @@ class RaftlogDataSource(DataSource):
     def name(cls) -> str:
         return "raftlog"
 
+    @errors_logged
     def schema(self) -> StructType:
         """The columns of the subscribed topics, which must be equal. Not called with
         `.schema(...)`.
@@ -37,6 +39,7 @@ class RaftlogDataSource(DataSource):
         topics = _describe(subscribed)
         return topic_struct(topics[0], include_metadata=subscribed.include_metadata)
 
+    @errors_logged
     def reader(self, schema: StructType) -> RaftlogBatchReader:
         from raftlog.spark.reader import RaftlogBatchReader
 
@@ -44,6 +47,7 @@ class RaftlogDataSource(DataSource):
         check_projection(schema, _describe(options.subscription)[0])
         return RaftlogBatchReader(options, schema)
 
+    @errors_logged
     def streamReader(self, schema: StructType) -> RaftlogStreamReader:
         from raftlog.spark.reader import RaftlogStreamReader
 
@@ -51,11 +55,13 @@ class RaftlogDataSource(DataSource):
         check_projection(schema, _describe(options.subscription)[0])
         return RaftlogStreamReader(options, schema)
 
+    @errors_logged
     def writer(self, schema: StructType, overwrite: bool) -> RaftlogBatchWriter:
         from raftlog.spark.writer import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
+    @errors_logged
     def streamWriter(self, schema: StructType, overwrite: bool) -> RaftlogStreamWriter:
         from raftlog.spark.writer import stream_writer
 

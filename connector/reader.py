@@ -24,6 +24,7 @@ from raftlog.errors import Internal, OffsetTrimmed, TopicNotFound, TopicRecreate
 from raftlog.spark import connection, offsets, partitions
 from raftlog.spark.offsets import EARLIEST, LATEST, Cluster, Position, TopicRange, TopicWatermark
 from raftlog.spark.options import SourceOptions, default_parallelism
+from raftlog.spark.worker_log import errors_logged
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -201,6 +202,7 @@ class RaftlogBatchReader(DataSourceReader):
         self._options = options
         self._ranges = _RangeReader(options, schema)
 
+    @errors_logged
     def partitions(self) -> list[InputPartition]:
         """Tasks for [startingOffsets, endingOffsets) of the topics as they are now."""
         topics = [self._ranges.describe(name) for name in self._options.subscription.topics]
@@ -257,6 +259,7 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rows_max = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
+    @errors_logged
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the batch that begins at `start`; `start` itself if there is nothing."""
         assert isinstance(limit, ReadAllAvailable | ReadMaxRows), f"{limit!r} was never offered"
@@ -270,6 +273,7 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
 
+    @errors_logged
     def prepareForTriggerAvailableNow(self) -> None:
         """Read only what is written by now, until the query is started again."""
         self._available_now = self._read_marks()
@@ -285,6 +289,7 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             }
         )
 
+    @errors_logged
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Tasks for the batch, after asking once whether the topics still hold its records."""
         cluster_id = offsets.cluster_of(end)

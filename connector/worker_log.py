@@ -9,8 +9,13 @@ handler of Spark's (rows of `spark.tvf.python_worker_logs()`).
 
 from __future__ import annotations
 
+import functools
 import logging
 import sys
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from raftlog.errors import RaftlogError
 
 LOGGER = "raftlog.spark"
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -25,6 +30,25 @@ class LastResort(logging.Handler):
         if not logging.getLogger().handlers:
             sys.stderr.write(f"{self.format(record)}\n")
             sys.stderr.flush()
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def errors_logged(method: Callable[P, R]) -> Callable[P, R]:
+    """Log the method's error as one line, too: Spark's own report has it amid hundreds of lines."""
+
+    @functools.wraps(method)
+    def logged(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except RaftlogError as error:
+            text = " ".join(str(error).split())
+            logging.getLogger(LOGGER).error("%s: %s", type(error).__name__, text)
+            raise
+
+    return logged
 
 
 def install() -> None:

@@ -32,6 +32,7 @@ from raftlog.spark import connection
 from raftlog.spark.options import CreateTopic, Endpoint, SinkOptions, sink_options
 from raftlog.spark.plan import IN_FOREACH_BATCH, location_of, plan_digest
 from raftlog.spark.schema import check_reserved, check_writable, creation_text
+from raftlog.spark.worker_log import errors_logged
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -194,6 +195,7 @@ class RaftlogStreamWriter(DataSourceStreamArrowWriter):
         message = self._sink.stage(_streaming_key(self._options.txn_app_id), iterator)
         return replace(message, checkpoint=_checkpoint_location(self._options))
 
+    @errors_logged
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Make the batch visible. A second call for the same epoch changes nothing."""
         key = _known_key(messages)
@@ -236,6 +238,7 @@ class RaftlogBatchWriter(DataSourceArrowWriter):
         key = self._key if self._transient else _fenced(self._key)
         return self._sink.stage(key, iterator)
 
+    @errors_logged
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         key = _known_key(messages)
         assert key is not None, "a write has no message: Spark runs at least one task"
