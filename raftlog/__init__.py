@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
         QuarantineView,
         RangeSizes,
         ReadableRange,
+        SetAsideView,
         WriterView,
     )
 
@@ -64,6 +65,7 @@ _HOMES = {
     "NodeView": "raftlog.wire.calls",
     "GroupView": "raftlog.wire.calls",
     "QuarantineView": "raftlog.wire.calls",
+    "SetAsideView": "raftlog.wire.calls",
     "FollowerView": "raftlog.wire.calls",
     "ReplicaWatermark": "raftlog.client.watermark",
     "Field": "raftlog.machines.schema",
@@ -98,6 +100,7 @@ __all__ = [
     "NodeView",
     "GroupView",
     "QuarantineView",
+    "SetAsideView",
     "FollowerView",
     "ReplicaWatermark",
     "Field",

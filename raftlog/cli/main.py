@@ -19,6 +19,7 @@ from raftlog.cli import (
     chaos,
     down,
     produce,
+    scrub,
     serve,
     status,
     tail,
@@ -46,6 +47,7 @@ app.command("up")(up.up)
 app.command("serve")(serve.serve)
 app.command("down")(down.down)
 app.command("status")(status.status)
+app.command("scrub")(scrub.scrub)
 app.add_typer(topic.app, name="topic")
 app.add_typer(writers.app, name="writers")
 app.command("produce")(produce.produce)

@@ -106,6 +106,14 @@ def console() -> Console:
     )
 
 
+def time_text(timestamp_us: int) -> str | None:
+    """The time so many microseconds after 1970 UTC, in whole seconds; None for 0: not known."""
+    if not timestamp_us:
+        return None
+    moment = datetime.datetime.fromtimestamp(timestamp_us / 1_000_000, tz=datetime.UTC)
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
 def _cell(value: object) -> str:
     return "-" if value is None else str(value)
 

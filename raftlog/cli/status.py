@@ -25,13 +25,21 @@ if TYPE_CHECKING:
 
 NAMES_SHOWN_MAX = 10
 
+_DAMAGE = (
+    "{topic}, replica {node}: {found} damaged entries or files found, {healed} healed, "
+    "{not_healable} not healable. {latest}"
+)
+_SET_ASIDE = (
+    "node {node} keeps the damaged folder {folder} ({bytes:,} bytes). Remove it when all is well"
+)
+
 
 def status(
     context: typer.Context, servers: ServersOption = None, output: FormatOption = Format.TABLE
 ) -> None:
     """Show which nodes answer and whether their disks keep up, who leads the controller, how many
     groups each node hosts and leads, and which topics have no leader,
-    and which replicas have damaged files.
+    which replicas have damaged files, and which damaged folders may be removed.
 
     Exits with 3 while fewer than a majority answer and have room on their disks, or the controller
     or a topic has no leader.
@@ -52,6 +60,8 @@ def status(
     waiting = topics_without_leader(views)
     doubted = replicas_in_doubt(views)
     quarantined = quarantined_replicas(views)
+    damaged = damaged_replicas(views)
+    set_aside = folders_set_aside(views)
     if output is Format.JSON:
         first = next(a for _, a in described if not isinstance(a, RaftlogError))
         show_json(
@@ -61,6 +71,8 @@ def status(
                 "topics_without_leader": waiting,
                 "replicas_in_doubt": doubted,
                 "quarantined_replicas": quarantined,
+                "damaged_replicas": damaged,
+                "folders_set_aside": set_aside,
                 **rules,
                 "nodes": rows,
             }
@@ -71,6 +83,10 @@ def status(
             say(doubt(**row))
         for row in quarantined:
             say("{topic}, replica {node} is quarantined: {problem}".format(**row))
+        for row in damaged:
+            say(_DAMAGE.format(**row))
+        for row in set_aside:
+            say(_SET_ASIDE.format(**row))
         _show_rules(**rules)
     writable = [row for row in answering if not row["disk_full"]]
     if leader == 0 or waiting or 2 * len(writable) <= len(rows):
@@ -120,6 +136,36 @@ def quarantined_replicas(answers: Sequence[NodeAnswer]) -> list[dict[str, Any]]:
         for each in reply.quarantined
     ]
     return sorted(rows, key=lambda row: (row["topic"], row["node"]))
+
+
+def damaged_replicas(answers: Sequence[NodeAnswer]) -> list[dict[str, Any]]:
+    """The replicas in whose files anything met damage since their nodes started, by topic and
+    node."""
+    rows = [
+        {
+            "topic": view.topic or "the controller",
+            "node": view.node,
+            "found": view.damage_found,
+            "healed": view.damage_healed,
+            "not_healable": view.damage_not_healable,
+            "latest": view.damage_latest,
+        }
+        for _, _, reply in answers
+        if not isinstance(reply, RaftlogError)
+        for view in reply.groups
+        if view.damage_found
+    ]
+    return sorted(rows, key=lambda row: (row["topic"], row["node"]))
+
+
+def folders_set_aside(answers: Sequence[NodeAnswer]) -> list[dict[str, Any]]:
+    """The damaged folders that nodes keep, by node."""
+    return [
+        {"node": reply.node, "folder": each.folder, "bytes": each.byte_count}
+        for _, _, reply in answers
+        if not isinstance(reply, RaftlogError)
+        for each in reply.set_aside
+    ]
 
 
 def _nodes(

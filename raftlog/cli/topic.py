@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raftlog.cli.output import Format, FormatOption, confirm, say, show_json, show_table
+from raftlog.cli.output import (
+    Format,
+    FormatOption,
+    confirm,
+    say,
+    show_json,
+    show_table,
+    time_text,
+)
 from raftlog.cli.session import ServersOption, session_of
 from raftlog.cli.topic_settings import setting_text, setting_value
 from raftlog.errors import InvalidOption
@@ -168,7 +176,14 @@ def list_topics(
     show_table(
         ["TOPIC", "RECORDS", "COLUMNS", "CREATED", "GROUP", "INCARNATION"],
         [
-            [t.name, records[t.name], len(t.schema.fields), _created(t), t.group, t.incarnation]
+            [
+                t.name,
+                records[t.name],
+                len(t.schema.fields),
+                time_text(t.created_us),
+                t.group,
+                t.incarnation,
+            ]
             for t in topics
         ],
     )
@@ -320,7 +335,7 @@ def _show_topic(topic: TopicInfo, output: Format, mark: Watermark | None = None)
         ["TOPIC", topic.name],
         [
             ["incarnation", topic.incarnation],
-            ["created", _created(topic)],
+            ["created", time_text(topic.created_us)],
             ["group", str(topic.group)],
             ["voters", ", ".join(map(str, topic.voters))],
             ["schema", f"version {topic.schema.version}: {schema_ddl(topic.schema)}"],
@@ -333,7 +348,7 @@ def _show_topic(topic: TopicInfo, output: Format, mark: Watermark | None = None)
 
 
 _STORED = ("NODE", "LOG ENTRIES", "LOG BYTES", "SNAPSHOT AT", "HISTORY UP TO", "HISTORY BYTES",
-           "POINTS BEHIND")  # fmt: skip
+           "POINTS BEHIND", "SCRUBBED", "DAMAGE", "HEALED")  # fmt: skip
 
 
 def _stored(replica: ReplicaWatermark) -> list[object]:
@@ -349,6 +364,9 @@ def _stored(replica: ReplicaWatermark) -> list[object]:
         replica.history_end,
         replica.history_bytes,
         replica.points_behind,
+        time_text(replica.scrubbed_us),
+        replica.damage_found,
+        replica.damage_healed,
     ]
 
 
@@ -358,15 +376,10 @@ def _as_object(topic: TopicInfo) -> dict[str, object]:
     return {
         "topic": topic.name,
         "incarnation": topic.incarnation,
-        "created": _created(topic),
+        "created": time_text(topic.created_us),
         "group": topic.group,
         "voters": topic.voters,
         "schema_version": topic.schema.version,
         "schema": schema_ddl(topic.schema),
         "settings": _settings(topic),
     }
-
-
-def _created(topic: TopicInfo) -> str:
-    moment = datetime.datetime.fromtimestamp(topic.created_us / 1_000_000, tz=datetime.UTC)
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raftlog.cli.output import Format, FormatOption, confirm, say, show_json, show_table
+from raftlog.cli.output import (
+    Format,
+    FormatOption,
+    confirm,
+    say,
+    show_json,
+    show_table,
+    time_text,
+)
 from raftlog.cli.session import ServersOption, session_of
 from raftlog.cli.topic import NameArgument
 
@@ -42,7 +49,7 @@ def list_writers(
         show_json([_as_object(writer) for writer in writers])
         return
     rows = [
-        [w.writer, w.kind, w.query_id, _epoch(w), w.run, w.staged_bytes, _active(w)]
+        [w.writer, w.kind, w.query_id, _epoch(w), w.run, w.staged_bytes, time_text(w.active_us)]
         for w in writers
     ]
     show_table(COLUMNS, rows)
@@ -97,17 +104,9 @@ def _as_object(writer: WriterView) -> dict[str, object]:
         "run": writer.run,
         "open_epochs": writer.open_epochs,
         "staged_bytes": writer.staged_bytes,
-        "last_activity": _active(writer),
+        "last_activity": time_text(writer.active_us),
     }
 
 
 def _epoch(writer: WriterView) -> int | None:
     return writer.last_epoch if writer.last_epoch >= 0 else None
-
-
-def _active(writer: WriterView) -> str | None:
-    """The time of the writer's last activity; None under rules that have no ages."""
-    if not writer.active_us:
-        return None
-    moment = datetime.datetime.fromtimestamp(writer.active_us / 1_000_000, tz=datetime.UTC)
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -10,10 +10,14 @@ from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import DeadlineExceeded, RaftlogError
 from raftlog.wire.calls import (
     DESCRIBE_CLUSTER,
+    SCRUB,
     WATCH_GROUPS,
     ClusterDescription,
     DescribeCluster,
     NodeView,
+    PlainCall,
+    Request,
+    ScrubCall,
     WatchGroups,
 )
 
@@ -44,6 +48,17 @@ def descriptions(
 def views(connection: Connection, groups: Sequence[GroupId], try_s: float) -> list[NodeAnswer]:
     """Each node's view of its replicas of the groups (none: of all groups), or the error that it
     gave, by node. Raises what `descriptions` raises."""
+    return _answers(connection, WATCH_GROUPS, WatchGroups(groups=tuple(groups)), try_s)
+
+
+def scrub(connection: Connection, groups: Sequence[GroupId], try_s: float) -> list[NodeAnswer]:
+    """Let each node begin to scrub its replicas of the groups; answers as of `views`."""
+    return _answers(connection, SCRUB, ScrubCall(groups=tuple(groups)), try_s)
+
+
+def _answers(
+    connection: Connection, call: PlainCall[Request, NodeView], request: Request, try_s: float
+) -> list[NodeAnswer]:
     addresses: dict[NodeId, str] = {}
     for _, described in descriptions(connection, try_s):
         if isinstance(described, ClusterDescription):
@@ -52,8 +67,7 @@ def views(connection: Connection, groups: Sequence[GroupId], try_s: float) -> li
     for node, address in sorted(addresses.items()):
         answer: NodeView | RaftlogError
         try:
-            call = WatchGroups(groups=tuple(groups))
-            answer = connection.ask(address, WATCH_GROUPS, call, try_s)
+            answer = connection.ask(address, call, request, try_s)
         except RaftlogError as error:
             answer = error
         answers.append(NodeAnswer(node, address, answer))

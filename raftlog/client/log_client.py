@@ -661,6 +661,17 @@ class LogClient:
         """
         return every_node.views(self._connection, groups, self._view_timeout_s)
 
+    def scrub(self, groups: Sequence[GroupId] = ()) -> list[NodeAnswer]:
+        """Let every node begin to check all that it has on disk; `views` shows how far it is.
+
+        Args:
+            groups: The groups to check. Default: all, and the nodes' own files.
+
+        Returns:
+            Each node's view, or the error that it gave, by node.
+        """
+        return every_node.scrub(self._connection, groups, self._view_timeout_s)
+
     def cluster_id(self) -> str:
         """Ask which cluster the servers belong to.
 

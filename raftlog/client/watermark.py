@@ -51,6 +51,14 @@ class ReplicaWatermark:
     """
     history: str = ""
     """What is known of the records that it has in history files, in the same words as `state`."""
+    scrubbed_us: int = 0
+    """When all of it was last read and checked, in microseconds since 1970 UTC; 0: not known."""
+    damage_found: int = 0
+    """Damaged entries and files of it that were met since its node started."""
+    damage_healed: int = 0
+    """Those of them that are whole again."""
+    damage_not_healable: int = 0
+    """Those of them that no other replica could give."""
     problem: str = ""
     """Why there is no answer; "" if there is one."""
 
@@ -174,6 +182,10 @@ def _replica(
         history_bytes=view.history_bytes,
         points_behind=view.points_behind,
         history=view.history,
+        scrubbed_us=view.scrubbed_us,
+        damage_found=view.damage_found,
+        damage_healed=view.damage_healed,
+        damage_not_healable=view.damage_not_healable,
     )
 
 

@@ -121,6 +121,8 @@ class GroupStore:
         self._replica_type = replica_type
         self.fs = folder.fs
         self._told_of(CONTROLLER_GROUP, folder.mend())
+        self.set_aside: Mapping[str, int] = folder.set_aside_folders()
+        """Damaged folders that are kept, with the bytes in each, as of the last look."""
         self.deletions_index = folder.deletions_index()
         """Where the controller's replica must be again before any group is made."""
         self.journal = folder.open_journal()
@@ -189,6 +191,7 @@ class GroupStore:
         folder that it has is set aside."""
         group = CONTROLLER_GROUP if topic is None else topic.group
         self._folder.set_aside(group, recovery)
+        self.set_aside = self._folder.set_aside_folders()
         return self.make_group(topic)
 
     def replica(self, topic: TopicInfo | None, files: GroupFiles) -> OpenedGroup:
@@ -249,6 +252,7 @@ class GroupStore:
         """Keep what `scrub_times` gives. Raises `DiskFull`: then it may be called again."""
         text = json.dumps(sorted(times.items())).encode()
         write_checked(self._folder.fs, SCRUBS_NAME, TEXT, [text])
+        self.set_aside = self._folder.set_aside_folders()
 
     def reserve(self, byte_count: int) -> Reserve:
         """The disk's reserve, of so many bytes."""

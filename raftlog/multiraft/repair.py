@@ -57,6 +57,8 @@ class RepairCounts(NamedTuple):
     healed: int = 0
     not_healable: int = 0
     """Of those that are not healed: no other replica could give it. It is tried again."""
+    latest: str = ""
+    """The last one that was found: file, position and problem."""
 
 
 @dataclass(slots=True)
@@ -106,6 +108,7 @@ class Repairs:
         )
         self._found: Counter[GroupId] = Counter()
         self._healed: Counter[GroupId] = Counter()
+        self._latest: dict[GroupId, str] = {}
         self._open: dict[LocalReplica, dict[_Key, _Item]] = {}
         """What is not healed yet."""
         self._ticks = 0
@@ -122,7 +125,7 @@ class Repairs:
             return
         item = known[key] = _Item(damage)
         self._found[local.group] += 1
-        cause = damage.cause.cause
+        cause = self._latest[local.group] = damage.cause.cause
         self._effects.tell(DamageFound(group=local.group, topic=local.topic, cause=cause))
         self._heal(local, key, item)
 
@@ -141,6 +144,7 @@ class Repairs:
         """One of two copies of a small file was damaged, and is written again from the other."""
         self._found[local.group] += 1
         self._healed[local.group] += 1
+        self._latest[local.group] = damage.cause
         self._effects.tell(DamagePassedOver(group=local.group, cause=damage.cause))
 
     def forget(self, local: LocalReplica) -> None:
@@ -156,6 +160,7 @@ class Repairs:
             found=self._found[group],
             healed=self._healed[group],
             not_healable=sum(item.hopeless for item in items),
+            latest=self._latest.get(group, ""),
         )
 
     def tick(self) -> None:

@@ -201,14 +201,28 @@ class Scrubs:
         self._reading = False
         if reading is not self._running:
             reading.pieces.close()
-        elif piece is None:
-            self._running = None
-            self._note(reading.local)
+        elif piece is not None:
+            self._take(reading, piece)
+        elif reading.local.group == CONTROLLER_GROUP:
+            self._reading = True
+            self._disk.queue_job(self._store.mend, partial(self._own_read, reading))
         else:
-            self._allowance -= piece.cost
-            reading.read_bytes += piece.byte_count
-            if piece.damage is not None:
-                self._tell(reading.local, piece.damage)
+            self._end(reading)
+        self._go_on()
+
+    def _take(self, reading: _Scrub, piece: Piece) -> None:
+        self._allowance -= piece.cost
+        reading.read_bytes += piece.byte_count
+        if piece.damage is not None:
+            self._tell(reading.local, piece.damage)
+
+    def _own_read(self, reading: _Scrub, damages: list[CorruptFile]) -> None:
+        """The node's own texts were read with the controller's replica. The journal is next."""
+        self._reading = False
+        self._mended_all(reading.local, damages)
+        self._journal_unread = True
+        if reading is self._running:
+            self._end(reading)
         self._go_on()
 
     def _abandon(self) -> None:
@@ -231,16 +245,15 @@ class Scrubs:
 
     # ------------------------------------------------------------ the end of one
 
-    def _note(self, local: LocalReplica) -> None:
-        """All of the replica was read. With the controller's go the node's own files."""
+    def _end(self, reading: _Scrub) -> None:
+        """All of the replica was read."""
+        self._running = None
+        local = reading.local
         self._ended_us[local.group] = self._effects.clock_us()
         self._guessed.discard(local.group)
         known = self._ended_us.keys() & self._groups.keys() - self._guessed
         times = {group: self._ended_us[group] for group in known}
         self._disk.queue_job(partial(self._store.note_scrubs, times), lambda _: None)
-        if local.group == CONTROLLER_GROUP:
-            self._disk.queue_job(self._store.mend, partial(self._mended_all, local))
-            self._journal_unread = True
 
     def _mended_all(self, local: LocalReplica, damages: list[CorruptFile]) -> None:
         for damage in damages:

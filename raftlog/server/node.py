@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -140,6 +140,8 @@ class Node:
     async def start(self) -> None:
         """Open the controller's replica and every group of the data folder, then run."""
         self.multiraft.start(await asyncio.to_thread(self._store.open_all))
+        for folder, byte_count in self.set_aside.items():
+            log.warning("a damaged folder is kept for a person", folder=folder, bytes=byte_count)
         for link in self.links.values():
             self.spawn(link.run())
         self._next_tick_s = self._loop.time() + self._tick_s
@@ -178,6 +180,11 @@ class Node:
         self.multiraft.tick()
         self._next_tick_s = max(self._next_tick_s + self._tick_s, self._loop.time())
         self._loop.call_at(self._next_tick_s, self._tick)
+
+    @property
+    def set_aside(self) -> Mapping[str, int]:
+        """Damaged folders that are kept and never read, with the bytes in each."""
+        return self._store.set_aside
 
     # ------------------------------------------------------------ peers
 

@@ -136,6 +136,7 @@ def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandle
             plain(calls.FIND_OFFSET, services.find_offset),
             plain(calls.TRIM, services.trim),
             plain(calls.WATCH_GROUPS, services.watch_groups),
+            plain(calls.SCRUB, services.scrub),
             plain(calls.LIST_WRITERS, services.list_writers),
             plain(calls.REMOVE_WRITER, services.remove_writer),
         ]

@@ -176,7 +176,15 @@ class Services:
 
     async def watch_groups(self, call: calls.WatchGroups) -> calls.NodeView:
         """This node's own replicas, as they stand."""
-        wanted = set(call.groups)
+        return self._view(set(call.groups))
+
+    async def scrub(self, call: calls.ScrubCall) -> calls.NodeView:
+        """Begin to scrub this node's own replicas."""
+        for group in call.groups or list(self._multiraft.replicas):
+            self._multiraft.scrubs.begin(group)
+        return self._view(set(call.groups))
+
+    def _view(self, wanted: set[GroupId]) -> calls.NodeView:
         shown = [
             views.group_view(self._node, local)
             for local in self._multiraft.replicas.values()
@@ -188,7 +196,10 @@ class Services:
             if not wanted or quarantine.group in wanted
         ]
         return calls.NodeView(
-            node=self._node.node, groups=tuple(shown), quarantined=tuple(quarantined)
+            node=self._node.node,
+            groups=tuple(shown),
+            quarantined=tuple(quarantined),
+            set_aside=views.set_aside_views(self._node.set_aside),
         )
 
     # ------------------------------------------------------------ writing

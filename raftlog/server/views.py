@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from raftlog.core.ready import Role
 from raftlog.core.types import LogIndex, Offset
 from raftlog.machines.topic import TopicMachine
@@ -9,13 +11,15 @@ from raftlog.machines.writer_row import WriterRow
 from raftlog.multiraft.groups import Quarantine
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.server.node import Node
-from raftlog.wire.calls import FollowerView, GroupView, QuarantineView, WriterView
+from raftlog.wire.calls import FollowerView, GroupView, QuarantineView, SetAsideView, WriterView
 
 
 def group_view(node: Node, local: LocalReplica) -> GroupView:
     """The replica as it stands. Nothing here is linearizable; it is for people and charts."""
     raft = local.raft
     machine = local.machine
+    scrub = node.multiraft.scrubs.progress(local.group)
+    damage = node.multiraft.repairs.counts(local.group)
     topic = machine if isinstance(machine, TopicMachine) else None
     return GroupView(
         group=local.group,
@@ -43,6 +47,14 @@ def group_view(node: Node, local: LocalReplica) -> GroupView:
         history_bytes=local.image.manifest.history_bytes,
         points_behind=len(local.replica.points),
         history=local.replica.histories.trust.value,
+        scrub=scrub.state,
+        scrub_read_bytes=scrub.read_bytes,
+        scrub_total_bytes=scrub.total_bytes,
+        scrubbed_us=scrub.ended_us,
+        damage_found=damage.found,
+        damage_healed=damage.healed,
+        damage_not_healable=damage.not_healable,
+        damage_latest=damage.latest,
     )
 
 
@@ -52,6 +64,14 @@ def quarantine_view(quarantine: Quarantine) -> QuarantineView:
         group=quarantine.group,
         topic=quarantine.topic.name if quarantine.topic is not None else "",
         problem=quarantine.damage.cause,
+    )
+
+
+def set_aside_views(folders: Mapping[str, int]) -> tuple[SetAsideView, ...]:
+    """Folders that were set aside, with their bytes."""
+    return tuple(
+        SetAsideView(folder=folder, byte_count=byte_count)
+        for folder, byte_count in sorted(folders.items())
     )
 
 

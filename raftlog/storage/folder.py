@@ -211,6 +211,16 @@ class DataFolder:
             self.fs.rename(folder, aside)
             self.fs.sync_folder(GROUPS_FOLDER)
 
+    def set_aside_folders(self) -> dict[str, int]:
+        """Where the folders are that `set_aside` kept, and the bytes of the files in each."""
+        names = [name for name in self.fs.list(GROUPS_FOLDER) if _DAMAGED in name]
+        return {
+            self.fs.location(f"{GROUPS_FOLDER}/{name}"): _bytes_in(
+                self.fs, f"{GROUPS_FOLDER}/{name}"
+            )
+            for name in names
+        }
+
     def close(self) -> None:
         """Release the folder. Its logs and journal must be closed."""
         self._lock.release()
@@ -227,6 +237,17 @@ def manifest_damage(fs: FileSystem, folder: str) -> CorruptFile | None:
         return _copies(fs, f"{folder}/{_MANIFEST_NAME}").damaged
     except (CorruptFile, FormatUnsupported) as error:
         return damage_of(error)
+
+
+def _bytes_in(fs: FileSystem, folder: str) -> int:
+    """The sizes of a folder's files together; a person may be removing them."""
+    byte_count = 0
+    with suppress(FileNotFoundError, CorruptFile):
+        for name in fs.list(folder):
+            file = fs.open(f"{folder}/{name}", create=False)
+            byte_count += file.size()
+            file.close()
+    return byte_count
 
 
 def _make(fs: FileSystem, identity: Identity) -> None:

@@ -391,6 +391,22 @@ class GroupView:
     """Snapshot points that it has applied and not compacted yet."""
     history: str
     """What is known of its history, as `state` of its state."""
+    scrub: str = ""
+    """Of a scrub of it: `running`, `waiting` for others, or ""."""
+    scrub_read_bytes: int = 0
+    """Bytes read by that scrub; if there is none, by the last one since the node started."""
+    scrub_total_bytes: int = 0
+    """About what that scrub has to read, in bytes."""
+    scrubbed_us: int = 0
+    """When all of it was last read, in microseconds since 1970 UTC; 0: not known."""
+    damage_found: int = 0
+    """Damaged entries and files of it that anything met since the node started."""
+    damage_healed: int = 0
+    """Those of them that are whole again."""
+    damage_not_healable: int = 0
+    """Those of them that no other replica could give."""
+    damage_latest: str = ""
+    """The last one that was found: file, position and problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -406,6 +422,24 @@ class QuarantineView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetAsideView:
+    """A damaged folder that a node keeps and never reads. A person may remove it."""
+
+    folder: str
+    """Its path on the node."""
+    byte_count: int
+    """Bytes of the files in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrubCall:
+    """Any node: begin to read and check all that the asked node's replicas have on disk, one
+    replica after another; `groups` empty: all of them. Answered at once, with its view of them."""
+
+    groups: tuple[GroupId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeView:
     """A node's replicas as the node itself sees them."""
 
@@ -415,6 +449,8 @@ class NodeView:
     """Its replicas that were asked for."""
     quarantined: tuple[QuarantineView, ...] = ()
     """Those of the groups asked for whose files are damaged."""
+    set_aside: tuple[SetAsideView, ...] = ()
+    """The damaged folders of all its groups that were filled again."""
 
 
 # ---------------------------------------------------------------- writers
@@ -564,6 +600,7 @@ READ_SIZES = PlainCall("ReadSizes", ReadSizes, RangeSizes)
 FIND_OFFSET = PlainCall("FindOffset", FindOffset, OffsetFound)
 TRIM = PlainCall("Trim", TrimCall, Trimmed)
 WATCH_GROUPS = PlainCall("WatchGroups", WatchGroups, NodeView)
+SCRUB = PlainCall("Scrub", ScrubCall, NodeView)
 LIST_WRITERS = PlainCall("ListWriters", ListWriters, WritersReply)
 REMOVE_WRITER = PlainCall("RemoveWriter", RemoveWriterCall, WriterRemoved)
 

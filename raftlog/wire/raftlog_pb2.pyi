@@ -675,7 +675,7 @@ class FollowerView(_message.Message):
     def __init__(self, node: _Optional[int] = ..., match_index: _Optional[int] = ..., contact_ms_ago: _Optional[int] = ...) -> None: ...
 
 class GroupView(_message.Message):
-    __slots__ = ("group", "topic", "incarnation", "node", "role", "leader", "term", "last_index", "commit_index", "applied_index", "log_start_offset", "high_water_mark", "open_epochs", "staged_bytes", "state_hash", "followers", "dead_bytes", "state", "log_start_index", "log_bytes", "snapshot_index", "history_end", "history_bytes", "points_behind", "history")
+    __slots__ = ("group", "topic", "incarnation", "node", "role", "leader", "term", "last_index", "commit_index", "applied_index", "log_start_offset", "high_water_mark", "open_epochs", "staged_bytes", "state_hash", "followers", "dead_bytes", "state", "log_start_index", "log_bytes", "snapshot_index", "history_end", "history_bytes", "points_behind", "history", "scrub", "scrub_read_bytes", "scrub_total_bytes", "scrubbed_us", "damage_found", "damage_healed", "damage_not_healable", "damage_latest")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -701,6 +701,14 @@ class GroupView(_message.Message):
     HISTORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     POINTS_BEHIND_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_READ_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SCRUB_TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SCRUBBED_US_FIELD_NUMBER: _ClassVar[int]
+    DAMAGE_FOUND_FIELD_NUMBER: _ClassVar[int]
+    DAMAGE_HEALED_FIELD_NUMBER: _ClassVar[int]
+    DAMAGE_NOT_HEALABLE_FIELD_NUMBER: _ClassVar[int]
+    DAMAGE_LATEST_FIELD_NUMBER: _ClassVar[int]
     group: int
     topic: str
     incarnation: str
@@ -726,7 +734,15 @@ class GroupView(_message.Message):
     history_bytes: int
     points_behind: int
     history: str
-    def __init__(self, group: _Optional[int] = ..., topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., node: _Optional[int] = ..., role: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_water_mark: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., state_hash: _Optional[str] = ..., followers: _Optional[_Iterable[_Union[FollowerView, _Mapping]]] = ..., dead_bytes: _Optional[int] = ..., state: _Optional[str] = ..., log_start_index: _Optional[int] = ..., log_bytes: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., history_end: _Optional[int] = ..., history_bytes: _Optional[int] = ..., points_behind: _Optional[int] = ..., history: _Optional[str] = ...) -> None: ...
+    scrub: str
+    scrub_read_bytes: int
+    scrub_total_bytes: int
+    scrubbed_us: int
+    damage_found: int
+    damage_healed: int
+    damage_not_healable: int
+    damage_latest: str
+    def __init__(self, group: _Optional[int] = ..., topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., node: _Optional[int] = ..., role: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_water_mark: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., state_hash: _Optional[str] = ..., followers: _Optional[_Iterable[_Union[FollowerView, _Mapping]]] = ..., dead_bytes: _Optional[int] = ..., state: _Optional[str] = ..., log_start_index: _Optional[int] = ..., log_bytes: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., history_end: _Optional[int] = ..., history_bytes: _Optional[int] = ..., points_behind: _Optional[int] = ..., history: _Optional[str] = ..., scrub: _Optional[str] = ..., scrub_read_bytes: _Optional[int] = ..., scrub_total_bytes: _Optional[int] = ..., scrubbed_us: _Optional[int] = ..., damage_found: _Optional[int] = ..., damage_healed: _Optional[int] = ..., damage_not_healable: _Optional[int] = ..., damage_latest: _Optional[str] = ...) -> None: ...
 
 class QuarantineView(_message.Message):
     __slots__ = ("group", "topic", "problem")
@@ -739,14 +755,30 @@ class QuarantineView(_message.Message):
     def __init__(self, group: _Optional[int] = ..., topic: _Optional[str] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class NodeView(_message.Message):
-    __slots__ = ("node", "groups", "quarantined")
+    __slots__ = ("node", "groups", "quarantined", "set_aside")
     NODE_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     QUARANTINED_FIELD_NUMBER: _ClassVar[int]
+    SET_ASIDE_FIELD_NUMBER: _ClassVar[int]
     node: int
     groups: _containers.RepeatedCompositeFieldContainer[GroupView]
     quarantined: _containers.RepeatedCompositeFieldContainer[QuarantineView]
-    def __init__(self, node: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupView, _Mapping]]] = ..., quarantined: _Optional[_Iterable[_Union[QuarantineView, _Mapping]]] = ...) -> None: ...
+    set_aside: _containers.RepeatedCompositeFieldContainer[SetAsideView]
+    def __init__(self, node: _Optional[int] = ..., groups: _Optional[_Iterable[_Union[GroupView, _Mapping]]] = ..., quarantined: _Optional[_Iterable[_Union[QuarantineView, _Mapping]]] = ..., set_aside: _Optional[_Iterable[_Union[SetAsideView, _Mapping]]] = ...) -> None: ...
+
+class SetAsideView(_message.Message):
+    __slots__ = ("folder", "byte_count")
+    FOLDER_FIELD_NUMBER: _ClassVar[int]
+    BYTE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    folder: str
+    byte_count: int
+    def __init__(self, folder: _Optional[str] = ..., byte_count: _Optional[int] = ...) -> None: ...
+
+class ScrubCall(_message.Message):
+    __slots__ = ("groups",)
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, groups: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ListWriters(_message.Message):
     __slots__ = ("group", "incarnation", "after", "writer")

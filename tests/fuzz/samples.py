@@ -30,6 +30,7 @@ from raftlog.wire.calls import (
     ReadSizes,
     RegisterNodeCall,
     RemoveWriterCall,
+    ScrubCall,
     StageCall,
     TrimCall,
     WatchGroups,
@@ -94,6 +95,7 @@ def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) 
         "FindOffset": FindOffset(**named, timestamp_us=1),
         "Trim": TrimCall(group=trimmed.group, incarnation=trimmed.incarnation, offset=1),
         "WatchGroups": WatchGroups(groups=(topic.group,)),
+        "Scrub": ScrubCall(groups=(topic.group,)),
     }
     assert requests.keys() == CALLS.keys(), "every call has its sample"
     return {
