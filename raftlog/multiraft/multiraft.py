@@ -365,6 +365,7 @@ class MultiRaft:
                     end=end,
                 )
             )
+            self._rebuilds.look_at(local)
 
     def _propose_due(self, groups: Collection[LocalReplica]) -> None:
         """Propose the rules and settings that are due in those of the groups that this node

@@ -23,7 +23,7 @@ from raftlog.multiraft.image_exchange import ImageExchange
 from raftlog.multiraft.local_replica import LocalReplica
 
 _LOOK_TICKS = 20
-"""How often replicas are looked at. No setting: to fetch an image takes longer anyway."""
+"""How often a rebuild is tried. No setting: to fetch an image takes longer anyway."""
 
 
 class Rebuilds:
@@ -60,13 +60,15 @@ class Rebuilds:
     def tick(self) -> None:
         """One tick of the clock has passed."""
         self._ticks += 1
-        if self._ticks % _LOOK_TICKS or self._stopped:
+        if self._ticks % _LOOK_TICKS:
             return
         for local in self._groups.values():
-            if local.topic is not None and not local.installing:
-                self._look_at(local)
+            self.look_at(local)
 
-    def _look_at(self, local: LocalReplica) -> None:
+    def look_at(self, local: LocalReplica) -> None:
+        """What is known of the replica may have changed: note it durably, and do what follows."""
+        if local.topic is None or local.installing or self._stopped:
+            return
         outvoted = local.replica.histories.trust is Trust.DIVERGED
         if outvoted is not local.outvoted.history and local not in self._noting:
             self._noting.add(local)

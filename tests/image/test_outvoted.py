@@ -19,10 +19,12 @@ from raftlog.image.outvoted import (
     write_outvoted,
 )
 from raftlog.image.rebuild import KEPT_PREFIX, rebuild
+from raftlog.multiraft.groups import OpenedGroup, Quarantine
 from raftlog.storage.log import GroupLog
 from tests.compaction.topic_scene import FOLDER, SMALL, TopicScene
 from tests.image.test_incoming import SENDER, SENT, Killed, replica
 from tests.machines.scenes import TOPIC
+from tests.multiraft.compaction_scene import Scene
 from tests.storage.disks import FOLDER as DISK
 from tests.storage.disks import disk_of, files_of, flipped, new_disk
 
@@ -52,6 +54,33 @@ def test_what_a_folder_says_is_read_as_written_and_damage_is_not_taken_for_never
     for position in range(len(data)):
         with pytest.raises(CorruptFile):
             read_outvoted(disk_of({OUTVOTED_NAME: flipped(data, position)}), DISK)
+
+
+def test_a_group_whose_folder_cannot_say_whether_it_was_outvoted_is_quarantined() -> None:
+    scene = Scene()
+    scene.write(3)
+    folder = scene.store.folder_of(TOPIC.group)
+    write_outvoted(scene.fs, folder, Outvoted(history=True, rebuilt_us=(1,)))
+    scene.fs.crash()
+    scene.open()
+    (found,) = (each for each in scene.store.open_all() if not found_controller(each))
+    assert isinstance(found, OpenedGroup)
+    assert found.outvoted == Outvoted(history=True, rebuilt_us=(1,))
+    assert found.replica.diverged, "a restart makes no history better"
+    path = f"{folder}/{OUTVOTED_NAME}"
+    data = files_of(scene.fs, folder)[OUTVOTED_NAME]
+    file = scene.fs.open(path, create=False)
+    file.write_at(0, [flipped(data, len(data) - 1)])
+    file.sync()
+    scene.fs.crash()
+    scene.open()
+    (found,) = (each for each in scene.store.open_all() if not found_controller(each))
+    assert isinstance(found, Quarantine)
+    assert OUTVOTED_NAME in found.damage.file
+
+
+def found_controller(found: OpenedGroup | Quarantine) -> bool:
+    return isinstance(found, OpenedGroup) and found.topic is None
 
 
 def outvoted_replica() -> tuple[TopicScene, Image]:

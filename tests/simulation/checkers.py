@@ -39,6 +39,7 @@ from raftlog.image.job import CompactionJob
 from raftlog.image.manifest import Image, read_image
 from raftlog.machines.outcomes import Appended, EpochCommitted, Trimmed
 from raftlog.machines.topic import TopicMachine
+from raftlog.multiraft.effects import HistoryCompared, ReplicaRebuilt, StateCompared
 from raftlog.multiraft.groups import OpenedGroup
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.replica import Output, Replica
@@ -370,23 +371,21 @@ class Checker:
         truth.disks[replica.node] = truth.disk(replica.node).dropped_to(base)
         self._simulator.counts["logs whose beginning was dropped"] += 1
 
-    def trust_changed(self, node: NodeId, group: GroupId, trust: Trust) -> None:
-        """A replica trusts or doubts its state now: it may doubt only one that a test has
+    def trust_changed(self, node: NodeId, event: StateCompared | HistoryCompared) -> None:
+        """A replica trusts or doubts its state or history now: it may doubt only what a test has
         changed."""
-        truth = self.group(group)
-        if trust is not Trust.TRUSTED and not truth.changed:
-            truth.fail(Promise.STATE_MACHINE_SAFETY, f"node {node}: its state is {trust.value}")
+        truth, trust = self.group(event.group), event.trust
+        if isinstance(event, StateCompared):
+            promise, changed = Promise.STATE_MACHINE_SAFETY, truth.changed
+        else:
+            promise, changed = Promise.EQUAL_HISTORIES, truth.wrong_history
+        if trust is not Trust.TRUSTED and not changed:
+            truth.fail(promise, f"node {node}: {type(event).__name__}, {trust.value}")
 
-    def history_trust_changed(self, node: NodeId, group: GroupId, trust: Trust) -> None:
-        """A replica trusts or doubts its history now: it may doubt only one that a test has
-        changed."""
-        truth = self.group(group)
-        if trust is not Trust.TRUSTED and not truth.wrong_history:
-            truth.fail(Promise.EQUAL_HISTORIES, f"node {node}: its history is {trust.value}")
-
-    def replica_rebuilt(self, node: SimulatedNode, group: GroupId) -> None:
+    def replica_rebuilt(self, node: SimulatedNode, event: ReplicaRebuilt) -> None:
         """A replica stands at another node's image: its history must be right again."""
-        truth, local = self.group(group), node.local(group)
+        self._simulator.counts["replicas rebuilt"] += 1
+        truth, local = self.group(event.group), node.local(event.group)
         truth.wrong_history.discard(node.node)
         truth.changed.discard(node.node)
         assert local is not None

@@ -17,8 +17,15 @@ from raftlog.core.messages import AppendRequest, PeerMessage, RaftMessage, Repli
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY, EntryKind, GroupId, LogIndex, NodeId, Payload, Span, Term
-from raftlog.errors import CorruptFile, DiskFailed, DiskFull, Internal, NotLeader, Overloaded
-from raftlog.errors import RaftlogError as Error
+from raftlog.errors import (
+    CorruptFile,
+    DiskFailed,
+    DiskFull,
+    Internal,
+    NotLeader,
+    Overloaded,
+    RaftlogError,
+)
 from raftlog.image.job import CompactionJob
 from raftlog.image.job import Reply as CompactionReply
 from raftlog.image.manifest import Image
@@ -538,34 +545,26 @@ class SimulatedNode:
                 simulator.note("role", self.node, group, state.role.value, state.term, state.leader)
             case GroupOpened(topic=topic):
                 simulator.note("group opened", self.node, topic.group)
-            case GroupRemoved(group=group):
-                simulator.note("group removed", self.node, group)
             case GroupDeletedElsewhere(group=group, peer=peer):
                 simulator.note("group deleted elsewhere", self.node, group, peer)
                 simulator.counts["replicas told that their group is deleted"] += 1
-            case StateCompared(group=group, trust=trust):
-                simulator.note("state", self.node, group, trust.value)
-                self.checker.trust_changed(self.node, group, trust)
-            case HistoryCompared(group=group, trust=trust):
-                simulator.note("history", self.node, group, trust.value)
-                self.checker.history_trust_changed(self.node, group, trust)
+            case StateCompared() | HistoryCompared():
+                simulator.note(type(event).__name__, self.node, event.group, event.trust.value)
+                self.checker.trust_changed(self.node, event)
             case PeerMessagesRefused(latest=violation):
                 raise Violation(Promise.PROTOCOL_KEPT, violation.cause)
             case CompactionFailed(cause=cause):
                 simulator.note("compaction failed", self.node, cause)
-            case GroupRefilling(group=group):
-                simulator.note("group refilling", self.node, group)
             case ImageInstalled(group=group, index=index):
                 simulator.note("image installed", self.node, group, index)
                 simulator.counts["images installed"] += 1
                 local = self.local(group)
                 if local is not None:
                     self.checker.image_opened(self, local)
-            case ReplicaRebuilding(group=group) | RebuildsSpent(group=group):
-                simulator.note(type(event).__name__, self.node, group)
-            case ReplicaRebuilt(group=group):
-                simulator.counts["replicas rebuilt"] += 1
-                self.checker.replica_rebuilt(self, group)
+            case GroupRemoved() | GroupRefilling() | ReplicaRebuilding() | RebuildsSpent():
+                simulator.note(type(event).__name__, self.node, event.group)
+            case ReplicaRebuilt():
+                self.checker.replica_rebuilt(self, event)
             case ImageRefused(cause=cause):
                 simulator.note("image refused", self.node, cause)
                 simulator.counts["images refused"] += 1
@@ -670,7 +669,7 @@ class SimulatedNode:
 
         def answer(outcome: Any) -> None:
             leader = local.replica.raft.leader
-            failed = isinstance(outcome, Error)
+            failed = isinstance(outcome, RaftlogError)
             reply(Failed(written=True, leader=leader) if failed else outcome)
 
         try:
@@ -688,7 +687,7 @@ class SimulatedNode:
             reply(Failed(written=False))
             return
 
-        def answer(error: Error | None) -> None:
+        def answer(error: RaftlogError | None) -> None:
             reply(Failed(written=False) if error is not None else None)
 
         try:
