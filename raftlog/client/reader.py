@@ -7,14 +7,21 @@ written, sliced to the range. Every chunk's CRC is checked before it is decoded.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from raftlog.client.arguments import ReadPreference
 from raftlog.client.connection import Connection, Deadline
 from raftlog.core.types import Offset
-from raftlog.errors import DataLoss, DeadlineExceeded, Internal, InvalidOption, RaftlogError
+from raftlog.errors import (
+    CorruptFile,
+    DataLoss,
+    DeadlineExceeded,
+    Internal,
+    InvalidOption,
+    RaftlogError,
+)
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.schema import RESERVED_NAMES
 from raftlog.records.batch_codec import decode_batch
@@ -31,6 +38,9 @@ from raftlog.wire.calls import (
     ReadHighWaterMark,
     ReadSizes,
 )
+
+_VERIFY_S = 5.0
+"""How long a node may take to check a batch of its own. No setting: the read goes on without."""
 
 
 class TopicReader:
@@ -171,11 +181,43 @@ class TopicReader:
                     next_offset = last
             except DataLoss as error:
                 # This replica's copy is damaged. The others have their own.
-                damaged[self._asked] = error
+                damaged[self._asked] = self._verified(error, next_offset, mark)
                 if len(damaged) >= len(self._connection.addresses()):
-                    raise
+                    raise _damaged_everywhere(damaged) from error
             except DeadlineExceeded as error:
                 raise self._beyond(mark) or error from None
+
+    def _verified(self, error: DataLoss, offset: Offset, mark: Offset) -> DataLoss:
+        """What is wrong with the copy of the node that was asked, as the node itself says.
+
+        It learns by this that its copy is damaged, if the client has found it, and heals it.
+        """
+        if isinstance(error, CorruptFile):
+            return error
+        call = self._read_call(offset, Offset(offset + 1), mark, verify=True)
+        try:
+            for _ in self._connection.stream(self._asked, READ, call, _VERIFY_S):
+                pass
+        except CorruptFile as said:
+            return said
+        except RaftlogError:
+            pass  # it says nothing; what the client has seen counts
+        return error
+
+    def _read_call(
+        self, start: Offset, end: Offset, mark: Offset, *, verify: bool = False
+    ) -> ReadCall:
+        return ReadCall(
+            group=self._topic.group,
+            incarnation=self._topic.incarnation,
+            start=start,
+            end=end,
+            mark=mark,
+            field_ids=self._field_ids,
+            all_fields=False,
+            takes_runs=True,
+            verify=verify,
+        )
 
     def _replies(
         self, start: Offset, end: Offset, mark: Offset, damaged: Container[str]
@@ -185,16 +227,7 @@ class TopicReader:
         A stream lives as long as one try of a call, so that the client leaves a replica that hangs.
         The caller asks again for the rest.
         """
-        call = ReadCall(
-            group=self._topic.group,
-            incarnation=self._topic.incarnation,
-            start=start,
-            end=end,
-            mark=mark,
-            field_ids=self._field_ids,
-            all_fields=False,
-            takes_runs=True,
-        )
+        call = self._read_call(start, end, mark)
 
         def begin(
             try_s: float,
@@ -256,3 +289,13 @@ class TopicReader:
         if self._preference == "follower":
             sound = [each for each in sound if each != leader] or sound
         return self._connection.next_address(sound)
+
+
+def _damaged_everywhere(damaged: Mapping[str, DataLoss]) -> DataLoss:
+    """The error if no node could give a record: what each of them says."""
+    said = " ".join(f"{address}: {error.cause}" for address, error in sorted(damaged.items()))
+    return DataLoss(
+        what=f"No replica has these records whole. {said}",
+        advice="Nothing was deleted, and the nodes go on trying to heal it from one another. See "
+        "docs/OPERATIONS.md, Damage.",
+    )

@@ -131,6 +131,10 @@ class StagesFile:
         """The entry's body, unchecked: its chunks' CRCs are in the command."""
         return self.body_slices(index, [(0, self._places[index].frame.body_length)])[0]
 
+    def check_entry(self, index: int) -> None:
+        """Check the CRCs of the entry's command and body. Raises `CorruptFile`."""
+        read_payload(self._file, self._places[index].frame)
+
     def check(self) -> Iterator[int]:
         """Check the CRCs of all commands and bodies, one entry at a time; yields the bytes of each.
         Raises `CorruptFile`."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from raftlog.comparison import Trust
 from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, LogIndex, Payload
-from raftlog.errors import DiskFull, Overloaded, RaftlogError
+from raftlog.errors import CorruptFile, DiskFull, Overloaded, RaftlogError
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.image.manifest import SMALL_FILE_BYTES, Image
 from raftlog.machines.commands import SnapshotPoint
@@ -99,8 +99,10 @@ class Compactions:
         limits: CompactionLimits,
         propose: Callable[[LocalReplica, Payload], None],
         ended: Callable[[LocalReplica], None],
+        damaged: Callable[[LocalReplica, CorruptFile], None],
     ) -> None:
-        """`ended`: nothing of the replica is being compacted any more; its group may be gone."""
+        """`ended`: nothing of the replica is being compacted any more; its group may be gone.
+        `damaged` is told of what could not be read: it is compacted once that is healed."""
         self._effects = effects
         self._disk = disk
         self._store = store
@@ -109,6 +111,7 @@ class Compactions:
         self._limits = limits
         self._propose = propose
         self._ended = ended
+        self._damaged = damaged
         self._running: LocalReplica | None = None
         self._waiting: dict[int, LocalReplica] = {}
         """Replicas with points to compact, by group, in the order in which they came."""
@@ -319,6 +322,8 @@ class Compactions:
             )
             self._failed[local.group] = local
             self._end(local)
+            if isinstance(reply, CorruptFile):
+                self._damaged(local, reply)
             return
         self._publish(local, reply, frozenset(), lambda _: None)
 

@@ -27,12 +27,14 @@ from raftlog.errors import (
 from raftlog.image.manifest import Image
 from raftlog.image.open_image import OpenImage
 from raftlog.image.outvoted import NEVER_OUTVOTED, Outvoted
+from raftlog.image.stages_file import StagesFile
 from raftlog.machines.byte_index import joined
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.contract import StateMachine
 from raftlog.machines.outcomes import Outcome
 from raftlog.machines.topic import TopicMachine
 from raftlog.replica import Output, Replica
+from raftlog.storage.log import GroupLog
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.codec import decode_batch_header
 from raftlog.wire.runs import Runs
@@ -52,6 +54,8 @@ class StoredBatch(NamedTuple):
     runs: Runs
     body_slices: Callable[[Sequence[tuple[int, int]]], list[bytes]]
     """Raw bytes [position, position + length) of the body for each slice, unchecked."""
+    check: Callable[[], object]
+    """Reads the whole body and checks it. Raises `CorruptFile`."""
 
     @property
     def end(self) -> Offset:
@@ -217,11 +221,16 @@ class LocalReplica:
             file = self.image.history_file_with(offset)
             group = next(file.row_groups_between(offset, Offset(offset + 1)))
             return StoredBatch(
-                group.start, group.header, group.runs, partial(file.body_slices, group)
+                group.start,
+                group.header,
+                group.runs,
+                partial(file.body_slices, group),
+                partial(file.check_row_group, group),
             )
         extent = next(self.topic_machine.extents_between(offset, Offset(offset + 1)))
-        in_log = extent.index > self.replica.log.base_index
-        entries = self.replica.log if in_log else self.image.stages_with(extent.index)
+        entries: GroupLog | StagesFile = self.replica.log
+        if extent.index <= self.replica.log.base_index:
+            entries = self.image.stages_with(extent.index)
         term, _, command = entries.command(extent.index)
         runs = Runs.of_one(
             count=extent.count,
@@ -235,6 +244,7 @@ class LocalReplica:
             decode_batch_header(command),
             runs,
             partial(entries.body_slices, extent.index),
+            partial(entries.check_entry, extent.index),
         )
 
     def split(

@@ -182,6 +182,7 @@ class MultiRaft:
             limits=limits,
             propose=self._propose_own,
             ended=self._files_released,
+            damaged=lambda local, damage: self.repairs.met(local, damage),
         )
 
     def _new_repairs(self, store: GroupStore) -> Repairs:
@@ -451,6 +452,7 @@ class MultiRaft:
         """A follower needs what is damaged here: the replica should not lead."""
         self._awake.tick_again(local)
         self._effects.tell(EntryDamaged(group=local.group, topic=local.topic, cause=damage.cause))
+        self.repairs.met(local, damage)
 
     def _journal_durable(self) -> None:
         for group, local in self.replicas.items():
@@ -482,7 +484,13 @@ class MultiRaft:
             self._propose_due(self.replicas.values())
         if self._ticks % self._retention_ticks == 0:
             groups = self.replicas.values()
-            trim_expired(groups, self._clocks.confirmed_us, self._propose_own, self._effects)
+            trim_expired(
+                groups,
+                self._clocks.confirmed_us,
+                self._propose_own,
+                self._effects,
+                self.repairs.met,
+            )
 
     def _heartbeat(self, peer: NodeId) -> NodeHeartbeat:
         clock_us = self._effects.clock_us()

@@ -38,6 +38,7 @@ def trim_expired(
     clock: ConfirmedClock,
     propose: Callable[[LocalReplica, Payload], None],
     effects: Effects,
+    damaged: Callable[[LocalReplica, CorruptFile], None],
 ) -> None:
     """Propose the trims that are due in those of the groups that this node leads."""
     for local in groups:
@@ -56,6 +57,7 @@ def trim_expired(
         except CorruptFile as error:
             # What cannot be read has no age. It stays, and so does what is above it.
             effects.tell(RetentionFailed(group=local.group, topic=machine.info, cause=error.cause))
+            damaged(local, error)
         except (Overloaded, DiskFull):
             return  # writes go first; it is tried again
 

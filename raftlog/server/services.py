@@ -7,7 +7,8 @@ a log entry, and at apply, where the exactly-once rules decide on every replica 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from typing import TypeVar
 
@@ -313,7 +314,8 @@ class Services:
         """The first offset at or after a time, by a read round of this leader (ReadIndex)."""
         local = self._here(call.group, call.incarnation)
         await self._node.read_barrier(local)
-        return calls.OffsetFound(offset=local.offset_at(call.timestamp_us))
+        with self._telling_damage(local):
+            return calls.OffsetFound(offset=local.offset_at(call.timestamp_us))
 
     async def read_sizes(self, call: calls.ReadSizes) -> calls.RangeSizes:
         """How the bytes of a range lie, at extents' boundaries."""
@@ -328,7 +330,8 @@ class Services:
         if call.start == call.end:  # a client that waits for the mark, wherever the log starts
             return calls.RangeSizes(offsets=(call.start,), body_bytes=())
         _check_not_trimmed(local.topic_machine, call.start)
-        offsets, sizes = local.split(call.start, call.end, call.pieces_max)
+        with self._telling_damage(local):
+            offsets, sizes = local.split(call.start, call.end, call.pieces_max)
         return calls.RangeSizes(offsets=tuple(offsets), body_bytes=tuple(sizes))
 
     async def read(self, call: calls.ReadCall) -> AsyncIterator[tuple[calls.BatchReply, bytes]]:
@@ -346,9 +349,12 @@ class Services:
             machine = local.topic_machine  # another one, if the replica took an image meanwhile
             _check_not_trimmed(machine, position)
             assert call.end <= machine.high_water_mark, "nothing at or above the mark is ever read"
-            batch = local.batch_at(position)
-            header, ranges = column_slices(batch.header, wanted)
-            body = b"".join(batch.body_slices(ranges))
+            with self._telling_damage(local):
+                batch = local.batch_at(position)
+                header, ranges = column_slices(batch.header, wanted)
+                body = b"".join(batch.body_slices(ranges))
+                if call.verify:
+                    batch.check()
             yield batch_reply(call, batch.start, header, batch.runs), body
             position = batch.end
             budget -= len(body)
@@ -357,6 +363,15 @@ class Services:
                 await asyncio.sleep(0)
 
     # ------------------------------------------------------------ parts
+
+    @contextmanager
+    def _telling_damage(self, local: LocalReplica) -> Iterator[None]:
+        """What a read finds damaged is healed, though this read fails."""
+        try:
+            yield
+        except errors.CorruptFile as damage:
+            self._multiraft.repairs.met(local, damage)
+            raise
 
     def _accepted(self, kind: type[Accepted], outcome: Outcome) -> Accepted:
         """The outcome of a command that was not refused; else raise the error that it names."""

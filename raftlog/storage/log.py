@@ -430,6 +430,10 @@ class GroupLog:
         """A read of no entries."""
         return LogRead(self._fs, (), byte_count=0, incarnation=self.incarnation)
 
+    def check_entry(self, index: int) -> None:
+        """Read the entry where readers get it from, and check its CRCs. Raises `CorruptFile`."""
+        self.entries(index, index, 0)
+
     def command(self, index: int) -> tuple[Term, EntryKind, bytes]:
         """The entry without its body, which is not read. The CRC of the command is checked."""
         self._require(index)

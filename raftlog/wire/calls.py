@@ -236,6 +236,8 @@ class ReadCall:
     applied less waits briefly, then answers `NotYet`. `field_ids` are the columns wanted; with
     `all_fields` they are ignored. None wanted is valid (counting). `takes_runs`: the client reads
     batches of several runs. An older client does not say so, and gets `MalformedRequest` for them.
+    `verify`: the client got other bytes than were written, so the replica is to check its own
+    copies of these batches; it answers `CorruptFile` if they are damaged, and heals them.
     """
 
     group: GroupId
@@ -246,6 +248,7 @@ class ReadCall:
     field_ids: tuple[int, ...]
     all_fields: bool
     takes_runs: bool
+    verify: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

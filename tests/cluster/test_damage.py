@@ -12,7 +12,11 @@ import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
+from raftlog.core.types import GroupId
 from raftlog.errors import DeadlineExceeded, ExitCode
+from raftlog.image.manifest import read_image
+from raftlog.image.scrub import scrub
+from raftlog.storage.posix import PosixFileSystem
 from tests.cluster.waiting import leader_of
 
 UNCACHED = ["storage.payload_cache_bytes_max=0"]
@@ -255,3 +259,70 @@ def test_a_wiped_folder_helps_no_node_that_has_just_started_to_lead(tmp_path: Pa
         cluster.serve(2)
         assert client.append("new", [{"number": 2}]).start == 1
         assert client.append("old", [{"number": 2}]).start == 1
+
+
+def test_flipped_bytes_of_bodies_and_history_heal_on_a_running_node_under_appends(
+    tmp_path: Path,
+) -> None:
+    """Found by reads and by compaction; the node is also killed while it heals."""
+    small = 1024 * 1024
+    settings = [
+        "storage.snapshot_entries=20",
+        f"storage.segment_bytes_max={small}",
+        f"server.entry_bytes_max={small}",
+        f"client.batch_bytes={small // 4}",
+        *UNCACHED,
+    ]
+    with (
+        ProcessCluster.start(tmp_path / "data", settings=settings) as cluster,
+        cluster.client() as client,
+    ):
+        topic = client.create_topic("t", "text string")
+        texts = [os.urandom(20_000).hex() for _ in range(50)]
+        for text in texts:
+            client.append("t", [{"text": text}])
+        cluster.wait_caught_up(client, "t")
+        node = leader_of(client, "t") % 3 + 1
+        folder = cluster.data / f"node-{node}" / "groups" / str(topic.group)
+        wait_for(lambda: any(folder.glob("history-*")), "a history file", 30)
+        said = cluster.logs[node]
+
+        def read_all() -> None:
+            rows = pa.Table.from_batches(client.read("t")).to_pylist()
+            assert rows == [{"text": text} for text in texts]
+
+        def healed(times: int) -> bool:
+            texts.append(os.urandom(1_000).hex())
+            client.append("t", [{"text": texts[-1]}])
+            read_all()
+            return said.read_text().count('"damage was healed"') >= times
+
+        flip(min(folder.glob("history-*")), 1_000)
+        wait_for(lambda: healed(1), "the history file to heal", 60)
+        body = os.urandom(20_000).hex()
+        client.append("t", [{"text": body}])
+        texts.append(body)
+        cluster.wait_caught_up(client, "t")
+        log = next(
+            path for path in folder.glob("*.log") if body[100:200].encode() in path.read_bytes()
+        )
+        flip(log, log.read_bytes().index(body[100:200].encode()))
+        wait_for(lambda: healed(2), "the body to heal", 60)
+        for _ in range(3):
+            flip(min(folder.glob("history-*")), 2_000)
+            read_all()
+            cluster.kill(node)
+            cluster.serve(node)
+
+            def is_whole() -> bool:
+                read_all()
+                return not damage_in(cluster.data / f"node-{node}", topic.group)
+
+            wait_for(is_whole, "all to heal", 60)
+
+
+def damage_in(data: Path, group: GroupId) -> list[object]:
+    """What a scrub from outside finds in a group's files now."""
+    fs, folder = PosixFileSystem(data), f"groups/{group}"
+    last = read_image(fs, folder).image.index
+    return [piece.damage for piece in scrub(fs, folder, group, last) if piece.damage is not None]

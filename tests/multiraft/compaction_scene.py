@@ -10,7 +10,7 @@ from random import Random
 from raftlog.compaction.compact import compact
 from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, HardState, NodeId, Offset, Payload, Term
-from raftlog.errors import DiskFull, Overloaded
+from raftlog.errors import CorruptFile, DiskFull, Overloaded
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.image.manifest import SMALL_FILE_BYTES
 from raftlog.machines.commands import Append, BatchSummary, CommitEpoch, Stage, TopicInfo, Trim
@@ -96,6 +96,7 @@ class Scene:
         self.in_blocks = 0
         """Records of `append`."""
         self.ended: list[GroupId] = []
+        self.damaged: list[CorruptFile] = []
         self.refusal: Overloaded | None = None
         self.open()
 
@@ -130,6 +131,7 @@ class Scene:
             ),
             propose=self.propose,
             ended=lambda local: self.ended.append(local.group),
+            damaged=lambda local, damage: self.damaged.append(damage),
         )
 
     def add(self, opened: OpenedGroup) -> None:

@@ -79,7 +79,7 @@ class Driver:
         self.soons.append(ran)
 
     def run_job(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        raise AssertionError("no topic comes or goes")
+        self.soons.append(lambda: done(work()))
 
     def tell(self, event: MultiRaftEvent) -> None:
         self.told.append(event)
