@@ -155,6 +155,7 @@ class _Replay:
         if scanned is not None:
             return read_entry(self._fs, scanned)
         stages = self._image.stages_with(index)
+        stages.check_entry(index)  # a copy would be whole by its own checksums
         term, kind, command = stages.command(index)
         return Entry(index, term, kind, Payload(command, stages.body(index)))
 
