@@ -39,7 +39,7 @@ _RETRY_TICKS = 100
 """A repair that a peer did not answer is tried again after this. No setting: like a compaction."""
 
 _HOPELESS_TICKS = 600
-"""And one that no peer could help with. No setting: a peer may be back, or stand elsewhere by then."""
+"""And one that no peer could help with. No setting: one may stand elsewhere by then."""
 
 _ROUNDS = 3
 """An image is asked for so often before it counts as not to be had: a peer that compacts meanwhile
