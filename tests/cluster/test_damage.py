@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,12 +12,7 @@ import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
-from raftlog.core.types import GroupId, LogIndex
 from raftlog.errors import DeadlineExceeded, ExitCode
-from raftlog.image.damage import DamagedFile
-from raftlog.image.manifest import Image, read_image
-from raftlog.image.scrub import scrub
-from raftlog.storage.posix import PosixFileSystem
 from tests.cluster.waiting import leader_of
 
 UNCACHED = ["storage.payload_cache_bytes_max=0"]
@@ -261,91 +255,3 @@ def test_a_wiped_folder_helps_no_node_that_has_just_started_to_lead(tmp_path: Pa
         cluster.serve(2)
         assert client.append("new", [{"number": 2}]).start == 1
         assert client.append("old", [{"number": 2}]).start == 1
-
-
-def test_flipped_bytes_of_bodies_and_history_heal_on_a_running_node_under_appends(
-    tmp_path: Path,
-) -> None:
-    """Found by reads and by compaction; the node is also killed while it heals."""
-    small = 1024 * 1024
-    settings = [
-        "storage.snapshot_entries=20",
-        f"storage.segment_bytes_max={small}",
-        f"server.entry_bytes_max={small}",
-        f"client.batch_bytes={small // 4}",
-        *UNCACHED,
-    ]
-    with (
-        ProcessCluster.start(tmp_path / "data", settings=settings) as cluster,
-        cluster.client() as client,
-    ):
-        topic = client.create_topic("t", "text string")
-        texts = [os.urandom(20_000).hex() for _ in range(50)]
-        for text in texts:
-            client.append("t", [{"text": text}])
-        cluster.wait_caught_up(client, "t")
-        node = leader_of(client, "t") % 3 + 1
-        folder = cluster.data / f"node-{node}" / "groups" / str(topic.group)
-        fs = PosixFileSystem(cluster.data / f"node-{node}")
-
-        def image() -> Image:
-            return read_image(fs, f"groups/{topic.group}").image
-
-        wait_for(lambda: bool(image().history), "a history file", 30)
-        said = cluster.logs[node]
-
-        def read_all() -> None:
-            with cluster.client() as reader:  # one begins anywhere, and so comes to each node
-                rows = pa.Table.from_batches(reader.read("t")).to_pylist()
-            assert rows == [{"text": text} for text in texts]
-
-        def healed(times: int) -> bool:
-            texts.append(os.urandom(1_000).hex())
-            client.append("t", [{"text": texts[-1]}])
-            read_all()
-            return said.read_text().count('"damage was healed"') >= times
-
-        def flip_history() -> None:
-            """The first file that the manifest names; it may be written again meanwhile."""
-            with suppress(FileNotFoundError):
-                flip(folder / image().history[0].name, 1_000)
-
-        def history_healed() -> bool:
-            if not damage_in(cluster.data / f"node-{node}", topic.group):
-                flip_history()
-            return healed(1)
-
-        wait_for(history_healed, "the history file to heal", 60)
-        body = os.urandom(20_000).hex()
-        client.append("t", [{"text": body}])
-        texts.append(body)
-        cluster.wait_caught_up(client, "t")
-        log = next(
-            path for path in folder.glob("*.log") if body[100:200].encode() in path.read_bytes()
-        )
-        flip(log, log.read_bytes().index(body[100:200].encode()))
-        times, index = said.read_text().count('"damage was healed"') + 1, image().index
-
-        def body_healed() -> bool:
-            """Or a compaction had read it before, and nobody needs it any more."""
-            return healed(times) or image().index > index
-
-        wait_for(body_healed, "the body to heal", 60)
-        for _ in range(3):
-            flip_history()
-            read_all()
-            cluster.kill(node)
-            cluster.serve(node)
-
-            def is_whole() -> bool:
-                read_all()
-                return not damage_in(cluster.data / f"node-{node}", topic.group)
-
-            wait_for(is_whole, "all to heal", 60)
-
-
-def damage_in(data: Path, group: GroupId) -> list[object]:
-    """The files of a group's image that a scrub from outside finds damaged now."""
-    fs, folder = PosixFileSystem(data), f"groups/{group}"
-    damage = (piece.damage for piece in scrub(fs, folder, group, LogIndex(0)))
-    return [each for each in damage if isinstance(each, DamagedFile)]
