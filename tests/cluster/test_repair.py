@@ -78,11 +78,8 @@ class Scene:
             flip(self.folder / self.image().history[0].name, 1_000)
 
     def log_with(self, text: str) -> Path:
-        return next(
-            path
-            for path in self.folder.glob("*.log")
-            if text in path.read_bytes().decode("latin-1")
-        )
+        logs = self.folder.glob("*.log")
+        return next(path for path in logs if text.encode() in path.read_bytes())
 
 
 @pytest.fixture

@@ -47,11 +47,10 @@ class CalmCluster:
             compaction = replace(compaction, entries_max=snapshot_entries)
         self.settings = replace(
             drawn,
-            compaction=compaction,
             nodes=3,
             crash_in_recovery=0.0,
             quiesce_refresh_ticks=quiesce_refresh_ticks,
-            **others,
+            **{"compaction": compaction} | others,
             timing=replace(
                 drawn.timing, quiesce_after_ticks=3, heartbeat_ticks=1, election_ticks_min=10
             ),
