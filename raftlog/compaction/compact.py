@@ -19,7 +19,6 @@ from raftlog.core.types import (
     EntryKind,
     LogIndex,
     Offset,
-    Payload,
 )
 from raftlog.errors import CorruptFile, Internal
 from raftlog.image.group_manifest import topic_from_manifest
@@ -154,10 +153,7 @@ class _Replay:
         scanned = self._scanned.get(index)
         if scanned is not None:
             return read_entry(self._fs, scanned)
-        stages = self._image.stages_with(index)
-        stages.check_entry(index)  # a copy would be whole by its own checksums
-        term, kind, command = stages.command(index)
-        return Entry(index, term, kind, Payload(command, stages.body(index)))
+        return self._image.stages_with(index).entry(index)
 
 
 def _extended_history(

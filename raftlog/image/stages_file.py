@@ -127,9 +127,10 @@ class StagesFile:
             found.append(read_in_frame(self._file, frame, start, length))
         return found
 
-    def body(self, index: int) -> bytes:
-        """The entry's body, unchecked: its chunks' CRCs are in the command."""
-        return self.body_slices(index, [(0, self._places[index].frame.body_length)])[0]
+    def entry(self, index: LogIndex) -> Entry:
+        """The whole entry; the CRCs of command and body are checked. Raises `CorruptFile`."""
+        place = self._places[index]
+        return Entry(index, place.term, place.kind, read_payload(self._file, place.frame))
 
     def check_entry(self, index: int) -> None:
         """Check the CRCs of the entry's command and body. Raises `CorruptFile`."""

@@ -76,7 +76,7 @@ def read_all(disk: FileSystem, info: StagesInfo) -> list[Entry]:
             term, kind, command = file.command(index)
             whole = entry(index, term=1 + index // 10)
             assert (term, kind, command) == (whole.term, whole.kind, whole.payload.command)
-            body = file.body(index)
+            body = file.entry(index).payload.body
             assert file.body_slices(index, [(0, len(body)), (0, 0)]) == [body, b""]
             found.append(Entry(LogIndex(index), term, kind, whole.payload._replace(body=body)))
         assert 5 not in file

@@ -270,14 +270,21 @@ class Checker:
         truth, image = self.group(found.replica.group), found.image.manifest
         folder = node.log_folder(truth.group)
         if node.node not in truth.wrong_history:
-            ImageCheck(truth, node.disk.fs, folder, image).run(found.topic)
+            check = ImageCheck(truth, node.disk.fs, folder, image, damaged=node.damaged)
+            check.run(found.topic)
+
+    def image_whole(self, node: SimulatedNode, local: LocalReplica) -> None:
+        """All files of the replica's image are whole, and hold what they should."""
+        truth, folder = self.group(local.group), node.log_folder(local.group)
+        if node.node not in truth.wrong_history:
+            ImageCheck(truth, node.disk.fs, folder, local.image.manifest).run(local.topic)
 
     def compacted(self, node: SimulatedNode, job: CompactionJob, image: Image) -> None:
         """A compaction has made the files of an image, or made its newest snapshot again."""
         truth = self.group(job.group)
         if node.node in truth.wrong_history:
             return
-        check = ImageCheck(truth, node.disk.fs, job.folder, image)
+        check = ImageCheck(truth, node.disk.fs, job.folder, image, damaged=node.damaged)
         check.run(topic_of(node.disk.fs, job), former=job.image)
 
     # ------------------------------------------------------------ events
@@ -367,7 +374,7 @@ class Checker:
         machine = replica.machine
         topic = machine.info if isinstance(machine, TopicMachine) else None
         if node.node not in truth.wrong_history:
-            ImageCheck(truth, durable, folder, image).run(topic)
+            ImageCheck(truth, durable, folder, image, damaged=node.damaged).run(topic)
         truth.disks[replica.node] = truth.disk(replica.node).dropped_to(base)
         self._simulator.counts["logs whose beginning was dropped"] += 1
 

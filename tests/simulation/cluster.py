@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Offset
@@ -36,6 +36,9 @@ FINISH_US_MAX = 600 * SECOND
 
 ACKNOWLEDGED_MIN = 20
 """Records that every simulation must have acknowledged at the end: a stalled one fails."""
+
+HEALED_TICKS_MAX = 2_000
+"""A repair that failed is tried again after 100 ticks, a few times."""
 
 PIECES_MAX = 5
 """Into so many pieces every topic is split at the end."""
@@ -128,6 +131,8 @@ class Simulation:
             "every client has its answer", lambda: not self.clients.unfinished, FINISH_US_MAX
         )
         self._await("all nodes have applied all", self._have_caught_up)
+        if settings.damage_weight:
+            self._heal_damage()
         self._check_everything()
         return Result(
             simulator.seed,
@@ -209,6 +214,31 @@ class Simulation:
     def _above_floor(self) -> bool:
         return self._acknowledged() >= ACKNOWLEDGED_MIN
 
+    def _heal_damage(self) -> None:
+        """Every replica is scrubbed; what is found heals, and then every file is whole."""
+        since_us = {node: each.clock_us() for node, each in self.nodes.items()}
+        for node in self.nodes.values():
+            for group in self.groups():
+                node.multiraft.scrubs.begin(group)
+        limit_us = HEALED_TICKS_MAX * self.settings.tick_us
+        self._await("all damage heals", lambda: self._is_healed(since_us), limit_us)
+        self._await("all nodes have applied all", self._have_caught_up)
+        for node in self.nodes.values():
+            for group in self.groups():
+                local = node.local(group)
+                assert local is not None
+                self.checker.image_whole(node, local)
+
+    def _is_healed(self, since_us: Mapping[NodeId, int]) -> bool:
+        for node, each in self.nodes.items():
+            repairs, scrubs = each.multiraft.repairs, each.multiraft.scrubs
+            for group in self.groups():
+                counts = repairs.counts(group)
+                scrubbed_us = scrubs.progress(group).ended_us
+                if scrubbed_us < since_us[node] or counts.found != counts.healed:
+                    return False
+        return True
+
     def _check_everything(self) -> None:
         """Equal states on all nodes, and every topic read whole from each."""
         for group in self.groups():
@@ -223,6 +253,8 @@ class Simulation:
             truth = self.checker.group(group)
             start, mark = truth.log_start, truth.mark
             copies = [read_rows(node, group, start, mark, mark) for node in self.nodes.values()]
+            if not all(isinstance(copy, list) for copy in copies):
+                raise Violation(Promise.DAMAGE_HEALS, f"group {group}: {copies} at the end")
             self._check_places(group, copies[0])
             if any(copy != copies[0] for copy in copies):
                 raise Violation(

@@ -50,6 +50,16 @@ class Disk:
     def fail_next_sync(self) -> None:
         self._fails = True
 
+    def flip(self, path: str, position: int) -> None:
+        """Change a byte at rest, durably. Nothing else of the file may be unsynced."""
+        interrupt, self.fs.interrupt = self.fs.interrupt, None
+        file = self.fs.open(path, create=False)
+        (byte,) = file.read_at(position, 1)
+        file.write_at(position, [bytes([byte ^ 1])])
+        file.sync()
+        file.close()
+        self.fs.interrupt = interrupt
+
     def behave(self) -> None:
         """Stop failing, refusing and ending from now on."""
         self._fails = False

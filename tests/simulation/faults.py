@@ -10,7 +10,7 @@ from raftlog.wire.codec import encode_command
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
 from tests.simulation.simulator import Simulator
-from tests.simulation.swarm import SECOND, Settings
+from tests.simulation.swarm import DAMAGE, SECOND, Settings
 
 SLOW_DISK_FACTOR = 50
 CLOCK_JUMP_US = 3_600 * SECOND
@@ -61,10 +61,16 @@ class Faults:
             "reset": self._reset,
             "clock jump": self._clock_jump,
             "clock speed": self._clock_speed,
+            DAMAGE: self._damage_at_rest,
         }
+        self._weights = (*settings.weights, (DAMAGE, settings.damage_weight))
+        self._damaged: dict[GroupId, NodeId] = {}
+        """The one node on which files of the group are damaged: the others have them whole."""
+        self._snapshots_hit: set[GroupId] = set()
+        """Groups of which a snapshot was damaged. Two of one would cost the replica."""
 
     def start(self) -> None:
-        if any(weight for _, weight in self._settings.weights):
+        if any(weight for _, weight in self._weights):
             self._plan()
 
     def heal(self) -> None:
@@ -87,8 +93,8 @@ class Faults:
     def _happen(self) -> None:
         if self._healed:
             return
-        names = [name for name, _ in self._settings.weights]
-        weights = [weight for _, weight in self._settings.weights]
+        names = [name for name, _ in self._weights]
+        weights = [weight for _, weight in self._weights]
         (name,) = self._random.choices(names, weights)
         self._simulator.counts[name] += 1
         self._simulator.note("fault", name)
@@ -266,6 +272,35 @@ class Faults:
         if victim.running:
             victim.disk.fill()
             self._lasting(victim.disk.make_room)
+
+    def _damage_at_rest(self) -> None:
+        """A byte of a file that an image names is another one."""
+        places = [
+            (group, snapshot, name)
+            for group in self._groups()
+            for snapshot, name in self._may_be_damaged(group)
+        ]
+        if not places:
+            return
+        group, is_snapshot, name = self._random.choice(places)
+        if is_snapshot:
+            self._snapshots_hit.add(group)
+        number = self._damaged[group]
+        self._nodes[number].damage(group, name, self._random.random())
+        self._simulator.counts["files damaged at rest"] += 1
+        self._simulator.note("damage", number, group, name)
+
+    def _may_be_damaged(self, group: GroupId) -> list[tuple[bool, str]]:
+        """Whether it is a snapshot, and the name, of each file of the group's node."""
+        nodes = sorted(self._nodes)
+        number = self._damaged.setdefault(group, nodes[self._random.randrange(len(nodes))])
+        local = self._nodes[number].local(group)
+        if local is None or len(nodes) == 1:
+            return []
+        image = local.image.manifest
+        snapshots = {each.name for each in image.snapshots}
+        names = image.names() - (snapshots if group in self._snapshots_hit else frozenset())
+        return [(name in snapshots, name) for name in sorted(names)]
 
     # ------------------------------------------------------------ clocks
 

@@ -418,6 +418,15 @@ class SimulatedNode:
         self._running_multiraft.tick()
         self._later(int(self._tick_us / self._speed), self._tick)
 
+    def damage(self, group: GroupId, name: str, share: float) -> None:
+        """Change a byte of a file of the group, so far into it."""
+        self.damaged = True
+        path = f"{self.log_folder(group)}/{name}"
+        file = self.disk.fs.open(path, create=False)
+        size = file.size()
+        file.close()
+        self.disk.flip(path, int(share * size))
+
     # ------------------------------------------------------------ effects of `MultiRaft`
 
     def soon(self, turn: Callable[[], None]) -> None:
@@ -568,10 +577,16 @@ class SimulatedNode:
             case ImageRefused(cause=cause):
                 simulator.note("image refused", self.node, cause)
                 simulator.counts["images refused"] += 1
-            case DamageFound() | DamageHealed() | DamageNotHealable() | EntryDamaged() if (
-                self.damaged
-            ):
+            case (
+                DamageFound()
+                | DamageHealed()
+                | DamageNotHealable()
+                | DamagePassedOver()
+                | EntryDamaged()
+                | RetentionFailed()
+            ) if self.damaged:
                 simulator.note("damage", self.node, str(event))
+                simulator.counts[type(event).__name__] += 1
                 self.damage_told.append(event)
             case (
                 DamagePassedOver(cause=cause)

@@ -39,6 +39,7 @@ from raftlog.storage.folder import DataFolder
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import FileWrite, LogWrite
+from tests.simulation.planted_damage import DAMAGE_BUGS
 from tests.simulation.planted_history import HISTORY_BUGS
 from tests.simulation.planted_images import IMAGE_BUGS
 from tests.simulation.planted_shipping import SHIPPING_BUGS
@@ -553,5 +554,6 @@ BUGS: dict[str, Callable[[], Any]] = {
         *IMAGE_BUGS,
         *SHIPPING_BUGS,
         *HISTORY_BUGS,
+        *DAMAGE_BUGS,
     )
 }

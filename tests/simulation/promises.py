@@ -29,6 +29,7 @@ class Promise(StrEnum):
     READS_BELOW_THE_MARK = "reads show what is committed, the same bytes everywhere"
     LINEARIZABLE_MARKS = "strong reads are linearizable"
     COMPLETE_IMAGES = "an image holds what the log goes without"
+    DAMAGE_HEALS = "damage at rest is never served, and heals from the other replicas"
     EQUAL_HISTORIES = "all replicas have the same row groups in their history"
     TRIMS = "a trim removes what was asked for, and nothing else"
     CONFIRMED_TIME = "no leader stamps a time that a majority's clocks have not reached"

@@ -67,6 +67,8 @@ class Settings:
     fault_us: int
     """The mean time that a fault lasts."""
     weights: tuple[tuple[str, int], ...]
+    damage_weight: int
+    """The same for `DAMAGE`."""
     crash_in_recovery: float
     # workload
     producers: int
@@ -119,6 +121,9 @@ FAULTS = (
     "clock speed",
 )
 """The faults that are planned one by one, by weight."""
+
+DAMAGE = "damage at rest"
+"""Another one, in some seeds."""
 
 WEATHER = (
     "frame lost",
@@ -205,6 +210,7 @@ def draw(random: Random) -> Settings:
         scrubs=ScrubLimits(
             period_us=pick((0, 0, 20, 200)) * tick_us, bytes_per_tick=pick((5_000, 1_000_000))
         ),
+        damage_weight=pick((0, 0, 20)),
     )
 
 

@@ -12,7 +12,13 @@ from typing import Any, NamedTuple
 
 from raftlog.checksum import chain, crc32c
 from raftlog.core.types import CONTROLLER_GROUP, NOBODY, GroupId, LogIndex, NodeId, Offset, Payload
-from raftlog.errors import HistoryDisputed, NotYet, ReplicaDiverged, StateDisputed
+from raftlog.errors import (
+    CorruptFile,
+    HistoryDisputed,
+    NotYet,
+    ReplicaDiverged,
+    StateDisputed,
+)
 from raftlog.machines.commands import (
     AbortEpoch,
     Append,
@@ -46,6 +52,7 @@ from raftlog.machines.outcomes import (
 )
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.settings import TopicSetting
+from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.wire.codec import encode_command
 from tests.simulation.history import (
     AppendKey,
@@ -86,7 +93,7 @@ def read_rows(node: SimulatedNode, group: GroupId, start: int, end: int, mark: i
     """[start, end) from the node's own log as `Read` serves it: a `Row` each, or Failed, or
     Trimmed where the replica's log starts above `start`.
 
-    A column whose bytes are not what its client wrote is a violation.
+    A column whose bytes are not what its client wrote is a violation, unless its file was damaged.
     """
     local = node.local(group)
     if local is None or local.machine.high_water_mark < mark:
@@ -98,6 +105,18 @@ def read_rows(node: SimulatedNode, group: GroupId, start: int, end: int, mark: i
     log_start = local.machine.log_start_offset
     if start < log_start:
         return Trimmed(log_start_offset=log_start)
+    try:
+        return _rows(node, group, local, start, end)
+    except CorruptFile as damage:
+        if not node.damaged:
+            raise
+        node.multiraft.repairs.met(local, damage)
+        return Failed(written=False)
+
+
+def _rows(
+    node: SimulatedNode, group: GroupId, local: LocalReplica, start: int, end: int
+) -> list[Row]:
     rows: list[Row] = []
     offset = start
     while offset < end:
@@ -108,6 +127,8 @@ def read_rows(node: SimulatedNode, group: GroupId, start: int, end: int, mark: i
         chunks = batch.body_slices([(each.position, each.length) for each in batch.header.columns])
         for column, chunk in zip(batch.header.columns, chunks, strict=True):
             if crc32c(chunk) != column.crc:
+                if node.damaged:
+                    raise CorruptFile(file=place, position=0, problem="a client found it damaged")
                 raise Violation(Promise.READS_BELOW_THE_MARK, f"{place}, but other bytes")
         texts = texts_of(batch.header, b"".join(chunks))
         every = zip(range(batch.start, batch.end), texts, facts_of(batch.runs), strict=True)
