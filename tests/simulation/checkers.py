@@ -53,7 +53,8 @@ from tests.simulation.retention import Retention
 from tests.simulation.simulator import Simulator
 
 if TYPE_CHECKING:
-    from tests.simulation.node import ReplicaView, SimulatedNode
+    from tests.simulation.node import SimulatedNode
+    from tests.simulation.watched import ReplicaView
 
 DEEP_CHECK_EVERY = 200
 """Acknowledgements per one for which the log is read back from the durable disk."""

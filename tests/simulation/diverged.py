@@ -11,8 +11,9 @@ from raftlog.machines.commands import Append
 from raftlog.machines.outcomes import Appended
 from raftlog.wire.codec import encode_command
 from tests.simulation.calm import VOTERS, CalmCluster
-from tests.simulation.node import COMPARED_EVERY, Failed
+from tests.simulation.node import Failed
 from tests.simulation.records import Label, batch_of
+from tests.simulation.watched import COMPARED_EVERY
 from tests.simulation.workload import read_rows
 
 

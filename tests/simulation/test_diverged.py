@@ -9,7 +9,8 @@ from raftlog.core.types import Offset
 from raftlog.errors import ReplicaDiverged, StateDisputed
 from tests.simulation.calm import VOTERS
 from tests.simulation.diverged import Scene
-from tests.simulation.node import COMPARED_EVERY, Failed
+from tests.simulation.node import Failed
+from tests.simulation.watched import COMPARED_EVERY
 
 
 @pytest.mark.parametrize("seed", [0, 5])
