@@ -76,11 +76,20 @@ def read_all(disk: FileSystem, info: StagesInfo) -> list[Entry]:
             term, kind, command = file.command(index)
             whole = entry(index, term=1 + index // 10)
             assert (term, kind, command) == (whole.term, whole.kind, whole.payload.command)
-            body = file.entry(index).payload.body
-            assert file.body_slices(index, [(0, len(body)), (0, 0)]) == [body, b""]
+            length = len(whole.payload.body)
+            body, nothing = file.body_slices(index, [(0, length), (0, 0)])
+            assert nothing == b""
             found.append(Entry(LogIndex(index), term, kind, whole.payload._replace(body=body)))
         assert 5 not in file
         return found
+    finally:
+        file.close()
+
+
+def entries_of(disk: FileSystem, info: StagesInfo) -> list[Entry]:
+    file = StagesFile(disk, FOLDER, GROUP, info)
+    try:
+        return [file.entry(LogIndex(index)) for index in INDEXES]
     finally:
         file.close()
 
@@ -90,6 +99,7 @@ def test_carried_stages_are_read_as_they_were_written() -> None:
     info = written(disk)
     assert (info.first, info.last) == (3, 20)
     assert read_all(disk, info) == [entry(index, term=1 + index // 10) for index in INDEXES]
+    assert entries_of(disk, info) == read_all(disk, info)
 
 
 def test_a_half_written_file_is_replaced() -> None:
@@ -108,7 +118,8 @@ def _bodies(entries: list[Entry]) -> list[bytes]:
 
 @pytest.mark.parametrize("damage", [lambda data: damages(data)])
 def test_a_damaged_stage_is_never_read(damage: Callable[[bytes], list[bytes]]) -> None:
-    """Headers and commands are checked here; a body is checked by the CRCs in its command."""
+    """Headers and commands are checked here; slices of a body by the CRCs in its command, but an
+    entry that is copied is checked as a whole."""
     disk = new_disk()
     info = written(disk)
     ((name, data),) = files_of(disk).items()
@@ -120,6 +131,8 @@ def test_a_damaged_stage_is_never_read(damage: Callable[[bytes], list[bytes]]) -
         except (CorruptFile, FormatUnsupported, KeyError):
             continue
         assert _bodies(found) != _bodies(whole), "the damage lies in a body"
+        with pytest.raises(CorruptFile):
+            entries_of(disk_of({name: bad}), info)
         body_only += 1
     assert 0 < body_only < len(b"".join(_bodies(whole))) + 1
 
