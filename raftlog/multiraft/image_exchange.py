@@ -73,7 +73,9 @@ class ImageExchange:
         self._round_ticks = limits.pin_ticks
         self._ticks = 0
         self._fetched_lately: set[GroupId] = set()
-        """Groups for which something was fetched since the last round of `_discard_left`."""
+        self._fetched_before: set[GroupId] | None = None
+        """Groups for which something was fetched in this round of `_discard_left`, and in the one
+        before. None: in the first round nobody knows what the process before had fetched."""
         self._waiting: dict[LocalReplica, Image] = {}
         """Images that are here, and installed as soon as nothing uses the group's files."""
 
@@ -104,14 +106,16 @@ class ImageExchange:
     def _discard_left(self) -> None:
         """Remove what was received for groups that have fetched nothing for a whole round: a fetch
         that broke off, also before a restart, and that nobody goes on with."""
-        left = [
-            local.group
-            for local in self._groups.values()
-            if local.group not in self._fetched_lately
-            and not local.installing
-            and not local.adopting
-        ]
-        self._fetched_lately = set()
+        before = self._fetched_before
+        groups = self._groups.keys() if before is None else before & self._groups.keys()
+        kept = self._fetched_lately
+        kept |= {
+            group
+            for group in groups
+            if self._groups[group].installing or self._groups[group].adopting
+        }
+        left = sorted(groups - kept)
+        self._fetched_before, self._fetched_lately = kept, set()
         if left:
             self._disk.queue_job(lambda: self._store.discard_received(left), lambda _: None)
 
@@ -172,7 +176,11 @@ class ImageExchange:
             here=lambda: local.image.manifest.names(),
             whole=lambda image, _: self._fetched(local, image),
         )
-        self._fetches.begin(target, peer)
+        self._begin(target, peer)
+
+    def _begin(self, target: ImageTarget, peer: NodeId) -> bool:
+        self._fetched_lately.add(target.group)
+        return self._fetches.begin(target, peer)
 
     def fetch(
         self,
@@ -189,7 +197,7 @@ class ImageExchange:
             return False
         incoming = self._store.incoming(local.group, local.topic)
         target = ImageTarget(local.group, incoming, wanted, here, whole, failed)
-        return self._fetches.begin(target, peer)
+        return self._begin(target, peer)
 
     def _fetched(self, local: LocalReplica, image: Image) -> None:
         """All of the image is here. The log may have caught up meanwhile, and what was outvoted may
