@@ -17,6 +17,7 @@ from tests.simulation.node import SimulatedNode
 from tests.simulation.promises import Promise, Violation
 from tests.simulation.records import Label, Row
 from tests.simulation.retention import confirmed_us
+from tests.simulation.scrubs import check_scrub
 from tests.simulation.simulator import Simulator
 from tests.simulation.swarm import SECOND, Settings, draw
 from tests.simulation.workload import Clients, Query, Task, read_rows
@@ -249,6 +250,8 @@ class Simulation:
                     Promise.STATE_MACHINE_SAFETY,
                     f"group {group}: the nodes' states differ at the end",
                 )
+            for node in self.nodes.values():
+                check_scrub(node, group, self.simulator.random(f"scrub {node.node} {group}"))
         for group, (_, history) in self.topics.items():
             truth = self.checker.group(group)
             start, mark = truth.log_start, truth.mark

@@ -42,6 +42,7 @@ from raftlog.storage.write import FileWrite, LogWrite
 from tests.simulation.planted_damage import DAMAGE_BUGS
 from tests.simulation.planted_history import HISTORY_BUGS
 from tests.simulation.planted_images import IMAGE_BUGS
+from tests.simulation.planted_scrubs import SCRUB_BUGS
 from tests.simulation.planted_shipping import SHIPPING_BUGS
 from tests.simulation.planting import both, constant, replaced
 from tests.storage.memory import MemoryFile
@@ -555,5 +556,6 @@ BUGS: dict[str, Callable[[], Any]] = {
         *SHIPPING_BUGS,
         *HISTORY_BUGS,
         *DAMAGE_BUGS,
+        *SCRUB_BUGS,
     )
 }

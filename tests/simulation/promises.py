@@ -22,6 +22,7 @@ class Promise(StrEnum):
     APPLIED_IN_ORDER = "applied once, in order, after it was committed"
     DURABLE_VOTES = "votes and terms are on disk before they are told"
     DURABLE_ACKNOWLEDGEMENTS = "entries are on disk before they are acknowledged"
+    DAMAGE_FOUND = "a scrub finds what is damaged, and nothing else"
     SYNCED_STAYS = "what was synced is there after a crash"
     DENSE_OFFSETS = "offsets are dense"
     NOTHING_LOST = "what was acknowledged is there, once, in its place"
