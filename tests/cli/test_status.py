@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from raftlog.cli.output import doubt
-from raftlog.cli.status import replicas_in_doubt, rules_of, topics_without_leader
+from raftlog.cli.status import (
+    damaged_replicas,
+    folders_set_aside,
+    replicas_in_doubt,
+    rules_of,
+    topics_without_leader,
+)
 from raftlog.client.watermark import NodeAnswer
 from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Term
 from raftlog.errors import NodeUnreachable
-from raftlog.wire.calls import ClusterDescription, GroupView, NodeView
+from raftlog.wire.calls import ClusterDescription, GroupView, NodeView, SetAsideView
 
 
 def view(
@@ -90,6 +98,28 @@ def test_replicas_whose_state_is_in_doubt_are_named_and_those_of_older_nodes_are
     assert "Start all nodes" in doubt(**found[1])
     assert doubt(**found[2]).startswith("wrong, replica 1 is history diverged: its history differs")
     assert "Start all nodes" in doubt(**found[3])
+
+
+def test_damage_and_damaged_folders_that_are_kept_are_named() -> None:
+    sound = view(1, 1, "sound", 1)
+    cause = "groups/2/history-1 is damaged"
+    hurt = replace(view(1, 2, "hurt", 1), damage_found=2, damage_healed=1, damage_latest=cause)
+    controller = replace(view(1, 0, "", 1), damage_found=1, damage_healed=1)
+    kept = SetAsideView(folder="/data/groups/2.damaged-1", byte_count=10)
+    shown = NodeView(node=NodeId(1), groups=(sound, hurt, controller), set_aside=(kept,))
+    answers = [
+        NodeAnswer(NodeId(1), "a:1", shown),
+        NodeAnswer(NodeId(2), "a:2", NodeUnreachable(address="a:2", problem="refused")),
+    ]
+    found = damaged_replicas(answers)
+    assert [(row["topic"], row["found"], row["healed"]) for row in found] == [
+        ("hurt", 2, 1),
+        ("the controller", 1, 1),
+    ]
+    assert found[0]["latest"] == cause
+    assert folders_set_aside(answers) == [
+        {"node": 1, "folder": "/data/groups/2.damaged-1", "bytes": 10}
+    ]
 
 
 def description(node: int, rules: int) -> ClusterDescription:

@@ -232,6 +232,22 @@ def test_a_folder_with_one_copy_of_a_text_gets_the_second(paths: tuple[str, str]
     assert told(disk) == sound
 
 
+def test_folders_set_aside_are_listed_with_their_bytes(empty_disk: FileSystem) -> None:
+    folder = opened(empty_disk)
+    assert folder.set_aside_folders() == {}
+    for number in (1, 2):
+        path = folder.create_group(GroupId(4), MANIFEST)
+        GroupLog.create(empty_disk, path, 4, SMALL).close()
+        byte_count = sum(map(len, files_of(empty_disk, path).values()))
+        folder.set_aside(GroupId(4), number)
+        kept = folder.set_aside_folders()
+        assert kept[empty_disk.location(f"groups/4.damaged-{number}")] == byte_count > 0
+        assert len(kept) == number
+    assert folder.groups() == []
+    empty_disk.remove("groups/4.damaged-1")
+    assert len(folder.set_aside_folders()) == 1
+
+
 def test_a_text_of_another_length_is_refused_and_not_read(tmp_path: Path) -> None:
     disk = PosixFileSystem(tmp_path)
     write_checked(disk, "text", TEXT, [b"what was written"])
