@@ -56,6 +56,7 @@ from raftlog.core.types import (
     RaftTiming,
     Term,
 )
+from raftlog.damage_table import Trouble, may_lead
 from raftlog.errors import LogFromNewerVersion, MalformedRequest
 from raftlog.machines.commands import Command
 from raftlog.machines.contract import StateMachine
@@ -285,9 +286,21 @@ class Replica:
         self._damaged = damaged
         self._note_fitness()
 
+    @property
+    def troubles(self) -> frozenset[Trouble]:
+        """What is known to be wrong with what the replica has."""
+        found = set()
+        if self.diverged:
+            found.add(Trouble.DIVERGED)
+        elif Trust.DISPUTED in (self.states.trust, self.histories.trust):
+            found.add(Trouble.DISPUTED)
+        if self._damaged:
+            found.add(Trouble.NEEDED_ENTRY)
+        return frozenset(found)
+
     def _note_fitness(self) -> None:
         """A replica that has diverged stops leading at once."""
-        self.raft.note_fitness(may_lead=not self.diverged and not self._damaged)
+        self.raft.note_fitness(may_lead=may_lead(self.troubles))
 
     # ------------------------------------------------------------ disk
 

@@ -69,6 +69,7 @@ PACKAGES = {
     "raftlog.storage": Package(ours=("raftlog.config",)),
     "raftlog.image": Package(ours=("raftlog.machines", "raftlog.storage", "raftlog.wire")),
     "raftlog.comparison": Package(ours=("raftlog.core",), pure=True),
+    "raftlog.damage_table": Package(pure=True),
     "raftlog.state_hash": Package(ours=("raftlog.machines",), pure=True),
     "raftlog.replica": Package(
         ours=(
@@ -76,6 +77,7 @@ PACKAGES = {
             "raftlog.image",
             "raftlog.machines",
             "raftlog.comparison",
+            "raftlog.damage_table",
             "raftlog.state_hash",
             "raftlog.storage",
             "raftlog.wire",
@@ -88,6 +90,7 @@ PACKAGES = {
             "raftlog.machines",
             "raftlog.replica",
             "raftlog.comparison",
+            "raftlog.damage_table",
             "raftlog.state_hash",
             "raftlog.storage",
             "raftlog.wire",

@@ -237,7 +237,7 @@ class ImageFetches:
         if fetch is None or key not in fetch.asked:
             return
         if message.gone:
-            self._fail(fetch, answered=False)
+            self._fail(fetch, answered=True)
             return
         data = message.data
         if not is_whole(message):

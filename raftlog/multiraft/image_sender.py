@@ -11,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from raftlog.comparison import Trust
 from raftlog.core.messages import (
     ImageChunk,
     ImageChunkRequest,
@@ -21,6 +20,7 @@ from raftlog.core.messages import (
     Replicate,
 )
 from raftlog.core.types import GroupId, NodeId
+from raftlog.damage_table import gives_images
 from raftlog.image.manifest import encode_image
 from raftlog.multiraft.catch_up_budget import CatchUpBudget
 from raftlog.multiraft.effects import Effects
@@ -118,7 +118,8 @@ class ImageSender:
 
     def asked_for_chunk(self, local: LocalReplica, request: ImageChunkRequest) -> None:
         """Answer with the chunk as soon as there is room for it."""
-        if request.name not in self._pins.used(local.group, request.sender):
+        pinned = self._pins.used(local.group, request.sender)
+        if request.name not in pinned - local.damaged_files:
             self._effects.send(request.sender, [_chunk(request, None, 0)])
             return
         waiting = self._asked.setdefault(request.sender, OrderedDict())
@@ -177,8 +178,7 @@ def _gives_images(local: LocalReplica) -> bool:
     return (
         bool(local.image.manifest.snapshots)
         and not local.installing
-        and local.replica.states.trust is Trust.TRUSTED
-        and local.replica.histories.trust is Trust.TRUSTED
+        and gives_images(local.troubles)
     )
 
 

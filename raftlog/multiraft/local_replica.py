@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from raftlog.comparison import Trust
 from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, LogIndex, Offset, Payload, Term
+from raftlog.damage_table import Trouble, serves_everything
 from raftlog.errors import (
     HistoryDisputed,
     NoQuorum,
@@ -104,6 +105,8 @@ class LocalReplica:
         """Reads of its log that are in flight, for followers that catch up."""
         self.compacting = False
         """The compaction of a snapshot point of it is in flight."""
+        self.damaged_files: frozenset[str] = frozenset()
+        """Files of its image that are to be healed: no other node is given them."""
         self.mending = False
         """A damaged segment of its log is written again: write nothing to the log."""
         self.adopting = False
@@ -190,7 +193,7 @@ class LocalReplica:
             machine = self.topic_machine
             raise NotYet(topic=machine.info.name, have=machine.high_water_mark, need=end)
         states, histories = self.replica.states, self.replica.histories
-        if states.trust is histories.trust is Trust.TRUSTED:
+        if serves_everything(self.troubles):
             return
         topic, node = self.topic_machine.info.name, self.replica.node
         if states.trust is Trust.DIVERGED:
@@ -203,6 +206,13 @@ class LocalReplica:
             raise StateDisputed(topic=topic, agreed=states.agreed_mark)
         if histories.trust is Trust.DISPUTED and start < doubtful_end and end > doubtful_start:
             raise HistoryDisputed(topic=topic, start=doubtful_start, end=doubtful_end)
+
+    @property
+    def troubles(self) -> frozenset[Trouble]:
+        """What is known to be wrong with what this replica has."""
+        if self.damaged_files:
+            return self.replica.troubles | {Trouble.FILE}
+        return self.replica.troubles
 
     @property
     def doubtful_history(self) -> tuple[Offset, Offset]:

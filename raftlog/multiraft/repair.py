@@ -124,6 +124,7 @@ class Repairs:
         if key in known:
             return
         item = known[key] = _Item(damage)
+        self._note_files(local)
         self._found[local.group] += 1
         cause = self._latest[local.group] = damage.cause.cause
         self._effects.tell(DamageFound(group=local.group, topic=local.topic, cause=cause))
@@ -150,6 +151,7 @@ class Repairs:
     def forget(self, local: LocalReplica) -> None:
         """The replica is gone from this node, or has other files now."""
         self._open.pop(local, None)
+        self._note_files(local)
         self._segments.forget(local)
         self._images.forget(local)
 
@@ -222,18 +224,20 @@ class Repairs:
             self._tell_healed(local, item)
         return True
 
+    def _note_files(self, local: LocalReplica) -> None:
+        local.damaged_files = frozenset(
+            each.damage.name for each in self._of(local) if isinstance(each.damage, DamagedFile)
+        )
+
     def _begin_image(self, local: LocalReplica) -> None:
         """Fetch whatever of the replica only an image can heal."""
         items = self._of(local)
-        names = frozenset(
-            each.damage.name for each in items if isinstance(each.damage, DamagedFile)
-        )
         entries = [
             each.damage.entry_index
             for each in items
             if each.needs_image and not each.covered and isinstance(each.damage, DamagedEntry)
         ]
-        wanted = names & local.image.manifest.names()
+        wanted = local.damaged_files & local.image.manifest.names()
         self._images.begin(local, wanted, max(entries, default=LogIndex(0)))
 
     # ------------------------------------------------------------ how it went
@@ -301,6 +305,7 @@ class Repairs:
     def _close(self, local: LocalReplica, key: _Key) -> None:
         """It is whole again, or nothing needs it any more."""
         item = self._open[local].pop(key)
+        self._note_files(local)
         if not item.covered:
             self._tell_healed(local, item)
 
