@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -26,15 +27,14 @@ from raftlog.core.types import (
     Term,
 )
 from raftlog.multiraft.catch_up_budget import CatchUpLimits
-from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.effects import EntryDamaged, MultiRaftEvent
 from raftlog.multiraft.groups import GroupStore
-from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
+from tests.multiraft.resting import RESTING
 from tests.storage.memory import MemoryFileSystem
 
 NODE, BEHIND, OTHER = NodeId(1), NodeId(2), NodeId(3)
@@ -111,24 +111,8 @@ class Scene:
             timing=TIMING,
             boot_id="b",
             random=Random(1),
-            limits=MultiRaftLimits(
-                idle_ticks_max=20,
-                quiesce_refresh_ticks=600,
-                request_bytes_max=1 << 20,
-                slow_disk_ticks=40,
-                full_disk_ticks=20,
-                reserve_bytes=0,
-                retention_ticks=1_000_000,
-                turn_work_us=1_000,
-                catch_up=CatchUpLimits(PEER_BYTES_MAX, 2 * PEER_BYTES_MAX, bytes_per_tick),
-                compaction=CompactionLimits(
-                    entries_max=1 << 30,
-                    bytes_max=1 << 40,
-                    age_ticks=1 << 30,
-                    node_entries_max=1 << 30,
-                    behind_bytes_max=1 << 40,
-                    backlog_max=16,
-                ),
+            limits=replace(
+                RESTING, catch_up=CatchUpLimits(PEER_BYTES_MAX, 2 * PEER_BYTES_MAX, bytes_per_tick)
             ),
         )
         self.multiraft.start(store.open_all())

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from raftlog.core.messages import GroupDeleted, Heartbeat, HeartbeatReply, PeerMessage
 from raftlog.core.types import CONTROLLER_GROUP, LogIndex, NodeId, RaftTiming, Term
-from raftlog.multiraft.catch_up_budget import CatchUpLimits
-from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.effects import MultiRaftEvent, PeerMessagesRefused
 from raftlog.multiraft.groups import GroupStore
-from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
+from tests.multiraft.resting import RESTING
 from tests.storage.memory import MemoryFileSystem
 
 NODES = (NodeId(1), NodeId(2), NodeId(3))
@@ -90,25 +89,7 @@ def follower(disk: MemoryFileSystem | None = None) -> tuple[MultiRaft, Driver]:
         timing=RaftTiming(),
         boot_id="1.1",
         random=Random(1),
-        limits=MultiRaftLimits(
-            quiesce_refresh_ticks=600,
-            idle_ticks_max=10,
-            request_bytes_max=1_000_000,
-            slow_disk_ticks=100,
-            full_disk_ticks=10,
-            reserve_bytes=0,
-            retention_ticks=1_000_000,
-            turn_work_us=1_000_000,
-            catch_up=CatchUpLimits(1 << 20, 1 << 20, 1 << 20),
-            compaction=CompactionLimits(
-                entries_max=1 << 30,
-                bytes_max=1 << 40,
-                age_ticks=1 << 30,
-                node_entries_max=1 << 30,
-                behind_bytes_max=1 << 40,
-                backlog_max=16,
-            ),
-        ),
+        limits=replace(RESTING, turn_work_us=1_000_000),
     )
     multiraft.start(store.open_all())
     multiraft.receive(NodeId(2), [heartbeat(2)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -22,16 +23,14 @@ from raftlog.core.types import (
 )
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.schema import Field, Schema
-from raftlog.multiraft.catch_up_budget import CatchUpLimits
-from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.effects import MultiRaftEvent
 from raftlog.multiraft.groups import GroupStore
-from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.multiraft import APPLY_ENTRIES_MAX, TURN_ENTRIES_MAX, MultiRaft
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.read import LogRead
 from raftlog.storage.write import LogWrite
+from tests.multiraft.resting import RESTING
 from tests.storage.memory import MemoryFileSystem
 
 NODES = (NodeId(1), NodeId(2), NodeId(3))
@@ -113,25 +112,7 @@ class Scene:
             timing=TIMING,
             boot_id="b",
             random=Random(1),
-            limits=MultiRaftLimits(
-                idle_ticks_max=20,
-                quiesce_refresh_ticks=600,
-                request_bytes_max=1 << 20,
-                slow_disk_ticks=40,
-                full_disk_ticks=20,
-                reserve_bytes=0,
-                retention_ticks=1_000_000,
-                turn_work_us=TURN_US,
-                catch_up=CatchUpLimits(1 << 20, 1 << 20, 1 << 20),
-                compaction=CompactionLimits(
-                    entries_max=1 << 30,
-                    bytes_max=1 << 40,
-                    age_ticks=1 << 30,
-                    node_entries_max=1 << 30,
-                    behind_bytes_max=1 << 40,
-                    backlog_max=16,
-                ),
-            ),
+            limits=replace(RESTING, request_bytes_max=1 << 20, turn_work_us=TURN_US),
         )
         self.multiraft.start(store.open_all())
 
