@@ -25,6 +25,7 @@ def test_there_is_something_of_every_kind_to_damage() -> None:
 
 
 @pytest.mark.parametrize("who", [0, 1], ids=["leader", "follower"])
+@pytest.mark.slow
 def test_a_flipped_byte_in_any_file_heals_on_a_running_replica(who: int) -> None:
     cluster = DamagedCluster(1)
     node = leader_and_followers(cluster)[who]
