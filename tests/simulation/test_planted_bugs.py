@@ -33,7 +33,6 @@ HISTORY_SCRIPTS = {bug.__name__ for bug in HISTORY_BUGS}
 
 
 FIRST_SEEDS = {
-    "torn_tail_taken_for_whole": 340,
     "late_read_sent_unchecked": 70,
     "sealed_where_the_plan_ends_now": 50,
 }
