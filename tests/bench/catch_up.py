@@ -14,7 +14,7 @@ from tests.bench.figures import Figure
 from tests.bench.reopen import fill
 from tests.cluster.waiting import leader_of
 
-_SCHEMA = "payload binary not null"
+SCHEMA = "payload binary not null"
 _WATCH_S = 10.0
 _PATIENCE_S = 900.0
 
@@ -25,22 +25,22 @@ def catch_up(mib: int) -> Callable[[Path], Iterator[Figure]]:
     def piece(folder: Path) -> Iterator[Figure]:
         with ProcessCluster.start(folder / "catch-up") as cluster, cluster.client() as client:
             for topic in ("bulk", "other"):
-                client.create_topic(topic, _SCHEMA)
+                client.create_topic(topic, SCHEMA)
                 client.append(topic, [{"payload": b""}])
             leaders = {leader_of(client, topic) for topic in ("bulk", "other")}
             away = min({1, 2, 3} - leaders)
             ends_s = time.monotonic() + _WATCH_S
-            before = latency_of(_append_until(client, lambda: time.monotonic() >= ends_s))
+            before = latency_of(append_until(client, lambda: time.monotonic() >= ends_s))
             cluster.kill(away)
             fill(client, "bulk", mib)
             began_s = time.monotonic()
             cluster.serve(away)
             caught_up = threading.Event()
             watcher = threading.Thread(
-                target=_await_caught_up, args=(cluster, caught_up), daemon=True
+                target=await_caught_up, args=(cluster, caught_up), daemon=True
             )
             watcher.start()
-            beside = latency_of(_append_until(client, caught_up.is_set))
+            beside = latency_of(append_until(client, caught_up.is_set))
             watcher.join()
             seconds = time.monotonic() - began_s
         behind = f"a follower that is {mib:,} MiB behind in another topic, in entries of 1 MiB"
@@ -62,8 +62,8 @@ def catch_up(mib: int) -> Callable[[Path], Iterator[Figure]]:
     return piece
 
 
-def _append_until(client: LogClient, over: Callable[[], bool]) -> list[int]:
-    """How long single appends took, nanoseconds."""
+def append_until(client: LogClient, over: Callable[[], bool]) -> list[int]:
+    """How long single appends to the topic `other` took, nanoseconds."""
     samples = []
     while not over():
         began_ns = time.perf_counter_ns()
@@ -72,7 +72,8 @@ def _append_until(client: LogClient, over: Callable[[], bool]) -> list[int]:
     return samples
 
 
-def _await_caught_up(cluster: ProcessCluster, caught_up: threading.Event) -> None:
+def await_caught_up(cluster: ProcessCluster, caught_up: threading.Event) -> None:
+    """Set the event when every replica of the topic `bulk` has every entry."""
     try:
         with cluster.client() as client:
             cluster.wait_caught_up(client, "bulk", timeout_s=_PATIENCE_S)

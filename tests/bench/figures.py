@@ -77,6 +77,8 @@ TARGETS: dict[str, Target] = {
     "reopen_10_gib_s": _at_most(10.0, 1.0),
     "replay_elections_again": _at_most(0, None),
     "catch_up_append_p99_ratio": _at_most(2.0, None),
+    "image_rate_share": _at_least(0.8, None),
+    "image_append_p99_ratio": _at_most(1.5, None),
     "node_memory_mb": _at_most(500, None),
     "crumbs_scan_ratio": _at_least(10.0, None),
     "month_memory_mb": _at_most(300, None),

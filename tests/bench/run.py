@@ -34,6 +34,7 @@ from tests.bench.failover import failover
 from tests.bench.figures import TARGETS, Figure, Level, level_of
 from tests.bench.floor import floor
 from tests.bench.idle import idle
+from tests.bench.image import image
 from tests.bench.log import log
 from tests.bench.memory import memory
 from tests.bench.month import Month, month
@@ -65,6 +66,8 @@ LONG_PIECES: dict[str, Piece] = {
     "replay-300": replay(300, 2000),
     "month-long": month(Month(topics=20, epochs=4500, snapshot_entries=2000)),
     "chunks": chunks(20, 1168),
+    "image": image(1024),
+    "image-10": image(10 * 1024),
 }
 """With `--long`: needs 15 GB of disk and a few minutes more."""
 

@@ -1,0 +1,185 @@
+"""A replica that was away for so long that it gets an image: how fast, and what others notice.
+
+Beside it the two floors in the same run: the disk, and one grpc stream that carries nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import grpc
+import grpc.aio
+import uvloop
+
+from raftlog.bench.measure import MEGABYTE, latency_of
+from raftlog.chaos.cluster import ProcessCluster
+from raftlog.client.log_client import LogClient
+from raftlog.core.types import Offset
+from tests.bench.catch_up import SCHEMA, append_until, await_caught_up
+from tests.bench.figures import Figure
+from tests.bench.reopen import MIB, fill
+from tests.cluster.waiting import leader_of
+
+_METHOD = "/bench/Stream"
+_WATCH_S = 10.0
+_PATIENCE_S = 1800.0
+_UNLIMITED = 1 << 40
+_THROTTLED_SHARE = 0.25
+
+
+def image(mib: int) -> Callable[[Path], Iterator[Figure]]:
+    """A piece in which a replica lacks `mib` MiB that the others have in history files only."""
+
+    def piece(folder: Path) -> Iterator[Figure]:
+        disk, wire = _disk_mb_per_s(folder / "floor", mib), _wire_mb_per_s(mib)
+        free = _ship(folder / "free", mib, _UNLIMITED, watched=False)
+        least = min(disk, wire)
+        yield Figure(
+            name="image_rate_share",
+            value=free.mb_per_s / least,
+            unit="times",
+            about=f"rate at which a replica gets an image of {mib:,} MiB, from the start of its "
+            "process to its last entry, over the slower of disk and wire",
+            detail={"mb_per_s": free.mb_per_s, "disk_mb_per_s": disk, "wire_mb_per_s": wire},
+        )
+        limit = int(_THROTTLED_SHARE * free.mb_per_s * MEGABYTE)
+        throttled = _ship(folder / "throttled", mib, limit, watched=True)
+        yield Figure(
+            name="image_append_p99_ratio",
+            value=throttled.p99_ratio,
+            unit="times",
+            about="p99 of single appends to another topic beside an image at a quarter of that "
+            "rate, over p99 before",
+            detail={"mb_per_s": throttled.mb_per_s, "before_ms": throttled.before_ms},
+        )
+
+    return piece
+
+
+class _Shipped:
+    """One transfer."""
+
+    def __init__(self, mb_per_s: float, before_ms: float, beside_ms: float) -> None:
+        self.mb_per_s = mb_per_s
+        self.before_ms = before_ms
+        self.p99_ratio = beside_ms / before_ms if before_ms else 0.0
+
+
+def _ship(data: Path, mib: int, bytes_per_s_max: int, *, watched: bool) -> _Shipped:
+    settings = (
+        f"server.catch_up_bytes_per_s_max={bytes_per_s_max}",
+        "storage.log_behind_bytes_max=0",
+        f"storage.snapshot_bytes={64 * MIB}",
+        "storage.snapshot_age_s=1",
+    )
+    with ProcessCluster.start(data, settings=settings) as cluster, cluster.client() as client:
+        for topic in ("bulk", "other"):
+            client.create_topic(topic, SCHEMA)
+            client.append(topic, [{"payload": b""}])
+        leaders = {leader_of(client, topic) for topic in ("bulk", "other")}
+        away = min({1, 2, 3} - leaders)
+        before_ms = 0.0
+        if watched:
+            ends_s = time.monotonic() + _WATCH_S
+            samples = append_until(client, lambda: time.monotonic() >= ends_s)
+            before_ms = latency_of(samples).p99_ms
+        cluster.kill(away)
+        fill(client, "bulk", mib)
+        _wait_dropped(client, Offset(mib))
+        began_s = time.monotonic()
+        cluster.serve(away)
+        there = threading.Event()
+        watcher = threading.Thread(target=await_caught_up, args=(cluster, there), daemon=True)
+        watcher.start()
+        beside_ms = latency_of(append_until(client, there.is_set)).p99_ms if watched else 0.0
+        watcher.join()
+        seconds = time.monotonic() - began_s
+    return _Shipped(mib * MIB / MEGABYTE / seconds, before_ms, beside_ms)
+
+
+def _wait_dropped(client: LogClient, end: Offset) -> None:
+    """Wait until the two nodes that run have all but the last entries in history only."""
+    topic = client.describe_topic("bulk")
+    deadline_s = time.monotonic() + _PATIENCE_S
+    pause = threading.Event()
+    while True:
+        views = []
+        for _, _, answer in client.views([topic.group]):
+            views += getattr(answer, "groups", ())
+        if len(views) == 2 and all(
+            each.history_end >= end and each.log_bytes < 64 * MIB for each in views
+        ):
+            return
+        assert time.monotonic() < deadline_s, f"not compacted within {_PATIENCE_S:g} s: {views}"
+        pause.wait(0.2)
+
+
+# ---------------------------------------------------------------- floors
+
+
+def _disk_mb_per_s(path: Path, mib: int) -> float:
+    """Write so much in pieces of 1 MiB, and sync it once."""
+    piece = os.urandom(MIB)
+    began_s = time.monotonic()
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        for _ in range(mib):
+            os.write(file, piece)
+        os.fsync(file)
+    finally:
+        os.close(file)
+    seconds = time.monotonic() - began_s
+    path.unlink()
+    return mib * MIB / MEGABYTE / seconds
+
+
+def _wire_mb_per_s(mib: int) -> float:
+    """Let another process send so much on one stream, in messages of 1 MiB."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.bench.image"], stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    try:
+        target = f"127.0.0.1:{server.stdout.readline().strip()}"
+        return asyncio.run(_receive(target, mib))
+    finally:
+        server.terminate()
+        server.wait()
+        server.stdout.close()
+
+
+async def _receive(target: str, mib: int) -> float:
+    options = (("grpc.max_receive_message_length", 2 * MIB),)
+    async with grpc.aio.insecure_channel(target, options=options) as channel:
+        began_s = time.monotonic()
+        received = 0
+        async for message in channel.unary_stream(_METHOD)(b"%d" % mib):
+            received += len(message)
+        return received / MEGABYTE / (time.monotonic() - began_s)
+
+
+async def _serve() -> None:
+    async def stream(request: bytes, _: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+        piece = os.urandom(MIB)
+        for _ in range(int(request)):
+            yield piece
+
+    server = grpc.aio.server()
+    handlers = {"Stream": grpc.unary_stream_rpc_method_handler(stream)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench", handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    print(port, flush=True)
+    await server.wait_for_termination()
+
+
+if __name__ == "__main__":
+    uvloop.install()
+    asyncio.run(_serve())
