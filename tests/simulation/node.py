@@ -469,6 +469,7 @@ class SimulatedNode:
                 | DamageNotHealable()
                 | DamagePassedOver()
                 | EntryDamaged()
+                | GroupQuarantined()
                 | RetentionFailed()
             ) if self.damaged:
                 simulator.note("damage", self.node, str(event))

@@ -119,6 +119,15 @@ class DamagedCluster(CalmCluster):
                 owner.multiraft.repairs.found(local, piece.damage)
         return causes
 
+    def found_by_scrub(self, node: NodeId) -> int:
+        """How much a scrub finds now, without telling the node."""
+        owner, local = self.nodes[node], self.local(node, GROUP)
+        pieces = scrub(owner.disk.fs, self.folder(node), GROUP, local.replica.applied_index)
+        return sum(piece.damage is not None for piece in pieces)
+
+    def last_durable(self, node: NodeId) -> int:
+        return self.local(node, GROUP).replica.log.durable_index
+
     def counts(self, node: NodeId) -> RepairCounts:
         return self.nodes[node].multiraft.repairs.counts(GROUP)
 

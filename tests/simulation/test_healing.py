@@ -135,3 +135,37 @@ def test_flips_zeros_and_cuts_anywhere_heal_while_the_topic_is_written(seed: int
     for node in VOTERS:
         assert cluster.scrubbed(node) == []
         assert cluster.rows(node) == cluster.rows(VOTERS[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["history-", "stages-", "snapshot-"])
+def test_a_crash_at_any_change_of_a_repair_leaves_what_heals_in_the_end(kind: str) -> None:
+    assert sum(crashes_in_repair(kind, changes) for changes in range(9)) > 3
+
+
+def crashes_in_repair(kind: str, changes: int) -> int:
+    """Damage a follower's file, and let the node die after so many changes of its disk.
+
+    Of the log see tests/storage/test_mend.py: the checker reads all of it at a restart.
+    """
+    cluster = DamagedCluster(20 + changes)
+    _, node, other = leader_and_followers(cluster)
+    rows = cluster.rows(other)
+    name = min(each for each in cluster.files(node) if each.startswith(kind))
+    if kind == "snapshot-":
+        name = max(each for each in cluster.files(node) if each.startswith(kind))
+    data = cluster.files(node)[name]
+    cluster.flip(node, name, len(data) // 2)
+    owner = cluster.nodes[node]
+    assert cluster.scrubbed(node)
+    owner.disk.end_after(changes)
+    cluster.pass_timeouts(3)
+    owner.disk.end_after(None)
+    cluster.wait(lambda: owner.local(GROUP) is not None, timeouts=50)
+    cluster.append(1)
+    cluster.wait(cluster.rests, timeouts=100)
+    cluster.scrubbed(node)
+    cluster.wait(cluster.healed, timeouts=200)
+    assert cluster.scrubbed(node) == []
+    assert cluster.rows(node)[: len(rows)] == rows
+    return cluster.simulator.counts["crash within a write"]

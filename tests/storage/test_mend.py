@@ -111,6 +111,8 @@ def test_the_open_log_reads_and_writes_the_new_file() -> None:
         content(scene.log)
     plan = scene.plan(path)
     rewrite(scene.fs, plan, scene.payloads())
+    durable = files_of(scene.fs.durable_copy(Random(1)))
+    assert durable[path.rpartition("/")[2]] == data, "bytes and name are durable"
     scene.log.mended(plan)
     assert content(scene.log)[-1] == entry(LAST, term=2)
     scene.log.append(entries(LAST + 1, LAST + 1, term=2))
