@@ -420,8 +420,8 @@ def trim_by_one_clock() -> Any:
     """Records go by age as soon as their leader's own clock says so."""
     original = retention.trim_expired
 
-    def trim_expired(groups: Any, clock: Any, propose: Any, effects: Any) -> None:
-        original(groups, lambda voters: effects.clock_us(), propose, effects)
+    def trim_expired(groups: Any, clock: Any, propose: Any, effects: Any, damaged: Any) -> None:
+        original(groups, lambda voters: effects.clock_us(), propose, effects, damaged)
 
     return replaced(multiraft, "trim_expired", trim_expired)
 
