@@ -201,12 +201,16 @@ class Replica:
         self.machine = machine
         self.log = log
         self._journal = journal
+        hard_state = _recovered_hard_state(journal.get(group), log.last_term)
+        if hard_state.term:
+            journal.put(group, hard_state)
+        self._hard_state_ticket = journal.ticket
         self.raft = raft_type(
             node=node,
             group=group,
             membership=membership,
             timing=timing,
-            hard_state=_recovered_hard_state(journal.get(group), log.last_term),
+            hard_state=hard_state,
             log=LogView.restore(
                 base_index=log.base_index,
                 base_term=log.base_term,
@@ -326,6 +330,16 @@ class Replica:
         """Are there messages that wait for the log or the journal to be durable?"""
         return bool(self._held)
 
+    def term_is_durable(self, term: Term) -> bool:
+        """Does the journal hold durably that this member has reached the term?
+
+        An image must not be published before: a journal that knows less than an image was
+        shortened, and has forgotten votes (`GroupStore.open_all`).
+        """
+        recorded = self._journal.get(self.group)
+        known = recorded.term if recorded is not None else 0
+        return known >= term and self._journal.durable_ticket >= self._hard_state_ticket
+
     def drop_log_to(self, index: LogIndex) -> PrefixRemoval:
         """Drop the log's segments at or below `index`, which an image covers.
 
@@ -389,6 +403,7 @@ class Replica:
             self._write_asked = ready.write_number
         if ready.hard_state is not None:
             self._journal.put(self.group, ready.hard_state)
+            self._hard_state_ticket = self._journal.ticket
         for message in ready.messages:
             self._hand_out(message, output)
         if ready.messages_after_persist:

@@ -263,14 +263,17 @@ class Compactions:
     def _start(self) -> None:
         if self._running is not None or self._stopped:
             return
-        if self._adoptions:
-            self._adopt(*self._adoptions.popitem())
-            return
+        for local, adoption in self._adoptions.items():
+            if local.replica.term_is_durable(adoption.image.snapshots[-1].term):
+                del self._adoptions[local]
+                self._adopt(local, adoption)
+                return
         for group, local in self._waiting.items():
             point = _next_point(local)
             if self._has_no_room_for(local, point) or local.mending:
                 continue
-            if local.replica.log.durable_index >= point.index:
+            is_durable = local.replica.log.durable_index >= point.index
+            if is_durable and local.replica.term_is_durable(point.term):
                 del self._waiting[group]
                 break
         else:

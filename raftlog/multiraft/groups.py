@@ -49,6 +49,7 @@ from raftlog.state_hash import STATE_HASH_FIRST
 from raftlog.storage.checked_file import TEXT, damage_of, read_checked, write_checked
 from raftlog.storage.folder import SCRUBS_NAME, DataFolder
 from raftlog.storage.fresh import put_in_place
+from raftlog.storage.hard_state import JOURNAL_NAME
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
 from raftlog.storage.payload_cache import PayloadCache
@@ -132,7 +133,8 @@ class GroupStore:
         """The controller's replica, made on the first start, and every group with a folder.
 
         A node cannot run without a replica of the controller's group. If its files are damaged, it
-        begins to recover at once. Raises `CorruptFile` where there is no other node to get it from.
+        begins to recover at once. Raises `CorruptFile` where there is no other node to get it from,
+        and where the journal of hard states has forgotten what an image proves that it knew.
         """
         groups = self._folder.groups()
         found: list[OpenedGroup | Quarantine] = []
@@ -176,9 +178,10 @@ class GroupStore:
         try:
             self._told_of(group, [self._folder.mend_manifest(group)])
             topic = topic_from_manifest(self._folder.manifest(group))
-            return self.replica(topic, self._open_group(group, topic))
+            files = self._open_group(group, topic)
         except CorruptFile as error:
             return Quarantine(group, topic, error)
+        return self.replica(topic, files)
 
     def make_group(self, topic: TopicInfo | None) -> GroupFiles:
         """A new topic's folder and empty log, durable on return. Touches only files."""
@@ -195,8 +198,9 @@ class GroupStore:
         return self.make_group(topic)
 
     def replica(self, topic: TopicInfo | None, files: GroupFiles) -> OpenedGroup:
-        """A replica over the files; None: the controller's."""
+        """A replica over the files; None: the controller's. Raises `CorruptFile` as `open_all`."""
         group = CONTROLLER_GROUP if topic is None else topic.group
+        self._check_journal(group, files.image)
         voters = self._controller_voters if topic is None else topic.voters
         replica = self._replica_type(
             node=self._node,
@@ -253,6 +257,20 @@ class GroupStore:
         text = json.dumps(sorted(times.items())).encode()
         write_checked(self._folder.fs, SCRUBS_NAME, TEXT, [text])
         self.set_aside = self._folder.set_aside_folders()
+
+    def _check_journal(self, group: GroupId, image: Image) -> None:
+        """No image is published before the journal holds the term of its snapshot durably. So one
+        that does not was cut off in both copies, which looks like a crash, and has lost votes. A
+        vote could be given twice: no replica of this node may run.
+        """
+        state = self.journal.get(group)
+        known = state.term if state is not None else 0
+        if image.snapshots and known < image.snapshots[-1].term:
+            problem = (
+                f"it ends too early, in both copies: it knows group {group} up to term {known}, "
+                f"and the group's snapshot is of term {image.snapshots[-1].term}"
+            )
+            raise CorruptFile(file=self.fs.location(JOURNAL_NAME), position=0, problem=problem)
 
     def reserve(self, byte_count: int) -> Reserve:
         """The disk's reserve, of so many bytes."""

@@ -206,6 +206,8 @@ class ImageExchange:
             incoming = self._store.incoming(local.group, local.topic)
             self._disk.queue_job(incoming.discard, lambda _: None)
             return
+        if local.raft.term < image.snapshots[-1].term:
+            return  # its leader will be heard, and offers it again
         assert local.raft.role is not Role.LEADER, "a leader has every entry that an image holds"
         local.installing = True
         self._freeze(local)
@@ -215,6 +217,8 @@ class ImageExchange:
 
     def _install(self, local: LocalReplica) -> None:
         if local.writing or local.reads_out or local.compacting or local.mending:
+            return
+        if not local.replica.term_is_durable(self._waiting[local].snapshots[-1].term):
             return
         image = self._waiting.pop(local)
         group, topic = local.group, local.topic

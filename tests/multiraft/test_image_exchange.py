@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from raftlog.core.messages import ImageChunkRequest, ImageOffer, ImageRequest
-from raftlog.core.types import GroupId, NodeId, RaftTiming
+from raftlog.core.messages import Heartbeat, ImageChunkRequest, ImageOffer, ImageRequest
+from raftlog.core.types import GroupId, LogIndex, NodeId, RaftTiming
 from raftlog.image.incoming import INCOMING_PREFIX
 from raftlog.multiraft.effects import GroupQuarantined, ImageInstalled
 from raftlog.multiraft.groups import GroupStore
@@ -51,8 +51,20 @@ def received(disk: MemoryFileSystem) -> list[str]:
 
 def offer(multiraft: MultiRaft, driver: Driver, wire: Wire) -> None:
     """Let the wire's source offer its image, and carry everything until nothing is asked."""
-    index = wire.sender.topics[GROUP].image.manifest.index
-    multiraft.receive(SOURCE, [ImageOffer(group=GROUP, sender=SOURCE, to=HERE, index=index)])
+    image = wire.sender.topics[GROUP].image.manifest
+    heard = Heartbeat(
+        group=GROUP,
+        sender=SOURCE,
+        to=HERE,
+        term=image.snapshots[-1].term,
+        commit_index=LogIndex(0),
+        read_round=0,
+        quiesce_round=0,
+    )
+    multiraft.receive(SOURCE, [heard])
+    driver.run()
+    driver.sent.clear()
+    multiraft.receive(SOURCE, [ImageOffer(group=GROUP, sender=SOURCE, to=HERE, index=image.index)])
     driver.run()
     while driver.sent:
         asked, driver.sent = driver.sent, []
