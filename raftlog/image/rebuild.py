@@ -42,4 +42,7 @@ def rebuild(fs: FileSystem, folder: str, image: Image, log_base: Base) -> None:
     for info in present.history:
         if info.name not in image.names():
             fs.rename(f"{folder}/{info.name}", f"{folder}/{KEPT_PREFIX}{info.name}")
+    for name in fs.list(folder):
+        if name.startswith(INCOMING_PREFIX):  # a snapshot that was made here meanwhile
+            fs.remove(f"{folder}/{name}")
     fs.sync_folder(folder)

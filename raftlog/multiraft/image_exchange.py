@@ -208,6 +208,8 @@ class ImageExchange:
             return
         if local.raft.term < image.snapshots[-1].term:
             return  # its leader will be heard, and offers it again
+        if local.compacting and local.replica.diverged:
+            return  # the compaction may make files of the same names; it is fetched again after it
         assert local.raft.role is not Role.LEADER, "a leader has every entry that an image holds"
         local.installing = True
         self._freeze(local)

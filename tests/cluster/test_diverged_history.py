@@ -77,4 +77,3 @@ def test_a_node_that_compacted_wrong_stops_serving_and_takes_another_s_history(
             assert numbers(only(cluster, node), topic, 7 * POINT) == list(range(7 * POINT))
         folder = cluster.data / f"node-{odd}" / "groups" / str(topic.group)
         assert list(folder.glob("outvoted-history-*")), "what was replaced is kept"
-        assert not list(folder.glob("incoming-*"))
