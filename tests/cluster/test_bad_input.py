@@ -368,10 +368,9 @@ def test_a_bit_flipped_on_the_way_to_a_reader_is_noticed_by_the_client(
         assert ids_read(client, topic) == list(range(500))
 
 
-def test_bits_flipped_on_one_nodes_disk_are_never_served_and_its_replica_is_quarantined(
-    tmp_path: Path,
-) -> None:
-    """The others have their copies, and the group continues."""
+def test_bits_flipped_on_one_nodes_disk_are_never_served_and_heal(tmp_path: Path) -> None:
+    """The others have their copies, and the group continues. Reads meet some of the bits while the
+    node runs; others wait for its restart, and may cost the replica its whole log."""
     uncached = ["storage.payload_cache_bytes_max=0"]
     with (
         ProcessCluster.start(tmp_path / "data", settings=uncached) as cluster,
@@ -400,7 +399,8 @@ def test_bits_flipped_on_one_nodes_disk_are_never_served_and_its_replica_is_quar
         wait_for(lambda: "is damaged at byte" in said.read_text(), "the node to say it", 20)
         words = said.read_text().splitlines()
         told = json.loads(next(line for line in words if "is damaged at byte" in line))
-        assert "is quarantined" in told["event"]
+        assert "damage was found" in told["event"] or "is quarantined" in told["event"]
         assert str(log) in told["cause"]
+        cluster.wait_caught_up(client, "t")
         assert client.append("t", records(1000, 1)).end == 1001
         assert ids_read(client, topic) == list(range(1001))
