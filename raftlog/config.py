@@ -425,7 +425,7 @@ class StorageSettings(Section):
     )
     scrub_bytes_per_s_max: int = setting(
         8 * MIB,
-        "Read for that in a second, at most. Checking an entry or a column counts as 4 KiB more.",
+        "Read for that in a second, at most. Each entry counts as 12 KiB more, a column as 4.",
         ge=64 * 1024,
         le=64 * GIB,
     )

@@ -32,9 +32,9 @@ PIECE_BYTES = 1024 * 1024
 """About so much is read in one step; a snapshot or a column is read at once."""
 
 CHECK_BYTES = 4096
-"""What checking one item costs besides reading it, as bytes that are read meanwhile. Small entries
-take processor time, not disk. It makes a piece of 256 of them. No setting: it is part of what
-`storage.scrub_bytes_per_s_max` means."""
+"""What checking one item costs besides reading it, as bytes that are read meanwhile. Small entries,
+of three items each, take processor time, not disk. It makes a piece of 256 items. No setting: it is
+part of what `storage.scrub_bytes_per_s_max` means."""
 
 
 class DamagedCopy(NamedTuple):

@@ -13,6 +13,7 @@ import pytest
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import DeadlineExceeded, ExitCode
+from raftlog.wire.calls import NodeView
 from tests.cluster.waiting import leader_of
 
 UNCACHED = ["storage.payload_cache_bytes_max=0"]
@@ -65,6 +66,13 @@ def test_a_damaged_topic_is_quarantined_and_filled_again_while_the_others_are_se
         assert "a quarantined replica is filled again" in log
         aside = folder.with_name(f"{folder.name}.damaged-1")
         assert (aside / segment.name).read_bytes() == before
+        kept = [
+            Path(each.folder).name
+            for _, _, view in client.views()
+            if isinstance(view, NodeView)
+            for each in view.set_aside
+        ]
+        assert kept == [aside.name]
         wait_for(lambda: role_of(client, "bad", 3) == "follower", "the recovery to end", 20)
         cluster.kill(leader_of(client, "bad") % 2 + 1 if leader_of(client, "bad") != 3 else 1)
         assert client.append("bad", [{"number": 6}]).start == 6  # with its copy

@@ -11,6 +11,7 @@ from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
 from raftlog.machines.commands import CreateTopic
 from raftlog.machines.outcomes import TopicCreated
 from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.multiraft.scrubs import ScrubLimits
 from raftlog.wire.codec import encode_command
 from tests.simulation.checkers import Checker
 from tests.simulation.cluster import ELECTION_TIMEOUTS_MAX
@@ -51,6 +52,7 @@ class CalmCluster:
             crash_in_recovery=0.0,
             quiesce_refresh_ticks=quiesce_refresh_ticks,
             **{"compaction": compaction} | others,
+            scrubs=ScrubLimits(),
             timing=replace(
                 drawn.timing, quiesce_after_ticks=3, heartbeat_ticks=1, election_ticks_min=10
             ),
