@@ -30,16 +30,19 @@ class OpenImage:
         self._history: OrderedDict[HistoryInfo, HistoryFile] = OrderedDict()
         """Open history files, the one used last at the end."""
 
-    def take(self, image: Image) -> frozenset[str]:
+    def take(self, image: Image, received: frozenset[str] = frozenset()) -> frozenset[str]:
         """Go over to another image, whose manifest is durable.
 
-        Returns the names of the files that only the former one had. They are closed here.
+        Files of the names in `received` came from another node: one that had such a name before
+        is another file, and damaged. Returns the names of the files that only the former image
+        had. Both are closed here.
         """
         obsolete = self.manifest.names() - image.names()
         self.manifest = image
-        for info in [info for info in self._stages if info.name in obsolete]:
+        gone = obsolete | received
+        for info in [info for info in self._stages if info.name in gone]:
             self._stages.pop(info).close()
-        for old in [info for info in self._history if info.name in obsolete]:
+        for old in [info for info in self._history if info.name in gone]:
             self._history.pop(old).close()
         return obsolete
 

@@ -376,13 +376,13 @@ class Compactions:
 
         def published(_: None) -> None:
             done = not self._abandoned
-            self._published(local, image)
+            self._published(local, image, received)
             if done:
                 ended(True)
 
         self._disk.queue_job(lambda: self._store.publish(local.group, image, received), published)
 
-    def _published(self, local: LocalReplica, image: Image) -> None:
+    def _published(self, local: LocalReplica, image: Image, received: frozenset[str]) -> None:
         """The manifest names the new image. From here on it is what readers are given."""
         if self._abandoned:
             self._end(local)
@@ -393,7 +393,7 @@ class Compactions:
         if not points:
             self._waiting.pop(local.group, None)
             self._failed.pop(local.group, None)
-        obsolete = local.take_image(image)
+        obsolete = local.take_image(image, received)
         removal = local.replica.drop_log_to(image.base[0])
         self._dropping = _Drop(local, removal, obsolete)
         self._drop_files()

@@ -292,10 +292,11 @@ class LocalReplica:
         batch = self.batch_at(Offset(offset))
         return batch.runs.slice(offset - batch.start, 1).timestamps_us[0]
 
-    def take_image(self, image: Image) -> frozenset[str]:
+    def take_image(self, image: Image, received: frozenset[str] = frozenset()) -> frozenset[str]:
         """Give readers the new image, whose manifest is durable. Its history stands in for the
-        machine's extents. Returns the names of the files that nothing refers to any more."""
-        obsolete = self.image.take(image)
+        machine's extents. Files of the names in `received` came from another node. Returns the
+        names of the files that nothing refers to any more."""
+        obsolete = self.image.take(image, received)
         machine = self.replica.machine
         if isinstance(machine, TopicMachine):
             machine.drop_extents_before(image.history_end)

@@ -44,6 +44,20 @@ def test_a_flipped_byte_in_any_file_heals_on_a_running_replica(who: int) -> None
             assert data.startswith(before[name])
 
 
+def test_a_file_that_a_peer_gave_is_read_anew_when_it_comes_a_second_time() -> None:
+    """It has its name from the peer, so the second one has that of the first."""
+    cluster = DamagedCluster(1)
+    _, node, _ = leader_and_followers(cluster)
+    names, rows = [], cluster.rows(node)
+    for _ in range(3):
+        names.append(cluster.local(node, GROUP).image.manifest.history[0].name)
+        cluster.flip(node, names[-1], 100)
+        assert cluster.scrubbed(node)
+        cluster.wait(lambda: cluster.healed(), timeouts=100)
+        assert cluster.rows(node) == rows
+    assert names[0] != names[1] == names[2]
+
+
 @pytest.mark.slow
 def test_the_same_byte_on_two_of_three_heals_from_the_third() -> None:
     cluster = DamagedCluster(2)
