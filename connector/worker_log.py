@@ -9,6 +9,7 @@ handler of Spark's (rows of `spark.tvf.python_worker_logs()`).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import sys
@@ -24,12 +25,17 @@ TIME_FORMAT = "%y/%m/%d %H:%M:%S"
 
 
 class LastResort(logging.Handler):
-    """Writes to the present standard error, unless the root logger has a handler."""
+    """Writes to the present standard error, unless the root logger has a handler.
+
+    A worker may outlive the process that reads its standard error. Then the line is lost, and not
+    the error that it tells of.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         if not logging.getLogger().handlers:
-            sys.stderr.write(f"{self.format(record)}\n")
-            sys.stderr.flush()
+            with contextlib.suppress(OSError, ValueError):
+                sys.stderr.write(f"{self.format(record)}\n")
+                sys.stderr.flush()
 
 
 P = ParamSpec("P")

@@ -20,7 +20,7 @@ from raftlog.core.types import (
     LogIndex,
     Offset,
 )
-from raftlog.errors import CorruptFile, Internal
+from raftlog.errors import CorruptFile, FormatUnsupported, Internal
 from raftlog.image.group_manifest import topic_from_manifest
 from raftlog.image.history_file import (
     HistoryFile,
@@ -118,7 +118,7 @@ class _Replay:
                 try:
                     state = read_snapshot(self._fs, job.folder, job.group, info)
                     return info.index, info.state_hash, restored_machine(topic, state)
-                except CorruptFile:
+                except (CorruptFile, FormatUnsupported):
                     continue  # the node found it damaged as well, and has said so
         if image.base[0]:
             problem = f"no snapshot is whole from which the log after {image.base[0]} goes on"

@@ -154,7 +154,15 @@ class NotedFileSystem:
             upto = self._notes.number
             self._inner.sync_folder(path)
             for number in self._notes.folder_synced(path, upto):
-                drop(self._aside / str(number))
+                self._let_go(self._aside / str(number))
+
+    def _let_go(self, aside: Path) -> None:
+        """Drop what was kept aside. An inode that goes with it may be given to a file of another
+        process, which nothing noted of this one concerns."""
+        for path in [aside, *aside.rglob("*")]:
+            if path.is_file() and path.stat().st_nlink == 1:
+                self._notes.file_synced(path.stat().st_ino, self._notes.number)
+        drop(aside)
 
     def _opened(self, path: str, inner: File) -> NotedFile:
         return NotedFile(inner, self._inode(path), self._notes)

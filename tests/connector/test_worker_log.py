@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import logging
+import sys
 
 import pytest
 
 from raftlog.errors import InvalidOption
 from raftlog.spark.datasource import RaftlogDataSource
+from raftlog.spark.worker_log import install
+
+
+class _Gone(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError
+
+
+def test_the_error_itself_comes_through_where_nobody_reads_the_log_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A driver's worker outlives a JVM that was killed."""
+    install()
+    monkeypatch.setattr(sys, "stderr", _Gone())
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    with pytest.raises(InvalidOption):
+        RaftlogDataSource({"subscribe": "flights", "maxOffsetPerTrigger": "5"}).schema()
 
 
 def test_an_error_on_the_driver_is_one_line_with_cause_and_remedy(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from raftlog.core.types import GroupId, LogIndex, Offset
-from raftlog.errors import CorruptFile
+from raftlog.errors import CorruptFile, FormatUnsupported
 from raftlog.image.history_file import HistoryFile, StoredRowGroup
 from raftlog.image.machine import restored_machine
 from raftlog.image.manifest import NO_IMAGE, Image, SnapshotInfo
@@ -119,7 +119,7 @@ class ImageCheck:
                 if file.info not in former.history:
                     self._check_history(file)
                 offset = file.info.end
-        except CorruptFile as error:
+        except (CorruptFile, FormatUnsupported) as error:
             if not self._damaged:
                 self._fail(f"its files are not whole: {error.cause}")
         finally:

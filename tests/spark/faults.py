@@ -194,7 +194,8 @@ class _NotedWarnings(logging.Handler):
         self._note = note
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._note(f"warning: {record.getMessage()}")
+        if record.levelno == logging.WARNING:  # errors are raised as well
+            self._note(f"warning: {record.getMessage()}")
 
 
 def _parent(pid: int) -> int:
