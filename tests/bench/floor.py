@@ -101,12 +101,9 @@ def _synced_writes(path: Path) -> Measured:
         path.unlink()
 
 
-async def _serve() -> None:
-    async def echo(data: bytes, _: grpc.aio.ServicerContext) -> bytes:
-        return data
-
+async def serve(handlers: dict[str, grpc.RpcMethodHandler]) -> None:
+    """Serve these calls of the service `bench` until the process is ended; prints the port."""
     server = grpc.aio.server()
-    handlers = {"Echo": grpc.unary_unary_rpc_method_handler(echo)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench", handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -114,6 +111,10 @@ async def _serve() -> None:
     await server.wait_for_termination()
 
 
+async def _echoed(data: bytes, _: grpc.aio.ServicerContext) -> bytes:
+    return data
+
+
 if __name__ == "__main__":
     uvloop.install()
-    asyncio.run(_serve())
+    asyncio.run(serve({"Echo": grpc.unary_unary_rpc_method_handler(_echoed)}))

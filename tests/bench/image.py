@@ -24,6 +24,7 @@ from raftlog.client.log_client import LogClient
 from raftlog.core.types import Offset
 from tests.bench.catch_up import SCHEMA, append_until, await_caught_up
 from tests.bench.figures import Figure
+from tests.bench.floor import serve
 from tests.bench.reopen import MIB, fill
 from tests.cluster.waiting import leader_of
 
@@ -165,21 +166,12 @@ async def _receive(target: str, mib: int) -> float:
         return received / MEGABYTE / (time.monotonic() - began_s)
 
 
-async def _serve() -> None:
-    async def stream(request: bytes, _: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
-        piece = os.urandom(MIB)
-        for _ in range(int(request)):
-            yield piece
-
-    server = grpc.aio.server()
-    handlers = {"Stream": grpc.unary_stream_rpc_method_handler(stream)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench", handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    print(port, flush=True)
-    await server.wait_for_termination()
+async def _streamed(request: bytes, _: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+    piece = os.urandom(MIB)
+    for _number in range(int(request)):
+        yield piece
 
 
 if __name__ == "__main__":
     uvloop.install()
-    asyncio.run(_serve())
+    asyncio.run(serve({"Stream": grpc.unary_stream_rpc_method_handler(_streamed)}))
