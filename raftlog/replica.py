@@ -111,6 +111,10 @@ class PointReached:
     log_start: Offset
     mark: Offset
     """The topic's records there are [log_start, mark); the controller has none."""
+    entries: int
+    """How many came since the point before it."""
+    byte_count: int
+    """Of their commands and bodies."""
 
 
 @dataclass(slots=True)
@@ -230,6 +234,8 @@ class Replica:
         self.states_compared_every = STATES_COMPARED_EVERY
         self.histories = histories or Comparison(node)
         self._damaged = False
+        self.troubles: frozenset[Trouble] = frozenset()
+        """What is known to be wrong with what the replica has."""
         self._apply_to = applied_index
         self._reads: deque[ReadState] = deque()
         self._held: deque[_Held] = deque()
@@ -276,7 +282,7 @@ class Replica:
     @property
     def diverged(self) -> bool:
         """Does a majority have another state, or another history, than this replica?"""
-        return Trust.DIVERGED in (self.states.trust, self.histories.trust)
+        return Trouble.DIVERGED in self.troubles
 
     def history_reached(self, index: LogIndex, digest: bytes, mark: Offset) -> None:
         """The replica's history up to snapshot point `index` has this digest. Later compactions
@@ -290,20 +296,18 @@ class Replica:
         self._damaged = damaged
         self._note_fitness()
 
-    @property
-    def troubles(self) -> frozenset[Trouble]:
-        """What is known to be wrong with what the replica has."""
+    def _note_fitness(self) -> None:
+        """A comparison went on, or damage was found. A replica that has diverged stops leading at
+        once."""
         found = set()
-        if self.diverged:
+        trusts = (self.states.trust, self.histories.trust)
+        if Trust.DIVERGED in trusts:
             found.add(Trouble.DIVERGED)
-        elif Trust.DISPUTED in (self.states.trust, self.histories.trust):
+        elif Trust.DISPUTED in trusts:
             found.add(Trouble.DISPUTED)
         if self._damaged:
             found.add(Trouble.NEEDED_ENTRY)
-        return frozenset(found)
-
-    def _note_fitness(self) -> None:
-        """A replica that has diverged stops leading at once."""
+        self.troubles = frozenset(found)
         self.raft.note_fitness(may_lead=may_lead(self.troubles))
 
     # ------------------------------------------------------------ disk
@@ -381,12 +385,14 @@ class Replica:
         applied; the output says who can be answered. Raises `LogFromNewerVersion`: entry
         `applied_index` + 1 cannot be applied by this program."""
         output = Output()
+        compared = self.applied_index // self.states_compared_every
         for _ in range(min(entries_max, self._apply_to - self.applied_index)):
             output.applied.append(self._apply_entry(LogIndex(self.applied_index + 1), budget))
             if budget.spent:
                 break
         self.raft.applied(self.applied_index)
-        self._note_fitness()
+        if self.applied_index // self.states_compared_every > compared:
+            self._note_fitness()
         self._answer(output)
         return output
 
@@ -491,8 +497,8 @@ class Replica:
         self.state_hash = next_state_hash(self.state_hash, index, term, kind, command, outcome)
         self.since_point.add(kind, self.log.size_at(index))
         if isinstance(outcome, SnapshotPointApplied):
-            before, log_start = self.since_point.log_start, self._log_start()
-            self.since_point = SincePoint(index, log_start, before)
+            since, log_start = self.since_point, self._log_start()
+            self.since_point = SincePoint(index, log_start, since.log_start)
             # What comes next need not stay with what the next points let go, also where no more
             # than those comes.
             self.log.seal()
@@ -503,6 +509,8 @@ class Replica:
                 keep_from=outcome.keep_from,
                 log_start=log_start,
                 mark=self._mark(),
+                entries=since.entries,
+                byte_count=since.byte_count,
             )
             self.points.append(point)
         if index % self.states_compared_every == 0:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 
+from raftlog.compaction.pace import Pace
 from raftlog.compaction.row_groups import SourceBatch, row_groups
 from raftlog.core.types import (
     CONTROLLER_GROUP,
@@ -55,17 +56,23 @@ from raftlog.wire.runs import Runs
 
 
 def compact(
-    fs: FileSystem, job: CompactionJob, *, small_file_bytes: int = SMALL_FILE_BYTES
+    fs: FileSystem,
+    job: CompactionJob,
+    *,
+    pace: Pace | None = None,
+    small_file_bytes: int = SMALL_FILE_BYTES,
 ) -> Image:
     """Make the files of the image at `job.index`, durably, and return its manifest.
 
-    `small_file_bytes` is less in tests, which have few records.
+    Without a `pace` it is done as fast as it can. `small_file_bytes` is less in tests, which have
+    few records.
     Raises `CorruptFile` for damage in what is read, `DiskFull`, `DiskFailed`, and `Internal` if the
     replay comes to another state than the replica did.
     """
     topic = topic_of(fs, job)
     image = job.image
-    replay = _Replay(fs, job, topic)
+    pace = pace or Pace(1)
+    replay = _Replay(fs, job, topic, pace)
     replay.run()
     machine = replay.machine
     info = SnapshotInfo(
@@ -81,7 +88,7 @@ def compact(
     stages: tuple[StagesInfo, ...] = ()
     history: tuple[HistoryInfo, ...] = ()
     if isinstance(machine, TopicMachine):
-        history = _extended_history(fs, job, machine, replay, small_file_bytes)
+        history = _extended_history(fs, job, machine, replay, pace, small_file_bytes)
         stages = _carry(fs, job, machine, replay)
     return replace(
         image,
@@ -103,9 +110,12 @@ def topic_of(fs: FileSystem, job: CompactionJob) -> TopicInfo | None:
 class _Replay:
     """The machine on its way from the newest whole snapshot to the job's point."""
 
-    def __init__(self, fs: FileSystem, job: CompactionJob, topic: TopicInfo | None) -> None:
+    def __init__(
+        self, fs: FileSystem, job: CompactionJob, topic: TopicInfo | None, pace: Pace
+    ) -> None:
         self._fs = fs
         self._job = job
+        self._pace = pace
         self._scanned: dict[LogIndex, EntryPlace] = {}
         """The entries on the way that have a body."""
         self._image = OpenImage(fs, job.folder, job.group, job.image)
@@ -129,7 +139,8 @@ class _Replay:
         """Apply the entries up to the job's point. Raises `CorruptFile`, `Internal`."""
         job, machine = self._job, self.machine
         first = LogIndex(self._index + 1)
-        for place, command in scan(self._fs, job.folder, job.group, first, job.index):
+        entries = scan(self._fs, job.folder, job.group, first, job.index)
+        for place, command in self._pace.over(entries):
             index = LogIndex(place.frame.entry_index)
             outcome = None
             if place.kind is EntryKind.COMMAND:
@@ -161,6 +172,7 @@ def _extended_history(
     job: CompactionJob,
     machine: TopicMachine,
     replay: _Replay,
+    pace: Pace,
     small_file_bytes: int,
 ) -> tuple[HistoryInfo, ...]:
     """The history files of the new image: those that are not trimmed as a whole, and one with the
@@ -176,12 +188,12 @@ def _extended_history(
     if files and files[-1].record_bytes < small_file_bytes:
         small = HistoryFile(fs, job.folder, job.group, files.pop())
     extents = machine.extents_between(start, end)
-    logged = (_batch(extent, replay.entry(extent.index)) for extent in extents)
+    logged = pace.over(_batch(extent, replay.entry(extent.index)) for extent in extents)
     schema = machine.info.schema
     groups = _row_groups(small, log_start, logged, {schema.version: schema})
     try:
         written = write_history_file(
-            fs, job.folder, job.group, groups, kept=image.names() | job.kept
+            fs, job.folder, job.group, pace.over(groups), kept=image.names() | job.kept
         )
     finally:
         if small is not None:

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from raftlog.compaction.compact import compact
+from raftlog.compaction.pace import Pace
 from raftlog.errors import RaftlogError
 from raftlog.image.job import IDLE_EXIT, Reply, decode_job, encode_reply
 from raftlog.storage.contract import FileSystem
@@ -31,9 +32,10 @@ _NICENESS = 10
 setting: it decides who waits when the processors are busy."""
 
 
-def work(data: Path, fs: FileSystem, idle_max_s: float = _IDLE_MAX_S) -> None:
+def work(data: Path, fs: FileSystem, share: float, idle_max_s: float = _IDLE_MAX_S) -> None:
     """Serve jobs for the data folder until standard input ends or no job comes for `idle_max_s`.
 
+    Of the time of a job that is not urgent it works `share`, above 0 and at most 1, and rests else.
     Exits with `IDLE_EXIT` in the second case. Raises `DiskFailed`.
     """
     # Ctrl-C in a terminal goes to the whole group of processes: it is the node that decides.
@@ -48,7 +50,7 @@ def work(data: Path, fs: FileSystem, idle_max_s: float = _IDLE_MAX_S) -> None:
             if not line:
                 return
             try:
-                sys.stdout.buffer.write(encode_reply(_reply(fs, line)))
+                sys.stdout.buffer.write(encode_reply(_reply(fs, line, share)))
                 sys.stdout.buffer.flush()
             except BrokenPipeError:
                 # The node was killed. What is in the buffer would fail once more at the exit.
@@ -57,16 +59,16 @@ def work(data: Path, fs: FileSystem, idle_max_s: float = _IDLE_MAX_S) -> None:
     sys.exit(IDLE_EXIT)
 
 
-def _reply(fs: FileSystem, line: bytes) -> Reply:
+def _reply(fs: FileSystem, line: bytes, share: float) -> Reply:
     job = decode_job(line)
     if sys.platform == "linux":
         policy = os.SCHED_OTHER if job.urgent else os.SCHED_IDLE
         os.sched_setscheduler(0, policy, os.sched_param(0))
     try:
-        return compact(fs, job)
+        return compact(fs, job, pace=Pace(1 if job.urgent else share))
     except RaftlogError as error:
         return error
 
 
 if __name__ == "__main__":
-    work(Path(sys.argv[1]), PosixFileSystem(Path(sys.argv[1])))
+    work(Path(sys.argv[1]), PosixFileSystem(Path(sys.argv[1])), float(sys.argv[2]))

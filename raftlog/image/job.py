@@ -33,7 +33,7 @@ class CompactionJob:
     state_hash: bytes
     """The replica's state hash at `index`, which the replay must reach as well."""
     urgent: bool
-    """More snapshot points of the group wait behind it: it takes its share of the processors."""
+    """So much waits behind it that it does not rest, and takes its share of the processors."""
     kept: frozenset[str]
     """Files of former images that stay, because other nodes are fetching them."""
 

@@ -287,10 +287,30 @@ class Compactions:
             index=point.index,
             term=point.term,
             state_hash=point.state_hash,
-            urgent=len(local.replica.points) > 1,
+            urgent=self._is_behind(),
             kept=self._pinned.get(local, frozenset()),
         )
         self._effects.run_compaction(job, lambda reply: self._compacted(local, reply))
+
+    def _is_behind(self) -> bool:
+        """Whether so much is to be compacted on this node that it must not wait for others: before
+        a restart would take long, and before a topic takes no more records (`overload`)."""
+        limits = self._limits
+        half_of_backlog = limits.backlog_max / 2
+        node_entries = node_bytes = 0
+        for local in self._groups.values():
+            points, since = local.replica.points, local.replica.since_point
+            if points:
+                entries = since.entries + sum(each.entries for each in points)
+                if entries > half_of_backlog * limits.entries_max:
+                    return True
+                node_entries += entries
+                node_bytes += since.byte_count + sum(each.byte_count for each in points)
+        return (
+            self._disk.told.full is not None
+            or node_entries > limits.node_entries_max
+            or node_bytes > half_of_backlog * limits.bytes_max
+        )
 
     def _has_no_room_for(self, local: LocalReplica, point: PointReached) -> bool:
         """While the disk is full, only a small compaction may use the reserve: one after a trim,

@@ -18,9 +18,10 @@ COMPACTION_PROGRAM = "raftlog.compaction.worker"
 class Compactor:
     """Runs one job at a time in another process. `run` blocks; it is called from one thread."""
 
-    def __init__(self, data: Path, module: str = COMPACTION_PROGRAM) -> None:
-        """`data` is the node's folder, the program's one argument."""
-        self._command = [sys.executable, "-m", module, str(data)]
+    def __init__(self, data: Path, share: float, module: str = COMPACTION_PROGRAM) -> None:
+        """`data`, the node's folder, and `share` (`storage.compaction_share_max`) are the program's
+        arguments."""
+        self._command = [sys.executable, "-m", module, str(data), str(share)]
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, job: CompactionJob) -> Reply:

@@ -88,9 +88,10 @@ def run_node(
         new_store_uuid=uuid.uuid4().hex,
     )
     peers = {NodeId(peer): address for peer, address in addresses.items()}
+    compactor = Compactor(data, settings.storage.compaction_share_max, compaction)
     # A crash of native code (grpc, uvloop) says nothing else of where it happened.
     faulthandler.enable()
-    uvloop.run(_serve(settings, folder, Compactor(data, compaction), NodeId(node), peers))
+    uvloop.run(_serve(settings, folder, compactor, NodeId(node), peers))
 
 
 async def _serve(

@@ -25,12 +25,17 @@ def views_of(client: LogClient, topics: Sequence[TopicInfo]) -> list[GroupView]:
     return views
 
 
+def is_compacted(client: LogClient, topics: Sequence[TopicInfo], end: Offset) -> bool:
+    """Does every node have the topics' records below `end` in history files?"""
+    return all(view.history_end >= end for view in views_of(client, topics))
+
+
 def wait_compacted(
     client: LogClient, topics: Sequence[TopicInfo], end: Offset, timeout_s: float
 ) -> None:
     """Wait until every node has the topics' records below `end` in history files."""
     wait_for(
-        lambda: all(view.history_end >= end for view in views_of(client, topics)),
+        lambda: is_compacted(client, topics, end),
         f"every node to compact its replicas up to offset {end}",
         timeout_s,
     )

@@ -15,12 +15,12 @@ from raftlog.storage.posix import PosixFileSystem
 from tests.chaos.noted_disk import NotedFileSystem, NoteFiles
 
 
-def main(data: Path) -> None:
+def main(data: Path, share: float) -> None:
     """Compact for the node of the folder `data` until its standard input ends."""
     cluster, node = data.parent, int(data.name.removeprefix("node-"))
     noted = NotedFileSystem(PosixFileSystem(data), NoteFiles.of_compaction(cluster, node))
-    work(data, FaultyFileSystem(noted, faults_file(cluster, node)))
+    work(data, FaultyFileSystem(noted, faults_file(cluster, node)), share)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), float(sys.argv[2]))

@@ -26,7 +26,7 @@ def wrong_history_of(data: Path) -> Path:
     return data.with_name(f"{data.name}.wrong-history")
 
 
-def main(data: Path) -> None:
+def main(data: Path, share: float) -> None:
     """Compact for the node whose folder is `data`."""
     sound = compacting.row_groups
 
@@ -39,7 +39,7 @@ def main(data: Path) -> None:
         return sound(batches, schemas)
 
     compacting.row_groups = row_groups  # type: ignore[attr-defined]
-    work(data, PosixFileSystem(data))
+    work(data, PosixFileSystem(data), share)
 
 
 def _wrong(batch: SourceBatch, schema: Schema) -> SourceBatch:
@@ -54,4 +54,4 @@ def _wrong(batch: SourceBatch, schema: Schema) -> SourceBatch:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), float(sys.argv[2]))

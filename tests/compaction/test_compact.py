@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from random import Random
 
@@ -10,6 +11,7 @@ import pytest
 from raftlog.compaction import merge as merging
 from raftlog.compaction.compact import compact
 from raftlog.compaction.cuts import LARGE_RECORDS_MIN
+from raftlog.compaction.pace import Pace
 from raftlog.core.types import LogIndex
 from raftlog.errors import CorruptFile, Internal
 from raftlog.image.machine import restored_machine
@@ -52,6 +54,19 @@ def test_records_move_from_the_log_into_history() -> None:
     image = scene.compact(scene.point())
     assert [(each.start, each.end) for each in image.history] == [(0, 120), (120, 123)]
     assert scene.rows() == scene.expected()
+
+
+def test_a_compaction_rests_after_what_it_replays_and_after_what_it_writes() -> None:
+    """Each look at the clock is a second of work here."""
+    scene = new_scene()
+    appended = 40
+    for _ in range(appended):
+        scene.append()
+    now_s, rests = itertools.count(), []
+    pace = Pace(0.5, clock_s=lambda: next(now_s), sleep=rests.append)
+    compact(scene.fs, scene.point(), pace=pace)
+    replayed, merged, written = appended + 1, appended, 1
+    assert len(rests) == replayed + merged + written
 
 
 def test_a_small_file_is_written_again_with_the_next_records() -> None:

@@ -72,7 +72,9 @@ class Scene:
         rules: int = RULES_LATEST,
         age_ticks: int = NEVER_TICKS,
         reserve_bytes: int = 0,
+        node_entries_max: int = 1 << 30,
     ) -> None:
+        self.node_entries_max = node_entries_max
         self._begin(MemoryFileSystem(Random(1)), segment_bytes, age_ticks, reserve_bytes)
         for group in range(1, topics + 1):
             topic = replace(topic_of(group), rules=rules)
@@ -82,6 +84,7 @@ class Scene:
     def of(cls, fs: MemoryFileSystem) -> Scene:
         """A node over a disk that is there, without a topic so far."""
         scene = cls.__new__(cls)
+        scene.node_entries_max = 1 << 30
         scene._begin(fs, SEGMENT_BYTES, NEVER_TICKS, 0)
         return scene
 
@@ -127,7 +130,7 @@ class Scene:
                 behind_bytes_max=1 << 20,
                 backlog_max=BACKLOG,
                 age_ticks=self.age_ticks,
-                node_entries_max=1 << 30,
+                node_entries_max=self.node_entries_max,
             ),
             propose=self.propose,
             ended=lambda local: self.ended.append(local.group),

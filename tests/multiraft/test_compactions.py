@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from raftlog.core.types import GroupId, LogIndex, Offset, Term
@@ -74,6 +75,37 @@ def test_a_leader_that_is_far_behind_takes_no_more_records_until_a_compaction_en
     assert scene.compactions.overload(local) is None
 
 
+def test_a_job_is_urgent_while_much_waits_or_the_disk_is_full() -> None:
+    scene = Scene(reserve_bytes=1 << 20)
+    scene.write_until_point()
+    assert [job.urgent for job, _ in scene.driver.jobs] == [False]
+    scene.write(BACKLOG * EVERY)
+    scene.compact()
+    scene.driver.run()
+    scene.driver.run()
+    assert [job.urgent for job, _ in scene.driver.jobs] == [True], "points wait behind it"
+    scene.compact_all()
+    scene.write_until_point()
+    assert [job.urgent for job, _ in scene.driver.jobs] == [False]
+    scene.compact_all()
+    scene.fill_disk()
+    scene.tick(1)
+    scene.write_until_point()
+    assert [job.urgent for job, _ in scene.driver.jobs] == [True], "trims wait for it"
+
+
+def test_what_waits_in_other_topics_makes_a_job_urgent_too() -> None:
+    scene = Scene(topics=2, node_entries_max=2 * EVERY)
+    for group in (1, 2):
+        scene.write(EVERY, group)
+    first, _ = scene.driver.jobs[0]
+    assert (first.group, first.urgent) == (1, False)
+    scene.write(EVERY, 2)
+    scene.compact(Internal(what="a test"))
+    second, _ = scene.driver.jobs[0]
+    assert (second.group, second.urgent) == (2, True)
+
+
 def test_a_leader_under_older_rules_asks_for_no_point() -> None:
     scene = Scene(rules=2)
     scene.write(2 * EVERY)
@@ -137,6 +169,8 @@ def test_a_point_waits_until_this_replica_has_its_entries_on_disk() -> None:
             keep_from=LogIndex(1),
             log_start=Offset(0),
             mark=Offset(0),
+            entries=1,
+            byte_count=1,
         )
     )
     scene.compactions.applied(scene.topics[1])
@@ -157,7 +191,7 @@ def test_a_compaction_that_failed_is_told_and_tried_again_later_and_others_go_on
     scene.write(1)
     assert scene.driver.jobs == []
     scene.tick(RETRY_TICKS)
-    assert scene.compact() == failed
+    assert scene.compact() == replace(failed, urgent=True), "much waits behind it by now"
     scene.driver.run()
     assert scene.topics[1].image.manifest.index == failed.index
 

@@ -1,4 +1,4 @@
-"""A compaction process that ends as soon as it has nothing to do. Its argument: the data folder."""
+"""A compaction process that ends as soon as it has nothing to do."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from raftlog.compaction.worker import work
 from raftlog.storage.posix import PosixFileSystem
 
 if __name__ == "__main__":
-    work(Path(sys.argv[1]), PosixFileSystem(Path(sys.argv[1])), idle_max_s=0.01)
+    work(Path(sys.argv[1]), PosixFileSystem(Path(sys.argv[1])), float(sys.argv[2]), idle_max_s=0.01)

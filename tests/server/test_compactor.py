@@ -40,7 +40,7 @@ ENDS_S = 30.0
 
 @pytest.fixture
 def compactor(tmp_path: Path) -> Iterator[Compactor]:
-    made = Compactor(tmp_path)
+    made = Compactor(tmp_path, 0.5)
     yield made
     made.stop()
 
@@ -78,7 +78,7 @@ def test_a_process_that_was_killed_is_an_error_and_the_next_job_starts_another(
 
 
 def test_an_idle_process_ends_and_the_next_job_starts_another(tmp_path: Path) -> None:
-    compactor = Compactor(tmp_path, module="tests.server.hasty_compaction")
+    compactor = Compactor(tmp_path, 0.5, module="tests.server.hasty_compaction")
     try:
         compactor.run(JOB)
         wait_for(lambda: children([os.getpid()])[os.getpid()] == [], "it to end", ENDS_S)
@@ -88,7 +88,7 @@ def test_an_idle_process_ends_and_the_next_job_starts_another(tmp_path: Path) ->
 
 
 def test_a_process_whose_node_was_killed_ends_quietly(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "raftlog.compaction.worker", str(tmp_path)]
+    command = [sys.executable, "-m", "raftlog.compaction.worker", str(tmp_path), "0.5"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **pipes) as process:
         assert process.stdout is not None

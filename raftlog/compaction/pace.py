@@ -1,0 +1,54 @@
+"""How compaction leaves time to others: it rests between its pieces of work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+_WORK_MIN_S = 0.005
+"""Shorter pieces of work are taken together: waking up costs something too."""
+
+_REST_MAX_S = 1.0
+"""After a piece that took very long, most likely because of a disk that stalls."""
+
+
+class Pace:
+    """Lets the work on a sequence of items take only a share of the time.
+
+    Processors that nobody else wants cannot be told from those that somebody will want in a
+    millisecond: work that always runs on them makes the others wait for memory, caches and the
+    disk. So the share holds on an idle machine as well.
+    """
+
+    def __init__(
+        self,
+        share: float,
+        *,
+        clock_s: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """`share` is in (0, 1]; 1: never rest. The work begins now."""
+        assert 0 < share <= 1, share
+        self._rest_per_work = (1 - share) / share
+        self._clock_s = clock_s
+        self._sleep = sleep
+        self._since_s = clock_s()
+
+    def over(self, items: Iterable[_T]) -> Iterator[_T]:
+        """The items one by one; the rest for one comes when the next is asked for. Sequences that
+        are worked on in turn, or one within another, share one pace."""
+        for item in items:
+            yield item
+            self._rest()
+
+    def _rest(self) -> None:
+        worked_s = self._clock_s() - self._since_s
+        if worked_s < _WORK_MIN_S:
+            return
+        rest_s = min(_REST_MAX_S, worked_s * self._rest_per_work)
+        if rest_s > 0:
+            self._sleep(rest_s)
+        self._since_s = self._clock_s()
