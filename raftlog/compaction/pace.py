@@ -27,11 +27,14 @@ class Pace:
         self,
         share: float,
         *,
+        look: Callable[[], None] = lambda: None,
         clock_s: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`share` is in (0, 1]; 1: never rest. The work begins now."""
+        """`share` is in (0, 1]; 1: never rest. The work begins now. `look` is called after each
+        piece of work; what it raises ends the work."""
         assert 0 < share <= 1, share
+        self._look = look
         self._rest_per_work = (1 - share) / share
         self._clock_s = clock_s
         self._sleep = sleep
@@ -48,6 +51,7 @@ class Pace:
         worked_s = self._clock_s() - self._since_s
         if worked_s < _WORK_MIN_S:
             return
+        self._look()
         rest_s = min(_REST_MAX_S, worked_s * self._rest_per_work)
         if rest_s > 0:
             self._sleep(rest_s)

@@ -1,9 +1,10 @@
 """The compaction process: jobs come in on standard input, replies go out on standard output.
 
-It ends when its standard input does, so it does not outlive its node by more than one job. It also
-ends when it was idle for a while, because it holds more memory than an idle node. One that still
-works for a node that was killed holds the lock, and the next node's process waits for it: two of
-them would write files of the same names.
+It ends when its standard input does, also in the middle of a job: what it makes for a node that was
+killed nobody would take, and the next node has begun to receive and to remove files. It also
+ends when it was idle for a while, because it holds more memory than an idle node. While it works it
+holds a lock, so that the next node's process waits for it: two of them would write files of the
+same names.
 """
 
 from __future__ import annotations
@@ -65,9 +66,15 @@ def _reply(fs: FileSystem, line: bytes, share: float) -> Reply:
         policy = os.SCHED_OTHER if job.urgent else os.SCHED_IDLE
         os.sched_setscheduler(0, policy, os.sched_param(0))
     try:
-        return compact(fs, job, pace=Pace(1 if job.urgent else share))
+        return compact(fs, job, pace=Pace(1 if job.urgent else share, look=_end_without_node))
     except RaftlogError as error:
         return error
+
+
+def _end_without_node() -> None:
+    """Standard input is at its end, although the answer is still owed: the node was killed."""
+    if select.select([sys.stdin], [], [], 0)[0]:
+        sys.exit(0)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,20 @@ def test_a_piece_that_took_very_long_is_followed_by_a_second_of_rest() -> None:
     assert paced(0.25, [20.0, 0.006]).slept_s == pytest.approx([1.0, 0.018])
 
 
+def test_what_a_look_raises_after_a_piece_of_work_ends_it() -> None:
+    clock, done = Clock(), []
+
+    def look() -> None:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        for work_s in Pace(1, look=look, clock_s=clock, sleep=clock.sleep).over([0.01] * 9):
+            clock.now_s += work_s
+            done.append(work_s)
+    assert len(done) == 2
+
+
 def test_sequences_within_each_other_rest_once_for_the_same_work() -> None:
     clock = Clock()
     pace = Pace(0.5, clock_s=clock, sleep=clock.sleep)

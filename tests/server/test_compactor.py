@@ -1,7 +1,7 @@
-"""The compaction process as its node sees it: it comes back after it was idle or killed, and
-gives way.
+"""The compaction process as its node sees it: it comes back after it was idle or killed, gives
+way, and ends with its node.
 
-It is a real process. Its jobs are about a folder that is not there, so each is answered at once.
+It is a real process. Most jobs are about a folder that is not there: they are answered at once.
 """
 
 from __future__ import annotations
@@ -16,12 +16,16 @@ from pathlib import Path
 import pytest
 
 from raftlog.chaos.cluster import wait_for
+from raftlog.compaction.compact import compact
+from raftlog.compaction.worker import LOCK_NAME
 from raftlog.core.types import GroupId, LogIndex, Term
 from raftlog.errors import CompactorKilled, CorruptFile
 from raftlog.image.job import CompactionJob, encode_job
-from raftlog.image.manifest import NO_IMAGE
+from raftlog.image.manifest import NO_IMAGE, Image
 from raftlog.server.compactor import Compactor
+from raftlog.storage.posix import PosixFileSystem
 from tests.bench.processes import children
+from tests.compaction.topic_scene import TopicScene
 
 pytestmark = pytest.mark.slow
 
@@ -96,3 +100,22 @@ def test_a_process_whose_node_was_killed_ends_quietly(tmp_path: Path) -> None:
         process.stdout = None
         _, said = process.communicate(encode_job(JOB), timeout=ENDS_S)
     assert (process.returncode, said) == (0, b"")
+
+
+def test_a_process_whose_node_was_killed_makes_nothing_of_its_job(tmp_path: Path) -> None:
+    """The job would take minutes: it rests 99 of 100 milliseconds."""
+    scene = TopicScene(PosixFileSystem(tmp_path))
+    for _ in range(1_000):
+        scene.append()
+    job = scene.point()
+    before = scene.fs.list(job.folder)
+    command = [sys.executable, "-m", "raftlog.compaction.worker", str(tmp_path), "0.01"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(encode_job(job))
+        process.stdin.flush()
+        wait_for((tmp_path / LOCK_NAME).exists, "the job to begin", ENDS_S)
+        said, _ = process.communicate(timeout=ENDS_S)
+    assert (process.returncode, said) == (0, b"")
+    assert [name for name in scene.fs.list(job.folder) if name not in before] == []
+    assert isinstance(compact(scene.fs, job), Image), "another process can do it"
