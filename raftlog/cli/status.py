@@ -22,8 +22,15 @@ from raftlog.errors import DiskFull, ExitCode, RaftlogError
 if TYPE_CHECKING:
     from raftlog.client.log_client import ClusterDescription
     from raftlog.client.watermark import NodeAnswer
+    from raftlog.wire.calls import NodeView
 
 NAMES_SHOWN_MAX = 10
+
+_SUMS = ("log_bytes", "history_bytes", "points_behind")
+"""Of a node's replicas, which `GroupView` describes."""
+
+_COLUMNS = ("NODE", "ADDRESS", "STATE", "TERM", "GROUPS", "LEADS", "DISK", "LOG BYTES",
+            "HISTORY BYTES", "POINTS BEHIND", "VERSION")  # fmt: skip
 
 _DAMAGE = (
     "{topic}, replica {node}: {found} damaged entries or files found, {healed} healed, "
@@ -38,8 +45,11 @@ def status(
     context: typer.Context, servers: ServersOption = None, output: FormatOption = Format.TABLE
 ) -> None:
     """Show which nodes answer and whether their disks keep up, who leads the controller, how many
-    groups each node hosts and leads, and which topics have no leader,
-    which replicas have damaged files, and which damaged folders may be removed.
+    groups each node hosts and leads, which topics have no leader, which replicas have damaged
+    files, and which damaged folders may be removed.
+
+    For each node: the bytes of its logs and of its history files, and how many snapshot points its
+    compaction has still to do, in all topics together; `raftlog topic describe` tells of one topic.
 
     Exits with 3 while fewer than a majority answer and have room on their disks, or the controller
     or a topic has no leader.
@@ -50,9 +60,7 @@ def status(
     nodes = _nodes(described)
     for node, _, reply in views:
         if not isinstance(reply, RaftlogError):
-            row = nodes.setdefault(node, {"node": node})
-            row["groups"] = len(reply.groups)
-            row["leads"] = sum(view.role == "leader" for view in reply.groups)
+            nodes.setdefault(node, {"node": node}).update(sums_of(reply))
     rows = [nodes[node] for node in sorted(nodes)]
     answering = [row for row in rows if not row.get("problem")]
     leader = _leader(answering)
@@ -91,6 +99,15 @@ def status(
     writable = [row for row in answering if not row["disk_full"]]
     if leader == 0 or waiting or 2 * len(writable) <= len(rows):
         raise typer.Exit(int(ExitCode.UNAVAILABLE))
+
+
+def sums_of(node: NodeView) -> dict[str, int]:
+    """What the node hosts, and what its replicas have on disk, in all topics together."""
+    return {
+        "groups": len(node.groups),
+        "leads": sum(view.role == "leader" for view in node.groups),
+        **{name: sum(getattr(view, name) for view in node.groups) for name in _SUMS},
+    }
 
 
 def topics_without_leader(answers: Sequence[NodeAnswer]) -> list[str]:
@@ -238,9 +255,9 @@ def _show(rows: list[dict[str, Any]], leader: int, waiting: list[str]) -> None:
             state = "no answer"
         shown.append(
             [row["node"], row["address"], state]
-            + [row.get(name) for name in ("term", "groups", "leads", "disk", "version")]
+            + [row.get(name) for name in ("term", "groups", "leads", "disk", *_SUMS, "version")]
         )
-    show_table(["NODE", "ADDRESS", "STATE", "TERM", "GROUPS", "LEADS", "DISK", "VERSION"], shown)
+    show_table(_COLUMNS, shown)
     for row in rows:
         if row["problem"]:
             say(f"node {row['node']}: {row['problem']}")

@@ -10,6 +10,7 @@ from raftlog.cli.status import (
     folders_set_aside,
     replicas_in_doubt,
     rules_of,
+    sums_of,
     topics_without_leader,
 )
 from raftlog.client.watermark import NodeAnswer
@@ -77,6 +78,17 @@ def test_a_topic_waits_for_a_leader_while_no_node_that_answers_knows_one() -> No
         NodeAnswer(NodeId(3), "a:3", NodeUnreachable(address="a:3", problem="refused")),
     ]
     assert topics_without_leader(answers) == ["created again", "waits"]
+
+
+def test_a_node_s_files_are_summed_over_its_topics() -> None:
+    views = [
+        replace(view(1, 1, "a", 1), log_bytes=5, history_bytes=70, points_behind=2),
+        replace(view(1, 2, "b", 2), log_bytes=6, history_bytes=80, points_behind=1),
+    ]
+    found = sums_of(NodeView(node=NodeId(1), groups=tuple(views)))
+    assert found == {
+        "groups": 2, "leads": 1, "log_bytes": 11, "history_bytes": 150, "points_behind": 3
+    }  # fmt: skip
 
 
 def test_replicas_whose_state_is_in_doubt_are_named_and_those_of_older_nodes_are_not() -> None:

@@ -56,10 +56,13 @@ def test_what_a_look_raises_after_a_piece_of_work_ends_it() -> None:
         if len(done) == 2:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
+    def work() -> None:
         for work_s in Pace(1, look=look, clock_s=clock, sleep=clock.sleep).over([0.01] * 9):
             clock.now_s += work_s
             done.append(work_s)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
     assert len(done) == 2
 
 
