@@ -31,7 +31,6 @@ _MICRO_BATCHES = 80
 _MICRO_WARM_BATCHES = 30
 
 _RAISED = {"spark.sql.execution.arrow.maxBytesPerBatch": "2147483647"}
-_BARE = {"batchRows": "10000", "tasks": "2", "rows": str(_READ_ROWS)}
 
 
 def log_to_spark(folder: Path) -> Iterator[Figure]:
@@ -43,7 +42,7 @@ def log_to_spark(folder: Path) -> Iterator[Figure]:
                 for start in range(0, _READ_ROWS, _PIECE_ROWS):
                     producer.append(rows(start, _PIECE_ROWS))
         ours = query("raftlog", from_log(cluster, "rows"), "noop", {})
-        bare = query("bare-source", _BARE, "noop", {})
+        bare = bare_scan(_READ_ROWS)
         found = run_queries(folder / "read", {}, {"bare": bare, "log": ours})
     yield _throughput(
         "log_to_spark_rows_per_s",
@@ -141,6 +140,13 @@ def query(
         "to": sink,
         "sink": dict(sink_options),
     }
+
+
+def bare_scan(rows: int) -> dict[str, Any]:
+    """So many rows from a Python source that has them in memory to nowhere: what any source in
+    Python comes to at best."""
+    options = {"batchRows": "10000", "tasks": "2", "rows": str(rows)}
+    return query("bare-source", options, "noop", {})
 
 
 def run_queries(
