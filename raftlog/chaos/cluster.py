@@ -188,10 +188,17 @@ class ProcessCluster:
     # ------------------------------------------------------------ what can be awaited
 
     def wait_caught_up(
-        self, client: LogClient, topic: str, *, lag_entries_max: int = 0, timeout_s: float = 30.0
+        self,
+        client: LogClient,
+        topic: str,
+        *,
+        lag_entries_max: int = 0,
+        timeout_s: float = 30.0,
+        every_s: float = _LOOK_INTERVAL_S,
     ) -> Watermark:
         """Wait until every replica answers and lags by no more entries. Returns the watermark then.
 
+        Every node is asked each `every_s` seconds: seldom, where that disturbs what is measured.
         Under load some entries are always in flight, so a lag of 0 may never be seen. Raises
         `DeadlineExceeded`.
         """
@@ -199,6 +206,7 @@ class ProcessCluster:
             lambda: _caught_up(_answered(lambda: client.watermark(topic)), lag_entries_max),
             f"all replicas of {topic!r} to catch up",
             timeout_s,
+            every_s=every_s,
         )
         return client.watermark(topic)
 
@@ -244,14 +252,20 @@ def signals_deferred() -> Iterator[None]:
             signal.raise_signal(each)
 
 
-def wait_for(condition: Callable[[], bool], what: str, timeout_s: float) -> None:
+def wait_for(
+    condition: Callable[[], bool],
+    what: str,
+    timeout_s: float,
+    *,
+    every_s: float = _LOOK_INTERVAL_S,
+) -> None:
     """Poll until the condition holds. Raises `DeadlineExceeded`, which names `what`."""
     end_s = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() >= end_s:
             raise DeadlineExceeded(what=f"Waiting for {what}", seconds=f"{timeout_s:g}")
         # Nobody ever sets this event: another process cannot notify us, so this only waits.
-        threading.Event().wait(_LOOK_INTERVAL_S)
+        threading.Event().wait(every_s)
 
 
 def _end_at_once(up: subprocess.Popen[str]) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from raftlog.bench.measure import MEGABYTE, latency_of
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
+from tests.bench.disk import ASKED_EVERY_S
 from tests.bench.figures import Figure
 from tests.bench.reopen import fill
 from tests.cluster.waiting import leader_of
@@ -76,6 +77,6 @@ def await_caught_up(cluster: ProcessCluster, caught_up: threading.Event) -> None
     """Set the event when every replica of the topic `bulk` has every entry."""
     try:
         with cluster.client() as client:
-            cluster.wait_caught_up(client, "bulk", timeout_s=_PATIENCE_S)
+            cluster.wait_caught_up(client, "bulk", timeout_s=_PATIENCE_S, every_s=ASKED_EVERY_S)
     finally:
         caught_up.set()

@@ -25,7 +25,6 @@ from raftlog.machines.commands import EpochKey, TopicInfo
 from tests.bench.disk import (
     NEVER_COMPACTED,
     disk_bytes,
-    is_compacted,
     views_of,
     wait_compacted,
 )
@@ -44,7 +43,6 @@ _CLIENT_THREADS = 8
 _LARGE_ROWS = 65_536
 _APPENDS_MIN = 500
 _PATIENCE_S = 7200.0
-_ASKED_EVERY_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,12 +232,9 @@ def _append(
 def _tell_when_compacted(
     cluster: ProcessCluster, topics: Sequence[TopicInfo], end: Offset, told: threading.Event
 ) -> None:
-    """It asks seldom: its questions cost the nodes and this process time that appends want."""
-    deadline_s = time.monotonic() + _PATIENCE_S
     try:
         with cluster.client() as client:
-            while not is_compacted(client, topics, end) and time.monotonic() < deadline_s:
-                told.wait(_ASKED_EVERY_S)
+            wait_compacted(client, topics, end, _PATIENCE_S)
     finally:
         told.set()
 
