@@ -34,7 +34,7 @@ class ImageLimits:
 
     chunk_bytes: int = 1024 * 1024
     """What is asked for at once: `image_sender.CHUNK_BYTES_MAX` at most."""
-    chunks_ahead: int = 8
+    chunks_ahead: int = 16
     """Chunks of one image that are asked for and not written yet: memory, and enough to keep disk
     and wire busy."""
     fetches_max: int = 4
