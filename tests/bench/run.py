@@ -69,7 +69,7 @@ LONG_PIECES: dict[str, Piece] = {
     "image": image(1024),
     "image-10": image(10 * 1024),
 }
-"""With `--long`: each needs 15 GB of disk at most, `image-10` up to 60, and some minutes."""
+"""With `--long`: each takes minutes, and 15 GB of disk at most, `image-10` up to 60."""
 
 _PACKAGES = ("raftlog", "grpcio", "pyarrow", "uvloop", "pyspark")
 
@@ -111,7 +111,7 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").splitlines()[0])
     made.add_argument("--only", action="append", metavar="PIECE", help=", ".join(PIECES))
     long = ", ".join(name for name in LONG_PIECES if name not in PIECES)
-    made.add_argument("--long", action="store_true", help=f"pieces that need 15 GB of disk, the last one 60: {long}")
+    made.add_argument("--long", action="store_true", help=f"pieces of 15 or 60 GB of disk: {long}")
     made.add_argument("--json", type=Path, metavar="FILE", help="write everything there as well")
     made.add_argument("--markdown", type=Path, metavar="FILE", help="the table as Markdown, too")
     return made
