@@ -397,9 +397,10 @@ class StorageSettings(Section):
     )
     snapshot_entries_of_node: int = setting(
         75_000,
-        "The same in the topics that a node leads, those with the most entries first, once all its "
-        "topics together have so many entries since their snapshots. A restart replays them, about "
-        "25,000 in a second. Nodes with very many busy topics compact less with a higher value.",
+        "Snapshots are also taken once all topics of a node together have so many entries since "
+        "their last ones: in those that the node leads, the ones with the most entries first. A "
+        "restart replays that many, about 25,000 in a second. A higher value costs nodes with very "
+        "many busy topics fewer compactions.",
         ge=8,
         le=1_000_000_000,
     )
@@ -413,11 +414,10 @@ class StorageSettings(Section):
     )
     compaction_share_max: float = setting(
         0.25,
-        "The share of the time in which a node's compaction process works; then it rests, for the "
-        "sake of the appends. It works without rest, at a lower priority than the node, while the "
-        "disk is full, while the node has more entries to compact than snapshot_entries_of_node, "
-        "and while a topic has half of what compaction_backlog_max allows (all topics together, "
-        "of bytes).",
+        "For how much of the time a node's compaction process works; the rest of the time it "
+        "rests, for the sake of the appends. It does not rest while much waits for it: more "
+        "entries than snapshot_entries_of_node, half of compaction_backlog_max in a topic, as many "
+        "bytes in all topics together, or anything on a full disk.",
         ge=0.01,
         le=1,
     )

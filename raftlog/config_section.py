@@ -126,4 +126,6 @@ def _unit(key: str, facts: Mapping[str, Any]) -> str:
         return "Text"
     if key.endswith("_s"):
         return "Seconds"
+    if key.endswith("_share_max"):
+        return "A share of 1"
     return "Bytes" if "bytes" in key else "A count" if key != "port" else "A port number"

@@ -11,13 +11,16 @@ import math
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from raftlog.errors import ExitCode, InvalidOption, RaftlogError
+
+if TYPE_CHECKING:
+    from raftlog import Watermark
 
 PIPE_COLUMNS = 240
 """Width of a table that goes into a file or pipe: no cell is truncated there."""
@@ -139,6 +142,15 @@ def doubts(state: str, history: str) -> list[str]:
 def doubt(topic: str, node: int, state: str) -> str:
     """A line about a replica whose state is one of `DOUBTS`."""
     return f"{topic or 'the controller'}, replica {node} is {state}: {DOUBTS[state]}."
+
+
+def show_problems(mark: Watermark) -> None:
+    """A line for each replica that is in doubt, is quarantined, or whose node gave no answer."""
+    for replica in mark.replicas:
+        for each in doubts(replica.state, replica.history):
+            say(doubt(mark.topic, replica.node, each))
+        if replica.problem:
+            say(f"{mark.topic}, replica {replica.node}: {replica.problem}")
 
 
 def plain(value: Any) -> Any:

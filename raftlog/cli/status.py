@@ -20,9 +20,9 @@ from raftlog.cli.session import ServersOption, session_of
 from raftlog.errors import DiskFull, ExitCode, RaftlogError
 
 if TYPE_CHECKING:
+    from raftlog import NodeView
     from raftlog.client.log_client import ClusterDescription
     from raftlog.client.watermark import NodeAnswer
-    from raftlog.wire.calls import NodeView
 
 NAMES_SHOWN_MAX = 10
 

@@ -15,6 +15,7 @@ from raftlog.cli.output import (
     confirm,
     say,
     show_json,
+    show_problems,
     show_table,
     time_text,
 )
@@ -112,8 +113,8 @@ def config(
     """Show or change a topic's settings: how long, and how much of it, records are kept.
 
     The oldest records are removed, permanently, while the topic has more than a setting keeps, some
-    time after (topic.retention_check_s), and whole batches at a time. Their space comes back with
-    the topic's next snapshot.
+    time after (topic.retention_check_s), in portions of a 64th of its records at most. Their space
+    comes back with the topic's later snapshots.
     """
     settings = dict(_change(text) for text in changes or ())
     with session_of(context, servers).connect() as client:
@@ -345,6 +346,7 @@ def _show_topic(topic: TopicInfo, output: Format, mark: Watermark | None = None)
     )
     if mark is not None:
         show_table(_STORED, [_stored(replica) for replica in mark.replicas])
+        show_problems(mark)
 
 
 _STORED = ("NODE", "LOG ENTRIES", "LOG BYTES", "SNAPSHOT AT", "HISTORY UP TO", "HISTORY BYTES",
@@ -354,11 +356,11 @@ _STORED = ("NODE", "LOG ENTRIES", "LOG BYTES", "SNAPSHOT AT", "HISTORY UP TO", "
 def _stored(replica: ReplicaWatermark) -> list[object]:
     """What one replica has on disk."""
     if replica.problem:
-        return [replica.node, "no answer", *[""] * (len(_STORED) - 2)]
+        return [replica.node, *[None] * (len(_STORED) - 1)]
     last = max(replica.applied_index, replica.log_start_index - 1)
     return [
         replica.node,
-        f"{replica.log_start_index} to {last}",
+        f"{replica.log_start_index} to {last}" if last >= replica.log_start_index else "none",
         replica.log_bytes,
         replica.snapshot_index,
         replica.history_end,

@@ -13,11 +13,9 @@ from raftlog.cli.output import (
     Format,
     FormatOption,
     console,
-    doubt,
-    doubts,
     make_table,
-    say,
     show_json,
+    show_problems,
 )
 from raftlog.cli.session import ServersOption, session_of
 
@@ -77,11 +75,7 @@ def _show(marks: list[Watermark], output: Format) -> None:
     else:
         console().print(_table(marks))
         for mark in marks:
-            for replica in mark.replicas:
-                for each in doubts(replica.state, replica.history):
-                    say(doubt(mark.topic, replica.node, each))
-                if replica.problem:
-                    say(f"{mark.topic}, replica {replica.node}: {replica.problem}")
+            show_problems(mark)
 
 
 def _table(marks: list[Watermark]) -> Table:

@@ -10,6 +10,7 @@ history at the same places.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -217,10 +218,18 @@ class Compactions:
         held_bytes = local.replica.log.byte_count + local.image.manifest.history_bytes
         return held_bytes >= _FREED_BYTES_MIN and 2 * trimmed >= machine.high_water_mark - start > 0
 
-    def _points_max(self) -> int:
+    def _points_max(self, local: LocalReplica) -> int:
         """How many points may wait here before another one. A full disk may wait for a trim, which
-        frees nothing without a point."""
-        return _POINTS_BEHIND_MAX if self._disk.told.full is None else 2 * _POINTS_BEHIND_MAX
+        frees nothing without a point; and damage that nobody can heal may have been trimmed away,
+        together with all that waits behind it."""
+        points, machine = local.replica.points, local.machine
+        covers = (
+            isinstance(machine, TopicMachine)
+            and bool(points)
+            and machine.log_start_offset >= points[-1].mark > 0
+        )
+        is_full = self._disk.told.full is not None
+        return 2 * _POINTS_BEHIND_MAX if is_full or covers else _POINTS_BEHIND_MAX
 
     def _shortens_log(self, local: LocalReplica) -> bool:
         """Whether another point, even of the same state, would let go of the log that is kept for
@@ -246,7 +255,7 @@ class Compactions:
             or replica.machine.rules < _RULES_WITH_POINTS
             or replica.states.trust is not Trust.TRUSTED
             or replica.diverged
-            or len(replica.points) >= self._points_max()
+            or len(replica.points) >= self._points_max(local)
             or local.point_proposed == (raft.term, since.point)
         ):
             return
@@ -465,10 +474,16 @@ class Compactions:
 
 
 def _next_point(local: LocalReplica) -> PointReached:
-    """The next point to compact. One is left out if all of its records are trimmed at the point
-    after it: nothing of what it would write stays there. A full disk may have no room for that."""
+    """The next point to compact. Those are left out of which all records are trimmed at a later
+    point: nothing of what they would write stays there. A full disk may have no room for that, and
+    damage may have made it impossible."""
     points = local.replica.points
-    while len(points) > 1 and points[1].log_start >= points[0].mark > 0:
+    covering = (
+        number
+        for number, (before, point) in enumerate(itertools.pairwise(points), 1)
+        if point.log_start >= before.mark > 0
+    )
+    for _ in range(max(covering, default=0)):
         points.popleft()
     return points[0]
 

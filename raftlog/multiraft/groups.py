@@ -345,9 +345,12 @@ class GroupStore:
         self.remove_files(group, obsolete)
 
     def remove_files(self, group: GroupId, names: Iterable[str]) -> None:
-        """Remove files that no manifest of the group names any more."""
+        """Remove files that no manifest of the group names any more. One that was missing is
+        what another one has taken the place of."""
+        fs, folder = self._folder.fs, self.folder_of(group)
         for name in names:
-            self._folder.fs.remove(f"{self.folder_of(group)}/{name}")
+            if fs.exists(f"{folder}/{name}"):
+                fs.remove(f"{folder}/{name}")
 
     def remove(self, group: GroupId, controller_index: LogIndex) -> None:
         """Drop the files of a group that the controller's log deleted up to that index.
@@ -377,6 +380,11 @@ class GroupStore:
         log = self._open_log(group, image.base)
         try:
             files = self._at_snapshot(topic, log, image)
+            if topic is None:
+                # Whoever replays a topic's damaged command ends that replica. A node cannot end its
+                # replica of the controller: it must have another log before it begins.
+                for index in range(files.applied_index + 1, log.last_index + 1):
+                    log.command(index)
         except CorruptFile:
             log.abandon()
             raise

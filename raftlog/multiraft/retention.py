@@ -3,8 +3,8 @@
 The leader decides from its replica, and proposes a `Trim`; the log decides. So replicas agree
 although each leader looks at its own files. By age only goes what a majority's clocks confirm.
 
-Only whole batches go, as they are stored: an extent of the log, or a row group of a history file.
-What is kept is therefore never less than the settings say. A trim of less would free no space.
+Never is less kept than the settings say, and hardly more: whole batches go as they are stored (an
+extent of the log, or a row group of a history file), and parts of one once they are enough records.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ from raftlog.machines.topic import TopicMachine
 from raftlog.multiraft.effects import Effects, RetentionFailed
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.wire.codec import encode_command
+
+_PORTIONS = 64
+"""Less than this part of a topic goes only in whole stored batches. It bounds how many trims a
+topic that is written slowly logs, and how much longer than its settings say it keeps a record: its
+last row group may hold years."""
 
 ConfirmedClock = Callable[[Iterable[NodeId]], int | None]
 """The time in microseconds since 1970 UTC that a majority of these voters confirm; None: unknown.
@@ -63,8 +68,8 @@ def trim_expired(
 
 
 def first_kept(local: LocalReplica, settings: Iterable[TopicSetting], now_us: int | None) -> Offset:
-    """The first record that the settings keep, and with it its whole batch; the high-water mark if
-    they keep none. Without a confirmed time `now_us` nothing goes by age. Raises `CorruptFile`.
+    """The first record that the settings keep, or a few before it; the high-water mark if they keep
+    none. Without a confirmed time `now_us` nothing goes by age. Raises `CorruptFile`.
 
     What else must keep records, such as readers that have not read them yet, has its place here:
     as a lowest offset that no setting goes beyond.
@@ -79,7 +84,7 @@ def first_kept(local: LocalReplica, settings: Iterable[TopicSetting], now_us: in
         offset = max(offset, machine.offset_before_last(byte_count))
     if (age_s := value_of(given, RETENTION_S)) and now_us is not None:
         offset = max(offset, _first_at(local, now_us - age_s * 1_000_000))
-    if start < offset < mark:
+    if start < offset < mark and (offset - start) * _PORTIONS < mark - start:
         offset = max(start, local.batch_at(offset).start)
     return offset
 

@@ -264,8 +264,8 @@ def _tell_damage(
             )
         case GroupRefilling(group=group, topic=topic):
             log.warning(
-                "a quarantined replica is filled again from its peers; its damaged folder is kept "
-                "as groups/N.damaged-M",
+                "a quarantined replica is filled again from its peers; `raftlog status` names its "
+                "damaged folder, which is kept",
                 group=group,
                 topic=topic.name if topic else "(controller)",
             )

@@ -35,12 +35,14 @@ class PrefixRemoval:
     """The log's base without them. It must be durable in the manifest before `run`."""
 
     def run(self) -> None:
-        """Remove the files; they are gone durably when this returns. Raises `DiskFailed`.
+        """Remove the files, but for those that somebody else has removed; they are gone durably
+        when this returns. Raises `DiskFailed`.
 
         They go in ascending order, so that a crash leaves a log without gaps: file systems keep the
         order of changes to one folder.
         """
         for path in self.removed:
-            self.fs.remove(path)
+            if self.fs.exists(path):
+                self.fs.remove(path)
         if self.removed:
             self.fs.sync_folder(self.folder)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -154,6 +157,11 @@ def test_without_another_majority_a_damaged_replica_neither_leads_nor_loses_its_
             wait_for(lambda log=log: "is quarantined" in log.read_text(), "the quarantine", 20)
         with cluster.client(4.0) as hasty, pytest.raises(DeadlineExceeded):
             hasty.append("t", [{"number": 1}])
+        for verb in ("status", "watermark", "topic describe t"):
+            words = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, *verb.split()]
+            said = subprocess.run(words, capture_output=True, text=True, check=False)
+            for node in (2, 3):
+                assert re.search(rf"t, replica {node}:? is quarantined", said.stdout + said.stderr)
         for node in (2, 3):
             flip(segments[node], 70)
             cluster.kill(node)

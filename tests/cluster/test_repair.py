@@ -112,6 +112,23 @@ def test_a_history_file_and_a_body_heal_while_the_topic_is_written(scene: Scene)
     wait_for(body_healed, "the body to heal", 60)
 
 
+def test_a_node_runs_on_without_files_that_somebody_removed(scene: Scene) -> None:
+    """Compactions do without a snapshot, and have a history file healed first. The file is missing
+    again when it is to be removed, because another one has taken its place."""
+    history, snapshot = scene.image().history[0].name, scene.image().snapshots[-1].name
+    for name in (history, snapshot):
+        (scene.folder / name).unlink(missing_ok=True)
+    index = scene.image().index
+
+    def went_on() -> bool:
+        scene.append(20_000)
+        scene.read_all()
+        return history not in scene.image().names() and scene.image().index > index + 100
+
+    wait_for(went_on, "some compactions", 90)
+    assert "the node exits" not in scene.cluster.logs[scene.node].read_text()
+
+
 def test_a_node_that_is_killed_while_it_heals_is_whole_in_the_end(scene: Scene) -> None:
     for _ in range(3):
         scene.flip_history()

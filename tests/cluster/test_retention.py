@@ -123,16 +123,22 @@ def test_the_newest_records_stay(client: LogClient) -> None:
     assert sum(batch.num_rows for batch in client.read("counted")) == 6
 
 
-def test_a_batch_goes_only_as_a_whole(client: LogClient) -> None:
-    client.create_topic("whole", DDL, settings={"retention_records": 3})
-    client.append("whole", [{"id": each} for each in range(5)])
-    append(client, "whole", 2)
+def test_a_small_part_of_a_batch_stays_with_it_until_it_is_a_64th_of_the_topic(
+    client: LogClient,
+) -> None:
+    client.create_topic("whole", DDL, settings={"retention_records": 640})
+    client.append("whole", [{"id": each} for each in range(640)])
+    append(client, "whole", 10)
     client.create_topic("other", DDL, settings={"retention_records": 1})
     append(client, "other", 2)
     wait_for(lambda: log_start(client, "other") == 1, "a later check", DEADLINE_S)
-    assert log_start(client, "whole") == 0
+    assert log_start(client, "whole") == 0, "10 * 64 < 650"
     append(client, "whole", 1)
-    wait_for(lambda: log_start(client, "whole") == 5, "the batch's trim", DEADLINE_S)
+    wait_for(lambda: log_start(client, "whole") == 11, "the trim of a part", DEADLINE_S)
+    rows = sum(batch.num_rows for batch in client.read("whole"))
+    assert rows == 640
+    client.alter_topic("whole", {"retention_records": 11})
+    wait_for(lambda: log_start(client, "whole") == 640, "the trim of the batch", DEADLINE_S)
 
 
 def test_the_newest_bytes_stay(client: LogClient) -> None:

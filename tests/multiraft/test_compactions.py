@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import pytest
+
+from raftlog.compaction.compact import compact
 from raftlog.core.types import GroupId, LogIndex, Offset, Term
-from raftlog.errors import DiskFull, Internal, Overloaded
+from raftlog.errors import CorruptFile, DiskFull, Internal, Overloaded
 from raftlog.image.manifest import MANIFEST_COPIES, read_image
 from raftlog.multiraft.effects import CompactionFailed, DamagePassedOver
 from raftlog.replica import PointReached
@@ -126,8 +129,8 @@ def test_an_idle_topic_lets_its_log_go_also_if_a_compaction_took_longer_than_the
     scene.append(rows)
     wait(compact=True)
     scene.append(rows)
-    for compact in (False, False, True, True):
-        wait(compact=compact)
+    for compacts in (False, False, True, True):
+        wait(compact=compacts)
     assert local.replica.log.byte_count < SEALED_BYTES_MIN
     asked = len(scene.points())
     for _ in range(3):
@@ -328,6 +331,51 @@ def test_leaving_out_a_point_of_which_nothing_stays_makes_the_same_history() -> 
         assert len(scene.points()) == 3
         assert image.generation == (2 if at_once else 3)
     assert histories[0] == histories[1] != []
+
+
+def test_a_trim_past_damage_that_nobody_heals_lets_compaction_go_on() -> None:
+    scene = Scene()
+    local = scene.topics[GroupId(1)]
+    scene.write_until_point()
+    scene.compact_all()
+    (damaged,) = local.image.manifest.history
+    file = scene.fs.open(f"{scene.store.folder_of(local.group)}/{damaged.name}", create=False)
+    file.write_at(0, [bytes(damaged.byte_count)])
+    file.sync()
+    while scene.compactions.overload(local) is None:
+        scene.write(1)
+        while scene.driver.jobs:
+            job, done = scene.driver.jobs.pop(0)
+            with pytest.raises(CorruptFile) as raised:
+                compact(scene.fs, job)
+            done(raised.value)
+    assert len(local.replica.points) == POINTS_BEHIND
+    trimmed_to = local.topic_machine.high_water_mark
+    scene.trim(trimmed_to)
+    assert len(local.replica.points) == POINTS_BEHIND + 1
+    scene.tick(RETRY_TICKS)
+    scene.compact_all()
+    assert scene.compactions.overload(local) is None
+    assert damaged.name not in scene.files()
+    scene.write_until_point()
+    scene.compact_all()
+    assert [each.start for each in local.image.manifest.history] == [trimmed_to]
+
+
+def test_a_file_that_somebody_removed_meanwhile_is_not_missed_when_its_turn_comes() -> None:
+    scene = Scene(segment_bytes=400)
+    scene.write_until_point()
+    scene.compact_all()
+    local = scene.topics[GroupId(1)]
+    folder = scene.store.folder_of(local.group)
+    scene.write_until_point()
+    scene.compact()
+    (small,) = local.image.manifest.history
+    for name in (small.name, min(scene.files())):
+        scene.fs.remove(f"{folder}/{name}")
+    scene.compact_all()
+    assert local.image.manifest.generation == 2
+    assert small.name not in scene.files()
 
 
 def _refuse(operation: str, path: str) -> None:

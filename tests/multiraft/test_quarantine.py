@@ -55,7 +55,7 @@ def topic(number: int) -> TopicInfo:
     )
 
 
-def disk_of_two_topics() -> MemoryFileSystem:
+def disk_of_two_topics(*, logged_by_controller: Sequence[Command] = ()) -> MemoryFileSystem:
     """A node's folder with topics 1 and 2, three entries in each log."""
     disk = MemoryFileSystem(Random(1))
     folder = DataFolder.open(disk, cluster_id="c", node=NodeId(1), new_store_uuid="store-1")
@@ -67,7 +67,19 @@ def disk_of_two_topics() -> MemoryFileSystem:
         random=Random(1),
         tell=lambda _: None,
     )
-    store.make_group(None).log.close()
+    controller = store.make_group(None).log
+    controller.append(
+        [
+            Entry(
+                LogIndex(index),
+                Term(1),
+                EntryKind.COMMAND,
+                Payload(encode_command(each, None), b""),
+            )
+            for index, each in enumerate(logged_by_controller, 1)
+        ]
+    )
+    controller.close()
     for number in (1, 2):
         log = store.make_group(topic(number)).log
         log.append(
@@ -218,6 +230,18 @@ def test_a_node_whose_controllers_group_is_damaged_recovers_it_and_serves_its_to
     assert everything_in(disk, "groups/0.damaged-1").keys() == before.keys()
     told = [event for event in driver.told if isinstance(event, GroupQuarantined | GroupRefilling)]
     assert [event.group for event in told] == [CONTROLLER_GROUP, CONTROLLER_GROUP]
+    apply_in_controller(multiraft, driver, [CREATE], first=1)
+    assert multiraft.replicas.controller.topic_of(GroupId(1)) is not None
+
+
+def test_a_damaged_command_in_the_controllers_log_is_found_before_it_is_replayed() -> None:
+    """Opening a log reads its frames only. A topic's replica ends when it meets such a command."""
+    disk = disk_of_two_topics(logged_by_controller=[CREATE])
+    command = SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES
+    flip(disk, "groups/0/00000000000000000001.log", command + 1)
+    multiraft, driver = follower(disk)
+    assert multiraft.replicas.of_controller.raft.recovering
+    assert disk.exists("groups/0.damaged-1")
     apply_in_controller(multiraft, driver, [CREATE], first=1)
     assert multiraft.replicas.controller.topic_of(GroupId(1)) is not None
 
