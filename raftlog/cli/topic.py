@@ -113,8 +113,8 @@ def config(
     """Show or change a topic's settings: how long, and how much of it, records are kept.
 
     The oldest records are removed, permanently, while the topic has more than a setting keeps, some
-    time after (topic.retention_check_s), in portions of a 64th of its records at most. Their space
-    comes back with the topic's later snapshots.
+    time after (topic.retention_check_s): as soon as they are a whole stored batch, or a 64th of its
+    records. Their space comes back with the topic's later snapshots.
     """
     settings = dict(_change(text) for text in changes or ())
     with session_of(context, servers).connect() as client:

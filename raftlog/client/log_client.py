@@ -171,7 +171,7 @@ class LogClient:
         """Change some of a topic's settings. They hold for the records that it has, too.
 
         The oldest records are removed, permanently, while the topic has more than a setting keeps.
-        Records go in portions of a 64th of the topic at most, so a little more than that stays.
+        They go once they are a whole stored batch, or a 64th of its records: a little more stays.
 
         Args:
             topic: The topic, or its name.
