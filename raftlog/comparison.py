@@ -111,6 +111,11 @@ class Comparison:
             return Trust.DIVERGED
         return Trust.DISPUTED if self._disputed else Trust.TRUSTED
 
+    @property
+    def has_news(self) -> bool:
+        """Whether `news` would give any."""
+        return self._told is not self.trust
+
     def news(self) -> Trust | None:
         """The trust, if it is another one than at the last call; at first it is trusted."""
         before, self._told = self._told, self.trust

@@ -414,10 +414,10 @@ class StorageSettings(Section):
     )
     compaction_share_max: float = setting(
         0.25,
-        "For how much of the time a node's compaction process works; the rest of the time it "
-        "rests, for the sake of the appends. It does not rest while much waits for it: more "
-        "entries than snapshot_entries_of_node, half of compaction_backlog_max in a topic, as many "
-        "bytes in all topics together, or anything on a full disk.",
+        "How much of a processor a node's compaction process takes, for the sake of the appends. "
+        "It takes a whole one while much waits for it: more entries than snapshot_entries_of_node, "
+        "half of compaction_backlog_max in a topic, as many bytes in all topics together, or "
+        "anything on a full disk.",
         ge=0.01,
         le=1,
     )

@@ -284,6 +284,11 @@ class Replica:
         """Does a majority have another state, or another history, than this replica?"""
         return Trouble.DIVERGED in self.troubles
 
+    @property
+    def has_news(self) -> bool:
+        """Will the next output tell another trust than the last one?"""
+        return self.states.has_news or self.histories.has_news
+
     def history_reached(self, index: LogIndex, digest: bytes, mark: Offset) -> None:
         """The replica's history up to snapshot point `index` has this digest. Later compactions
         leave the records below `mark` as they are."""

@@ -11,33 +11,29 @@ _T = TypeVar("_T")
 _WORK_MIN_S = 0.005
 """Shorter pieces of work are taken together: waking up costs something too."""
 
-_REST_MAX_S = 1.0
-"""After a piece that took very long, most likely because of a disk that stalls."""
-
 
 class Pace:
-    """Lets the work on a sequence of items take only a share of the time.
+    """Lets the work on a sequence of items take only a share of a processor.
 
     Processors that nobody else wants cannot be told from those that somebody will want in a
     millisecond: work that always runs on them makes the others wait for memory, caches and the
-    disk. So the share holds on an idle machine as well.
+    disk. So the share holds on an idle machine as well. What counts is the time that the work has
+    a processor: on a busy machine, where it waits for one, it need not rest as well.
     """
 
     def __init__(
         self,
         share: float,
         *,
-        look: Callable[[], None] = lambda: None,
-        clock_s: Callable[[], float] = time.perf_counter,
-        sleep: Callable[[float], None] = time.sleep,
+        clock_s: Callable[[], float] = time.process_time,
+        rest: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`share` is in (0, 1]; 1: never rest. The work begins now. `look` is called after each
-        piece of work; what it raises ends the work."""
+        """`share` is in (0, 1]; 1: never rest. The work begins now. `rest` is called after each
+        piece of work with its seconds, which may be 0; what it raises ends the work."""
         assert 0 < share <= 1, share
-        self._look = look
         self._rest_per_work = (1 - share) / share
         self._clock_s = clock_s
-        self._sleep = sleep
+        self._rest = rest
         self._since_s = clock_s()
 
     def over(self, items: Iterable[_T]) -> Iterator[_T]:
@@ -45,14 +41,7 @@ class Pace:
         are worked on in turn, or one within another, share one pace."""
         for item in items:
             yield item
-            self._rest()
-
-    def _rest(self) -> None:
-        worked_s = self._clock_s() - self._since_s
-        if worked_s < _WORK_MIN_S:
-            return
-        self._look()
-        rest_s = min(_REST_MAX_S, worked_s * self._rest_per_work)
-        if rest_s > 0:
-            self._sleep(rest_s)
-        self._since_s = self._clock_s()
+            worked_s = self._clock_s() - self._since_s
+            if worked_s >= _WORK_MIN_S:
+                self._rest(worked_s * self._rest_per_work)
+                self._since_s = self._clock_s()

@@ -29,14 +29,14 @@ _IDLE_MAX_S = 60.0
 """No setting: starting again costs half a second of one processor."""
 
 _NICENESS = 10
-"""Appends go before an urgent job; one that is not urgent gets only what nobody else wants. No
-setting: it decides who waits when the processors are busy."""
+"""Appends go before any job when the processors are busy. No setting. Not `SCHED_IDLE`: on a busy
+machine a job under that ends never, and who is not root cannot leave it for an urgent job."""
 
 
 def work(data: Path, fs: FileSystem, share: float, idle_max_s: float = _IDLE_MAX_S) -> None:
     """Serve jobs for the data folder until standard input ends or no job comes for `idle_max_s`.
 
-    Of the time of a job that is not urgent it works `share`, above 0 and at most 1, and rests else.
+    In a job that is not urgent it takes `share` of a processor, above 0 and at most 1.
     Exits with `IDLE_EXIT` in the second case. Raises `DiskFailed`.
     """
     # Ctrl-C in a terminal goes to the whole group of processes: it is the node that decides.
@@ -62,19 +62,15 @@ def work(data: Path, fs: FileSystem, share: float, idle_max_s: float = _IDLE_MAX
 
 def _reply(fs: FileSystem, line: bytes, share: float) -> Reply:
     job = decode_job(line)
-    if sys.platform == "linux":
-        policy = os.SCHED_OTHER if job.urgent else os.SCHED_IDLE
-        os.sched_setscheduler(0, policy, os.sched_param(0))
     try:
-        return compact(fs, job, pace=Pace(1 if job.urgent else share, look=_end_without_node))
+        return compact(fs, job, pace=Pace(1 if job.urgent else share, rest=_rest))
     except RaftlogError as error:
         return error
 
 
-def _end_without_node() -> None:
-    """Standard input is at its end, although the answer is still owed: the node was killed."""
-    if select.select([sys.stdin], [], [], 0)[0]:
-        sys.exit(0)
+def _rest(seconds: float) -> None:
+    if select.select([sys.stdin], [], [], seconds)[0]:
+        sys.exit(0)  # standard input ends while the answer is owed: the node was killed
 
 
 if __name__ == "__main__":

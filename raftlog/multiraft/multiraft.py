@@ -181,7 +181,7 @@ class MultiRaft:
             groups=self.replicas,
             limits=limits,
             propose=self._propose_own,
-            ended=self._files_released,
+            ended=self._files_changed,
             damaged=lambda local, damage: self.repairs.met(local, damage),
         )
 
@@ -195,7 +195,7 @@ class MultiRaft:
             images=self._images,
             compactions=self._compactions,
             quarantine=self.replicas.quarantine,
-            released=self._mended,
+            released=self._files_changed,
         )
 
     def _new_rebuilds(self, store: GroupStore) -> Rebuilds:
@@ -442,8 +442,9 @@ class MultiRaft:
             self.replicas.let_go(local)
         self._schedule_turn()
 
-    def _mended(self, local: LocalReplica) -> None:
-        """The log may be written again, after a repair."""
+    def _files_changed(self, local: LocalReplica) -> None:
+        """A repair ended, so the log may be written again; or a compaction, which has more to
+        compare with the other replicas."""
         self._files_released(local)
         if local.group in self.replicas:
             self.mark_dirty(local.group)

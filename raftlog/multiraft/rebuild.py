@@ -69,6 +69,8 @@ class Rebuilds:
         """What is known of the replica may have changed: note it durably, and do what follows."""
         if local.topic is None or local.installing or self._stopped:
             return
+        if local.replica.has_news:
+            return  # it is told first: an image would be the end of it
         outvoted = local.replica.histories.trust is Trust.DIVERGED
         if outvoted is not local.outvoted.history and local not in self._noting:
             self._noting.add(local)

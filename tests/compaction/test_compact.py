@@ -63,7 +63,7 @@ def test_a_compaction_rests_after_what_it_replays_and_after_what_it_writes() -> 
     for _ in range(appended):
         scene.append()
     now_s, rests = itertools.count(), []
-    pace = Pace(0.5, clock_s=lambda: next(now_s), sleep=rests.append)
+    pace = Pace(0.5, clock_s=lambda: next(now_s), rest=rests.append)
     compact(scene.fs, scene.point(), pace=pace)
     replayed, merged, written = appended + 1, appended, 1
     assert len(rests) == replayed + merged + written
