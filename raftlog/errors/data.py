@@ -42,9 +42,13 @@ class OffsetTrimmed(RaftlogError):
     exit_code = ExitCode.DATA_LOSS
     grpc_status = "OUT_OF_RANGE"
 
-    cause_text = (
-        "Offset {requested} of topic {topic!r} is trimmed: the log holds [{earliest}, {end})."
-    )
+    @property
+    def cause(self) -> str:
+        held = f"the log holds [{self.earliest}, {self.end})"
+        if self.earliest == self.end:
+            held = f"the log begins at offset {self.end}, and holds no records from there on"
+        return f"Offset {self.requested} of topic {self.topic!r} is trimmed: {held}."
+
     remedy_text = "Read from the earliest offset, or set failOnDataLoss=false to skip what is gone."
 
 
