@@ -5,6 +5,7 @@ The arguments of the Python API are checked here too, by the bounds of the same 
 
 from __future__ import annotations
 
+import datetime
 import warnings
 from collections.abc import Mapping
 from numbers import Integral, Real
@@ -93,7 +94,16 @@ def _plain(value: object) -> object:
 
 def shown(given: object) -> str:
     """What was given for a key, in a message: a number as it is, never a text: it may be a
-    secret."""
+    secret. Of anything else only its kind."""
+    match given:
+        case bool():
+            return "true or false"
+        case list() | tuple():
+            return "a list"
+        case dict():
+            return "a table"
+        case datetime.date() | datetime.time():
+            return "a date or a time"
     text = str(given)
     try:
         float(text)
@@ -123,7 +133,7 @@ def _unit(key: str, facts: Mapping[str, Any]) -> str:
     if facts["type"] == "array":
         return "A list of texts"
     if facts["type"] == "string":
-        return "Text"
+        return "One text"
     if key.endswith("_s"):
         return "Seconds"
     if key.endswith("_share_max"):

@@ -196,6 +196,27 @@ def test_value_out_of_bounds_names_the_key_what_was_given_and_what_is_allowed(
     assert part in str(error)
 
 
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        (
+            'bootstrap_servers = ["a:1", "b:2"]',
+            "'client.bootstrap_servers' is a list, from {file}. Allowed: One text.",
+        ),
+        ('bootstrap_servers = { a = "b:2" }', "is a table, from {file}. Allowed: One text."),
+        ("bootstrap_servers = true", "is true or false, from {file}. Allowed: One text."),
+        ("bootstrap_servers = 7401", "is 7401, from {file}. Allowed: One text."),
+        ("request_timeout_s = [1]", "is a list, from {file}. Allowed: Seconds; above 0,"),
+        ("request_timeout_s = 2026-01-31", "is a date or a time, from {file}. Allowed: Seconds;"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_names_the_key_the_kind_and_what_is_allowed(
+    tmp_path: Path, line: str, part: str
+) -> None:
+    file = write(tmp_path, f"[client]\n{line}\n")
+    assert part.format(file=file) in str(refusal(file))
+
+
 def test_a_value_out_of_bounds_is_named_with_the_place_that_gives_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
