@@ -244,39 +244,65 @@ def trim(
     """
     with session_of(context, servers).connect() as client:
         topic = client.describe_topic(name)
+        offset = _first_kept(client, topic, before)
         held = client.read_high_water_mark(topic)
-        offset = _first_kept(client, topic, before, held)
+        _check_not_above_end(offset, name, held)
         start = held.log_start_offset
-        removed = f"[{start}, {offset})"
         count = max(0, offset - start)
         if count and not yes:
-            question = (
-                f"Remove the records {removed} of topic {name!r}, permanently? "
-                f"[{offset}, {held.high_water_mark}) stays."
-            )
-            confirm(question)
+            confirm(trim_question(name, held, offset))
         if count:
             start = client.trim(topic, before=offset)
     if output is Format.JSON:
         show_json({"topic": name, "removed_records": count, "log_start_offset": start})
     else:
-        what = f"removed {removed} of" if count else "nothing to remove from"
-        say(f"{what} topic {name}; it begins at offset {start}")
+        say(trim_outcome(name, held, offset, start))
 
 
-def _first_kept(client: LogClient, topic: TopicInfo, before: str, held: ReadableRange) -> int:
-    """The offset that `--before` means in a topic that holds these records."""
-    if not before.isascii() or not before.isdigit():
-        return client.find_offset(topic, _time_us(before))
-    offset = int(before)
+def trim_question(name: str, held: ReadableRange, offset: int) -> str:
+    """What is asked before the records below `offset` are removed from a topic with these."""
+    removed = f"[{held.log_start_offset}, {offset})"
+    if offset >= held.high_water_mark:
+        return (
+            f"Remove all records of topic {name!r}, {removed}, permanently? "
+            "It holds no others and will be empty."
+        )
+    return (
+        f"Remove the records {removed} of topic {name!r}, permanently? "
+        f"[{offset}, {held.high_water_mark}) stays."
+    )
+
+
+def trim_outcome(name: str, held: ReadableRange, offset: int, start: int) -> str:
+    """What is said after it; the topic begins at `start` now."""
+    removed = f"[{held.log_start_offset}, {offset})"
+    if held.log_start_offset == held.high_water_mark:
+        what = f"nothing to remove from topic {name}, which is empty"
+    elif offset <= held.log_start_offset:
+        what = f"nothing to remove from topic {name}"
+    elif offset >= held.high_water_mark:
+        what = f"removed {removed} of topic {name}, all the records that it had"
+    else:
+        what = f"removed {removed} of topic {name}"
+    return f"{what}; it begins at offset {start}"
+
+
+def _first_kept(client: LogClient, topic: TopicInfo, before: str) -> int:
+    """The offset that `--before` means."""
+    if before.isascii() and before.isdigit():
+        return int(before)
+    return client.find_offset(topic, _time_us(before))
+
+
+def _check_not_above_end(offset: int, name: str, held: ReadableRange) -> None:
+    """Only a number can be: a time was looked up before the mark was read."""
     if offset > held.high_water_mark:
         raise InvalidOption(
             option="--before",
-            problem=f"is {offset}, above the end of topic {topic.name!r}",
+            problem=f"is {offset}, above the end of topic {name!r}",
             advice=f"It holds [{held.log_start_offset}, {held.high_water_mark}). A number of "
             "seconds since 1970 is written @SECONDS.",
         )
-    return offset
 
 
 def _time_us(text: str) -> int:

@@ -1,10 +1,12 @@
-"""The times that `raftlog topic trim --before` takes."""
+"""The times that `raftlog topic trim --before` takes, and what it asks and says."""
 
 from __future__ import annotations
 
 import pytest
 
-from raftlog.cli.topic import _time_us
+from raftlog.cli.topic import _time_us, trim_outcome, trim_question
+from raftlog.client.log_client import ReadableRange
+from raftlog.core.types import Offset
 from raftlog.errors import InvalidOption
 
 NEW_YEAR_US = 1_767_225_600_000_000
@@ -35,3 +37,33 @@ def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match="neither an offset nor a time") as caught:
         _time_us(text)
     assert "@SECONDS" in caught.value.remedy
+
+
+def held(start: int, end: int) -> ReadableRange:
+    return ReadableRange(
+        log_start_offset=Offset(start), high_water_mark=Offset(end), record_bytes=100
+    )
+
+
+@pytest.mark.parametrize(
+    ("offset", "question", "outcome"),
+    [
+        (7, "Remove the records [3, 7) of topic 't', permanently? [7, 10) stays.",
+         "removed [3, 7) of topic t; it begins at offset 7"),
+        (10, "Remove all records of topic 't', [3, 10), permanently? It holds no others and will "
+         "be empty.", "removed [3, 10) of topic t, all the records that it had; it begins at "
+         "offset 10"),
+    ],
+)  # fmt: skip
+def test_a_trim_asks_and_says_whether_the_topic_is_emptied(
+    offset: int, question: str, outcome: str
+) -> None:
+    assert trim_question("t", held(3, 10), offset) == question
+    assert trim_outcome("t", held(3, 10), offset, offset) == outcome
+
+
+def test_a_trim_that_removes_nothing_says_so_and_whether_the_topic_is_empty() -> None:
+    nothing = trim_outcome("t", held(3, 10), 3, 3)
+    assert nothing == "nothing to remove from topic t; it begins at offset 3"
+    empty = trim_outcome("t", held(10, 10), 10, 10)
+    assert empty == "nothing to remove from topic t, which is empty; it begins at offset 10"
