@@ -33,6 +33,7 @@ from raftlog.errors import (
     NotLeader,
     Overloaded,
     RaftlogError,
+    ReplicaQuarantined,
     TooLarge,
     UnknownWriter,
 )
@@ -112,7 +113,7 @@ class Deadline:
         """The seconds that are left; 0 when it has passed."""
         return max(0.0, self._end_s - time.monotonic())
 
-    def error(self, last: BaseException | None) -> DeadlineExceeded:
+    def error(self, last: BaseException | str | None) -> DeadlineExceeded:
         """The error of a request that missed this deadline; `last` is what its last try raised."""
         return DeadlineExceeded(
             what=self.what, seconds=f"{self.seconds:.4g}", last=str(last) if last else ""
@@ -281,7 +282,7 @@ class Connection:
                     address=", ".join(self._bootstrap),
                     problem="no raftlog node listens there",
                 )
-            raise deadline.error(failures.reason)
+            raise deadline.error(failures.text)
 
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(_is_retriable),
@@ -437,6 +438,8 @@ class _Failures:
     def __init__(self) -> None:
         self._last: RaftlogError | None = None
         self._full: DiskFull | Overloaded | None = None
+        self._quarantined: dict[int, ReplicaQuarantined] = {}
+        """By node."""
         self._refused_since_s: dict[str, float] = {}
         """Addresses where no node listened in any try so far: since when."""
 
@@ -445,6 +448,8 @@ class _Failures:
         self._last = error
         if isinstance(error, DiskFull | Overloaded):
             self._full = error
+        if isinstance(error, ReplicaQuarantined):
+            self._quarantined[error.node] = error
         if isinstance(error, NodeUnreachable):
             if error.problem in _NO_NODE.values():
                 self._refused_since_s.setdefault(error.address, time.monotonic())
@@ -459,6 +464,17 @@ class _Failures:
         full.
         """
         return (self._full or self._last) if isinstance(self._last, NotLeader) else self._last
+
+    @property
+    def text(self) -> str:
+        """The same in words. If nobody leads and nodes said that their replicas are damaged, that is
+        the reason: all of them are named."""
+        reason = self.reason
+        nobody_leads = isinstance(reason, NotLeader) and not reason.leader
+        if self._quarantined and (nobody_leads or isinstance(reason, ReplicaQuarantined)):
+            *others, last = (each for _, each in sorted(self._quarantined.items()))
+            return " ".join([*(each.cause for each in others), str(last)])
+        return str(reason) if reason is not None else ""
 
     def refused_for_s(self, address: str) -> float:
         """For how many seconds did nobody listen there? -1: somebody may, for all that is known."""

@@ -120,8 +120,9 @@ class ReplicaQuarantined(Unavailable):
         "{position}: {problem}."
     )
     remedy_text = (
-        "Another replica serves the topic; the client asks there. Its files on node {node} are as "
-        'they were. See docs/OPERATIONS.md, "damaged", before you touch them.'
+        "While a majority of its replicas is whole, another one serves the topic; the client asks "
+        "there. Its files on node {node} are as they were. See docs/OPERATIONS.md, "
+        '"damaged", before you touch them.'
     )
 
 

@@ -16,7 +16,14 @@ from raftlog.client.connection import Connection, typed_error
 from raftlog.client.window import Window
 from raftlog.config import ClientSettings
 from raftlog.core.types import GroupId, Offset
-from raftlog.errors import DeadlineExceeded, DiskFull, NodeUnreachable, NotLeader, RaftlogError
+from raftlog.errors import (
+    DeadlineExceeded,
+    DiskFull,
+    NodeUnreachable,
+    NotLeader,
+    RaftlogError,
+    ReplicaQuarantined,
+)
 from raftlog.machines.outcomes import Appended
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.calls import (
@@ -34,6 +41,10 @@ FULL = DiskFull(file="a.log", node="node 1")
 NOT_LEADER = NotLeader(group=GROUP)
 UNREACHABLE = NodeUnreachable(address="a:1", problem="the connection was reset")
 REFUSED_TIMEOUT_S = 0.3
+
+
+def quarantined(node: int) -> ReplicaQuarantined:
+    return ReplicaQuarantined(topic="t", node=node, file="b.log", position=7, problem="a bit")
 
 
 def connection(servers: str, *, request_timeout_s: float = 20.0) -> Connection:
@@ -124,19 +135,8 @@ def test_what_happened_on_the_way_to_a_node_is_said_in_our_words(theirs: str, ou
     assert error.cause == f"The node at a:1 gave no answer: {ours}."
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("errors", "reported"),
-    [
-        ([FULL, NOT_LEADER], FULL),
-        ([FULL, UNREACHABLE, NOT_LEADER], FULL),
-        ([FULL, NOT_LEADER, UNREACHABLE], UNREACHABLE),
-        ([UNREACHABLE, NOT_LEADER], NOT_LEADER),
-    ],
-)
-def test_whom_to_ask_is_not_reported_if_a_disk_is_full(
-    errors: list[RaftlogError], reported: RaftlogError
-) -> None:
+def last_answer(errors: list[RaftlogError]) -> str:
+    """What a request reports whose tries raise these errors, the last one again and again."""
     with closing(connection("127.0.0.1:9", request_timeout_s=0.2)) as client:
         rest = iter(errors)
 
@@ -145,7 +145,35 @@ def test_whom_to_ask_is_not_reported_if_a_disk_is_full(
 
         with pytest.raises(DeadlineExceeded) as caught:
             client.retry(once, client.deadline("Append"))
-    assert caught.value.last == str(reported)
+    return caught.value.last
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("errors", "reported"),
+    [
+        ([FULL, NOT_LEADER], FULL),
+        ([FULL, UNREACHABLE, NOT_LEADER], FULL),
+        ([FULL, NOT_LEADER, UNREACHABLE], UNREACHABLE),
+        ([UNREACHABLE, NOT_LEADER], NOT_LEADER),
+        ([quarantined(2), NOT_LEADER], quarantined(2)),
+        ([quarantined(2), UNREACHABLE], UNREACHABLE),
+        ([quarantined(2), FULL, NOT_LEADER], FULL),
+        ([quarantined(2), NotLeader(group=GROUP, leader=1, address="a:1")],
+         NotLeader(group=GROUP, leader=1, address="a:1")),
+    ],
+)  # fmt: skip
+def test_whom_to_ask_is_not_reported_if_a_disk_is_full_or_nobody_leads_for_damage(
+    errors: list[RaftlogError], reported: RaftlogError
+) -> None:
+    assert last_answer(errors) == str(reported)
+
+
+@pytest.mark.slow
+def test_every_replica_that_is_quarantined_is_named_if_nobody_leads() -> None:
+    for last in (NOT_LEADER, quarantined(3)):
+        said = last_answer([quarantined(3), quarantined(2), last])
+        assert said == f"{quarantined(2).cause} {quarantined(3)}"
 
 
 @pytest.mark.slow

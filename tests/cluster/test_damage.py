@@ -155,8 +155,10 @@ def test_without_another_majority_a_damaged_replica_neither_leads_nor_loses_its_
         for node in (2, 3):
             log = cluster.logs[node]
             wait_for(lambda log=log: "is quarantined" in log.read_text(), "the quarantine", 20)
-        with cluster.client(4.0) as hasty, pytest.raises(DeadlineExceeded):
+        with cluster.client(4.0) as hasty, pytest.raises(DeadlineExceeded) as caught:
             hasty.append("t", [{"number": 1}])
+        for node in (2, 3):
+            assert f"topic 't' on node {node} is quarantined" in caught.value.cause
         for verb in ("status", "watermark", "topic describe t"):
             words = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, *verb.split()]
             said = subprocess.run(words, capture_output=True, text=True, check=False)
