@@ -65,7 +65,10 @@ class DataLoss(RaftlogError):
 
 @dataclass(kw_only=True, eq=False)
 class CorruptFile(DataLoss):
-    """Bytes that are not what was written. They are never taken for the end of the log."""
+    """Bytes that are not what was written. They are never taken for the end of the log.
+
+    `advice` is set where it is known that no other node has them whole.
+    """
 
     what: str = ""
     advice: str = ""
@@ -74,7 +77,10 @@ class CorruptFile(DataLoss):
     problem: str
 
     cause_text = "{file} is damaged at byte {position}: {problem}."
-    remedy_text = (
-        "Nothing was changed, and the other nodes have their copies. See docs/OPERATIONS.md, "
-        '"damaged", before you touch the file.'
-    )
+
+    @property
+    def remedy(self) -> str:
+        return self.advice or (
+            "Nothing was changed; what other nodes have whole is read from them. See "
+            'docs/OPERATIONS.md, "damaged", before you touch the file.'
+        )

@@ -45,6 +45,11 @@ _ROUNDS = 3
 """An image is asked for so often before it counts as not to be had: a peer that compacts meanwhile
 has other files for a while."""
 
+_ADVICE_IF_HOPELESS = (
+    "Nothing was changed, and no other node has it whole, as far as this one knows. See "
+    'docs/OPERATIONS.md, "no other node could give what is damaged".'
+)
+
 _Key: TypeAlias = LogIndex | str
 """An entry, or a file."""
 
@@ -132,14 +137,21 @@ class Repairs:
 
     def met(self, local: LocalReplica, cause: CorruptFile) -> None:
         """Somebody could not read a file of the replica. Nothing, if it cannot be told what is
-        damaged, or the file is no longer in use."""
+        damaged, or the file is no longer in use. The error says so if no other node can help."""
         name = cause.file.rpartition("/")[2]
         log = local.replica.log
         first = log.segment_named(name)
+        damage: Damage
         if name in local.image.manifest.names():
-            self.found(local, DamagedFile(name, cause))
+            damage = DamagedFile(name, cause)
         elif first is not None:
-            self.found(local, DamagedEntry(log.entry_at(first, cause.position), cause))
+            damage = DamagedEntry(log.entry_at(first, cause.position), cause)
+        else:
+            return
+        self.found(local, damage)
+        item = self._open[local].get(_key_of(damage))
+        if item is not None and (item.hopeless or len(local.raft.membership.voters) == 1):
+            cause.advice = _ADVICE_IF_HOPELESS
 
     def copy_mended(self, local: LocalReplica, damage: CorruptFile) -> None:
         """One of two copies of a small file was damaged, and is written again from the other."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raftlog.errors import OffsetTrimmed
+from raftlog.errors import CorruptFile, OffsetTrimmed, from_wire
 
 
 def test_a_trimmed_offset_names_the_range_that_is_left_or_says_that_nothing_is() -> None:
@@ -11,3 +11,11 @@ def test_a_trimmed_offset_names_the_range_that_is_left_or_says_that_nothing_is()
     none = OffsetTrimmed(topic="t", requested=3, earliest=9, end=9)
     assert "[9" not in none.cause
     assert none.cause.endswith("the log begins at offset 9, and holds no records from there on.")
+
+
+def test_damage_promises_no_copies_of_other_nodes_and_says_where_there_are_none() -> None:
+    some = CorruptFile(file="a.log", position=7, problem="a bit was flipped")
+    assert "what other nodes have whole is read from them" in some.remedy
+    none = CorruptFile(file="a.log", position=7, problem="a bit", advice="No node has it.")
+    assert none.remedy == "No node has it."
+    assert from_wire(*none.to_wire()).remedy == none.remedy

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from raftlog.core.types import GroupId, LogIndex
+from raftlog.core.messages import EntryReply, EntryRequest
+from raftlog.core.types import EMPTY_PAYLOAD, GroupId, LogIndex
 from raftlog.errors import CorruptFile
 from raftlog.image.damage import DamagedEntry, DamagedLog
-from raftlog.multiraft.effects import DamageFound, GroupQuarantined
-from tests.multiraft.test_quarantine import SEGMENT, disk_of_two_topics
+from raftlog.multiraft.effects import DamageFound, DamageNotHealable, GroupQuarantined
+from raftlog.storage.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES
+from tests.multiraft.test_quarantine import SEGMENT, disk_of_two_topics, flip
 from tests.multiraft.test_refused_messages import follower
 
 CAUSE = CorruptFile(file=SEGMENT, position=70, problem="a bit was flipped")
@@ -33,3 +35,43 @@ def test_a_replica_without_a_file_to_heal_is_quarantined_and_the_rest_of_the_nod
     assert any(isinstance(event, GroupQuarantined) for event in driver.told)
     assert 1 in multiraft.replicas.quarantined
     assert 2 in multiraft.replicas
+
+
+def test_a_reader_is_told_once_it_is_known_that_no_other_node_has_an_entry_whole() -> None:
+    disk = disk_of_two_topics()
+    flip(disk, SEGMENT, SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES + len(b"command"))
+    multiraft, driver = follower(disk)
+    local = multiraft.replicas[GroupId(1)]
+
+    def met() -> CorruptFile:
+        cause = local.replica.log.damage_of(LogIndex(1), "its body is damaged")
+        multiraft.repairs.met(local, cause)
+        return cause
+
+    assert "what other nodes have whole is read from them" in met().remedy
+    for _ in range(10):
+        multiraft.tick()
+        driver.run()
+        asked = [message for message in driver.sent if isinstance(message, EntryRequest)]
+        driver.sent.clear()
+        for each in asked:
+            multiraft.receive(each.to, [_without_it(each)])
+            driver.run()
+    assert any(isinstance(event, DamageNotHealable) for event in driver.told)
+    assert "no other node has it whole" in met().remedy
+    assert multiraft.repairs.counts(GroupId(1))[:3] == (1, 0, 1)
+
+
+def _without_it(request: EntryRequest) -> EntryReply:
+    """A peer's answer that it does not have the entry whole."""
+    return EntryReply(
+        group=request.group,
+        sender=request.to,
+        to=request.sender,
+        index=request.index,
+        term=request.term,
+        held=False,
+        dropped=False,
+        crc=0,
+        payload=EMPTY_PAYLOAD,
+    )
