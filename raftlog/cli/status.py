@@ -51,8 +51,8 @@ def status(
     For each node: the bytes of its logs and of its history files, and how many snapshot points its
     compaction has still to do, in all topics together; `raftlog topic describe` tells of one topic.
 
-    Exits with 3 while fewer than a majority answer and have room on their disks, or the controller
-    or a topic has no leader.
+    Exits with 3 while fewer than a majority answer and have room on their disks, the controller or
+    a topic has no leader, or something damaged is not healable, as `raftlog scrub` does.
     """
     with session_of(context, servers).connect() as client:
         described = client.describe_cluster()
@@ -97,7 +97,8 @@ def status(
             say(_SET_ASIDE.format(**row))
         _show_rules(**rules)
     writable = [row for row in answering if not row["disk_full"]]
-    if leader == 0 or waiting or 2 * len(writable) <= len(rows):
+    stays_damaged = any(row["not_healable"] for row in damaged)
+    if leader == 0 or waiting or 2 * len(writable) <= len(rows) or stays_damaged:
         raise typer.Exit(int(ExitCode.UNAVAILABLE))
 
 

@@ -467,8 +467,8 @@ class _Failures:
 
     @property
     def text(self) -> str:
-        """The same in words. If nobody leads and nodes said that their replicas are damaged, that is
-        the reason: all of them are named."""
+        """The same in words. If nobody leads, and nodes said that their replicas are damaged, that
+        is why: all of them are named."""
         reason = self.reason
         nobody_leads = isinstance(reason, NotLeader) and not reason.leader
         if self._quarantined and (nobody_leads or isinstance(reason, ReplicaQuarantined)):

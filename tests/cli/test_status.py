@@ -1,8 +1,16 @@
-"""What `raftlog status` finds in the nodes' answers."""
+"""What `raftlog status` finds in the nodes' answers, and how it ends."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from concurrent import futures
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
+
+import grpc
+import pytest
 
 from raftlog.cli.output import doubt
 from raftlog.cli.status import (
@@ -15,8 +23,19 @@ from raftlog.cli.status import (
 )
 from raftlog.client.watermark import NodeAnswer
 from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Term
-from raftlog.errors import NodeUnreachable
-from raftlog.wire.calls import ClusterDescription, GroupView, NodeView, SetAsideView
+from raftlog.errors import ExitCode, NodeUnreachable
+from raftlog.wire.calls import (
+    DESCRIBE_CLUSTER,
+    SERVICE,
+    WATCH_GROUPS,
+    ClusterDescription,
+    GroupView,
+    NodeAddress,
+    NodeView,
+    SetAsideView,
+)
+from raftlog.wire.codec import encode_reply
+from tests.cli.command import run
 
 
 def view(
@@ -160,3 +179,56 @@ def test_the_rules_version_is_unknown_unless_a_majority_answers() -> None:
     both = rules_of([description(1, 2), description(2, 3), down], nodes=3)
     assert both == {"rules": 3, "behind_rules": [3]}
     assert rules_of([description(1, 2)], nodes=1)["rules"] == 2
+
+
+@contextmanager
+def only_node(shown: NodeView) -> Iterator[str]:
+    """A port that answers as the only node of a cluster, with this view. Gives its address."""
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    described = replace(
+        description(1, 3),
+        leader=NodeId(1),
+        nodes=(NodeAddress(node=NodeId(1), address=address),),
+        behind_rules=(),
+    )
+    answers = {
+        DESCRIBE_CLUSTER.name: encode_reply(DESCRIBE_CLUSTER, described),
+        WATCH_GROUPS.name: encode_reply(WATCH_GROUPS, shown),
+    }
+
+    def handler(data: bytes) -> Any:
+        return grpc.unary_unary_rpc_method_handler(lambda request, context: data)
+
+    handlers = {name: handler(data) for name, data in answers.items()}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    server.start()
+    try:
+        yield address
+    finally:
+        server.stop(None).wait()
+
+
+@pytest.mark.parametrize(
+    ("healed", "not_healable", "code"),
+    [(2, 0, ExitCode.OK), (1, 0, ExitCode.OK), (1, 1, ExitCode.UNAVAILABLE)],
+)
+def test_it_exits_with_3_while_something_damaged_is_not_healable(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    healed: int,
+    not_healable: int,
+    code: ExitCode,
+) -> None:
+    hurt = replace(
+        view(1, 1, "hurt", 1),
+        damage_found=2,
+        damage_healed=healed,
+        damage_not_healable=not_healable,
+    )
+    shown = NodeView(node=NodeId(1), groups=(view(1, 0, "", 1), hurt))
+    with only_node(shown) as server:
+        ended = run(monkeypatch, capsys, "--servers", server, "status", "-o", "json")
+    assert ended.code == code
+    (row,) = json.loads(ended.out)["damaged_replicas"]
+    assert row["not_healable"] == not_healable
