@@ -1,7 +1,7 @@
 """What a replica may still do while something is wrong with what it has: one table.
 
 Whoever decides looks here: the replica whether it may lead, reads whether they are served at once,
-the sender of images whether it gives one. The last two rows are kept by having no replica at all
+the sender of images whether it gives one. The last three rows are kept by having no replica at all
 (`raftlog.multiraft.replicas`) and by the core (`raftlog.core.recovery`). docs/OPERATIONS.md prints
 the table, and `tests/test_damage_table.py` holds code, page and behaviour together.
 """
@@ -42,10 +42,14 @@ class Trouble(Enum):
     DISPUTED = "state or history differs, and none has a majority"
     DIVERGED = "state or history differs from the majority's"
     QUARANTINED = "the log, the manifests or all snapshots when the node opens them"
-    RECOVERING = "the log is lost and comes again from the leader"
+    RECOVERING = "the log is lost, and so is where it ended; it comes again from the leader"
+    RECOVERING_KNOWN = (
+        "the log is lost, but where it ended is known; it comes again from the leader"
+    )
 
 
 _NOTHING = Rights(*[May.NO] * 6)
+_RECOVERING = _NOTHING._replace(serve_reads=May.REST, give_images=May.REST)
 
 RIGHTS: dict[Trouble, Rights] = {
     Trouble.ENTRY: Rights(serve_reads=May.REST),
@@ -54,7 +58,8 @@ RIGHTS: dict[Trouble, Rights] = {
     Trouble.DISPUTED: Rights(serve_reads=May.REST, give_images=May.NO),
     Trouble.DIVERGED: Rights(campaign=May.NO, lead=May.NO, serve_reads=May.NO, give_images=May.NO),
     Trouble.QUARANTINED: _NOTHING,
-    Trouble.RECOVERING: _NOTHING._replace(serve_reads=May.REST, give_images=May.REST),
+    Trouble.RECOVERING: _RECOVERING,
+    Trouble.RECOVERING_KNOWN: _RECOVERING._replace(vote=May.YES),
 }
 """Lost hard states or a lost identity have no row: such a node does not start."""
 

@@ -49,6 +49,7 @@ from raftlog.core.types import (
     EntryKind,
     GroupId,
     HardState,
+    LastEntry,
     LogIndex,
     Membership,
     NodeId,
@@ -288,6 +289,12 @@ class Replica:
     def has_news(self) -> bool:
         """Will the next output tell another trust than the last one?"""
         return self.states.has_news or self.histories.has_news
+
+    @property
+    def last_durable(self) -> LastEntry:
+        """The end of the log as far as it is durable: nothing after it was acknowledged."""
+        index = self.log.durable_index
+        return LastEntry(self.log.term_at(index), index)
 
     def history_reached(self, index: LogIndex, digest: bytes, mark: Offset) -> None:
         """The replica's history up to snapshot point `index` has this digest. Later compactions
@@ -571,6 +578,8 @@ def _recovered_hard_state(recorded: HardState | None, last_term: Term) -> HardSt
     The log may hold an entry of a later term than the journal when a crash fell between their
     writes. Nothing was answered in that term then, so taking it up without a vote is safe.
     """
-    if recorded is None or recorded.term < last_term:
-        return HardState(last_term, NOBODY, recorded.recovery if recorded is not None else 0)
+    if recorded is None:
+        return HardState(last_term, NOBODY)
+    if recorded.term < last_term:
+        return recorded._replace(term=last_term, vote=NOBODY)
     return recorded

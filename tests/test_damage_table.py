@@ -15,11 +15,12 @@ from raftlog.core.messages import (
     VoteRequest,
 )
 from raftlog.core.ready import Role
-from raftlog.core.recovery import next_recovery
+from raftlog.core.recovery import begun
 from raftlog.core.types import (
     Entry,
     EntryKind,
     GroupId,
+    LastEntry,
     LogIndex,
     NodeId,
     Payload,
@@ -29,7 +30,7 @@ from raftlog.damage_table import RIGHTS, May, Trouble, as_markdown
 from raftlog.errors import CorruptFile, RaftlogError
 from raftlog.image.damage import DamagedEntry, DamagedFile
 from raftlog.multiraft.multiraft import MultiRaft
-from tests.multiraft.test_quarantine import SEGMENT, disk_of_two_topics, flip
+from tests.multiraft.test_quarantine import SEGMENT, SEGMENT_ID, disk_of_two_topics, flip
 from tests.multiraft.test_refused_messages import Driver, follower
 from tests.simulation.repairs import GROUP, DamagedCluster, leader_and_followers
 from tests.storage.memory import MemoryFileSystem
@@ -44,14 +45,14 @@ def test_the_page_has_the_table_of_the_code() -> None:
     assert set(RIGHTS) == set(Trouble)
 
 
-def recovering() -> MemoryFileSystem:
-    """The same node, but its first topic is being filled again."""
+def recovering(lost: LastEntry | None) -> MemoryFileSystem:
+    """The same node, but its first topic is being filled again; its log ended with `lost`."""
     disk = disk_of_two_topics()
     multiraft, driver = follower(disk)
     journal = multiraft.replicas._store.journal
     state = journal.get(GroupId(1))
     assert state is not None
-    journal.put(GroupId(1), state._replace(recovery=next_recovery(0)))
+    journal.put(GroupId(1), begun(state, lost))
     driver.run()
     write = journal.take_write()
     assert write is not None
@@ -65,10 +66,12 @@ def recovering() -> MemoryFileSystem:
 def in_trouble(trouble: Trouble | None) -> tuple[MultiRaft, Driver]:
     """A node whose first topic has this trouble."""
     if trouble is Trouble.RECOVERING:
-        return follower(recovering())
+        return follower(recovering(None))
+    if trouble is Trouble.RECOVERING_KNOWN:
+        return follower(recovering(LastEntry(Term(1), LogIndex(9))))
     disk = disk_of_two_topics()
     if trouble is Trouble.QUARANTINED:
-        flip(disk, SEGMENT, 70)
+        flip(disk, SEGMENT, SEGMENT_ID)
     multiraft, driver = follower(disk)
     if trouble is Trouble.ENTRY:
         damage = DamagedEntry(LogIndex(1), CAUSE)
@@ -86,7 +89,7 @@ STAGED = [None, Trouble.ENTRY, Trouble.FILE, Trouble.NEEDED_ENTRY, Trouble.QUARA
 """Those of which a follower is easily made. Diverged and disputed replicas: test_diverged.py."""
 
 
-@pytest.mark.parametrize("trouble", [*STAGED, Trouble.RECOVERING])
+@pytest.mark.parametrize("trouble", [*STAGED, Trouble.RECOVERING, Trouble.RECOVERING_KNOWN])
 def test_it_votes_acknowledges_and_campaigns_as_the_table_says(trouble: Trouble | None) -> None:
     rights = RIGHTS[trouble] if trouble is not None else None
 

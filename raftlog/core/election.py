@@ -12,39 +12,37 @@ from raftlog.core.messages import RaftMessage, VoteReply, VoteRequest
 from raftlog.core.quorum import VoteResult, vote_result
 from raftlog.core.ready import Role
 from raftlog.core.state import Part
-from raftlog.core.types import NOBODY, GroupId, NodeId, Term
+from raftlog.core.types import NOBODY, GroupId, LastEntry, NodeId, Term
 
 SLOW_DISK_PATIENCE = 4
 """So many election timeouts does a member whose disk is slow wait before it tries to lead."""
 
 
-def log_is_up_to_date(request: VoteRequest, log: LogView) -> bool:
-    """Is the candidate's log at least as complete as `log`? (Raft section 5.4.1)
-
-    The order is lexicographic: the last term decides, the index only between equal terms.
-    """
-    return (request.last_term, request.last_index) >= (log.last_term, log.last_index)
+def log_is_up_to_date(request: VoteRequest, last: LastEntry | None) -> bool:
+    """Is the candidate's log at least as complete as one that ends with `last`? None: with an entry
+    that nobody knows. (Raft section 5.4.1)"""
+    return last is not None and LastEntry(request.last_term, request.last_index) >= last
 
 
 def grants_vote(
-    request: VoteRequest, *, term: Term, vote: NodeId, leader: NodeId, log: LogView
+    request: VoteRequest, *, term: Term, vote: NodeId, leader: NodeId, last: LastEntry | None
 ) -> bool:
     """The verdict on a real vote in our own term (Raft section 5.2), repeatable for its holder."""
-    if request.term != term:
+    if request.term != term or last is None:
         return False
     if vote == request.sender:
         return True
-    return vote == NOBODY and leader == NOBODY and log_is_up_to_date(request, log)
+    return vote == NOBODY and leader == NOBODY and log_is_up_to_date(request, last)
 
 
 def grants_pre_vote(
-    request: VoteRequest, *, term: Term, vote: NodeId, hears_leader: bool, log: LogView
+    request: VoteRequest, *, term: Term, vote: NodeId, hears_leader: bool, last: LastEntry | None
 ) -> bool:
     """Would we vote for it in its term? (pre-vote, Raft dissertation section 9.6)
 
     Never while a leader is heard: a node that was cut off comes back without an election.
     """
-    if hears_leader or not log_is_up_to_date(request, log):
+    if hears_leader or not log_is_up_to_date(request, last):
         return False
     return request.term > term or (request.term == term and vote in (NOBODY, request.sender))
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 from raftlog.core.state import Part
-from raftlog.core.types import Entry, LogIndex, Span, Term
+from raftlog.core.types import Entry, LastEntry, LogIndex, Span, Term
 
 
 class LogView(Part):
@@ -81,6 +81,11 @@ class LogView(Part):
     @property
     def last_term(self) -> Term:
         return Term(self._run_terms[-1] if self._run_terms else self._base_term)
+
+    @property
+    def last_entry(self) -> LastEntry:
+        """Where the log ends."""
+        return LastEntry(self.last_term, self.last_index)
 
     def term_at(self, index: int) -> Term:
         """The term of the entry at `index`, from `base_index` (its own term) to `last_index`."""

@@ -39,7 +39,7 @@ from raftlog.core.outbox import Outbox
 from raftlog.core.quiescence import keeps_quiesced
 from raftlog.core.quorum import VoteResult
 from raftlog.core.ready import Ready, Role, SoftState
-from raftlog.core.recovery import is_recovering
+from raftlog.core.recovery import Recovery
 from raftlog.core.state import Part
 from raftlog.core.status import RaftStatus
 from raftlog.core.timer import ElectionTimer, Random
@@ -125,8 +125,8 @@ class Raft(Part):
             # The entries became durable and the term they came with did not. No vote of that
             # term can have left this member, because votes wait for the hard state.
             self.term, self.vote = log.last_term, NOBODY
-        self.recovery = hard_state.recovery
-        """Odd: it has lost its log and gets it again; see `raftlog.core.recovery`."""
+        self.recovery = Recovery(hard_state)
+        """Whether it has lost its log and gets it again."""
         self.leader = NOBODY
         """Who leads this term, as far as this member knows; NOBODY: unknown or lost."""
         self.commit_index = self.last_applied = max(log.base_index, applied_index)
@@ -145,6 +145,7 @@ class Raft(Part):
             commit_index=self.commit_index,
             last_index=log.last_index,
         )
+        self.recovery.grown(self._log, self.durable_index)
         self._reset_timer()
 
     # ------------------------------------------------------------ what it is
@@ -161,8 +162,8 @@ class Raft(Part):
 
     @property
     def recovering(self) -> bool:
-        """Has it lost its log, and not got it again? Then it counts for nothing."""
-        return is_recovering(self.recovery)
+        """Has it lost its log, and not got it again? Then what it holds does not count."""
+        return self.recovery.lasts
 
     def term_at(self, index: LogIndex) -> Term:
         """The term of the entry at `index`, from the log's base to `last_index`."""
@@ -329,6 +330,7 @@ class Raft(Part):
         index = LogIndex(self._outbox.persisted(write_number))
         if index > self.durable_index:
             self.durable_index = index
+            self.recovery.grown(self._log, self.durable_index)
             self._advance_commit_index()
 
     def applied(self, index: LogIndex) -> None:
@@ -404,7 +406,7 @@ class Raft(Part):
             self._speak_as_leader(self._leadership)
         return self._outbox.drain(
             soft_state=SoftState(self.role, self.term, self.leader),
-            hard_state=HardState(self.term, self.vote, self.recovery),
+            hard_state=HardState(self.term, self.vote, self.recovery.number, self.recovery.lost),
             commit_index=self.commit_index,
         )
 
@@ -517,8 +519,9 @@ class Raft(Part):
     # ------------------------------------------------------------ elections
 
     def _on_vote_request(self, request: VoteRequest) -> None:
-        granted = not self.recovering and election.grants_vote(
-            request, term=self.term, vote=self.vote, leader=self.leader, log=self._log
+        last = self.recovery.last_for_votes(self._log)
+        granted = election.grants_vote(
+            request, term=self.term, vote=self.vote, leader=self.leader, last=last
         )
         if granted and self.vote == NOBODY:
             self.vote = request.sender
@@ -526,12 +529,12 @@ class Raft(Part):
         self._outbox.after_persist.append(request.reply(self.term, granted=granted))
 
     def _on_pre_vote_request(self, request: VoteRequest) -> None:
-        granted = not self.recovering and election.grants_pre_vote(
+        granted = election.grants_pre_vote(
             request,
             term=self.term,
             vote=self.vote,
             hears_leader=self._hears_leader(),
-            log=self._log,
+            last=self.recovery.last_for_votes(self._log),
         )
         just_tried = self._timer.elapsed_ticks <= self._timing.heartbeat_ticks
         if granted and self.role is Role.PRE_CANDIDATE and just_tried:
@@ -563,7 +566,7 @@ class Raft(Part):
 
     def _on_append_request(self, request: AppendRequest) -> None:
         """Raft figure 2, AppendEntries, receiver: verify first, then write, then acknowledge."""
-        log, answers, recovery = self._log, self._outbox.after_persist, self.recovery
+        log, answers, recovery = self._log, self._outbox.after_persist, self.recovery.number
         if request.term < self.term:
             answers.append(request.rejected(self.term, log.last_index, recovery=recovery))
             return
@@ -599,8 +602,8 @@ class Raft(Part):
         quiesce_round = 0
         if heartbeat.term == self.term:
             self._follow(heartbeat.sender)
-            if self.recovering and heartbeat.recovered == self.recovery:
-                self.recovery += 1
+            if self.recovering and heartbeat.recovered == self.recovery.number:
+                self.recovery.end()
             self._learn_commit_index(heartbeat.commit_index)
             if heartbeat.quiesce_round and self._may_quiesce(heartbeat.commit_index):
                 self.quiesced = True
@@ -610,7 +613,7 @@ class Raft(Part):
             last_index=self._log.last_index,
             quiesce_round=quiesce_round,
             disk_keeps_up=self._disk_keeps_up,
-            recovery=self.recovery,
+            recovery=self.recovery.number,
         )
         self._outbox.messages.append(answer)
 

@@ -1,14 +1,21 @@
 """A member that has lost its log, and so has forgotten what it acknowledged.
 
 It gets the log again from a leader, and until it has it, it is *recovering*: it appends what it is
-sent, but neither votes nor campaigns, and no leader counts it, for no entry and no round of reads.
-An entry may have been committed with its lost copy, and a majority with this member in it that
-lacks the entry could elect a leader without it.
+sent, but does not campaign, and no leader counts it, for no entry and no round of reads. An entry
+may have been committed with its lost copy, and a majority with this member in it that lacks the
+entry could elect a leader without it.
 
-When is it as if it had lost nothing? When its log holds, durably, all that a leader had after a
-round of a majority of all voters *without this member*, begun after its first contact, confirmed
-that leader. Its first contact may be a leader that is deposed and does not know it. A majority that
-confirms shares a member with each majority that an entry was committed by, other than this one.
+It may know where the lost log ended, because only something before its end was damaged. Then it
+votes, for candidates that are at least as up to date as that log was: it refuses whom it would have
+refused before. So any leader has what was committed with its lost copy, and it is as if it had lost
+nothing when its log, durably, is at least as up to date again: what a leader wrote in a later term,
+or what the leader of the same term wrote so far, comes after all of that.
+
+If it does not know, it does not vote. When is it as if it had lost nothing? When its log holds,
+durably, all that a leader had after a round of a majority of all voters *without this member*,
+begun after its first contact, confirmed that leader. Its first contact may be a leader that is
+deposed and does not know it. A majority that confirms shares a member with each majority that an
+entry was committed by, other than this one.
 
 Recoveries are numbered, so that what it said before the loss is not taken for what it holds now:
 its count of begun and ended ones stands in its hard state and in each of its replies. It is odd
@@ -16,6 +23,10 @@ while one lasts.
 """
 
 from __future__ import annotations
+
+from raftlog.core.log_view import LogView
+from raftlog.core.state import Part
+from raftlog.core.types import NOBODY, HardState, LastEntry, LogIndex
 
 
 def is_recovering(recovery: int) -> bool:
@@ -26,3 +37,46 @@ def is_recovering(recovery: int) -> bool:
 def next_recovery(recovery: int) -> int:
     """The number of a recovery that begins now, whether one lasted already or not."""
     return recovery + 2 if is_recovering(recovery) else recovery + 1
+
+
+def begun(state: HardState, lost: LastEntry | None) -> HardState:
+    """The state in which a recovery begins now, of a log that ended with `lost`; None: that is not
+    known. Where one lasts already, what was lost before it began is what counts."""
+    if is_recovering(state.recovery):
+        lost = state.lost
+    if lost is not None and lost.term > state.term:
+        # Nothing was answered in that term: see `Raft`.
+        state = HardState(lost.term, NOBODY, state.recovery)
+    return state._replace(recovery=next_recovery(state.recovery), lost=lost)
+
+
+class Recovery(Part):
+    """A member's own recovery, if there is one."""
+
+    __slots__ = ("lost", "number")
+
+    def __init__(self, state: HardState) -> None:
+        self.number = state.recovery
+        """Odd: a recovery lasts."""
+        self.lost = state.lost
+        """Where the lost log ended; None: unknown, or none is lost."""
+
+    @property
+    def lasts(self) -> bool:
+        """Has the member lost its log, and not got it again?"""
+        return is_recovering(self.number)
+
+    def last_for_votes(self, log: LogView) -> LastEntry | None:
+        """How up to date a candidate must be; None: nobody is."""
+        return self.lost if self.lasts else log.last_entry
+
+    def grown(self, log: LogView, durable_index: LogIndex) -> None:
+        """The log is durable up to that entry now."""
+        if not self.lasts or self.lost is None:
+            return
+        if LastEntry(log.term_at(durable_index), durable_index) >= self.lost:
+            self.end()
+
+    def end(self) -> None:
+        """The member has its log again."""
+        self.number, self.lost = self.number + 1, None

@@ -84,6 +84,15 @@ class Span(NamedTuple):
     last: LogIndex
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class LastEntry:
+    """The end of a log. Of two, the greater one is more up to date (Raft section 5.4.1): the last
+    term decides, the index only between equal terms."""
+
+    term: Term
+    index: LogIndex
+
+
 class HardState(NamedTuple):
     """What must be on disk before any message that depends on it leaves (Raft figure 2)."""
 
@@ -92,6 +101,8 @@ class HardState(NamedTuple):
     recovery: int = 0
     """Which recovery of its log this member is in (odd), or has behind it (even)
     (`raftlog.core.recovery`)."""
+    lost: LastEntry | None = None
+    """While it recovers, the end of the log that it has lost; None: that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,14 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from raftlog.comparison import Comparison
-from raftlog.core.recovery import is_recovering, next_recovery
+from raftlog.core.recovery import begun, is_recovering
 from raftlog.core.timer import Random
 from raftlog.core.types import (
     CONTROLLER_GROUP,
     NOBODY,
     GroupId,
     HardState,
+    LastEntry,
     LogIndex,
     Membership,
     NodeId,
@@ -50,6 +51,7 @@ from raftlog.storage.checked_file import TEXT, damage_of, read_checked, write_ch
 from raftlog.storage.folder import SCRUBS_NAME, DataFolder
 from raftlog.storage.fresh import put_in_place
 from raftlog.storage.hard_state import JOURNAL_NAME
+from raftlog.storage.last_entry import last_entry
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
 from raftlog.storage.payload_cache import PayloadCache
@@ -76,6 +78,8 @@ class Quarantine(NamedTuple):
     topic: TopicInfo | None
     """None if the file that tells it is what is damaged."""
     damage: CorruptFile
+    lost: LastEntry | None
+    """Where its log ends; None: that cannot be told."""
 
 
 class OpenedGroup(NamedTuple):
@@ -158,20 +162,29 @@ class GroupStore:
             if len(self._controller_voters) == 1:
                 raise
             self._tell(GroupQuarantined(group=CONTROLLER_GROUP, topic=None, cause=damage.cause))
-        recovery = self.begin_recovery(CONTROLLER_GROUP)
+        recovery = self.begin_recovery(CONTROLLER_GROUP, self._last_entry(CONTROLLER_GROUP))
         while (write := self.journal.take_write()) is not None:
             write.run_whole()
             self.journal.written(write)
         self._tell(GroupRefilling(group=CONTROLLER_GROUP, topic=None))
         return self.make_group_again(None, recovery)
 
-    def begin_recovery(self, group: GroupId) -> int:
-        """Put into the journal that another recovery of the group begins, and return its number.
-        For the journal's thread."""
-        state = self.journal.get(group) or HardState(Term(0), NOBODY)
-        recovery = next_recovery(state.recovery)
-        self.journal.put(group, state._replace(recovery=recovery))
-        return recovery
+    def begin_recovery(self, group: GroupId, lost: LastEntry | None) -> int:
+        """Put into the journal that another recovery of the group begins, of a log that ended with
+        `lost` (`raftlog.core.recovery.begun`), and return its number. For the journal's thread."""
+        state = begun(self.journal.get(group) or HardState(Term(0), NOBODY), lost)
+        self.journal.put(group, state)
+        return state.recovery
+
+    def _last_entry(self, group: GroupId) -> LastEntry | None:
+        """Where the log of a group that cannot be opened ends; None: that cannot be told."""
+        fs, folder = self._folder.fs, self.folder_of(group)
+        try:
+            image = read_image(fs, folder).image
+        except (CorruptFile, FormatUnsupported):
+            return None
+        last = last_entry(fs, folder, group, image.base)
+        return last if last is not None and last.index >= image.index else None
 
     def _topic_group(self, group: GroupId) -> OpenedGroup | Quarantine:
         topic: TopicInfo | None = None
@@ -180,7 +193,7 @@ class GroupStore:
             topic = topic_from_manifest(self._folder.manifest(group))
             files = self._open_group(group, topic)
         except CorruptFile as error:
-            return Quarantine(group, topic, error)
+            return Quarantine(group, topic, error, self._last_entry(group))
         return self.replica(topic, files)
 
     def make_group(self, topic: TopicInfo | None) -> GroupFiles:

@@ -2,8 +2,8 @@
 
 A replica that has lost its log has forgotten what it acknowledged. So the journal says durably that
 its recovery has begun before anything of the new folder counts, and the core lets it vote again
-only when it has everything that it may have acknowledged (`raftlog.core.recovery`). The damaged
-folder is kept under another name. Only a person removes it.
+only when it has everything that it may have acknowledged, or in a way that is as good
+(`raftlog.core.recovery`). The damaged folder is kept under another name. Only a person removes it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from raftlog.core.types import GroupId
+from raftlog.core.types import GroupId, LastEntry
 from raftlog.machines.commands import TopicInfo
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.groups import GroupFiles, GroupStore
@@ -43,12 +43,13 @@ class Refills:
         self._made = made
         self._begun: dict[GroupId, _Begun] = {}
 
-    def begin(self, topic: TopicInfo) -> None:
-        """Give the topic's group a new folder; nothing of the former one is open.
+    def begin(self, topic: TopicInfo, lost: LastEntry | None = None) -> None:
+        """Give the topic's group a new folder; nothing of the former one is open, whose log ended
+        with `lost` (None: that cannot be told).
 
         Where a recovery lasts, another one begins: nothing that was said in that one counts.
         """
-        recovery = self._store.begin_recovery(topic.group)
+        recovery = self._store.begin_recovery(topic.group, lost)
         self._begun[topic.group] = _Begun(topic, recovery, self._store.journal.ticket)
         self._journal_changed()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from raftlog.core.recovery import is_recovering
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId, Term
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, LastEntry, LogIndex, NodeId, Term
 from raftlog.errors import (
     CorruptFile,
     NotLeader,
@@ -223,7 +223,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
     def _made_or_damaged(self, topic: TopicInfo, found: GroupFiles | CorruptFile) -> None:
         if isinstance(found, CorruptFile):
             self._opening.discard(topic.group)
-            self._quarantine(Quarantine(topic.group, topic, found))
+            self._quarantine(Quarantine(topic.group, topic, found, None))
             self.follow_controller()
         else:
             self._made(topic, found)
@@ -241,7 +241,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
 
     def quarantine(self, local: LocalReplica, damage: CorruptFile) -> None:
         """The topic's log turned out to be damaged where it must be read: end the replica."""
-        quarantine = Quarantine(local.group, local.topic, damage)
+        quarantine = Quarantine(local.group, local.topic, damage, local.replica.last_durable)
         self._closing.add(local.group)
         del self._replicas[local.group]
         self._quarantine(quarantine)
@@ -254,6 +254,21 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
                 group=quarantine.group, topic=quarantine.topic, cause=quarantine.damage.cause
             )
         )
+        if quarantine.group not in self._closing:
+            self._refill_known(quarantine)
+
+    def _refill_known(self, quarantine: Quarantine) -> None:
+        """A replica that knows where its log ended is filled again at once: it may be needed to
+        elect the leader that it gets the log from."""
+        topic = quarantine.topic
+        if topic is not None and len(topic.voters) > 1 and quarantine.lost is not None:
+            self._refill(topic, quarantine.lost)
+
+    def _refill(self, topic: TopicInfo, lost: LastEntry | None) -> None:
+        del self.quarantined[topic.group]
+        self._opening.add(topic.group)
+        self._refills.begin(topic, lost)
+        self._effects.tell(GroupRefilling(group=topic.group, topic=topic))
 
     def heard_leader(self, group: GroupId, term: Term) -> None:
         """A leader of that term speaks to the group's replica here. One that is quarantined is
@@ -263,10 +278,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             return
         state = self._store.journal.get(group)
         if state is None or term >= state.term:
-            del self.quarantined[group]
-            self._opening.add(group)
-            self._refills.begin(topic)
-            self._effects.tell(GroupRefilling(group=group, topic=topic))
+            self._refill(topic, self.quarantined[group].lost)
 
     def journal_durable(self) -> None:
         """The journal of hard states is durable further than before."""
@@ -298,6 +310,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         if local.group in self._closing:
             self._closing.discard(local.group)
             local.replica.log.abandon()
+            self._refill_known(self.quarantined[local.group])
             self.follow_controller()
             return
         self._remove(local.group, topic, local.replica.log.discard)

@@ -33,7 +33,8 @@ FORMAT_VERSION = 1
 SEGMENT_MAGIC = b"RAFTLOG\n"
 FRAME_MAGIC = b"\xd7RL\x1e"
 MARKER = 0x80
-"""The kind of a marker: a frame that only carries `synced_to`, without an index or a payload."""
+"""The kind of a marker: a frame that only carries `synced_to`, and the index and the term of the
+last entry before it (in a journal 0). It has no payload."""
 HARD_STATES = 0x81
 """The kind of a journal's frame. Entries of a log have the numbers of `EntryKind`."""
 
@@ -139,7 +140,8 @@ def decode_segment_header(data: bytes) -> SegmentHeader | UnreadableHeader:
 
 @dataclass(frozen=True, slots=True)
 class FrameHeader:
-    """One frame. `index` counts entries in a log and frames in a journal; 0 in a marker."""
+    """One frame. `index` counts entries in a log and frames in a journal; a marker has that of the
+    last entry before it, or 0."""
 
     kind: int
     index: int

@@ -23,7 +23,7 @@ import struct
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from raftlog.core.types import NOBODY, GroupId, HardState, NodeId, Term
+from raftlog.core.types import NOBODY, GroupId, HardState, LastEntry, LogIndex, NodeId, Term
 from raftlog.errors import CorruptFile, FormatUnsupported
 from raftlog.storage.checked_file import damage_of
 from raftlog.storage.contract import File, FileSystem
@@ -56,6 +56,8 @@ _PUT = 1
 _FORGET = 0
 _RECOVERY = 2
 """The number of a group's recovery, in the place of the term. It follows on the group's put."""
+_LOST = 3
+"""The term and index of the last entry of a log that is lost. It follows on the recovery."""
 _RESERVE_BYTES = 64 * 1024
 _COMPACT_BYTES_MIN = 256 * 1024
 _COMPACT_FACTOR = 4
@@ -326,6 +328,8 @@ class HardStateJournal:
                 records.append(_RECORD.pack(_PUT, group, state.term, state.vote))
                 if state.recovery:
                     records.append(_RECORD.pack(_RECOVERY, group, state.recovery, 0))
+                if state.lost is not None:
+                    records.append(_RECORD.pack(_LOST, group, state.lost.term, state.lost.index))
         return b"".join(records)
 
 
@@ -423,6 +427,9 @@ def _replay(file: File, frame: PlacedFrame, states: dict[GroupId, HardState]) ->
             states[GroupId(group)] = HardState(Term(term), NodeId(vote))
         elif kind == _RECOVERY and group in states:
             states[GroupId(group)] = states[GroupId(group)]._replace(recovery=term)
+        elif kind == _LOST and group in states:
+            lost = LastEntry(Term(term), LogIndex(vote))
+            states[GroupId(group)] = states[GroupId(group)]._replace(lost=lost)
         elif kind == _FORGET:
             states.pop(GroupId(group), None)
         else:

@@ -553,7 +553,12 @@ class GroupLog:
         elif self._marker_wanted and self._truncation is None:
             piece = self._piece_for_active(pieces)
             piece.segment.add_frame(
-                piece.buffers, kind=MARKER, index=0, term=0, command=b"", body=b""
+                piece.buffers,
+                kind=MARKER,
+                index=self.last_index,
+                term=self.last_term,
+                command=b"",
+                body=b"",
             )
         self._marker_wanted = False
         for piece in pieces:

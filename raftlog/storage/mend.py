@@ -156,13 +156,13 @@ class _Walk:
         table = self._table
         for number in range(table.base_index + 1, table.last_index + 1):
             while self.end < table.position_at(number):
-                yield self._marker()
+                yield self._marker(number - 1)
             yield self._entry(LogIndex(number))
         while self.end < self._plan.end:
-            yield self._marker()
+            yield self._marker(table.last_index)
 
-    def _marker(self) -> _Frame:
-        """A marker: it is written only when all before it is durable."""
+    def _marker(self, last: int) -> _Frame:
+        """A marker after entry `last`: it is written only when all before it is durable."""
         position = self.end
         raw = self._file.read_at(position, FRAME_HEADER_BYTES)
         found = decode_frame_header(raw, 0, self._seed)
@@ -173,8 +173,8 @@ class _Walk:
             return _Frame(position, raw, True, None, has_header=True)
         data, self.chain = encode_frame_header(
             kind=MARKER,
-            index=0,
-            term=0,
+            index=last,
+            term=self._table.term_at(last),
             synced_to=position,
             command=b"",
             body=b"",

@@ -31,6 +31,7 @@ from raftlog.storage.frames import (
     FORMAT_VERSION,
     FRAME_HEADER_BYTES,
     FRAME_MAGIC,
+    MARKER,
     SEGMENT_HEADER_BYTES,
     FrameHeader,
     Purpose,
@@ -181,14 +182,20 @@ def read_tail(file: File, header: SegmentHeader, accept: Callable[[PlacedFrame],
         unproven.append(frame)
         while unproven[0].end <= walk.proven_to:
             unproven.popleft()
-    behind = _search(file, header.seed, walk.end)
-    if behind.proven_to > walk.end:
+    proven_behind = 0
+
+    def found(_: int, frame: FrameHeader) -> None:
+        nonlocal proven_behind
+        proven_behind = max(proven_behind, frame.synced_to)
+
+    nonzero_end = search(file, header.seed, walk.end, found)
+    if proven_behind > walk.end:
         raise CorruptFile(
             file=file.path,
             position=walk.end,
-            problem=f"it has no valid frame there, but all below {behind.proven_to} was durable",
+            problem=f"it has no valid frame there, but all below {proven_behind} was durable",
         )
-    proven_to = max(walk.proven_to, behind.proven_to)
+    proven_to = max(walk.proven_to, proven_behind)
     for frame in unproven:
         if frame.end > proven_to and not payload_is_whole(file, frame):
             return Tail(
@@ -196,14 +203,14 @@ def read_tail(file: File, header: SegmentHeader, accept: Callable[[PlacedFrame],
                 chain=frame.chain_before,
                 proven_to=frame.proven_before,
                 truncated_from=_first_index_from(unproven, frame),
-                torn_bytes=max(walk.end, behind.nonzero_end) - frame.position,
+                torn_bytes=max(walk.end, nonzero_end) - frame.position,
             )
     return Tail(
         end=walk.end,
         chain=walk.chain,
         proven_to=walk.proven_to,
         truncated_from=None,
-        torn_bytes=max(0, behind.nonzero_end - walk.end),
+        torn_bytes=max(0, nonzero_end - walk.end),
     )
 
 
@@ -232,21 +239,21 @@ def write_again(file: File, start: int, end: int) -> None:
 
 
 def _first_index_from(frames: deque[PlacedFrame], bad: PlacedFrame) -> int | None:
-    """The first index at or after the bad frame. Markers have none."""
+    """The first index at or after the bad frame. Markers hold no entry."""
     return next(
-        (f.header.index for f in frames if f.position >= bad.position and f.header.index), None
+        (
+            each.header.index
+            for each in frames
+            if each.position >= bad.position and each.header.kind != MARKER
+        ),
+        None,
     )
 
 
-class _Behind(NamedTuple):
-    proven_to: int
-    nonzero_end: int
-    """The position after the last byte that is not zero; 0 if there is none."""
-
-
-def _search(file: File, seed: int, start: int) -> _Behind:
-    """Search from `start` to the file's end for headers that are valid by themselves."""
-    proven_to = 0
+def search(file: File, seed: int, start: int, found: Callable[[int, FrameHeader], None]) -> int:
+    """Search from `start` to the file's end for headers that are valid by themselves, and pass each
+    with its position to `found`, in order. Returns the position after the last byte that is not
+    zero; 0 if there is none."""
     nonzero_end = 0
     kept = b""
     while data := file.read_at(start, _SEARCH_BYTES):
@@ -263,6 +270,6 @@ def _search(file: File, seed: int, start: int) -> _Behind:
         while at >= 0:
             header = decode_frame_header(data, at, seed)
             if header is not None:
-                proven_to = max(proven_to, header.synced_to)
+                found(start - len(data) + at, header)
             at = data.find(FRAME_MAGIC, at + 1)
-    return _Behind(proven_to, nonzero_end)
+    return nonzero_end

@@ -19,6 +19,8 @@ from raftlog.errors import DeadlineExceeded, ExitCode
 from raftlog.wire.calls import NodeView
 from tests.cluster.waiting import leader_of
 
+SEGMENT_ID = 20
+"""A byte of a segment's header: without it nothing tells where the log ends."""
 UNCACHED = ["storage.payload_cache_bytes_max=0"]
 
 
@@ -135,10 +137,41 @@ def test_a_node_with_a_damaged_controllers_group_recovers_it_and_serves(tmp_path
         client.create_topic("with-its-vote", "number bigint")
 
 
+@pytest.mark.parametrize("group", ["topic", "controller"])
+def test_two_of_three_that_start_with_damaged_logs_are_filled_again_from_the_third(
+    tmp_path: Path, group: str
+) -> None:
+    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+        topic = client.create_topic("t", "number bigint")
+        for number in range(5):
+            client.append("t", [{"number": number}])
+        cluster.wait_caught_up(client, "t")
+        for node in (1, 2, 3):
+            cluster.kill(node)
+        number = topic.group if group == "topic" else 0
+        for node in (2, 3):
+            folder = cluster.data / f"node-{node}" / "groups" / str(number)
+            flip(folder / "00000000000000000001.log", 70)
+        for node in (1, 2, 3):
+            cluster.serve(node)
+        for node in (2, 3):
+            log = cluster.logs[node]
+            wait_for(lambda log=log: "is filled again" in log.read_text(), "the refill", 20)
+        assert client.append("t", [{"number": 5}]).start == 5
+        cluster.wait_caught_up(client, "t")
+        for node in (2, 3):
+            wait_for(lambda node=node: role_of(client, "t", node) != "recovering", "an end", 20)
+        cluster.kill(1)
+        assert client.append("t", [{"number": 6}]).start == 6  # with their copies alone
+        rows = pa.Table.from_batches(client.read("t")).to_pylist()
+        assert rows == [{"number": each} for each in range(7)]
+        client.create_topic("later", "number bigint")
+
+
 def test_without_another_majority_a_damaged_replica_neither_leads_nor_loses_its_files(
     tmp_path: Path,
 ) -> None:
-    """Two of three damaged: there is no leader, and nothing of either is lost."""
+    """Two of three do not know where their logs ended: there is no leader, and nothing is lost."""
     with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
         topic = client.create_topic("t", "number bigint")
         client.append("t", [{"number": 0}])
@@ -148,7 +181,7 @@ def test_without_another_majority_a_damaged_replica_neither_leads_nor_loses_its_
             cluster.kill(node)
             folder = cluster.data / f"node-{node}" / "groups" / str(topic.group)
             segments[node] = folder / "00000000000000000001.log"
-            flip(segments[node], 70)
+            flip(segments[node], SEGMENT_ID)
         cluster.kill(1)
         for node in (1, 2, 3):
             cluster.serve(node)
@@ -165,7 +198,7 @@ def test_without_another_majority_a_damaged_replica_neither_leads_nor_loses_its_
             for node in (2, 3):
                 assert re.search(rf"t, replica {node}:? is quarantined", said.stdout + said.stderr)
         for node in (2, 3):
-            flip(segments[node], 70)
+            flip(segments[node], SEGMENT_ID)
             cluster.kill(node)
             cluster.serve(node)
         assert client.append("t", [{"number": 1}]).start == 1

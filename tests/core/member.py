@@ -23,7 +23,7 @@ from raftlog.core.messages import (
 )
 from raftlog.core.raft import Raft
 from raftlog.core.ready import ReadState, Ready
-from raftlog.core.recovery import next_recovery
+from raftlog.core.recovery import begun
 from raftlog.core.types import (
     NOBODY,
     Entry,
@@ -139,10 +139,11 @@ class Member:
         )
         self.observed = self.raft.status()
 
-    def lose_log(self) -> None:
-        """Its log is gone while it does not run: it starts again empty, and recovers."""
-        state = self.disk_hard_state
-        self.disk_hard_state = state._replace(recovery=next_recovery(state.recovery))
+    def lose_log(self, *, knows_end: bool = False) -> None:
+        """Its log is gone while it does not run: it starts again empty, and recovers. Does it know
+        where the log ended?"""
+        last = log_of(self.disk_log, base=self.disk_base).last_entry
+        self.disk_hard_state = begun(self.disk_hard_state, last if knows_end else None)
         self.disk_log = []
         self.disk_base = self.disk_snapshot = 0
         self.start()

@@ -1,15 +1,18 @@
-"""A member that has lost its log counts for nothing until it has all that it may have confirmed."""
+"""A member that has lost its log counts for nothing until it has all that it may have confirmed;
+but it votes, if it knows where that log ended."""
 
 from __future__ import annotations
+
+from random import Random
 
 import pytest
 
 from raftlog.core.messages import AppendReply, Heartbeat, HeartbeatReply, VoteReply
 from raftlog.core.ready import Role
-from raftlog.core.recovery import is_recovering, next_recovery
-from raftlog.core.types import NodeId
+from raftlog.core.recovery import begun, is_recovering, next_recovery
+from raftlog.core.types import HardState, LastEntry, LogIndex, NodeId, Term
 from raftlog.errors import AcknowledgedEntriesLost
-from tests.core.member import TIMING, Member, heartbeat, vote_request
+from tests.core.member import TIMING, Member, append_request, heartbeat, log_of, vote_request
 from tests.core.network import Network
 
 
@@ -20,7 +23,7 @@ def recovering_member() -> Member:
     return member
 
 
-def network_that_lost(node: int, *, committed: int = 3) -> Network:
+def network_that_lost(node: int, *, committed: int = 3, knows_end: bool = False) -> Network:
     """Member 1 leads, all have its entries, and then `node` loses its log while it is down."""
     network = Network.of(3)
     leader = network.elect(1)
@@ -28,7 +31,7 @@ def network_that_lost(node: int, *, committed: int = 3) -> Network:
     network.tick(2 * TIMING.heartbeat_ticks)
     assert all(member.raft.commit_index == committed + 1 for member in network.up)
     network.crash(node)
-    network.members[node].lose_log()
+    network.members[node].lose_log(knows_end=knows_end)
     return network
 
 
@@ -215,3 +218,157 @@ def test_a_new_leader_counts_one_that_recovered_before() -> None:
     leader.propose("with its copy")
     network.tick(3 * TIMING.heartbeat_ticks)
     assert leader.raft.commit_index == leader.raft.last_index
+
+
+# ------------------------------------------------------------ where the lost log ended is known
+
+
+def last(term: int, index: int) -> LastEntry:
+    return LastEntry(Term(term), LogIndex(index))
+
+
+def test_what_was_lost_first_counts_while_a_recovery_lasts() -> None:
+    before = HardState(Term(3), NodeId(2))
+    first = begun(before, last(2, 9))
+    assert first == HardState(Term(3), NodeId(2), 1, last(2, 9))
+    assert begun(first, last(1, 1)) == HardState(Term(3), NodeId(2), 3, last(2, 9))
+    assert begun(begun(before, None), last(2, 9)).lost is None
+
+
+def test_a_term_that_only_the_lost_log_knew_is_not_forgotten() -> None:
+    assert begun(HardState(Term(3), NodeId(2)), last(4, 9)) == HardState(
+        Term(4), NodeId(0), 1, last(4, 9)
+    )
+
+
+@pytest.mark.parametrize(
+    ("candidate", "granted"),
+    [((3, 3), True), ((3, 4), True), ((4, 1), True), ((3, 2), False), ((2, 9), False)],
+)
+@pytest.mark.parametrize("pre", [False, True])
+def test_it_votes_for_who_is_as_up_to_date_as_its_lost_log(
+    candidate: tuple[int, int], granted: bool, pre: bool
+) -> None:
+    member = Member(1, terms=[1, 2, 3])
+    member.lose_log(knows_end=True)
+    member.step(vote_request(member, 2, term=5, last=candidate, pre=pre))
+    assert [reply.granted for reply in member.take(VoteReply)] == [granted]
+    member.tick(10 * TIMING.election_ticks_min)
+    assert member.raft.role is Role.FOLLOWER, "it does not campaign"
+
+
+def network_that_lost_two() -> Network:
+    """Member 1 led; members 2 and 3 have lost their logs, and all are down."""
+    network = network_that_lost(3, knows_end=True)
+    network.crash(1)
+    network.crash(2)
+    network[2].lose_log(knows_end=True)
+    return network
+
+
+def test_two_of_three_elect_the_third_and_get_their_logs_from_it() -> None:
+    network = network_that_lost_two()
+    for node in (1, 2, 3):
+        network.restart(node)
+    network.tick_until(
+        lambda: has_recovered(network, 2) and has_recovered(network, 3), ticks_max=200
+    )
+    assert network.leader is network[1]
+    network[1].propose("with their copies")
+    network.tick(3 * TIMING.heartbeat_ticks)
+    assert network[2].log == network[3].log == network[1].log
+    assert network[1].raft.commit_index == network[1].raft.last_index
+    assert network[2].disk_hard_state.lost is None
+
+
+def test_the_third_is_not_elected_if_it_lacks_what_they_had() -> None:
+    network = network_that_lost_two()
+    network[1].disk_log = network[1].disk_log[:-1]
+    for node in (1, 2, 3):
+        network.restart(node)
+    network.tick(200)
+    assert network.leader is None
+
+
+@pytest.mark.parametrize(
+    ("lost_terms", "sent_terms"),
+    [([1, 2, 3], [1, 2, 3]), ([1, 2, 3], [1, 4]), ([1, 2, 3, 3], [1, 2, 3, 4])],
+)
+def test_it_counts_once_its_log_is_durably_as_up_to_date_as_the_lost_one(
+    lost_terms: list[int], sent_terms: list[int]
+) -> None:
+    member = Member(1, terms=lost_terms)
+    member.lose_log(knows_end=True)
+    most = sent_terms[:-1]
+    member.step(append_request(member, 2, term=5, terms=most))
+    assert member.raft.recovering
+    member.sync = False
+    prev = (most[-1], len(most))
+    member.step(append_request(member, 2, term=5, prev=prev, terms=sent_terms[-1:]))
+    assert member.raft.recovering, "what is not durable counts for nothing"
+    member.sync = True
+    member.persist()
+    assert not member.raft.recovering
+    assert member.disk_hard_state == HardState(Term(5), NodeId(0), 2)
+    member.step(append_request(member, 2, term=5, prev=(sent_terms[-1], len(sent_terms))))
+    assert member.take(AppendReply)[-1].recovery == 2
+
+
+def test_a_longer_log_of_an_earlier_term_does_not_end_the_recovery() -> None:
+    member = Member(1, terms=[1, 2, 3])
+    member.lose_log(knows_end=True)
+    member.step(append_request(member, 2, term=5, terms=[1, 2, 2, 2, 2]))
+    assert member.raft.recovering
+    assert member.take(AppendReply)[-1].recovery == 1
+
+
+def test_a_log_that_ends_before_the_lost_one_does_not_end_the_recovery_at_a_start() -> None:
+    member = Member(1, terms=[1, 2, 3])
+    member.lose_log(knows_end=True)
+    member.step(append_request(member, 2, term=3, terms=[1, 2]))
+    member.start()
+    assert member.raft.recovering
+    member.step(append_request(member, 2, term=3, prev=(2, 2), terms=[3]))
+    assert not member.raft.recovering
+
+
+def others_have_all(network: Network, node: int) -> bool:
+    """Does another member hold, durably, all that any one held, had `node` lost its log as well?"""
+    ends = {
+        each.node: log_of(each.disk_log).last_entry
+        for each in network.members.values()
+        if not is_recovering(each.disk_hard_state.recovery)
+    }
+    lost = [each.disk_hard_state.lost for each in network.members.values()]
+    most = max([*ends.values(), *(each for each in lost if each is not None)])
+    return any(end >= most for holder, end in ends.items() if holder != node)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_whoever_loses_what_log_when_nothing_committed_is_lost(seed: int) -> None:
+    """The checks are the network's: election safety, leader completeness, log matching."""
+    random = Random(seed)
+    network = Network.of(3, seed=seed)
+    for _ in range(120):
+        node = random.randint(1, 3)
+        match random.choice(["tick", "tick", "tick", "tick", "propose", "lose", "crash", "cut"]):
+            case "tick":
+                network.tick(random.randint(1, 10))
+            case "propose" if network.leader is not None and not network.leader.raft.quiesced:
+                network.leader.propose(f"{random.random()}")
+            case "lose" | "crash" as what:
+                if node not in network.down:
+                    network.crash(node)
+                    if what == "lose" and others_have_all(network, node):
+                        network[node].lose_log(knows_end=True)
+                    network.restart(node)
+            case "cut":
+                network.heal() if random.random() < 0.5 else network.isolate(node)
+    network.heal()
+
+    def settled() -> bool:
+        logs = {tuple(each.log) for each in network.up}
+        recovering = [each for each in network.up if each.raft.recovering]
+        return network.leader is not None and len(logs) == 1 and not recovering
+
+    network.tick_until(settled)

@@ -13,6 +13,7 @@ from raftlog.core.messages import (
     AppendRequest,
     GroupDeleted,
     Heartbeat,
+    VoteReply,
     VoteRequest,
 )
 from raftlog.core.types import (
@@ -21,6 +22,7 @@ from raftlog.core.types import (
     EntryKind,
     GroupId,
     HardState,
+    LastEntry,
     LogIndex,
     NodeId,
     Payload,
@@ -55,7 +57,9 @@ def topic(number: int) -> TopicInfo:
     )
 
 
-def disk_of_two_topics(*, logged_by_controller: Sequence[Command] = ()) -> MemoryFileSystem:
+def disk_of_two_topics(
+    *, logged_by_controller: Sequence[Command] = (), voters: tuple[NodeId, ...] = NODES
+) -> MemoryFileSystem:
     """A node's folder with topics 1 and 2, three entries in each log."""
     disk = MemoryFileSystem(Random(1))
     folder = DataFolder.open(disk, cluster_id="c", node=NodeId(1), new_store_uuid="store-1")
@@ -81,7 +85,7 @@ def disk_of_two_topics(*, logged_by_controller: Sequence[Command] = ()) -> Memor
     )
     controller.close()
     for number in (1, 2):
-        log = store.make_group(topic(number)).log
+        log = store.make_group(replace(topic(number), voters=voters)).log
         log.append(
             [
                 Entry(LogIndex(index), Term(1), EntryKind.NOOP, Payload(b"command", b"body" * 20))
@@ -120,10 +124,14 @@ CREATE = CreateTopic(
     timestamp_us=1,
 )
 SEGMENT = "groups/1/00000000000000000001.log"
+SEGMENT_ID = 20
+"""A byte of its header: without the id nothing tells where the log ends."""
+FRAME = 70
+"""A byte of its first frame: the later ones tell where the log ends."""
 
 
 @pytest.mark.parametrize(
-    ("path", "position"), [(SEGMENT, 8), (SEGMENT, 70), (SEGMENT, 210), ("groups/1/manifest", 60)]
+    ("path", "position"), [(SEGMENT, 8), (SEGMENT, SEGMENT_ID), ("groups/1/manifest", 60)]
 )
 def test_a_damaged_topic_is_quarantined_and_the_others_of_its_node_serve(
     path: str, position: int
@@ -146,7 +154,7 @@ def test_a_damaged_topic_is_quarantined_and_the_others_of_its_node_serve(
 
 def test_a_quarantined_replica_neither_votes_nor_acknowledges_nor_says_that_it_is_gone() -> None:
     disk = disk_of_two_topics()
-    flip(disk, SEGMENT, 70)
+    flip(disk, SEGMENT, SEGMENT_ID)
     multiraft, driver = follower(disk)
     driver.sent.clear()
     for group in (1, 2):
@@ -174,7 +182,7 @@ def test_a_quarantined_replica_neither_votes_nor_acknowledges_nor_says_that_it_i
 
 def test_a_quarantined_topic_that_is_deleted_is_removed() -> None:
     disk = disk_of_two_topics()
-    flip(disk, SEGMENT, 70)
+    flip(disk, SEGMENT, SEGMENT_ID)
     multiraft, driver = follower(disk)
     commands = [CREATE, DeleteTopic(name=topic(1).name, incarnation=topic(1).incarnation)]
     apply_in_controller(multiraft, driver, commands[:1], first=1)
@@ -294,7 +302,7 @@ def from_leader(*, last: int = 3, recovered: int = 0) -> list[Heartbeat | Append
 
 def test_a_quarantined_replica_is_filled_again_once_a_leader_speaks() -> None:
     disk = disk_of_two_topics()
-    flip(disk, SEGMENT, 70)
+    flip(disk, SEGMENT, SEGMENT_ID)
     before = everything_in(disk, "groups/1")
     multiraft, driver = follower(disk)
     apply_in_controller(multiraft, driver, [CREATE], first=1)
@@ -316,9 +324,52 @@ def test_a_quarantined_replica_is_filled_again_once_a_leader_speaks() -> None:
     assert multiraft.replicas[GroupId(1)].replica.log.last_index == 3
 
 
+@pytest.mark.parametrize("position", [FRAME, 210])
+def test_a_replica_that_knows_where_its_log_ended_is_filled_again_at_once_and_votes(
+    position: int,
+) -> None:
+    disk = disk_of_two_topics()
+    flip(disk, SEGMENT, position)
+    before = everything_in(disk, "groups/1")
+    multiraft, driver = follower(disk)
+    kinds = [type(event) for event in driver.told]
+    assert kinds.index(GroupQuarantined) < kinds.index(GroupRefilling)
+    assert not multiraft.replicas.quarantined
+    assert everything_in(disk, ASIDE) == before
+    local = multiraft.replicas[GroupId(1)]
+    assert local.raft.recovering
+    driver.sent.clear()
+    whom = {"group": GroupId(1), "sender": NodeId(2), "to": NodeId(1), "term": Term(9)}
+    shorter, as_long = (
+        VoteRequest(**whom, last_index=LogIndex(last), last_term=Term(1), pre=True)
+        for last in (2, 3)
+    )
+    multiraft.receive(NodeId(2), [shorter])
+    driver.run()
+    multiraft.receive(NodeId(2), [as_long])
+    driver.run()
+    votes = [message.granted for message in driver.sent if isinstance(message, VoteReply)]
+    assert votes == [False, True]
+    multiraft.receive(NodeId(2), from_leader(last=2))
+    driver.run()
+    assert local.raft.recovering
+    multiraft.receive(NodeId(2), from_leader(last=3))
+    driver.run()
+    assert not local.raft.recovering, "it has what it had"
+
+
+def test_the_only_voter_of_a_topic_stays_quarantined() -> None:
+    """There is nobody to fill it from."""
+    disk = disk_of_two_topics(voters=NODES[:1])
+    flip(disk, SEGMENT, FRAME)
+    multiraft, _ = follower(disk)
+    assert multiraft.replicas.quarantined.keys() == {1}
+    assert not disk.exists(ASIDE)
+
+
 def test_it_stays_as_it_is_while_only_a_leader_of_an_earlier_term_speaks() -> None:
     disk = disk_of_two_topics()
-    flip(disk, SEGMENT, 70)
+    flip(disk, SEGMENT, SEGMENT_ID)
     multiraft, driver = follower(disk)
     apply_in_controller(multiraft, driver, [CREATE], first=1)
     late = [replace(message, term=Term(0)) for message in from_leader()]
@@ -335,7 +386,7 @@ class Crash(BaseException):
 def test_a_crash_anywhere_in_it_loses_neither_the_damaged_files_nor_the_mark() -> None:
     for changes in range(60):
         disk = disk_of_two_topics()
-        flip(disk, SEGMENT, 70)
+        flip(disk, SEGMENT, SEGMENT_ID)
         before = everything_in(disk, "groups/1")
         multiraft, driver = follower(disk)
         apply_in_controller(multiraft, driver, [CREATE], first=1)
@@ -393,10 +444,9 @@ def test_damage_met_while_entries_are_applied_quarantines_the_replica() -> None:
         ],
     )
     driver.run()
-    assert multiraft.replicas.quarantined.keys() == {1}
-    assert SEGMENT in multiraft.replicas.quarantined[GroupId(1)].damage.cause
-    assert everything_in(disk, "groups/1")
-    multiraft.receive(NodeId(2), from_leader())
-    driver.run()
-    assert multiraft.replicas[GroupId(1)].raft.recovering
+    (told,) = (event for event in driver.told if isinstance(event, GroupQuarantined))
+    assert SEGMENT in told.cause
+    local = multiraft.replicas[GroupId(1)]
+    assert local.raft.recovering
+    assert local.raft.recovery.lost == LastEntry(Term(1), LogIndex(3))
     assert disk.exists(ASIDE)

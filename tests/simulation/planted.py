@@ -120,15 +120,15 @@ def own_entries_counted_before_fsync() -> Any:
 def two_votes_in_a_term() -> Any:
     """A vote is given to every candidate with a good log."""
 
-    def grants_vote(request: Any, *, term: int, vote: int, leader: int, log: Any) -> bool:
-        return request.term == term and election.log_is_up_to_date(request, log)
+    def grants_vote(request: Any, *, term: int, vote: int, leader: int, last: Any) -> bool:
+        return request.term == term and election.log_is_up_to_date(request, last)
 
     return replaced(election, "grants_vote", grants_vote)
 
 
 def vote_for_any_log() -> Any:
     """The election restriction of Raft section 5.4.1 is forgotten."""
-    return replaced(election, "log_is_up_to_date", lambda request, log: True)
+    return replaced(election, "log_is_up_to_date", lambda request, last: True)
 
 
 def duplicated_vote_counted_twice() -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raftlog.core.types import HardState, NodeId, Term
+from raftlog.core.types import HardState, LastEntry, LogIndex, NodeId, Term
 from raftlog.errors import CorruptFile, DiskFailed
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES
@@ -65,6 +65,23 @@ def test_a_vote_is_given_once_a_term_and_a_term_never_falls() -> None:
         journal.put(1, state(2, 2))
     journal.put(1, state(4, 1))
     assert journal.get(1) == state(4, 1)
+
+
+def test_where_a_lost_log_ended_survives_restarts_and_rewrites(disk: FileSystem) -> None:
+    lost = LastEntry(Term(2), LogIndex(1 << 40))
+    journal = HardStateJournal.open(disk, FOLDER)
+    journal.put(1, state(3, 2)._replace(recovery=1, lost=lost))
+    write(journal)
+    journal.close()
+    for _ in range(2):
+        journal = HardStateJournal.open(disk, FOLDER)
+        assert states(journal) == {1: state(3, 2)._replace(recovery=1, lost=lost)}
+        journal.close()
+    journal = HardStateJournal.open(disk, FOLDER)
+    journal.put(1, state(3, 2)._replace(recovery=2))
+    write(journal)
+    journal.close()
+    assert states(HardStateJournal.open(disk, FOLDER)) == {1: state(3, 2)._replace(recovery=2)}
 
 
 def test_a_recovery_survives_a_restart_and_is_never_undone(disk: FileSystem) -> None:
