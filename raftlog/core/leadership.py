@@ -104,8 +104,12 @@ class Leadership(Part):
         return self.heartbeat_due or any(each.check_due for each in self.followers.values())
 
     def hears_quorum(self) -> bool:
-        """Has a majority, this member included, answered within the shortest election timeout?"""
-        heard = sum(1 for each in self.followers.values() if self._hears_voter(each))
+        """Has a majority, this member included, answered within the shortest election timeout?
+
+        One that gets its log again is heard like any other: from whom should it get it, if this
+        leader steps down because nothing can be committed before it has it?
+        """
+        heard = sum(1 for each in self.followers.values() if self._hears(each))
         return heard + 1 >= majority(len(self.followers) + 1)
 
     def others_can_lead(self, durable_index: LogIndex) -> bool:
@@ -121,7 +125,8 @@ class Leadership(Part):
         ahead = sum(
             1
             for each in self.followers.values()
-            if self._hears_voter(each)
+            if each.counts
+            and self._hears(each)
             and each.match_index > durable_index
             and each.disk_ticks * 2 >= self._timing.election_ticks_min
         )
@@ -136,9 +141,6 @@ class Leadership(Part):
 
     def _hears(self, progress: Progress) -> bool:
         return progress.contact_ticks < self._timing.election_ticks_min
-
-    def _hears_voter(self, progress: Progress) -> bool:
-        return progress.counts and self._hears(progress)
 
     def heartbeats(
         self, commit_index: LogIndex, *, all_committed: LogIndex | None

@@ -109,6 +109,9 @@ class GroupChecker:
         """Of the machine at snapshot points."""
         self.retention = Retention(confirmed_us)
         self.disks: dict[NodeId, DurableLog] = {}
+        self.lost: dict[NodeId, DurableLog] = {}
+        """What a replica held durably before its log was damaged, while it recovers. It votes as if
+        it had it, or not at all."""
         self.promised: dict[NodeId, HardState] = {}
         self.votes: dict[tuple[NodeId, int], NodeId] = {}
         self.acknowledgements = 0
@@ -150,8 +153,13 @@ class GroupChecker:
         )
 
     def majority_holds(self, index: int, term: int) -> bool:
-        holders = sum(1 for disk in self.disks.values() if self.holds(disk, index, term))
-        return 2 * holders > self.voters
+        holders = {
+            node
+            for disks in (self.disks, self.lost)
+            for node, disk in disks.items()
+            if self.holds(disk, index, term)
+        }
+        return 2 * len(holders) > self.voters
 
 
 class _Seen:
@@ -228,7 +236,9 @@ class Checker:
             truth.entered(entry.index, entry.term, prev_term, crc)
             prev_term = entry.term
         was = truth.disk(node.node)
-        if was.last_index and truth.lacks(DurableLog.of(log), was):
+        if raft.recovering:
+            truth.lost.setdefault(node.node, was)
+        elif was.last_index and truth.lacks(DurableLog.of(log), was):
             truth.fail(
                 Promise.SYNCED_STAYS, f"node {node.node} lost synced entries up to {was.last_index}"
             )
@@ -293,6 +303,8 @@ class Checker:
     def stepped(self, view: ReplicaView) -> None:
         """One event has happened to the replica."""
         seen, raft = view.seen, view.replica.raft
+        if not raft.recovering:
+            self.group(view.group).lost.pop(raft.node, None)
         glance = _glance(raft)
         if glance == seen.glance:
             return  # most ticks and heartbeats change nothing that is checked
@@ -526,7 +538,7 @@ class Checker:
             )
         if known is None:
             truth.votes[(node.node, promise.term)] = promise.vote
-            durable = durable_state(node.disk, view.group)
+            durable = durable_state(node.disk, view.group)._replace(recovery=0, lost=None)
             if durable < promise or (durable.term == promise.term and durable != promise):
                 truth.fail(
                     Promise.DURABLE_VOTES,

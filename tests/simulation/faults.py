@@ -10,7 +10,7 @@ from raftlog.wire.codec import encode_command
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
 from tests.simulation.simulator import Simulator
-from tests.simulation.swarm import DAMAGE, SECOND, Settings
+from tests.simulation.swarm import DAMAGE, DAMAGED_LOG, SECOND, Settings
 
 SLOW_DISK_FACTOR = 50
 CLOCK_JUMP_US = 3_600 * SECOND
@@ -62,8 +62,13 @@ class Faults:
             "clock jump": self._clock_jump,
             "clock speed": self._clock_speed,
             DAMAGE: self._damage_at_rest,
+            DAMAGED_LOG: self._damaged_log,
         }
-        self._weights = (*settings.weights, (DAMAGE, settings.damage_weight))
+        self._weights = (
+            *settings.weights,
+            (DAMAGE, settings.damage_weight),
+            (DAMAGED_LOG, settings.damage_weight / 4),
+        )
         self._damaged: dict[GroupId, NodeId] = {}
         """The one node on which files of the group are damaged: the others have them whole."""
         self._snapshots_hit: set[GroupId] = set()
@@ -290,12 +295,24 @@ class Faults:
         self._simulator.counts["files damaged at rest"] += 1
         self._simulator.note("damage", number, group, name)
 
+    def _damaged_log(self) -> None:
+        """The group's node ends, and when it starts again a frame of the log is another one."""
+        groups = self._groups()
+        group = groups[self._random.randrange(len(groups))]
+        victim = self._nodes[self._node_to_damage(group)]
+        if len(self._nodes) == 1 or victim.local(group) is None:
+            return
+        self._crash(victim, power=bool(self._random.randrange(2)))
+        victim.damage_log(group, self._random)
+
+    def _node_to_damage(self, group: GroupId) -> NodeId:
+        nodes = sorted(self._nodes)
+        return self._damaged.setdefault(group, nodes[self._random.randrange(len(nodes))])
+
     def _may_be_damaged(self, group: GroupId) -> list[tuple[bool, str]]:
         """Whether it is a snapshot, and the name, of each file of the group's node."""
-        nodes = sorted(self._nodes)
-        number = self._damaged.setdefault(group, nodes[self._random.randrange(len(nodes))])
-        local = self._nodes[number].local(group)
-        if local is None or len(nodes) == 1:
+        local = self._nodes[self._node_to_damage(group)].local(group)
+        if local is None or len(self._nodes) == 1:
             return []
         image = local.image.manifest
         snapshots = {each.name for each in image.snapshots}

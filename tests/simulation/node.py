@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from random import Random
 from typing import Any, NamedTuple, TypeVar
 
 from raftlog.compaction.compact import compact
@@ -60,6 +61,9 @@ from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.storage.folder import DataFolder
+from raftlog.storage.frames import FRAME_HEADER_BYTES, Purpose
+from raftlog.storage.recovery import FrameWalk, read_segment_header
+from raftlog.storage.reopen import segment_names
 from raftlog.storage.write import LogWrite
 from tests.simulation.checkers import Checker, WitnessedLog
 from tests.simulation.disk import Disk, DurableLog, ProcessEnds
@@ -312,6 +316,20 @@ class SimulatedNode:
         size = file.size()
         file.close()
         self.disk.flip(path, int(share * size))
+
+    def damage_log(self, group: GroupId, random: Random) -> None:
+        """Change a byte of a frame's header, or of a segment's, where it cannot be taken for the
+        torn tail of a write. The process does not run."""
+        assert not self.running
+        self.damaged = True
+        folder = self.log_folder(group)
+        path = f"{folder}/{random.choice(segment_names(self.disk.fs, folder))}"
+        file = self.disk.fs.open(path, create=False)
+        walk = FrameWalk(file, read_segment_header(file, purpose=Purpose.LOG, group=group))
+        frames = list(walk)
+        file.close()
+        starts = [frame.position for frame in frames if frame.end <= walk.proven_to]
+        self.disk.flip(path, random.choice([0, *starts]) + random.randrange(FRAME_HEADER_BYTES))
 
     # ------------------------------------------------------------ effects of `MultiRaft`
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from random import Random
 
 from raftlog.core.types import GroupId, LogIndex, NodeId, Payload
 from raftlog.errors import CorruptFile
+from raftlog.image.manifest import read_image
 from raftlog.image.scrub import scrub
 from raftlog.machines.commands import Append, EpochKey, Rules, Stage
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.effects import DamageHealed, DamageNotHealable
 from raftlog.multiraft.repair import RepairCounts
+from raftlog.storage.last_entry import last_entry
 from raftlog.storage.limits import LogLimits
 from raftlog.wire.codec import encode_command
 from tests.simulation.calm import VOTERS, CalmCluster
@@ -21,6 +24,7 @@ from tests.simulation.workload import read_rows
 from tests.storage.disks import files_of, flipped
 
 GROUP = GroupId(1)
+_ATTEMPTS = 20
 BEHIND_POINT = 12
 """Entries that follow on the last snapshot point."""
 
@@ -141,6 +145,20 @@ class DamagedCluster(CalmCluster):
         file.write_at(0, [data])
         file.sync()
         file.close()
+
+    def damage_log_below_its_end(self, node: NodeId, random: Random) -> None:
+        """Damage a frame's header, while the node is down, so that where the log ends can be told:
+        not the header of its last segment. Nothing is damaged if there is no other frame."""
+        owner, folder = self.nodes[node], self.folder(node)
+        base = read_image(owner.disk.fs, folder).image.base
+        whole = last_entry(owner.disk.fs, folder, GROUP, base)
+        before = files_of(owner.disk.fs, folder)
+        for _ in range(_ATTEMPTS):
+            owner.damage_log(GROUP, random)
+            if last_entry(owner.disk.fs, folder, GROUP, base) == whole:
+                return
+            for name, data in before.items():
+                self.put(node, name, data)
 
     def flip(self, node: NodeId, name: str, position: int) -> None:
         self.put(node, name, flipped(self.files(node)[name], position, 1))

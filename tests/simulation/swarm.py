@@ -68,7 +68,7 @@ class Settings:
     """The mean time that a fault lasts."""
     weights: tuple[tuple[str, int], ...]
     damage_weight: int
-    """The same for `DAMAGE`."""
+    """The same for `DAMAGE` and `DAMAGED_LOG`."""
     crash_in_recovery: float
     # workload
     producers: int
@@ -123,7 +123,8 @@ FAULTS = (
 """The faults that are planned one by one, by weight."""
 
 DAMAGE = "damage at rest"
-"""Another one, in some seeds."""
+DAMAGED_LOG = "log damaged while its node is down"
+"""Two more, in some seeds."""
 
 WEATHER = (
     "frame lost",

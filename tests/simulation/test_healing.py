@@ -80,6 +80,30 @@ def test_the_same_byte_on_two_of_three_heals_from_the_third() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_two_of_three_that_start_with_damaged_logs_are_filled_again_from_the_third(
+    seed: int,
+) -> None:
+    cluster = DamagedCluster(40 + seed)
+    random = Random(seed)
+    for _ in range(10):
+        rows = cluster.rows(VOTERS[0])
+        for node in VOTERS:
+            cluster.nodes[node].end(power=bool(random.randrange(2)))
+        for node in random.sample(VOTERS, 2):
+            cluster.damage_log_below_its_end(node, random)
+        cluster.pass_timeouts(1)  # nothing is under way any more
+        for node in VOTERS:
+            cluster.nodes[node].start()
+        cluster.append(random.randrange(1, 20))
+        cluster.wait(cluster.rests, timeouts=200)
+        for node in VOTERS:
+            assert not cluster.local(node, GROUP).raft.recovering
+            assert cluster.rows(node)[: len(rows)] == rows
+            assert cluster.rows(node) == cluster.rows(VOTERS[0])
+
+
+@pytest.mark.slow
 def test_what_all_three_have_damaged_is_told_refused_and_kept_and_the_rest_is_served() -> None:
     cluster = DamagedCluster(3)
     bad: dict[int, dict[str, bytes]] = {}
