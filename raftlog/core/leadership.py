@@ -216,12 +216,13 @@ class Leadership(Part):
         self.heartbeat_due = True
 
     def append_answered(self, reply: AppendReply, log: LogView) -> bool:
-        """A follower has answered in this term; is more of the `log` durable there than was known?
+        """A follower has answered in this term; does more of the `log` count there than before?
 
         After a rejection the next check goes further back, where the logs can still agree, but
         not behind the base.
         """
         progress = self.followers[reply.sender]
+        counted = progress.counts
         if reply.recovery != progress.recovery:
             if reply.recovery < progress.recovery:
                 return False  # said before it lost its log
@@ -229,7 +230,8 @@ class Leadership(Part):
         progress.contact_ticks = 0
         if reply.accepted:
             assert reply.match_index <= log.last_index, "it confirms what was never sent"
-            return progress.accepted(reply.match_index)
+            rose = progress.accepted(reply.match_index)
+            return rose or progress.counts is not counted
         if not progress.is_stale_rejection(reply.prev_index):
             match_index = progress.match_index
             if reply.prev_index == log.base_index:
@@ -239,10 +241,10 @@ class Leadership(Part):
         return False
 
     def _recovery_changed(self, node: NodeId, recovery: int, last_index: LogIndex) -> Progress:
-        """The follower's recovery is durably another now: one that this leader ended, or else it
-        has lost its log, or had lost it before it was heard in this term."""
+        """The follower's recovery is durably another now: the one that was known has ended, or else
+        it has lost its log, or had lost it before it was heard in this term."""
         progress = self.followers[node]
-        if progress.recovered and recovery == progress.recovery + 1:
+        if not progress.counts and recovery == progress.recovery + 1:
             progress.recovery = recovery
             return progress
         progress = self.followers[node] = Progress(last_index + 1)

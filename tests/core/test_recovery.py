@@ -373,3 +373,15 @@ def test_whoever_loses_what_log_when_nothing_committed_is_lost(seed: int) -> Non
         return network.leader is not None and len(logs) == 1 and not recovering
 
     network.tick_until(settled)
+
+
+def test_what_a_member_held_before_it_counted_is_committed_as_soon_as_it_counts() -> None:
+    network = network_that_lost(3, knows_end=True)
+    leader, member = network[1], network[3]
+    network.crash(2)
+    leader.propose("needs the member")
+    lost = LastEntry(leader.raft.term, LogIndex(leader.raft.last_index))
+    member.disk_hard_state = member.disk_hard_state._replace(lost=lost)
+    network.restart(3)
+    network.tick_until(lambda: has_recovered(network, 3), ticks_max=TIMING.election_ticks_min)
+    assert leader.raft.commit_index == leader.raft.last_index
