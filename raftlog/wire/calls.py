@@ -353,7 +353,7 @@ class GroupView:
     """The number of the node that holds this replica, from 1."""
     role: str
     """`leader`, `follower`, `candidate`, `pre-candidate`; or `recovering`: it has lost its log,
-    gets it again, and does not vote until then."""
+    gets it again, and counts for no commit until then."""
     leader: NodeId
     """The node that leads as far as this one knows; 0 for none."""
     term: Term

@@ -80,7 +80,7 @@ def test_the_same_byte_on_two_of_three_heals_from_the_third() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, 1, 100, 101])
 def test_two_of_three_that_start_with_damaged_logs_are_filled_again_from_the_third(
     seed: int,
 ) -> None:
