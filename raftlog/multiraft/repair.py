@@ -161,8 +161,10 @@ class Repairs:
         self._effects.tell(DamagePassedOver(group=local.group, cause=damage.cause))
 
     def forget(self, local: LocalReplica) -> None:
-        """The replica is gone from this node, or has other files now."""
-        self._open.pop(local, None)
+        """The replica is gone from this node, or gets other files: what was damaged goes with those
+        that it had, and counts as healed."""
+        left = self._open.pop(local, {})
+        self._healed[local.group] += sum(not item.covered for item in left.values())
         self._note_files(local)
         self._segments.forget(local)
         self._images.forget(local)

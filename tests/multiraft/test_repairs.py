@@ -36,6 +36,8 @@ def test_a_replica_without_a_file_to_heal_is_quarantined_and_the_rest_of_the_nod
     assert 1 not in multiraft.replicas
     driver.run()
     assert multiraft.replicas[GroupId(1)].raft.recovering
+    counts = multiraft.repairs.counts(GroupId(1))
+    assert (counts.found, counts.healed) == (1, 1), "what was damaged went with its files"
     assert not multiraft.replicas[GroupId(2)].raft.recovering
 
 
