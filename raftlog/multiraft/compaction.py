@@ -40,7 +40,7 @@ _POINTS_BEHIND_MAX = 4
 """A leader that is so many points behind with its own compactions proposes no more of them. No
 setting: points closer to each other would not be compacted any sooner."""
 
-_DUE_TICKS = 10
+_DUE_TICKS = 20
 """How often a leader looks which groups are due by their age. No setting: that is coarse anyway."""
 
 _FREED_BYTES_MIN = 1024 * 1024

@@ -98,11 +98,12 @@ class NodeDisk:
             self._try_again()
         before = self.told
         full = next(iter(self._full.values()), self._freed_for)
-        now = DiskChanged(keeps_up=self._watch.keeps_up and full is None, full=full)
-        if (now.keeps_up, now.full is None) != (before.keeps_up, before.full is None):
-            self.told = now
-            self._effects.tell(now)
-        return now.keeps_up != before.keeps_up
+        keeps_up = full is None and self._watch.keeps_up
+        if keeps_up is before.keeps_up and (full is None) is (before.full is None):
+            return False
+        self.told = DiskChanged(keeps_up=keeps_up, full=full)
+        self._effects.tell(self.told)
+        return keeps_up is not before.keeps_up
 
     def stop(self) -> None:
         """Start no write or job from now on; those in flight end as usual."""

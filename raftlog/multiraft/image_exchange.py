@@ -99,7 +99,8 @@ class ImageExchange:
         for local in list(self._waiting):
             self._install(local)
         self._ticks += 1
-        self._fetched_lately |= self._fetches.groups
+        if self._fetches.groups:
+            self._fetched_lately |= self._fetches.groups
         if self._ticks % self._round_ticks == 0:
             self._discard_left()
 

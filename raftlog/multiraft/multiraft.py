@@ -507,9 +507,12 @@ class MultiRaft:
     def _tick_reads(self) -> None:
         """There is room for more reads. Entries and images take turns in being first."""
         self._budget.tick()
-        in_turn = [self._catch_up.go_on, self._images.go_on]
-        for go_on in in_turn if self._ticks % 2 else reversed(in_turn):
-            go_on()
+        if self._ticks % 2:
+            self._catch_up.go_on()
+            self._images.go_on()
+        else:
+            self._images.go_on()
+            self._catch_up.go_on()
 
     # ------------------------------------------------------------ peers
 

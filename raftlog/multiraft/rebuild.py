@@ -63,7 +63,8 @@ class Rebuilds:
         if self._ticks % _LOOK_TICKS:
             return
         for local in self._groups.values():
-            self.look_at(local)
+            if local.replica.diverged or local.outvoted.history or local.group in self._told:
+                self.look_at(local)
 
     def look_at(self, local: LocalReplica) -> None:
         """What is known of the replica may have changed: note it durably, and do what follows."""
