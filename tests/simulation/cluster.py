@@ -38,7 +38,7 @@ FINISH_US_MAX = 600 * SECOND
 ACKNOWLEDGED_MIN = 20
 """Records that every simulation must have acknowledged at the end: a stalled one fails."""
 
-HEALED_TICKS_MAX = 2_000
+HEALED_TICKS_MAX = 8_000
 """A repair that failed is tried again after 100 ticks, a few times."""
 
 PIECES_MAX = 5
