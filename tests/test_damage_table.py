@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from raftlog.core.types import (
     LastEntry,
     LogIndex,
     NodeId,
+    Offset,
     Payload,
     Term,
 )
@@ -31,7 +33,7 @@ from raftlog.errors import CorruptFile, RaftlogError
 from raftlog.image.damage import DamagedEntry, DamagedFile
 from raftlog.multiraft.multiraft import MultiRaft
 from tests.multiraft.test_quarantine import SEGMENT, SEGMENT_ID, disk_of_two_topics, flip
-from tests.multiraft.test_refused_messages import Driver, follower
+from tests.multiraft.test_refused_messages import Driver, follower, heartbeat
 from tests.simulation.repairs import GROUP, DamagedCluster, leader_and_followers
 from tests.storage.memory import MemoryFileSystem
 
@@ -81,15 +83,23 @@ def in_trouble(trouble: Trouble | None) -> tuple[MultiRaft, Driver]:
         multiraft.replicas[GroupId(1)].damaged_files = frozenset([damaged.name])
     elif trouble is Trouble.NEEDED_ENTRY:
         multiraft.replicas[GroupId(1)].replica.note_damage(damaged=True)
+    elif trouble in (Trouble.DIVERGED, Trouble.DISPUTED):
+        multiraft.replicas[GroupId(1)].replica.history_reached(LogIndex(2), b"own", Offset(0))
+        told = replace(
+            heartbeat(2),
+            **WHOM,
+            agreed_history_index=LogIndex(2 if trouble is Trouble.DIVERGED else 0),
+            agreed_history_digest=b"another",
+            history_disputed=trouble is Trouble.DISPUTED,
+        )
+        multiraft.receive(NodeId(2), [told])
+        driver.run()
+        assert multiraft.replicas[GroupId(1)].replica.troubles == {trouble}
     driver.sent.clear()
     return multiraft, driver
 
 
-STAGED = [None, Trouble.ENTRY, Trouble.FILE, Trouble.NEEDED_ENTRY, Trouble.QUARANTINED]
-"""Those of which a follower is easily made. Diverged and disputed replicas: test_diverged.py."""
-
-
-@pytest.mark.parametrize("trouble", [*STAGED, Trouble.RECOVERING, Trouble.RECOVERING_KNOWN])
+@pytest.mark.parametrize("trouble", [None, *Trouble])
 def test_it_votes_acknowledges_and_campaigns_as_the_table_says(trouble: Trouble | None) -> None:
     rights = RIGHTS[trouble] if trouble is not None else None
 
