@@ -529,12 +529,9 @@ class Raft(Part):
         self._outbox.after_persist.append(request.reply(self.term, granted=granted))
 
     def _on_pre_vote_request(self, request: VoteRequest) -> None:
+        last, hears_leader = self.recovery.last_for_votes(self._log), self._hears_leader()
         granted = election.grants_pre_vote(
-            request,
-            term=self.term,
-            vote=self.vote,
-            hears_leader=self._hears_leader(),
-            last=self.recovery.last_for_votes(self._log),
+            request, term=self.term, vote=self.vote, hears_leader=hears_leader, last=last
         )
         just_tried = self._timer.elapsed_ticks <= self._timing.heartbeat_ticks
         if granted and self.role is Role.PRE_CANDIDATE and just_tried:
