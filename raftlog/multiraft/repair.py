@@ -155,10 +155,14 @@ class Repairs:
 
     def copy_mended(self, local: LocalReplica, damage: CorruptFile) -> None:
         """One of two copies of a small file was damaged, and is written again from the other."""
-        self._found[local.group] += 1
-        self._healed[local.group] += 1
-        self._latest[local.group] = damage.cause
+        self.passed_over(local.group, damage.cause)
         self._effects.tell(DamagePassedOver(group=local.group, cause=damage.cause))
+
+    def passed_over(self, group: GroupId, cause: str) -> None:
+        """Count a damaged file that another one stands in for. It was told already."""
+        self._found[group] += 1
+        self._healed[group] += 1
+        self._latest[group] = cause
 
     def forget(self, local: LocalReplica) -> None:
         """The replica is gone from this node, or gets other files: what was damaged goes with those

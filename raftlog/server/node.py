@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -20,16 +21,18 @@ import structlog
 from raftlog.config import Settings
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
-from raftlog.core.types import NodeId, Offset, Payload
+from raftlog.core.types import GroupId, NodeId, Offset, Payload
 from raftlog.errors import IdentityRefused, NotLeader, RaftlogError, TooLarge
 from raftlog.machines.commands import Command
 from raftlog.machines.outcomes import Outcome
 from raftlog.multiraft.catch_up_budget import CatchUpLimits
 from raftlog.multiraft.compaction import CompactionLimits
+from raftlog.multiraft.effects import DamagePassedOver, MultiRaftEvent
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.multiraft import MultiRaft
+from raftlog.multiraft.repair import RepairCounts
 from raftlog.multiraft.scrubs import ScrubLimits
 from raftlog.server.compactor import Compactor
 from raftlog.server.loop_effects import LoopEffects
@@ -90,6 +93,14 @@ class Node:
         effects = LoopEffects(
             self.links, self._workers, self._readers, self._compactions, self._compactor
         )
+        self._passed_over: deque[DamagePassedOver] = deque()
+        """What was met when files were opened, on any thread, and is still to be counted."""
+
+        def told_by_store(event: MultiRaftEvent) -> None:
+            effects.tell(event)
+            if isinstance(event, DamagePassedOver):
+                self._passed_over.append(event)
+
         chance = random.Random()
         timing = settings.raft.timing()
         self._store = GroupStore(
@@ -103,7 +114,7 @@ class Node:
                 sealed_files_max=settings.storage.sealed_files_max,
             ),
             random=chance,
-            tell=effects.tell,
+            tell=told_by_store,
         )
         self.multiraft = MultiRaft(
             node=self.node,
@@ -140,6 +151,7 @@ class Node:
     async def start(self) -> None:
         """Open the controller's replica and every group of the data folder, then run."""
         self.multiraft.start(await asyncio.to_thread(self._store.open_all))
+        self._count_passed_over()
         for folder, byte_count in self.set_aside.items():
             log.warning("a damaged folder is kept for a person", folder=folder, bytes=byte_count)
         for link in self.links.values():
@@ -180,6 +192,16 @@ class Node:
         self.multiraft.tick()
         self._next_tick_s = max(self._next_tick_s + self._tick_s, self._loop.time())
         self._loop.call_at(self._next_tick_s, self._tick)
+
+    def damage(self, group: GroupId) -> RepairCounts:
+        """What was found damaged in the group's files since this process started."""
+        self._count_passed_over()
+        return self.multiraft.repairs.counts(group)
+
+    def _count_passed_over(self) -> None:
+        while self._passed_over:
+            event = self._passed_over.popleft()
+            self.multiraft.repairs.passed_over(event.group, event.cause)
 
     @property
     def set_aside(self) -> Mapping[str, int]:

@@ -19,7 +19,7 @@ def group_view(node: Node, local: LocalReplica) -> GroupView:
     raft = local.raft
     machine = local.machine
     scrub = node.multiraft.scrubs.progress(local.group)
-    damage = node.multiraft.repairs.counts(local.group)
+    damage = node.damage(local.group)
     topic = machine if isinstance(machine, TopicMachine) else None
     return GroupView(
         group=local.group,

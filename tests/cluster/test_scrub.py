@@ -84,6 +84,28 @@ def test_a_scrub_names_node_and_file_of_a_damaged_body_and_it_is_healed(tmp_path
         assert pa.Table.from_batches([batch]).to_pylist() == [{"text": text}]
 
 
+def test_damage_that_a_start_passes_over_is_counted(tmp_path: Path) -> None:
+    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+        topic = client.create_topic("t", "number bigint")
+        client.append("t", [{"number": 1}])
+        cluster.wait_caught_up(client, "t")
+        cluster.kill(3)
+        folder = cluster.data / "node-3"
+        copies = [folder / "groups" / str(topic.group) / "manifest", folder / "identity"]
+        for copy in copies:
+            copy.write_bytes(copy.read_bytes()[:-1])
+        cluster.serve(3)
+        cluster.wait_caught_up(client, "t")
+        assert cluster.logs[3].read_text().count("a damaged file was passed over") == 2
+        shown = json.loads(raftlog(cluster, "status", "-o", "json").stdout)
+        rows = {row["topic"]: row for row in shown["damaged_replicas"]}
+        for name, copy in zip(("t", "the controller"), copies, strict=True):
+            row = rows[name]
+            assert (row["node"], row["found"], row["healed"], row["not_healable"]) == (3, 1, 1, 0)
+            assert str(copy) in row["latest"]
+        assert len(rows) == 2
+
+
 @pytest.mark.slow
 def test_a_node_scrubs_by_itself_and_remembers_when(tmp_path: Path) -> None:
     settings = ["storage.scrub_period_s=3"]

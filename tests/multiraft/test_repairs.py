@@ -26,6 +26,12 @@ def test_damage_is_told_and_counted_once_however_often_it_is_met() -> None:
     assert multiraft.repairs.counts(GroupId(2)).found == 0
 
 
+def test_damage_that_something_else_stands_in_for_counts_as_healed() -> None:
+    multiraft, _ = follower(disk_of_two_topics())
+    multiraft.repairs.passed_over(GroupId(1), CAUSE.cause)
+    assert multiraft.repairs.counts(GroupId(1)) == (1, 1, 0, CAUSE.cause)
+
+
 CAUSE_ELSEWHERE = CorruptFile(file="groups/1", position=0, problem="its log is gone")
 
 
