@@ -236,6 +236,16 @@ class GroupRefilling:
     topic: TopicInfo | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaRecovered:
+    """A replica that had lost its log has all again that it may have acknowledged, and counts. Its
+    log ends with entry `index`."""
+
+    group: GroupId
+    topic: TopicInfo | None
+    index: LogIndex
+
+
 MultiRaftEvent = (
     LeadershipChanged
     | GroupOpened
@@ -256,6 +266,7 @@ MultiRaftEvent = (
     | GroupQuarantined
     | RetentionFailed
     | GroupRefilling
+    | ReplicaRecovered
     | EntryDamaged
     | DamageFound
     | DamageHealed

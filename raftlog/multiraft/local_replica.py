@@ -126,6 +126,8 @@ class LocalReplica:
         """The version of the rules that was proposed here last, and in which term."""
         self.settings_proposed: tuple[Term, LogIndex] | None = None
         """The version of the topic's settings that was proposed here last, and in which term."""
+        self._recovering = replica.raft.recovering
+        """Its recovery lasted when somebody last asked whether it had ended."""
         self._numbers = itertools.count(1)
         self._writes: dict[LogIndex, _Write] = {}
         self._reads: dict[int, ReadReply] = {}
@@ -350,6 +352,11 @@ class LocalReplica:
         self._note_history()
         if self._high_water_mark_waits:
             self._settle_high_water_marks()
+
+    def has_recovered(self) -> bool:
+        """Has the recovery of a lost log ended since this was last asked?"""
+        before, self._recovering = self._recovering, self.raft.recovering
+        return before and not self._recovering
 
     def settle(self, output: Output) -> None:
         """Answer whatever the replica's output decides."""

@@ -68,6 +68,7 @@ from raftlog.multiraft.effects import (
     GroupDeletedElsewhere,
     HistoryCompared,
     LeadershipChanged,
+    ReplicaRecovered,
     StateCompared,
 )
 from raftlog.multiraft.groups import GroupStore, OpenedGroup, Quarantine
@@ -349,6 +350,10 @@ class MultiRaft:
         local.settle(output)
         if local.replica.has_to_apply:
             self._applying[local.group] = None
+        if local.has_recovered():
+            self._effects.tell(
+                ReplicaRecovered(group=local.group, topic=local.topic, index=local.raft.last_index)
+            )
         if output.state_trust is not None:
             self._awake.tick_again(local)
             self._effects.tell(

@@ -37,6 +37,7 @@ from raftlog.multiraft.effects import (
     RebuildsSpent,
     ReplicaRebuilding,
     ReplicaRebuilt,
+    ReplicaRecovered,
     RetentionFailed,
     StateCompared,
     TornTailTruncated,
@@ -169,6 +170,7 @@ class LoopEffects:
                 | DamagePassedOver()
                 | GroupQuarantined()
                 | GroupRefilling()
+                | ReplicaRecovered()
                 | EntryDamaged()
             ):
                 _tell_damage(event)
@@ -228,7 +230,12 @@ def _tell_rebuild(event: ReplicaRebuilding | ReplicaRebuilt | RebuildsSpent) -> 
 
 
 def _tell_damage(
-    event: TornTailTruncated | DamagePassedOver | GroupQuarantined | GroupRefilling | EntryDamaged,
+    event: TornTailTruncated
+    | DamagePassedOver
+    | GroupQuarantined
+    | GroupRefilling
+    | ReplicaRecovered
+    | EntryDamaged,
 ) -> None:
     match event:
         case TornTailTruncated(file=file, position=position, byte_count=byte_count):
@@ -268,6 +275,13 @@ def _tell_damage(
                 "damaged folder, which is kept",
                 group=group,
                 topic=topic.name if topic else "(controller)",
+            )
+        case ReplicaRecovered(group=group, topic=topic, index=index):
+            log.info(
+                "the replica has its log again",
+                group=group,
+                topic=topic.name if topic else "(controller)",
+                index=index,
             )
         case _:
             assert_never(event)

@@ -79,6 +79,8 @@ def test_a_damaged_topic_is_quarantined_and_filled_again_while_the_others_are_se
         ]
         assert kept == [aside.name]
         wait_for(lambda: role_of(client, "bad", 3) == "follower", "the recovery to end", 20)
+        again = '"the replica has its log again"'
+        wait_for(lambda: again in cluster.logs[3].read_text(), "the node to say so", 20)
         cluster.kill(leader_of(client, "bad") % 2 + 1 if leader_of(client, "bad") != 3 else 1)
         assert client.append("bad", [{"number": 6}]).start == 6  # with its copy
 

@@ -32,7 +32,12 @@ from raftlog.core.types import (
 from raftlog.errors import CorruptFile, ReplicaQuarantined
 from raftlog.machines.commands import Command, CreateTopic, DeleteTopic, TopicInfo
 from raftlog.machines.schema import Field, Schema
-from raftlog.multiraft.effects import GroupQuarantined, GroupRefilling, GroupRemoved
+from raftlog.multiraft.effects import (
+    GroupQuarantined,
+    GroupRefilling,
+    GroupRemoved,
+    ReplicaRecovered,
+)
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.storage.folder import DataFolder
@@ -318,9 +323,13 @@ def test_a_quarantined_replica_is_filled_again_once_a_leader_speaks() -> None:
     driver.run()
     (reply,) = (message for message in driver.sent if isinstance(message, AppendReply))
     assert (reply.accepted, reply.match_index, reply.recovery) == (True, 3, 1)
-    multiraft.receive(NodeId(2), from_leader(recovered=1)[:1])
-    driver.run()
+    assert not any(isinstance(event, ReplicaRecovered) for event in driver.told)
+    for _ in range(2):
+        multiraft.receive(NodeId(2), from_leader(recovered=1)[:1])
+        driver.run()
     assert not local.raft.recovering
+    (told,) = (event for event in driver.told if isinstance(event, ReplicaRecovered))
+    assert (told.group, told.topic, told.index) == (1, local.topic, 3)
     assert multiraft.replicas[GroupId(1)].replica.log.last_index == 3
 
 

@@ -52,6 +52,7 @@ from raftlog.multiraft.effects import (
     RebuildsSpent,
     ReplicaRebuilding,
     ReplicaRebuilt,
+    ReplicaRecovered,
     RetentionFailed,
     StateCompared,
     TornTailTruncated,
@@ -474,7 +475,13 @@ class SimulatedNode:
                 local = self.local(group)
                 if local is not None:
                     self.checker.image_opened(self, local)
-            case GroupRemoved() | GroupRefilling() | ReplicaRebuilding() | RebuildsSpent():
+            case (
+                GroupRemoved()
+                | GroupRefilling()
+                | ReplicaRecovered()
+                | ReplicaRebuilding()
+                | RebuildsSpent()
+            ):
                 simulator.note(type(event).__name__, self.node, event.group)
             case ReplicaRebuilt():
                 self.checker.replica_rebuilt(self, event)
