@@ -40,7 +40,7 @@ _POINTS_BEHIND_MAX = 4
 """A leader that is so many points behind with its own compactions proposes no more of them. No
 setting: points closer to each other would not be compacted any sooner."""
 
-_DUE_TICKS = 20
+_DUE_TICKS = 10
 """How often a leader looks which groups are due by their age. No setting: that is coarse anyway."""
 
 _FREED_BYTES_MIN = 1024 * 1024
@@ -195,6 +195,8 @@ class Compactions:
             entries += since.entries
             if local.point_seen != since.point:
                 local.point_seen, local.point_seen_at = since.point, self._ticks
+            if local.raft.role is not Role.LEADER:
+                continue
             is_old = self._ticks - local.point_seen_at >= self._limits.age_ticks
             gains = since.commands or self._shortens_log(local)
             if gains and (is_old or self._frees_much(local)):

@@ -29,7 +29,10 @@ HISTORY_SCRIPTS = {bug.__name__ for bug in HISTORY_BUGS}
 
 
 FIRST_SEEDS = {
+    "image_taken_whatever_is_here": 220,
     "late_read_sent_unchecked": 70,
+    "received_files_not_checked": 230,
+    "repair_without_its_file": 300,
 }
 """Bugs that many seeds do not meet: the hunt begins shortly before one that did."""
 
