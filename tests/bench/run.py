@@ -39,6 +39,7 @@ from tests.bench.log import log
 from tests.bench.memory import memory
 from tests.bench.month import Month, month
 from tests.bench.reopen import reopen
+from tests.bench.repair import repair
 from tests.bench.replay import replay
 from tests.bench.spark import log_to_spark, micro_batch, spark_to_log
 
@@ -66,6 +67,7 @@ LONG_PIECES: dict[str, Piece] = {
     "replay-300": replay(300, 2000),
     "month-long": month(Month(topics=20, epochs=4500, snapshot_entries=2000)),
     "chunks": chunks(20, 1168),
+    "repair": repair(256),
     "image": image(1024),
     "image-10": image(10 * 1024),
 }
