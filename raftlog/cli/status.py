@@ -17,6 +17,7 @@ from raftlog.cli.output import (
     show_table,
 )
 from raftlog.cli.session import ServersOption, session_of
+from raftlog.core.types import NOBODY
 from raftlog.errors import DiskFull, ExitCode, RaftlogError
 
 if TYPE_CHECKING:
@@ -37,7 +38,14 @@ _DAMAGE = (
     "{not_healable} not healable. {latest}"
 )
 _SET_ASIDE = (
-    "node {node} keeps the damaged folder {folder} ({bytes:,} bytes). Remove it when all is well"
+    "node {node} keeps the damaged folder {folder} ({bytes:,} bytes). Keep it until no replica "
+    "recovers any more and every record is there; then remove it"
+)
+_RECOVERING = "{topic}, replica {node} has lost its log and gets it again: {remedy}"
+_GETS_IT = "it counts for no write until then"
+_NOBODY_GIVES_IT = (
+    'nobody leads who could give it. Start the nodes that are down; if all run, see "is damaged at '
+    'byte" in docs/OPERATIONS.md'
 )
 
 
@@ -68,6 +76,7 @@ def status(
     waiting = topics_without_leader(views)
     doubted = replicas_in_doubt(views)
     quarantined = quarantined_replicas(views)
+    recovering = recovering_replicas(views)
     damaged = damaged_replicas(views)
     set_aside = folders_set_aside(views)
     if output is Format.JSON:
@@ -79,6 +88,7 @@ def status(
                 "topics_without_leader": waiting,
                 "replicas_in_doubt": doubted,
                 "quarantined_replicas": quarantined,
+                "recovering_replicas": recovering,
                 "damaged_replicas": damaged,
                 "folders_set_aside": set_aside,
                 **rules,
@@ -91,11 +101,14 @@ def status(
             say(doubt(**row))
         for row in quarantined:
             say("{topic}, replica {node} is quarantined: {problem}".format(**row))
+        for row in recovering:
+            say(_RECOVERING.format(**row, remedy=_GETS_IT if row["led"] else _NOBODY_GIVES_IT))
         for row in damaged:
             say(_DAMAGE.format(**row))
         for row in set_aside:
             say(_SET_ASIDE.format(**row))
-        _show_rules(**rules)
+        if leader:
+            _show_rules(**rules)
     writable = [row for row in answering if not row["disk_full"]]
     stays_damaged = any(row["not_healable"] for row in damaged)
     if leader == 0 or waiting or 2 * len(writable) <= len(rows) or stays_damaged:
@@ -152,6 +165,19 @@ def quarantined_replicas(answers: Sequence[NodeAnswer]) -> list[dict[str, Any]]:
         for _, _, reply in answers
         if not isinstance(reply, RaftlogError)
         for each in reply.quarantined
+    ]
+    return sorted(rows, key=lambda row: (row["topic"], row["node"]))
+
+
+def recovering_replicas(answers: Sequence[NodeAnswer]) -> list[dict[str, Any]]:
+    """The replicas that have lost their logs and get them again, by topic and node, and whether
+    they know a leader."""
+    rows = [
+        {"topic": view.topic or "the controller", "node": view.node, "led": view.leader != NOBODY}
+        for _, _, reply in answers
+        if not isinstance(reply, RaftlogError)
+        for view in reply.groups
+        if view.role == "recovering"
     ]
     return sorted(rows, key=lambda row: (row["topic"], row["node"]))
 
@@ -264,6 +290,8 @@ def _show(rows: list[dict[str, Any]], leader: int, waiting: list[str]) -> None:
             say(f"node {row['node']}: {row['problem']}")
         if row.get("disk_full"):
             say(str(DiskFull(file=row["disk_full"], node=f"node {row['node']}")))
+    if not leader:
+        say("the controller has no leader: no topic is created, deleted or configured")
     if waiting:
         names = ", ".join(waiting[:NAMES_SHOWN_MAX])
         more = f" and {len(waiting) - NAMES_SHOWN_MAX} more" if waiting[NAMES_SHOWN_MAX:] else ""

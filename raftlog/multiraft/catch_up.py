@@ -85,9 +85,13 @@ class CatchUp:
         """One tick of the clock has passed."""
         self._ticks += 1
         if self._ticks % _UNFIT_TICKS == 0:
-            for local in self._unfit.values():
-                local.replica.note_damage(damaged=False)
-            self._unfit.clear()
+            for local in list(self._unfit.values()):
+                self.mended(local)
+
+    def mended(self, local: LocalReplica) -> None:
+        """What followers of the replica lack can be read here again, as far as is known."""
+        if self._unfit.pop(local.group, None) is not None:
+            local.replica.note_damage(damaged=False)
 
     def stop(self) -> None:
         """Begin no read from now on, and send nothing."""

@@ -197,6 +197,7 @@ class MultiRaft:
             compactions=self._compactions,
             quarantine=self.replicas.quarantine,
             released=self._files_changed,
+            healed=self._catch_up.mended,
         )
 
     def _new_rebuilds(self, store: GroupStore) -> Rebuilds:

@@ -94,10 +94,12 @@ class Repairs:
         compactions: Compactions,
         quarantine: Callable[[LocalReplica, CorruptFile], None],
         released: Callable[[LocalReplica], None],
+        healed: Callable[[LocalReplica], None],
     ) -> None:
         """`quarantine` ends the replica and has it filled again; `released`: something that used
-        the group's files has ended."""
+        the group's files has ended; `healed`: nothing is damaged there any more that was found."""
         self._effects = effects
+        self._all_healed = healed
         self._quarantine = quarantine
         self._segments = SegmentRepairs(
             node=node,
@@ -326,6 +328,8 @@ class Repairs:
         self._note_files(local)
         if not item.covered:
             self._tell_healed(local, item)
+        if not self._open[local]:
+            self._all_healed(local)
 
     def _tell_healed(self, local: LocalReplica, item: _Item) -> None:
         self._healed[local.group] += 1

@@ -322,7 +322,7 @@ def _tell_image(event: ImageInstalled | ImageRefused) -> None:
             )
         case ImageRefused(group=group, peer=peer, cause=cause):
             log.error(
-                "what a node sent for its image is damaged: it is fetched again",
+                "what was received of a node's image is damaged: it is fetched again",
                 group=group,
                 peer=peer,
                 cause=cause,

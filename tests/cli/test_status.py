@@ -16,6 +16,7 @@ from raftlog.cli.output import doubt
 from raftlog.cli.status import (
     damaged_replicas,
     folders_set_aside,
+    recovering_replicas,
     replicas_in_doubt,
     rules_of,
     sums_of,
@@ -232,3 +233,18 @@ def test_it_exits_with_3_while_something_damaged_is_not_healable(
     assert ended.code == code
     (row,) = json.loads(ended.out)["damaged_replicas"]
     assert row["not_healable"] == not_healable
+
+
+def test_replicas_that_recover_are_named_and_whether_anybody_leads() -> None:
+    sound = view(1, 1, "t", 1)
+    led = replace(view(2, 1, "t", 1), role="recovering")
+    lonely = replace(view(2, 0, "", 0), role="recovering")
+    answers = [
+        NodeAnswer(NodeId(1), "a:1", NodeView(node=NodeId(1), groups=(sound,))),
+        NodeAnswer(NodeId(2), "a:2", NodeView(node=NodeId(2), groups=(led, lonely))),
+        NodeAnswer(NodeId(3), "a:3", NodeUnreachable(address="a:3", problem="refused")),
+    ]
+    assert recovering_replicas(answers) == [
+        {"topic": "t", "node": 2, "led": True},
+        {"topic": "the controller", "node": 2, "led": False},
+    ]

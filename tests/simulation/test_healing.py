@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from raftlog.damage_table import Trouble
 from raftlog.multiraft.effects import DamageNotHealable
 from tests.simulation.calm import VOTERS
 from tests.simulation.repairs import GROUP, DamagedCluster, leader_and_followers
@@ -42,6 +43,23 @@ def test_a_flipped_byte_in_any_file_heals_on_a_running_replica(who: int) -> None
     for name, data in cluster.files(node).items():
         if name.endswith(".log"):
             assert data.startswith(before[name])
+
+
+def test_a_leader_that_lacked_what_a_follower_needs_may_lead_as_soon_as_it_is_healed() -> None:
+    cluster = DamagedCluster(1)
+    leader, *_ = leader_and_followers(cluster)
+    local = cluster.local(leader, GROUP)
+    log = local.replica.log
+    (entry,) = log.entries(log.last_index, log.last_index, 1)
+    name = f"{log.segment_with(log.last_index):020}.log"
+    cluster.flip(leader, name, cluster.files(leader)[name].index(entry.payload.command))
+    catch_up = cluster.nodes[leader].multiraft._catch_up
+    catch_up._unfit[GROUP] = local
+    local.replica.note_damage(damaged=True)
+    assert local.replica.troubles == {Trouble.NEEDED_ENTRY}
+    assert cluster.scrubbed(leader)
+    cluster.wait(cluster.healed, timeouts=20)
+    assert not local.replica.troubles
 
 
 def test_a_file_that_a_peer_gave_is_read_anew_when_it_comes_a_second_time() -> None:

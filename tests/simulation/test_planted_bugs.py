@@ -33,6 +33,7 @@ FIRST_SEEDS = {
     "late_read_sent_unchecked": 70,
     "received_files_not_checked": 230,
     "repair_without_its_file": 300,
+    "stage_copied_unchecked": 300,
 }
 """Bugs that many seeds do not meet: the hunt begins shortly before one that did."""
 

@@ -165,7 +165,7 @@ class MemoryFile:
             inode.change(_Resize(size))
 
     def close(self) -> None:
-        self._live()
+        """Also after the power failed: what a dead process had open does no harm."""
 
     def _live(self) -> _Inode:
         assert self._generation == self._fs.generation, f"{self._path} was open when power failed"
