@@ -11,7 +11,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from raftlog.chaos.cluster import wait_for
 from raftlog.errors import InvalidOption
+
+_UNMOUNT_S = 30.0
 
 _SLACK_BYTES = 16 * 1024
 """The kernel refuses a size below what is used, and a running node uses more all the time."""
@@ -77,8 +80,8 @@ class SmallDisk:
             inside = self._data.resolve()
             self._data.unlink()
             shutil.copytree(inside, self._data)
-        problem = _command("umount", str(self._mount))
-        assert not problem, problem
+        # The compaction process of a killed node ends a moment later.
+        wait_for(lambda: not _command("umount", str(self._mount)), "the unmounting", _UNMOUNT_S)
         self._mount.rmdir()
 
     def _used_bytes(self) -> int:
