@@ -15,6 +15,7 @@ from raftlog.chaos.cluster import wait_for
 from raftlog.errors import InvalidOption
 
 _UNMOUNT_S = 30.0
+"""Longer than a compaction process rests."""
 
 _SLACK_BYTES = 16 * 1024
 """The kernel refuses a size below what is used, and a running node uses more all the time."""

@@ -235,9 +235,9 @@ class Compactions:
 
     def _shortens_log(self, local: LocalReplica) -> bool:
         """Whether another point, even of the same state, would let go of the log that is kept for
-        the case that the newest snapshot is damaged, or was kept for followers."""
+        the case that the newest snapshot is damaged, or was kept for followers of this leader."""
         log, points = local.replica.log, local.replica.points
-        if local.raft.role is not Role.LEADER or points or log.byte_count < SEALED_BYTES_MIN:
+        if points or log.byte_count < SEALED_BYTES_MIN:
             return False
         keep_from = self._keep_from(local)
         freed = min(local.image.manifest.index, keep_from - 1) - log.base_index
