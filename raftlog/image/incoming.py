@@ -8,7 +8,7 @@ files are here and checked, `install` makes the image the group's.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container
+from collections.abc import Collection, Container, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -97,6 +97,19 @@ def mended_image(theirs: Image, own: Image, damaged: Collection[str]) -> Image |
         )
     except KeyError:
         return None
+
+
+def with_received(wanted: Image, here: Container[str], received: Iterable[HistoryInfo]) -> Image:
+    """`wanted` with history files that came whole from another node, in the places of those of the
+    same records that are not here: theirs have other names and other bytes."""
+    came = {(each.start, each.end, each.digest): each for each in received if each.digest}
+    return replace(
+        wanted,
+        history=tuple(
+            each if each.name in here else came.get((each.start, each.end, each.digest), each)
+            for each in wanted.history
+        ),
+    )
 
 
 class Missing(NamedTuple):

@@ -3,7 +3,8 @@
 A fetch asks the source for its manifest, and then for what is missing here of the files that the
 manifest names. Some chunks are asked for ahead. Whatever is lost is asked for again when nothing
 has come for a while. A source that stays silent, or has other files by now, ends the fetch. What
-was received stays, so the next fetch, from whichever node, goes on from there.
+was received stays, so the next fetch from the same node goes on from there, also after a restart.
+One from another node asks for no history file again of which all has come.
 
 No name from the wire becomes a path: only files that the decoded manifest names are written.
 """
@@ -20,8 +21,8 @@ from raftlog.checksum import crc32c
 from raftlog.core.messages import ImageChunk, ImageChunkRequest, ImageManifest, ImageRequest
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import CorruptFile, FormatUnsupported
-from raftlog.image.incoming import Incoming, Missing
-from raftlog.image.manifest import Image, decode_image
+from raftlog.image.incoming import Incoming, Missing, with_received
+from raftlog.image.manifest import HistoryInfo, Image, decode_image
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import Effects, ImageRefused
 
@@ -100,6 +101,8 @@ class ImageFetches:
         self._disk = disk
         self._limits = limits
         self._fetches: dict[GroupId, _Fetch] = {}
+        self._received: dict[GroupId, list[HistoryInfo]] = {}
+        """History files that came whole in a fetch that ended before its last file came."""
         self._stopped = False
 
     @property
@@ -113,6 +116,7 @@ class ImageFetches:
 
     def forget(self, group: GroupId) -> None:
         """The group is gone from here, or needs no image: end its fetch, if there is one."""
+        self._received.pop(group, None)
         fetch = self._fetches.pop(group, None)
         if fetch is not None:
             fetch.ended = True
@@ -167,11 +171,12 @@ class ImageFetches:
         except CorruptFile as error:
             self._refuse(fetch, error.cause)
             return
-        image = fetch.image = target.wanted(theirs)
-        if image is None:
+        wanted, here = target.wanted(theirs), target.here()
+        if wanted is None:
             self._fail(fetch, answered=True)
             return
-        here = target.here()
+        received = self._received.pop(target.group, [])
+        image = fetch.image = with_received(wanted, here, received)
         fetch.silent_ticks = 0
         snapshot_bytes = message.snapshot_bytes
         self._work(
@@ -287,7 +292,14 @@ class ImageFetches:
         self._fail(fetch, answered=True)
 
     def _fail(self, fetch: _Fetch, *, answered: bool) -> None:
-        self.forget(fetch.target.group)
+        group, image = fetch.target.group, fetch.image
+        received = self._received.get(group, [])
+        if image is not None:
+            whole = fetch.fetched - fetch.left.keys()
+            received = [each for each in image.history if each.name in whole]
+        self.forget(group)
+        if received:
+            self._received[group] = received
         fetch.target.failed(answered)
 
     def _work(self, fetch: _Fetch, work: Callable[[], T], done: Callable[[T], None]) -> None:

@@ -67,20 +67,32 @@ class Wire:
         self.sender.write(4 * EVERY)
         self.sender.compact_all()
         self.driver = Driver()
-        budget = CatchUpBudget(self.driver, CatchUpLimits(1 << 20, 1 << 20, 1 << 20))
-        self.source = ImageSender(
-            fs=self.sender.fs,
-            effects=self.driver,
-            budget=budget,
-            pins=self.sender.pins,
-            ended=lambda local: None,
-        )
+        self.source = self._source()
         self.fs = MemoryFileSystem(Random(2))
         self.fs.make_folder(FOLDER)
         self.fs.sync_folder("")
         self.whole: list[Image] = []
         self.asked: list[ImageChunkRequest] = []
         self.start()
+
+    def _source(self) -> ImageSender:
+        return ImageSender(
+            fs=self.sender.fs,
+            effects=self.driver,
+            budget=CatchUpBudget(self.driver, CatchUpLimits(1 << 20, 1 << 20, 1 << 20)),
+            pins=self.sender.pins,
+            ended=lambda local: None,
+        )
+
+    def change_source(self) -> None:
+        """Another node with the same records."""
+        sender = Sender.of(MemoryFileSystem(Random(9)))
+        sender.small_file_bytes = self.sender.small_file_bytes
+        sender.add(sender.store.replica(TOPIC, sender.store.make_group(TOPIC)))
+        sender.write(4 * EVERY)
+        sender.compact_all()
+        self.sender = sender
+        self.source = self._source()
 
     def start(self) -> None:
         """A process that fetches; the one before is forgotten."""
@@ -232,6 +244,36 @@ def test_a_source_that_falls_silent_is_given_up_and_another_node_goes_on() -> No
     wire.carry()
     assert wire.is_whole()
     assert len(wire.asked) > before
+
+
+def test_files_that_came_whole_from_one_node_are_not_asked_of_another() -> None:
+    """Its files of the same records have other names and other bytes."""
+    wire = Wire(small_file_bytes=0)
+    wire.begin()
+    while not any(each.startswith("history-") for each in received_whole(wire)):
+        wire.carry(steps=1)
+    came = {each for each in received_whole(wire) if each.startswith("history-")}
+    for _ in range(LIMITS.give_up_ticks):
+        wire.fetches.tick()
+        wire.carry(lambda message: None)
+    before = len(wire.asked)
+    wire.change_source()
+    wire.begin()
+    wire.carry()
+    (image,) = wire.whole
+    assert came <= image.names()
+    asked = {each.name for each in wire.asked[before:]}
+    assert len(image.history) > len(came)
+    assert asked
+    assert asked <= image.names() - came
+    assert files_of(wire.fs, FOLDER).keys() == {INCOMING_PREFIX + name for name in image.names()}
+
+
+def received_whole(wire: Wire) -> set[str]:
+    """The files that have come whole."""
+    files = files_of(wire.sender.fs, wire.sender.store.folder_of(GROUP))
+    found = files_of(wire.fs, FOLDER)
+    return {name for name, data in files.items() if found.get(INCOMING_PREFIX + name) == data}
 
 
 def test_a_file_that_is_damaged_at_its_source_is_refused_and_told() -> None:
