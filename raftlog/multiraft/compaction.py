@@ -29,6 +29,7 @@ from raftlog.multiraft.effects import CompactionFailed, Effects
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.image_pins import ImagePins
 from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.multiraft.looks import looks_at
 from raftlog.replica import PointReached
 from raftlog.storage.limits import SEALED_BYTES_MIN
 from raftlog.storage.prefix import PrefixRemoval
@@ -41,7 +42,8 @@ _POINTS_BEHIND_MAX = 4
 setting: points closer to each other would not be compacted any sooner."""
 
 _DUE_TICKS = 10
-"""How often a leader looks which groups are due by their age. No setting: that is coarse anyway."""
+"""How often a leader looks which groups are due by their age (`looks_at`). No setting: that is
+coarse anyway."""
 
 _FREED_BYTES_MIN = 1024 * 1024
 """A trim of a smaller topic brings no point of its own: what it frees can wait for the next."""
@@ -147,7 +149,7 @@ class Compactions:
         if self._ticks % _RETRY_TICKS == 0:
             self._waiting |= self._failed
             self._failed.clear()
-        if self._ticks % _DUE_TICKS == 0 and not self._stopped:
+        if looks_at(self._ticks, _DUE_TICKS, self._groups) and not self._stopped:
             self._propose_due()
         self._drop_files()
         self._drop_unpinned()

@@ -21,9 +21,10 @@ from raftlog.multiraft.effects import Effects, RebuildsSpent, ReplicaRebuilding
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.image_exchange import ImageExchange
 from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.multiraft.looks import looks_at
 
 _LOOK_TICKS = 20
-"""How often a rebuild is tried. No setting: to fetch an image takes longer anyway."""
+"""How often a rebuild is tried (`looks_at`). No setting: to fetch an image takes longer anyway."""
 
 
 class Rebuilds:
@@ -60,7 +61,7 @@ class Rebuilds:
     def tick(self) -> None:
         """One tick of the clock has passed."""
         self._ticks += 1
-        if self._ticks % _LOOK_TICKS:
+        if not looks_at(self._ticks, _LOOK_TICKS, self._groups):
             return
         for local in self._groups.values():
             if local.replica.diverged or local.outvoted.history or local.group in self._told:

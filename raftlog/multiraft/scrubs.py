@@ -25,9 +25,10 @@ from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import Effects
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.multiraft.looks import looks_at
 
 _DUE_TICKS = 10
-"""How often it is looked which replica is due. No setting: periods are days."""
+"""How often it is looked which replica is due (`looks_at`). No setting: periods are days."""
 
 ScrubState = Literal["", "waiting", "running"]
 
@@ -128,7 +129,7 @@ class Scrubs:
         """One tick has passed."""
         self._ticks += 1
         self._allowance = min(self._allowance, 0) + self._limits.bytes_per_tick
-        if self._ticks % _DUE_TICKS == 0 and self._limits.period_us:
+        if self._limits.period_us and looks_at(self._ticks, _DUE_TICKS, self._groups):
             self._wait_for_due()
         if self._journal_unread and not self._stopped:
             self._read_journal()
