@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from raftlog.core.types import GroupId
@@ -38,7 +39,8 @@ class _Write(NamedTuple):
     no_room: NoRoom
 
 
-class _Job(NamedTuple):
+@dataclass(slots=True, eq=False)
+class _Job:
     work: Callable[[], Any]
     done: Callable[[Any], None]
 
@@ -60,6 +62,8 @@ class NodeDisk:
         self._full: dict[Owner, DiskFull] = {}
         self._jobs: deque[_Job] = deque()
         self._jobs_without_room: list[_Job] = []
+        self._jobs_full: dict[_Job, DiskFull] = {}
+        """What found no room last of each job that has met a full disk and is not done."""
         self._job_running = False
         self._reserve = reserve
         self._reserve_made = False
@@ -97,7 +101,7 @@ class NodeDisk:
             self._keep_reserve()
             self._try_again()
         before = self.told
-        full = next(iter(self._full.values()), self._freed_for)
+        full = next(iter((*self._full.values(), *self._jobs_full.values())), self._freed_for)
         keeps_up = full is None and self._watch.keeps_up
         if keeps_up is before.keeps_up and (full is None) is (before.full is None):
             return False
@@ -219,7 +223,9 @@ class NodeDisk:
             if isinstance(value, DiskFull):
                 # A removal behind it may be what makes room.
                 self._jobs_without_room.append(job)
+                self._jobs_full[job] = value
             else:
+                self._jobs_full.pop(job, None)
                 job.done(value)
             self._start_job()
 

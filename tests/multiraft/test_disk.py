@@ -183,6 +183,33 @@ def test_a_job_without_room_starts_again_and_lets_others_go_first() -> None:
     assert done == ["removed", "made"]
 
 
+def test_a_disk_that_is_full_for_a_job_is_told_until_that_job_is_done() -> None:
+    """What an image needs, say, while logs have room enough in their segments."""
+    scene = Scene()
+    full = DiskFull(file="groups/7/incoming-history")
+    answers = iter([full, full, full, None])
+
+    def make() -> None:
+        if (error := next(answers)) is not None:
+            raise error
+
+    scene.disk.queue_job(make, lambda _: None)
+    scene.driver.run()
+    for _ in range(2):
+        scene.tick(RETRY)
+        assert scene.disk.told == DiskChanged(keeps_up=False, full=full)
+    for _ in range(RETRY):
+        scene.disk.tick()
+        assert scene.disk.told.full is full, "it may be tried at this moment"
+    scene.driver.run()
+    scene.tick()
+    assert scene.disk.told == DiskChanged(keeps_up=True, full=None)
+    assert scene.driver.told == [
+        DiskChanged(keeps_up=False, full=full),
+        DiskChanged(keeps_up=True, full=None),
+    ]
+
+
 def test_nothing_is_tried_again_once_the_node_stops() -> None:
     scene = Scene()
     scene.fill()
