@@ -9,7 +9,7 @@ import decimal
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -145,12 +145,26 @@ def doubt(topic: str, node: int, state: str) -> str:
 
 
 def show_problems(mark: Watermark) -> None:
-    """A line for each replica that is in doubt, is quarantined, or whose node gave no answer."""
+    """A line for each replica that is in doubt, is quarantined, has lost its log, or whose node
+    gave no answer; and one if nobody knows the marks."""
     for replica in mark.replicas:
+        if replica.role == "recovering":
+            say(f"{mark.topic}, replica {replica.node} has lost its log and gets it again")
         for each in doubts(replica.state, replica.history):
             say(doubt(mark.topic, replica.node, each))
         if replica.problem:
             say(f"{mark.topic}, replica {replica.node}: {replica.problem}")
+    if not mark.is_known:
+        say(
+            f"{mark.topic}: no replica answers that has its records, so its offsets are unknown. "
+            "`raftlog status` tells what to do"
+        )
+
+
+def exit_if_unknown(marks: Iterable[Watermark]) -> None:
+    """End the command with `ExitCode.UNAVAILABLE` unless all the marks are known."""
+    if not all(mark.is_known for mark in marks):
+        raise typer.Exit(int(ExitCode.UNAVAILABLE))
 
 
 def plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ from raftlog.cli.output import (
     Format,
     FormatOption,
     confirm,
+    exit_if_unknown,
     say,
     show_json,
     show_problems,
@@ -192,8 +193,7 @@ def list_topics(
 
 def _records(mark: Watermark) -> int | None:
     """How many records can be read; None if no node has answered for the topic."""
-    answered = any(replica.role for replica in mark.replicas)
-    return mark.high_water_mark - mark.log_start_offset if answered else None
+    return mark.high_water_mark - mark.log_start_offset if mark.is_known else None
 
 
 @app.command()
@@ -212,11 +212,14 @@ def describe(
     For each replica: the entries and bytes of its log; the entry of its newest snapshot, after
     which a restart replays; up to which offset records are in history files; and the snapshot
     points that it has not compacted yet. If these keep growing, compaction cannot follow.
+
+    Exits with 3 if no replica answers that has the topic's records: its offsets are unknown.
     """
     with session_of(context, servers).connect() as client:
         topic = client.describe_topic(name)
         mark = client.watermark(topic)
     _show_topic(topic, output, mark)
+    exit_if_unknown([mark])
 
 
 @app.command()
@@ -351,7 +354,7 @@ def delete(
 
 def _show_topic(topic: TopicInfo, output: Format, mark: Watermark | None = None) -> None:
     names = ("log_start_offset", "high_water_mark", "staged_bytes", "dead_bytes")
-    sizes = {name: getattr(mark, name) for name in names} if mark else {}
+    sizes = {name: getattr(mark, name) for name in names} if mark and mark.is_known else {}
     if output is Format.JSON:
         replicas = {"replicas": mark.replicas} if mark else {}
         show_json({**_as_object(topic), **sizes, **replicas})

@@ -13,6 +13,7 @@ from raftlog.cli.output import (
     Format,
     FormatOption,
     console,
+    exit_if_unknown,
     make_table,
     show_json,
     show_problems,
@@ -48,10 +49,14 @@ def watermark(
     Records [LOG START, HIGH WATER MARK) are readable. ENTRY LAG counts log entries that are not
     known to be durable at a replica, RECORD LAG readable records that it does not serve yet ("-":
     unknown, or its state is in doubt).
+
+    Exits with 3 if no replica answers that has a topic's records: its offsets are unknown.
     """
     with session_of(context, servers).connect() as client:
         if not watch:
-            _show(_marks(client, topics), output)
+            marks = _marks(client, topics)
+            _show(marks, output)
+            exit_if_unknown(marks)
             return
         pause = threading.Event()
         if output is Format.JSON:
@@ -81,7 +86,8 @@ def _show(marks: list[Watermark], output: Format) -> None:
 def _table(marks: list[Watermark]) -> Table:
     rows = []
     for mark in marks:
-        head = [mark.topic, mark.log_start_offset, mark.high_water_mark, mark.commit_index]
+        offsets = (mark.log_start_offset, mark.high_water_mark, mark.commit_index)
+        head = [mark.topic, *(offsets if mark.is_known else [None] * len(offsets))]
         head += [mark.leader or "none", mark.term]
         for replica in mark.replicas:
             rows.append(

@@ -69,7 +69,7 @@ class Watermark:
 
     Collected from all nodes at about one moment, so it is not linearizable; `read_high_water_mark`
     is. If no node that answers leads, the marks are the highest that any node has, of those that
-    are not `diverged` if there are any.
+    are not `diverged` if there are any. Replicas that have lost their logs do not count.
     """
 
     topic: str
@@ -97,6 +97,8 @@ class Watermark:
     aborted or expired, and of writes that were refused."""
     replicas: tuple[ReplicaWatermark, ...]
     """One for each voter of the topic, by node."""
+    is_known: bool
+    """Whether a replica has answered that has the topic's records. If not, the marks are 0."""
 
 
 class NodeAnswer(NamedTuple):
@@ -122,7 +124,7 @@ def watermark_of(topic: TopicInfo, answers: Sequence[NodeAnswer]) -> Watermark:
     leading = [view for view in views.values() if view.role == "leader"]
     leader = max(leading, key=lambda view: view.term, default=None)
     best = leader or max(
-        views.values(),
+        (view for view in views.values() if view.role != "recovering"),
         key=lambda view: (view.state != "diverged", view.commit_index, view.high_water_mark),
         default=None,
     )
@@ -143,6 +145,7 @@ def watermark_of(topic: TopicInfo, answers: Sequence[NodeAnswer]) -> Watermark:
             for node, address, answer in answers
             if node in topic.voters
         ),
+        is_known=best is not None,
     )
 
 

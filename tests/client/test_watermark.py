@@ -16,13 +16,13 @@ LEADER, FOLLOWER = NodeId(1), NodeId(2)
 GROUP = GroupId(1)
 
 
-def view(node: NodeId, high_water_mark: int, state: str = "trusted") -> GroupView:
+def view(node: NodeId, high_water_mark: int, state: str = "trusted", role: str = "") -> GroupView:
     return GroupView(
         group=GROUP,
         topic="t",
         incarnation="i",
         node=node,
-        role="leader" if node == LEADER else "follower",
+        role=role or ("leader" if node == LEADER else "follower"),
         leader=LEADER,
         term=Term(1),
         last_index=LogIndex(9),
@@ -85,3 +85,12 @@ def test_the_lag_in_records_is_never_negative_and_unknown_between_states_in_doub
 def test_without_a_leader_the_marks_are_not_those_of_a_diverged_replica() -> None:
     marks = watermark([view(NodeId(3), 12, "diverged"), view(FOLLOWER, 11)])
     assert (marks.leader, marks.high_water_mark) == (0, 11)
+
+
+def test_a_replica_that_has_lost_its_log_knows_no_marks() -> None:
+    recovering = view(NodeId(3), 5, role="recovering")
+    marks = watermark([recovering])
+    assert (marks.is_known, marks.high_water_mark) == (False, 0)
+    marks = watermark([recovering, view(FOLLOWER, 4)])
+    assert (marks.is_known, marks.high_water_mark) == (True, 4)
+    assert not watermark([]).is_known

@@ -195,15 +195,26 @@ def test_without_another_majority_a_damaged_replica_neither_leads_nor_loses_its_
         for node in (2, 3):
             assert f"topic 't' on node {node} is quarantined" in caught.value.cause
         for verb in ("status", "watermark", "topic describe t"):
-            words = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, *verb.split()]
-            said = subprocess.run(words, capture_output=True, text=True, check=False)
+            said = raftlog(cluster, verb)
             for node in (2, 3):
                 assert re.search(rf"t, replica {node}:? is quarantined", said.stdout + said.stderr)
+            assert said.returncode == (3 if verb == "status" else 0), "the third knows the offsets"
+        cluster.kill(1)
+        for verb in ("watermark t", "topic describe t"):
+            said = raftlog(cluster, verb)
+            assert "its offsets are unknown" in said.stderr
+            assert said.returncode == 3
+        cluster.serve(1)
         for node in (2, 3):
             flip(segments[node], SEGMENT_ID)
             cluster.kill(node)
             cluster.serve(node)
         assert client.append("t", [{"number": 1}]).start == 1
+
+
+def raftlog(cluster: ProcessCluster, words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, *words.split()]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def flip(path: Path, position: int) -> None:
