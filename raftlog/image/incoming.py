@@ -121,7 +121,8 @@ class Missing(NamedTuple):
 
 
 class Incoming:
-    """The files of one image that are not here yet. Its methods block; one thread at a time.
+    """The files of one image that are not here yet. Its methods block; one thread at a time, and
+    besides it those that check files which are complete.
 
     Those that write raise `DiskFull` (call them again) and `DiskFailed`.
     """
@@ -165,11 +166,14 @@ class Incoming:
             file.close()
 
     def finish(self, name: str) -> CorruptFile | FormatUnsupported | None:
-        """Make a file durable that is complete, and check every byte of it.
+        """Make a file durable that is complete, and check every byte of it; any thread.
 
-        Returns what is wrong with it; then it is removed.
+        Returns what is wrong with it, also if it is gone. Raises `DiskFailed`.
         """
-        file = self._fs.open(self._path(name), create=False)
+        try:
+            file = self._fs.open(self._path(name), create=False)
+        except FileNotFoundError:
+            return CorruptFile(file=self._fs.location(name), position=0, problem="it is missing")
         try:
             file.sync()
         finally:
@@ -177,9 +181,13 @@ class Incoming:
         try:
             self._check(self._wanted[name])
         except (CorruptFile, FormatUnsupported) as problem:
-            self._fs.remove(self._path(name))
             return problem
         return None
+
+    def remove(self, name: str) -> None:
+        """Remove what was received of a file, because it was found wrong."""
+        if self._fs.exists(self._path(name)):
+            self._fs.remove(self._path(name))
 
     def discard(self) -> None:
         """Remove all that was received."""

@@ -43,6 +43,9 @@ class ImageLimits:
     resend_ticks: int = 100
     """After this without an answer everything is asked for again. A sender that is throttled, or
     serves others, takes its time."""
+    switch_ticks: int = 20
+    """After this without an answer the image of another node that offers its own is fetched: the
+    group has another leader by now."""
     give_up_ticks: int = 1200
     """After this the fetch ends. Another offer begins another one."""
     pin_ticks: int = 2400
@@ -52,6 +55,18 @@ class ImageLimits:
 
 Key = tuple[str, int]
 """A chunk: the name of its file, and its position there."""
+
+
+@dataclass(slots=True)
+class _Check:
+    """The sync and check of a file that is complete: a `BackgroundRead`."""
+
+    incoming: Incoming
+    name: str
+    problem: CorruptFile | FormatUnsupported | None = None
+
+    def run(self) -> None:
+        self.problem = self.incoming.finish(self.name)
 
 
 class ImageTarget(NamedTuple):
@@ -129,7 +144,7 @@ class ImageFetches:
         """
         running = self._fetches.get(target.group)
         if running is not None:
-            if running.peer == peer or running.silent_ticks < self._limits.resend_ticks:
+            if running.peer == peer or running.silent_ticks < self._limits.switch_ticks:
                 return False
             self._fail(running, answered=False)
         if len(self._fetches) >= self._limits.fetches_max or self._stopped or self._is_disk_full:
@@ -266,16 +281,21 @@ class ImageFetches:
         self._go_on(fetch)
 
     def _finish(self, fetch: _Fetch, name: str) -> None:
+        """Sync and check the file, while others are written."""
         incoming = fetch.target.incoming
+        check = _Check(incoming, name)
 
-        def finished(problem: CorruptFile | FormatUnsupported | None) -> None:
-            if problem is not None:
-                self._refuse(fetch, problem.cause)
-            else:
+        def checked() -> None:
+            if fetch.ended or self._stopped:
+                return
+            if check.problem is None:
                 del fetch.left[name]
                 self._go_on(fetch)
+                return
+            cause = check.problem.cause
+            self._work(fetch, lambda: incoming.remove(name), lambda _: self._refuse(fetch, cause))
 
-        self._work(fetch, lambda: incoming.finish(name), finished)
+        self._effects.run_read(check, checked)
 
     # ------------------------------------------------------------ parts
 

@@ -146,7 +146,9 @@ def test_a_byte_that_is_not_the_senders_is_found_wherever_it_is() -> None:
         for position in [*range(0, byte_count, 7), byte_count - 1]:
             receiver.write(name, 0, flipped(data, position))
             assert receiver.finish(name) is not None, (name, position)
+            receiver.remove(name)
             assert not fs.exists(f"{FOLDER}/{INCOMING_PREFIX}{name}"), "it is received again"
+            assert isinstance(receiver.finish(name), CorruptFile)
         receiver.write(name, 0, data[:-1])
         assert isinstance(receiver.finish(name), CorruptFile)
         receiver.write(name, 0, data)

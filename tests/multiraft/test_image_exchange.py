@@ -75,6 +75,7 @@ def offer(multiraft: MultiRaft, driver: Driver, wire: Wire) -> None:
                 case ImageChunkRequest():
                     wire.source.asked_for_chunk(wire.sender.topics[GROUP], message)
                     wire.source.go_on()
+        wire.driver.run()
         answers = [replace(each, sender=SOURCE, to=HERE) for each in wire.driver.wire]
         wire.driver.wire.clear()
         multiraft.receive(SOURCE, answers)

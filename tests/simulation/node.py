@@ -360,7 +360,11 @@ class SimulatedNode:
         seeds so late that elections pass."""
 
         def run() -> None:
-            read.run()
+            try:
+                read.run()
+            except (DiskFailed, ProcessEnds) as error:
+                self._ends_at_the_disk(error)
+                return
             late_us = self._settings.read_notice_us if self._network.faulty else NOTICE_US_MAX
             self._later(self._random.randrange(late_us), ran)
 

@@ -221,7 +221,8 @@ def _images(random: Random) -> ImageLimits:
         chunk_bytes=pick((700, 5_000, 1_000_000)),
         chunks_ahead=pick((2, 8)),
         fetches_max=pick((1, 4)),
-        resend_ticks=pick((3, 8)),
+        resend_ticks=(resend_ticks := pick((3, 8))),
+        switch_ticks=resend_ticks // 2,
         give_up_ticks=pick((10, 30)),
         pin_ticks=pick((3, 60)),
     )
