@@ -47,6 +47,7 @@ def remains(path: Path, prepare: Callable[[NotedFileSystem], None]) -> list[Rema
     return found
 
 
+@pytest.mark.slow
 def test_what_was_synced_is_never_touched(tmp_path: Path) -> None:
     def prepare(fs: NotedFileSystem) -> None:
         file = fs.open("a", create=True)
@@ -65,6 +66,7 @@ def test_what_was_synced_is_never_touched(tmp_path: Path) -> None:
     assert len(tails) > 10
 
 
+@pytest.mark.slow
 def test_an_overwritten_byte_may_come_back(tmp_path: Path) -> None:
     def prepare(fs: NotedFileSystem) -> None:
         file = fs.open("a", create=True)
@@ -79,6 +81,7 @@ def test_an_overwritten_byte_may_come_back(tmp_path: Path) -> None:
     assert all(each[:2] == b"fo" for each in found)
 
 
+@pytest.mark.slow
 def test_names_that_were_not_synced_go_newest_first(tmp_path: Path) -> None:
     def prepare(fs: NotedFileSystem) -> None:
         file = fs.open("old", create=True)

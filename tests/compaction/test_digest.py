@@ -139,6 +139,7 @@ def test_a_nan_is_equal_to_itself_and_its_bits_count() -> None:
     assert of_bits(0x7FF8 << 48) == of_bits(0x7FF8 << 48) != of_bits(0x7FF9 << 48)
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(batches())
 def test_a_column_of_another_id_or_type_gives_another_digest(given_batch) -> None:

@@ -345,7 +345,10 @@ def others_have_all(network: Network, node: int) -> bool:
     return any(end >= most for holder, end in ends.items() if holder != node)
 
 
-@pytest.mark.parametrize("seed", range(150))
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(seed, marks=pytest.mark.slow if seed >= 20 else ()) for seed in range(150)],
+)
 def test_whoever_loses_what_log_when_nothing_committed_is_lost(seed: int) -> None:
     """The checks are the network's: election safety, leader completeness, log matching."""
     random = Random(seed)

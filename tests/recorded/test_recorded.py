@@ -53,6 +53,7 @@ def test_a_recorded_log_has_the_same_outcomes_as_when_it_was_written(
         assert now == was
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recorded", SETS, ids=lambda path: path.name)
 def test_a_recorded_folder_is_upgraded_and_written_on(recorded: Path, tmp_path: Path) -> None:
     """Once its node says which rules it knows, the old groups apply by them from then on."""

@@ -11,7 +11,6 @@ import pytest
 from raftlog.errors import RaftlogError
 from tests.simulation.hunt import hunt
 from tests.simulation.planted import BUGS
-from tests.simulation.planted_history import HISTORY_BUGS
 from tests.simulation.run import Failure, run_seed
 from tests.simulation.scripted import SCRIPTS
 
@@ -23,10 +22,6 @@ FOUND_AT_ONCE = (
     "read_at_the_mark_plus_one",
     "term_and_vote_written_apart",
 )
-
-SLOW = pytest.mark.slow
-HISTORY_SCRIPTS = {bug.__name__ for bug in HISTORY_BUGS}
-
 
 FIRST_SEEDS = {
     "image_taken_whatever_is_here": 220,
@@ -50,10 +45,8 @@ def test_a_planted_bug_is_noticed_within_a_bounded_number_of_seeds(bug: str) -> 
     assert hunt(bug, start=FIRST_SEEDS.get(bug, 0), seeds_max=SEEDS_MAX).seeds > 0
 
 
-@pytest.mark.parametrize(
-    "bug",
-    [pytest.param(bug, marks=SLOW if bug in HISTORY_SCRIPTS else ()) for bug in sorted(SCRIPTS)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("bug", sorted(SCRIPTS))
 def test_a_bug_that_chance_meets_too_seldom_is_noticed_by_its_script(bug: str) -> None:
     SCRIPTS[bug]()
     with BUGS[bug](), pytest.raises((AssertionError, RaftlogError)):

@@ -64,6 +64,7 @@ def end_of(log: GroupLog) -> LastEntry:
     return LastEntry(log.last_term, log.last_index)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limits", LAYOUTS)
 @pytest.mark.parametrize("closed", [True, False])
 @pytest.mark.parametrize("at_once", [1, 3])
