@@ -24,11 +24,18 @@ FOUND_AT_ONCE = (
 )
 
 FIRST_SEEDS = {
+    "commit_index_unverified": 32,
+    "damage_taken_for_healed": 12,
     "image_taken_whatever_is_here": 220,
     "late_read_sent_unchecked": 70,
+    "point_left_out": 12,
+    "previous_entry_unverified": 12,
     "received_files_not_checked": 230,
     "repair_without_its_file": 300,
+    "scrub_of_the_beginning": 12,
     "stage_copied_unchecked": 300,
+    "torn_tail_taken_for_whole": 20,
+    "whole_log_acknowledged": 12,
 }
 """Bugs that many seeds do not meet: the hunt begins shortly before one that did."""
 

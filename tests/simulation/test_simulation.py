@@ -21,7 +21,7 @@ from tests.simulation.swarm import FAULTS, WEATHER
 ROOT = Path(__file__).resolve().parents[2]
 SHORT_SEED = 4
 FIRST_SEEDS = 3
-MANY_SEEDS = 300
+MANY_SEEDS = 200
 
 DEEDS = (
     "topics deleted",
