@@ -172,14 +172,13 @@ class Incoming:
         """
         try:
             file = self._fs.open(self._path(name), create=False)
-        except FileNotFoundError:
-            return CorruptFile(file=self._fs.location(name), position=0, problem="it is missing")
-        try:
-            file.sync()
-        finally:
-            file.close()
-        try:
+            try:
+                file.sync()
+            finally:
+                file.close()
             self._check(self._wanted[name])
+        except FileNotFoundError:  # its group may be deleted at any moment
+            return CorruptFile(file=self._fs.location(name), position=0, problem="it is missing")
         except (CorruptFile, FormatUnsupported) as problem:
             return problem
         return None
