@@ -173,8 +173,8 @@ def _csv_columns(reading: _Reading, header: list[str], text: bytes) -> pa.Table:
         table = pc.read_csv(file, read_options=whole, convert_options=converting)
     except pa.ArrowInvalid as error:
         raise ValueError(_csv_problem(reading.schema, header, str(error))) from error
-    for name in table.column_names:
-        _refuse_surplus_digits(name, table.column(name))
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        _refuse_surplus_digits(name, column)
     return table
 
 

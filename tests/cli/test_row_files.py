@@ -280,6 +280,12 @@ def test_a_row_that_is_refused_is_found_in_a_later_block() -> None:
     assert f"line {lines + 2}: column 'id'" in told
 
 
+def test_a_csv_header_that_names_a_column_twice_is_refused() -> None:
+    told = refusal(b"id,text,day,at,price,price\n1,a,,,1,2\n", InputFormat.CSV)
+    assert "twice:   price" in told
+    assert "(in line 1 of rows.txt)" in told
+
+
 def test_columns_that_a_csv_file_lacks_are_missed_in_its_header() -> None:
     told = refusal(b"id,text,day,at,cost\n", InputFormat.CSV)
     assert "missing: price" in told
