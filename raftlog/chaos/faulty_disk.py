@@ -162,8 +162,8 @@ class FaultyFileSystem:
     def lock(self, path: str) -> Lock:
         return self._inner.lock(path)
 
-    def open(self, path: str, *, create: bool) -> FaultyFile:
-        return FaultyFile(self._inner.open(path, create=create), self._command)
+    def open(self, path: str, *, create: bool, direct: bool = False) -> FaultyFile:
+        return FaultyFile(self._inner.open(path, create=create, direct=direct), self._command)
 
     def exists(self, path: str) -> bool:
         return self._inner.exists(path)

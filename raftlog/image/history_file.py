@@ -241,12 +241,21 @@ class HistoryFile:
     missing, or not the one that the manifest means) and `FormatUnsupported`.
     """
 
-    __slots__ = ("_file", "_fs", "_group", "_index", "_path", "info")
+    __slots__ = ("_direct", "_file", "_fs", "_group", "_index", "_path", "info")
 
     def __init__(
-        self, fs: FileSystem, folder: str, group: GroupId, info: HistoryInfo, *, prefix: str = ""
+        self,
+        fs: FileSystem,
+        folder: str,
+        group: GroupId,
+        info: HistoryInfo,
+        *,
+        prefix: str = "",
+        direct: bool = False,
     ) -> None:
-        """`prefix` goes before the name that the file has now."""
+        """`prefix` goes before the name that the file has now. `direct`: read what the disk has,
+        past the page cache."""
+        self._direct = direct
         self._fs = fs
         self._path = f"{folder}/{prefix}{info.name}"
         self._group = group
@@ -330,7 +339,7 @@ class HistoryFile:
     def _opened(self) -> File:
         if self._file is None:
             try:
-                self._file = self._fs.open(self._path, create=False)
+                self._file = self._fs.open(self._path, create=False, direct=self._direct)
             except FileNotFoundError:
                 raise CorruptFile(
                     file=self._fs.location(self._path), position=0, problem="it is missing"

@@ -159,7 +159,7 @@ class Incoming:
     def write(self, name: str, position: int, data: bytes) -> None:
         """Put bytes of a wanted file in their place."""
         path = self._path(name)
-        file = self._fs.open(path, create=not self._fs.exists(path))
+        file = self._fs.open(path, create=not self._fs.exists(path), direct=True)
         try:
             file.write_at(position, [data])
         finally:
@@ -207,7 +207,7 @@ class Incoming:
                 finally:
                     stages.close()
             case HistoryInfo():
-                history = HistoryFile(fs, folder, group, info, prefix=prefix)
+                history = HistoryFile(fs, folder, group, info, prefix=prefix, direct=True)
                 try:
                     for row_group in history.row_groups_between(info.start, info.end):
                         history.check_row_group(row_group)

@@ -195,7 +195,7 @@ def _stages(fs: FileSystem, folder: str, group: GroupId, info: StagesInfo) -> It
 
 
 def _history(fs: FileSystem, folder: str, group: GroupId, info: HistoryInfo) -> Iterator[int]:
-    file = HistoryFile(fs, folder, group, info)
+    file = HistoryFile(fs, folder, group, info, direct=True)
     try:
         for row_group in file.row_groups_between(info.start, info.end):
             yield from file.check_columns(row_group)

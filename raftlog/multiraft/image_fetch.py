@@ -203,7 +203,7 @@ class ImageFetches:
     def _begun(self, fetch: _Fetch, missing: Sequence[Missing]) -> None:
         length_max = self._limits.chunk_bytes
         for each in missing:
-            chunks = -(-(each.byte_count - each.position) // length_max)
+            chunks = sum(1 for _ in _chunks([each], length_max))
             fetch.left[each.name] = chunks
             if not chunks:
                 self._finish(fetch, each.name)
@@ -342,6 +342,10 @@ def is_whole(chunk: ImageChunk) -> bool:
 
 
 def _chunks(missing: Sequence[Missing], length_max: int) -> Iterator[tuple[Key, int]]:
+    """Also after a break all but the first begin at multiples of `length_max`: what begins between
+    two blocks of the disk goes through the page cache (`DIRECT_BLOCK_BYTES`)."""
     for name, position, byte_count in missing:
-        for start in range(position, byte_count, length_max):
-            yield (name, start), min(length_max, byte_count - start)
+        while position < byte_count:
+            end = min(byte_count, position - position % length_max + length_max)
+            yield (name, position), end - position
+            position = end

@@ -22,6 +22,10 @@ from typing import Protocol
 ROOT = ""
 """The path of a file system's root folder."""
 
+DIRECT_BLOCK_BYTES = 4096
+"""Of what is written to a file that was opened `direct`, whole blocks of this size go past the page
+cache, if the write begins at a multiple of it."""
+
 
 class File(Protocol):
     """An open file. Positions and lengths are in bytes. Only `read_at` is safe from two threads."""
@@ -90,8 +94,11 @@ class FileSystem(Protocol):
         """Lock the whole file system by this file. Raises `DataFolderLocked`, with the holder."""
         ...
 
-    def open(self, path: str, *, create: bool) -> File:
+    def open(self, path: str, *, create: bool, direct: bool = False) -> File:
         """Open for reading and writing. `create` makes a new file and fails if it exists.
+
+        `direct`: past the page cache, where the file system can; what was written is durable after
+        a sync only, as ever.
 
         Raises FileNotFoundError or FileExistsError (facts about the path, not disk failures), and
         `DiskFull`.

@@ -1,122 +1,21 @@
-"""The real file system, below one root folder (Linux: pwritev, fdatasync, fallocate, flock).
+"""The real file system, below one root folder (Linux: flock, rename, O_DIRECT).
 
-After a failure to write, sync, truncate or reserve, the file raises `DiskFailed` for good: a later
-write or sync raises again without being tried. After one failed sync the kernel may report the next
-one as a success without having written the pages. Files are created with mode 0600, folders 0700.
-
-A write or a new name for which there is no room raises `DiskFull` and may be tried again: the
-kernel refused it before it accepted any page, so it cannot have dropped one.
+Files are created with mode 0600, folders with 0700. A new name for which there is no room raises
+`DiskFull` and may be tried again.
 """
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Sequence
 
 from raftlog.errors import CorruptFile, DataFolderLocked, DiskFailed, DiskFull
+from raftlog.storage.direct import DirectFile
+from raftlog.storage.posix_file import NO_ROOM, PosixFile
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-_BUFFERS_MAX = os.sysconf("SC_IOV_MAX")
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o700
-
-
-class PosixFile:
-    """See `contract.File`. Any thread may call `read_at` at any time."""
-
-    __slots__ = ("_failed", "_fd", "_path")
-
-    def __init__(self, path: str, fd: int) -> None:
-        self._path = path
-        self._fd = fd
-        self._failed = False
-
-    @property
-    def path(self) -> str:
-        return self._path
-
-    def size(self) -> int:
-        return os.fstat(self._fd).st_size
-
-    def read_at(self, position: int, length: int) -> bytes:
-        """See the contract. Bytes that the disk cannot read back raise `CorruptFile`."""
-        assert position >= 0
-        assert length >= 0
-        try:
-            data = os.pread(self._fd, length, position)
-            while len(data) < length:
-                more = os.pread(self._fd, length - len(data), position + len(data))
-                if not more:
-                    break
-                data += more
-        except OSError as error:
-            raise CorruptFile(file=self._path, position=position, problem=str(error)) from error
-        return data
-
-    def write_at(self, position: int, buffers: Sequence[bytes]) -> None:
-        self._refuse_after_failure()
-        pending: list[bytes | memoryview] = [buffer for buffer in buffers if buffer]
-        try:
-            while pending:
-                written = os.pwritev(self._fd, pending[:_BUFFERS_MAX], position)
-                position += written
-                pending = _after(pending, written)
-        except OSError as error:
-            if error.errno in _NO_ROOM:
-                raise DiskFull(file=self._path) from error
-            raise self._failure(error) from error
-
-    def sync(self) -> None:
-        self._refuse_after_failure()
-        try:
-            os.fdatasync(self._fd)
-        except OSError as error:
-            raise self._failure(error) from error
-
-    def truncate(self, size: int) -> None:
-        self._refuse_after_failure()
-        try:
-            os.ftruncate(self._fd, size)
-        except OSError as error:
-            raise self._failure(error) from error
-
-    def reserve(self, size: int) -> None:
-        self._refuse_after_failure()
-        present = self.size()
-        if size <= present:
-            return
-        try:
-            os.posix_fallocate(self._fd, present, size - present)
-        except OSError as error:
-            # Reserving only saves time: on a full disk the next write may still fit.
-            if error.errno not in _NO_ROOM:
-                raise self._failure(error) from error
-
-    def close(self) -> None:
-        os.close(self._fd)
-
-    def _refuse_after_failure(self) -> None:
-        if self._failed:
-            raise DiskFailed(file=self._path, problem="an earlier write or sync of it failed")
-
-    def _failure(self, error: OSError) -> DiskFailed:
-        self._failed = True
-        return DiskFailed(file=self._path, problem=str(error))
-
-
-def _after(buffers: list[bytes | memoryview], written: int) -> list[bytes | memoryview]:
-    """The rest of the buffers after their first `written` bytes."""
-    for at, buffer in enumerate(buffers):
-        if written < len(buffer):
-            rest = buffers[at:]
-            if written:
-                rest[0] = memoryview(buffer)[written:]
-            return rest
-        written -= len(buffer)
-    return []
 
 
 class PosixLock:
@@ -172,17 +71,18 @@ class PosixFileSystem:
             raise DiskFailed(file=location, problem=str(error)) from error
         return PosixLock(fd)
 
-    def open(self, path: str, *, create: bool) -> PosixFile:
+    def open(self, path: str, *, create: bool, direct: bool = False) -> PosixFile:
         location = self.location(path)
         flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0)
         try:
-            return PosixFile(location, os.open(location, flags, _FILE_MODE))
+            fd = os.open(location, flags, _FILE_MODE)
         except (FileNotFoundError, FileExistsError):
             raise
         except IsADirectoryError as error:
             raise _folder_in_place(location) from error
         except OSError as error:
             raise _name_failure(location, error) from error
+        return _direct(location, fd) if direct else PosixFile(location, fd)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(self.location(path))
@@ -228,6 +128,16 @@ class PosixFileSystem:
         _sync_folder(self.location(path))
 
 
+def _direct(location: str, fd: int) -> PosixFile:
+    """The same file past the page cache, if its file system can."""
+    try:
+        # By its descriptor: another file may have the name by now.
+        direct_fd = os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_DIRECT)
+    except OSError:
+        return PosixFile(location, fd)
+    return DirectFile(location, fd, direct_fd)
+
+
 def _make_root(location: str) -> None:
     """Create the root and its missing parents, each name durable in its own parent."""
     missing = []
@@ -245,7 +155,7 @@ def _folder_in_place(location: str) -> CorruptFile:
 
 def _name_failure(location: str, error: OSError) -> DiskFailed | DiskFull:
     """The error for a name that could not be created: no room, or a failing disk."""
-    if error.errno in _NO_ROOM:
+    if error.errno in NO_ROOM:
         return DiskFull(file=location)
     return DiskFailed(file=location, problem=str(error))
 

@@ -111,13 +111,13 @@ class NotedFileSystem:
     def lock(self, path: str) -> Lock:
         return self._inner.lock(path)
 
-    def open(self, path: str, *, create: bool) -> NotedFile:
+    def open(self, path: str, *, create: bool, direct: bool = False) -> NotedFile:
         if not create:
-            return self._opened(path, self._inner.open(path, create=False))
+            return self._opened(path, self._inner.open(path, create=False, direct=direct))
         with self._names:
             if not self._inner.exists(path):
                 self._notes.name_changes(*_split(path), kind="create")
-            inner = self._inner.open(path, create=True)
+            inner = self._inner.open(path, create=True, direct=direct)
             # The inode number of a removed file may have been given to this one.
             self._notes.file_synced(self._inode(path), self._notes.number)
             return self._opened(path, inner)

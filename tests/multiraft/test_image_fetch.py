@@ -200,6 +200,30 @@ def test_what_was_received_before_a_restart_is_not_asked_for_again() -> None:
     assert again <= files_of_wire(wire.fs) - received
 
 
+def test_after_a_write_that_a_crash_tore_chunks_begin_at_multiples_of_their_length() -> None:
+    wire = Wire()
+    wire.begin()
+    wire.carry(steps=20)
+    before = len(wire.asked)
+    wire.driver.run()
+    incoming = {
+        name: data
+        for name, data in files_of(wire.fs, FOLDER).items()
+        if name.startswith(INCOMING_PREFIX)
+    }
+    torn = max(incoming, key=lambda name: len(incoming[name]))
+    wire.fs.open(f"{FOLDER}/{torn}", create=False).truncate(133)
+    wire.driver.wire.clear()
+    wire.start()
+    wire.begin()
+    wire.carry()
+    assert wire.is_whole()
+    again = [
+        each.position for each in wire.asked[before:] if each.name == torn[len(INCOMING_PREFIX) :]
+    ]
+    assert again[:2] == [133, 2 * LIMITS.chunk_bytes]
+
+
 def test_a_fetch_waits_while_the_disk_is_full_and_goes_on_when_there_is_room() -> None:
     wire = Wire()
     wire.begin()

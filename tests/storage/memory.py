@@ -250,7 +250,7 @@ class MemoryFileSystem:
     def unlock(self) -> None:
         self._locked = False
 
-    def open(self, path: str, *, create: bool) -> MemoryFile:
+    def open(self, path: str, *, create: bool, direct: bool = False) -> MemoryFile:
         folder, name = self._parent(path)
         if create:
             if name in folder.names:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
-from raftlog.errors import DataFolderLocked, DiskFailed, DiskFull
-from raftlog.storage.contract import File, FileSystem
-from raftlog.storage.posix import PosixFile, PosixFileSystem, _after
+from raftlog.errors import CorruptFile, DataFolderLocked, DiskFailed, DiskFull
+from raftlog.storage.contract import DIRECT_BLOCK_BYTES, File, FileSystem
+from raftlog.storage.direct import DirectFile
+from raftlog.storage.posix import PosixFileSystem
+from raftlog.storage.posix_file import PosixFile, _after
 from tests.storage.disks import files_of
 from tests.storage.memory import MemoryFileSystem
 
@@ -139,6 +144,140 @@ def test_no_path_leaves_the_root(tmp_path: Path) -> None:
     for path in ("../a", "/a", "a//b", "a/./b"):
         with pytest.raises(AssertionError):
             PosixFileSystem(tmp_path).open(path, create=True)
+
+
+# ---------------------------------------------------------------- past the page cache
+
+
+def test_a_direct_file_is_written_and_read_as_any_other(empty_disk: FileSystem) -> None:
+    random = Random(1)
+    direct = empty_disk.open("a", create=True, direct=True)
+    cached = empty_disk.open("a", create=False)
+    wanted = bytearray()
+    for number in range(40):
+        position = random.choice(
+            [0, DIRECT_BLOCK_BYTES * random.randrange(30), random.randrange(9**6)]
+        )
+        data = random.randbytes(random.choice([1, 4095, 4096, 8192, 9**5, 1 << 20, (1 << 20) + 5]))
+        random.choice([direct, direct, cached]).write_at(position, [data[:7], data[7:]])
+        wanted.extend(bytes(max(0, position + len(data) - len(wanted))))
+        wanted[position : position + len(data)] = data
+        start, length = random.randrange(len(wanted) + 9), random.randrange(2 << 20)
+        for file in (direct, cached):
+            assert file.size() == len(wanted), number
+            assert file.read_at(start, length) == wanted[start : start + length], number
+    direct.sync()
+    direct.close()
+    cached.close()
+
+
+def direct_file(path: Path) -> PosixFile:
+    probe = path / "probe"
+    probe.touch()
+    try:
+        os.close(os.open(probe, os.O_RDWR | os.O_DIRECT))
+    except OSError:
+        pytest.skip(f"the file system of {path} has no way past its cache")
+    file = PosixFileSystem(path).open("a", create=True, direct=True)
+    assert isinstance(file, DirectFile)
+    return file
+
+
+def in_cache(path: Path, position: int) -> bool:
+    """Whether the kernel has the byte in memory."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        return os.preadv(fd, [bytearray(1)], position, os.RWF_NOWAIT) == 1
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+
+
+def test_whole_blocks_of_a_direct_file_leave_nothing_in_the_cache(tmp_path: Path) -> None:
+    file = direct_file(tmp_path)
+    file.write_at(0, [bytes(DIRECT_BLOCK_BYTES), b"the rest"])
+    file.sync()
+    assert file.read_at(5, DIRECT_BLOCK_BYTES) == bytes(DIRECT_BLOCK_BYTES - 5) + b"the r"
+    assert not in_cache(tmp_path / "a", 0)
+    PosixFileSystem(tmp_path).open("a", create=False).read_at(0, 1)
+    assert in_cache(tmp_path / "a", 0), "a test of this test"
+
+
+Call = Callable[..., int]
+
+
+def direct_calls(
+    monkeypatch: pytest.MonkeyPatch, name: str, answer: Callable[[Call, Any, int], int]
+) -> None:
+    """Let `answer` stand for the system's call where a file is open past the cache."""
+    call: Call = getattr(os, name)
+
+    def instead(fd: int, buffers: Any, position: int) -> int:
+        direct = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT
+        if not direct:
+            return call(fd, buffers, position)
+        return answer(lambda some: call(fd, some, position), buffers[0], position)
+
+    monkeypatch.setattr(os, name, instead)
+
+
+def refuse(number: int) -> Callable[[Call, Any, int], int]:
+    def answer(call: Call, buffer: Any, position: int) -> int:
+        raise OSError(number, os.strerror(number))
+
+    return answer
+
+
+BLOCKS = bytes(range(256)) * 48
+
+
+def test_a_disk_of_larger_blocks_is_written_and_read_through_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = direct_file(tmp_path)
+    for name in ("pwritev", "preadv"):
+        direct_calls(monkeypatch, name, refuse(errno.EINVAL))
+    file.write_at(0, [BLOCKS])
+    assert file.read_at(3, 9000) == BLOCKS[3:9003]
+
+
+def test_a_direct_write_that_the_system_did_in_part_is_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = direct_file(tmp_path)
+    for part in (DIRECT_BLOCK_BYTES, 512):
+        direct_calls(
+            monkeypatch,
+            "pwritev",
+            lambda call, buffer, position, part=part: call([buffer[:part]]),  # type: ignore[misc]
+        )
+        file.write_at(0, [BLOCKS])
+        monkeypatch.undo()
+        assert file.read_at(0, len(BLOCKS) + 1) == BLOCKS
+
+
+def test_a_direct_write_without_room_may_be_tried_again_and_one_that_fails_may_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = direct_file(tmp_path)
+    direct_calls(monkeypatch, "pwritev", refuse(errno.ENOSPC))
+    with pytest.raises(DiskFull):
+        file.write_at(0, [BLOCKS])
+    monkeypatch.undo()
+    file.write_at(0, [BLOCKS])
+    direct_calls(monkeypatch, "preadv", refuse(errno.EIO))
+    with pytest.raises(CorruptFile):
+        file.read_at(0, 1)
+    direct_calls(monkeypatch, "pwritev", refuse(errno.EIO))
+    with pytest.raises(DiskFailed):
+        file.write_at(0, [BLOCKS])
+    monkeypatch.undo()
+    with pytest.raises(DiskFailed):
+        file.sync()
+
+
+# ---------------------------------------------------------------- failures
 
 
 def test_a_real_write_that_fails_ends_the_file() -> None:

@@ -15,7 +15,8 @@ from raftlog.storage.contract import ROOT
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.hard_state import HardStateJournal
 from raftlog.storage.log import GroupLog
-from raftlog.storage.posix import PosixFile, PosixFileSystem
+from raftlog.storage.posix import PosixFileSystem
+from raftlog.storage.posix_file import PosixFile
 from raftlog.storage.write import LogWrite
 from tests.storage.disks import FOLDER, GROUP, SMALL, content, entries, new_disk, write
 from tests.storage.memory import MemoryFileSystem

@@ -15,7 +15,8 @@ from raftlog.storage.contract import ROOT, FileSystem
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
 from raftlog.storage.payload_cache import PAYLOAD_OVERHEAD_BYTES, PayloadCache
-from raftlog.storage.posix import PosixFile, PosixFileSystem
+from raftlog.storage.posix import PosixFileSystem
+from raftlog.storage.posix_file import PosixFile
 from tests.storage.disks import (
     BARE,
     FOLDER,
@@ -68,8 +69,8 @@ class _WatchedFileSystem(PosixFileSystem):
 
     most = 0
 
-    def open(self, path: str, *, create: bool) -> PosixFile:
-        file = super().open(path, create=create)
+    def open(self, path: str, *, create: bool, direct: bool = False) -> PosixFile:
+        file = super().open(path, create=create, direct=direct)
         self.most = max(self.most, open_files(Path(self.location(ROOT))))
         return file
 
