@@ -21,7 +21,7 @@ from raftlog.core.types import (
     LogIndex,
     Offset,
 )
-from raftlog.errors import CorruptFile, FormatUnsupported, Internal
+from raftlog.errors import CorruptFile, DiskFailed, FormatUnsupported, Internal, RaftlogError
 from raftlog.image.group_manifest import topic_from_manifest
 from raftlog.image.history_file import (
     HistoryFile,
@@ -67,11 +67,26 @@ def compact(
     Without a `pace` it is done as fast as it can. `small_file_bytes` is less in tests, which have
     few records.
     Raises `CorruptFile` for damage in what is read, `DiskFull`, `DiskFailed`, and `Internal` if the
-    replay comes to another state than the replica did.
+    replay comes to another state than the replica did. Nothing of what was made stays then, unless
+    the disk failed: a full one needs the room.
     """
+    made: list[str] = []
+    try:
+        return _make(fs, job, pace or Pace(1), small_file_bytes, made)
+    except DiskFailed:
+        raise
+    except RaftlogError:
+        for name in set(made) - job.image.names() - job.kept:
+            fs.remove(f"{job.folder}/{name}")
+        raise
+
+
+def _make(
+    fs: FileSystem, job: CompactionJob, pace: Pace, small_file_bytes: int, made: list[str]
+) -> Image:
+    """See `compact`. The names of the files that it has made are added to `made`."""
     topic = topic_of(fs, job)
     image = job.image
-    pace = pace or Pace(1)
     replay = _Replay(fs, job, topic, pace)
     replay.run()
     machine = replay.machine
@@ -82,6 +97,7 @@ def compact(
         state_hash=job.state_hash,
     )
     write_snapshot(fs, job.folder, job.group, info, encode_state(machine.state()))
+    made.append(info.name)
     if job.index == image.index:
         return image  # only its snapshot was to be made again
     snapshots = kept_snapshots([*image.snapshots, info])
@@ -89,6 +105,7 @@ def compact(
     history: tuple[HistoryInfo, ...] = ()
     if isinstance(machine, TopicMachine):
         history = _extended_history(fs, job, machine, replay, pace, small_file_bytes)
+        made.extend(info.name for info in history)
         stages = _carry(fs, job, machine, replay)
     return replace(
         image,

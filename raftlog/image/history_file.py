@@ -39,6 +39,7 @@ from raftlog.machines.byte_index import ByteIndex
 from raftlog.storage.contract import File, FileSystem
 from raftlog.storage.frames import SEGMENT_HEADER_BYTES, Purpose, SegmentHeader
 from raftlog.storage.recovery import read_segment_header
+from raftlog.storage.unfinished import finish_file, unfinished_file
 from raftlog.storage.write import NEW_FILE_ENDING
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.codec import (
@@ -123,8 +124,7 @@ def write_history_file(
     )
     remove_earlier_tries(fs, folder, f"{HISTORY_PREFIX}{first.start:020}", kept)
     path = f"{folder}/{history_name(first.start, header.segment_id)}"
-    file = fs.open(path + NEW_FILE_ENDING, create=True)
-    try:
+    with unfinished_file(fs, path + NEW_FILE_ENDING) as file:
         file.write_at(0, [header.encode()])
         writing = _Writing(file, first.start)
         writing.add(first)
@@ -132,11 +132,7 @@ def write_history_file(
         for row_group in waiting:
             writing.add(row_group)
         info = writing.finish(header)
-        file.sync()
-    finally:
-        file.close()
-    fs.rename(path + NEW_FILE_ENDING, path)
-    fs.sync_folder(folder)
+    finish_file(fs, path + NEW_FILE_ENDING, path)
     return info
 
 

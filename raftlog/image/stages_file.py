@@ -17,6 +17,7 @@ from raftlog.storage.contract import File, FileSystem
 from raftlog.storage.frames import FRAME_HEADER_BYTES, Purpose, SegmentHeader
 from raftlog.storage.read import EntryFrame, read_command, read_in_frame, read_payload
 from raftlog.storage.recovery import FrameWalk, read_segment_header
+from raftlog.storage.unfinished import finish_file, unfinished_file
 from raftlog.storage.write import NEW_FILE_ENDING, Segment
 
 
@@ -44,8 +45,7 @@ def write_stages(
     )
     path = f"{folder}/{STAGES_PREFIX}{last:020}{NEW_FILE_ENDING}"
     remove_earlier_tries(fs, folder, f"{STAGES_PREFIX}{last:020}")
-    file = fs.open(path, create=True)
-    try:
+    with unfinished_file(fs, path) as file:
         segment = Segment(path, header)
         file.write_at(0, [header.encode()])
         for entry in entries:
@@ -59,12 +59,8 @@ def write_stages(
                 body=entry.payload.body,
             )
             file.write_at(position, buffers)
-        file.sync()
-    finally:
-        file.close()
     info = StagesInfo(first=first, last=last, byte_count=segment.end, chain=segment.chain)
-    fs.rename(path, f"{folder}/{info.name}")
-    fs.sync_folder(folder)
+    finish_file(fs, path, f"{folder}/{info.name}")
     return info
 
 

@@ -16,6 +16,7 @@ from raftlog.checksum import crc32c
 from raftlog.errors import CorruptFile, FormatUnsupported
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.frames import FORMAT_VERSION
+from raftlog.storage.unfinished import finish_file, unfinished_file
 from raftlog.storage.write import NEW_FILE_ENDING
 
 TEXT = "text"
@@ -44,15 +45,9 @@ def write_checked(fs: FileSystem, path: str, kind: str, parts: Sequence[bytes]) 
     if fs.exists(path + NEW_FILE_ENDING):
         fs.remove(path + NEW_FILE_ENDING)
     headline = f"raftlog {kind} {FORMAT_VERSION} crc {crc:08x} bytes {byte_count}\n"
-    file = fs.open(path + NEW_FILE_ENDING, create=True)
-    try:
+    with unfinished_file(fs, path + NEW_FILE_ENDING) as file:
         file.write_at(0, [headline.encode(), *parts])
-        file.sync()
-    finally:
-        # On a full disk this is repeated for hours; a removed file that is open keeps its space.
-        file.close()
-    fs.rename(path + NEW_FILE_ENDING, path)
-    fs.sync_folder(path.rpartition("/")[0])
+    finish_file(fs, path + NEW_FILE_ENDING, path)
 
 
 def read_checked(fs: FileSystem, path: str, kind: str) -> bytes:

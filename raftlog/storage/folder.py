@@ -42,7 +42,7 @@ from raftlog.storage.hard_state import (
     journal_exists,
     read_states,
 )
-from raftlog.storage.write import NEW_FILE_ENDING
+from raftlog.storage.write import NEW_FILE_ENDING, remove_unfinished
 
 IDENTITY_NAME = "identity"
 _SECOND_COPY = ".2"
@@ -287,9 +287,13 @@ def _check_owner(fs: FileSystem, identity: Identity, cluster_id: str, node: Node
 
 
 def _finish_removals(fs: FileSystem) -> None:
+    """Remove what a deletion left, and files that nobody will finish: on a full disk the journal,
+    which is written next, may need their room."""
     for name in fs.list(GROUPS_FOLDER):
         if name.endswith(_REMOVED_ENDING):
             fs.remove(f"{GROUPS_FOLDER}/{name}")
+        elif _GROUP_NAME.fullmatch(name):
+            remove_unfinished(fs, f"{GROUPS_FOLDER}/{name}", "")
     fs.sync_folder(GROUPS_FOLDER)
 
 

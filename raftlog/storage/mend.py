@@ -29,6 +29,7 @@ from raftlog.storage.frames import (
     encode_frame_header,
 )
 from raftlog.storage.index import EntryTable
+from raftlog.storage.unfinished import finish_file, unfinished_file
 from raftlog.storage.write import NEW_FILE_ENDING
 
 _WRITES_BEHIND_MAX = 4096
@@ -99,24 +100,21 @@ def rewrite(
     if fs.exists(unfinished):
         fs.remove(unfinished)
     old = fs.open(plan.path, create=False)
-    new = fs.open(unfinished, create=True)
     try:
-        new.write_at(0, [plan.header.encode()])
-        missing = []
-        for frame in _Walk(old, plan, given):
-            new.write_at(frame.position, [frame.data])
-            if frame.missing is not None:
-                missing.append(frame.missing)
-        new.sync()
-        written = _compared(new, plan)
+        with unfinished_file(fs, unfinished) as new:
+            new.write_at(0, [plan.header.encode()])
+            missing = []
+            for frame in _Walk(old, plan, given):
+                new.write_at(frame.position, [frame.data])
+                if frame.missing is not None:
+                    missing.append(frame.missing)
+            written = _compared(new, plan)
     finally:
         old.close()
-        new.close()
     if written.missing != tuple(missing):
         fs.remove(unfinished)
         return None
-    fs.rename(unfinished, plan.path)
-    fs.sync_folder(plan.folder)
+    finish_file(fs, unfinished, plan.path)
     return written
 
 

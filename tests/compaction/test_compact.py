@@ -13,7 +13,7 @@ from raftlog.compaction.compact import compact
 from raftlog.compaction.cuts import LARGE_RECORDS_MIN
 from raftlog.compaction.pace import Pace
 from raftlog.core.types import LogIndex
-from raftlog.errors import CorruptFile, Internal
+from raftlog.errors import CorruptFile, DiskFull, Internal
 from raftlog.image.machine import restored_machine
 from raftlog.image.manifest import Image
 from raftlog.image.snapshot_file import read_snapshot
@@ -240,6 +240,38 @@ def test_a_crash_anywhere_changes_nothing_and_the_job_can_be_done_again() -> Non
         scene.commit(second, open_stage)
         assert scene.rows() == scene.expected()
     assert number > 15
+
+
+def test_a_compaction_that_finds_no_room_leaves_none_of_its_files() -> None:
+    """They would take what a full disk has left, and there is no next try before it has room."""
+    number = 0
+    finished = False
+    while not finished:
+        disk = MemoryFileSystem(Random(number))
+        scene = TopicScene(disk)
+        scene.append()
+        scene.compact(scene.point())
+        scene.append()
+        scene.stage("w", 0)
+        job = scene.point()
+        left = [number]
+
+        def count(operation: str, path: str, left: list[int] = left) -> None:
+            if operation in ("write", "create", "rename"):
+                if left[0] == 0:
+                    raise DiskFull(file=path)
+                left[0] -= 1
+
+        before = files_of(disk, FOLDER)
+        disk.interrupt = count
+        try:
+            compact(disk, job)
+            finished = True
+        except DiskFull:
+            number += 1
+            assert files_of(disk, FOLDER) == before
+        disk.interrupt = None
+    assert number > 8
 
 
 def test_a_damaged_newest_snapshot_is_made_again_from_the_one_before() -> None:
