@@ -50,13 +50,15 @@ class ImageExchange:
         groups: Mapping[GroupId, LocalReplica],
         freeze: Callable[[LocalReplica], None],
         installed: Callable[[LocalReplica], None],
+        install_damaged: Callable[[LocalReplica, CorruptFile], None],
         damaged: Callable[[LocalReplica, CorruptFile], None],
         ended: Callable[[LocalReplica], None],
     ) -> None:
         """`now_us` is the time, as the group's voters confirm it. `freeze`: begin nothing with the
         replica from now on, and forget what was to be done. `installed`: it stands at another
-        node's image now; its group may be gone. `damaged`: that image cannot be read back, and none
-        of its files is open. `ended` is told of each read that is over."""
+        node's image now; its group may be gone. `install_damaged`: that image cannot be read back,
+        and none of its files is open. `damaged`: a file that another node asked for cannot be read.
+        `ended` is told of each read that is over."""
         self._effects = effects
         self._disk = disk
         self._store = store
@@ -64,9 +66,14 @@ class ImageExchange:
         self._now_us = now_us
         self._freeze = freeze
         self._installed = installed
-        self._damaged = damaged
+        self._install_damaged = install_damaged
         self._sender = ImageSender(
-            fs=store.fs, effects=effects, budget=budget, pins=self.pins, ended=ended
+            fs=store.fs,
+            effects=effects,
+            budget=budget,
+            pins=self.pins,
+            damaged=damaged,
+            ended=ended,
         )
         self._fetches = ImageFetches(node=node, effects=effects, disk=disk, limits=limits)
         self._groups = groups
@@ -240,7 +247,7 @@ class ImageExchange:
         def installed(found: GroupFiles | CorruptFile) -> None:
             local.installing = False
             if isinstance(found, CorruptFile):
-                self._damaged(local, found)
+                self._install_damaged(local, found)
                 return
             opened = self._store.replica(topic, found)
             local.reopen(opened.replica, opened.image, opened.outvoted)

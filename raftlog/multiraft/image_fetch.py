@@ -118,6 +118,8 @@ class ImageFetches:
         self._fetches: dict[GroupId, _Fetch] = {}
         self._received: dict[GroupId, list[HistoryInfo]] = {}
         """History files that came whole in a fetch that ended before its last file came."""
+        self._resting: dict[tuple[GroupId, NodeId], int] = {}
+        """For how many ticks nothing is fetched from a node that gave what is of no use."""
         self._stopped = False
 
     @property
@@ -139,9 +141,12 @@ class ImageFetches:
     def begin(self, target: ImageTarget, peer: NodeId) -> bool:
         """Fetch the peer's image of the group. True if it has begun.
 
-        Does nothing if one is being fetched, unless its source is another node that is silent, or
-        if too many others are: it will be offered again.
+        Does nothing if one is being fetched, unless its source is another node that is silent, if
+        too many others are, or if what the peer gave was refused just now: it will be offered
+        again.
         """
+        if (target.group, peer) in self._resting:
+            return False
         running = self._fetches.get(target.group)
         if running is not None:
             if running.peer == peer or running.silent_ticks < self._limits.switch_ticks:
@@ -155,6 +160,7 @@ class ImageFetches:
 
     def tick(self) -> None:
         """One tick of the clock has passed: ask again for what did not come."""
+        self._resting = {key: ticks - 1 for key, ticks in self._resting.items() if ticks > 1}
         for fetch in list(self._fetches.values()):
             if fetch.paused and not self._is_disk_full:
                 self._go_on(fetch)
@@ -309,6 +315,7 @@ class ImageFetches:
 
     def _refuse(self, fetch: _Fetch, cause: str) -> None:
         self._effects.tell(ImageRefused(group=fetch.target.group, peer=fetch.peer, cause=cause))
+        self._resting[fetch.target.group, fetch.peer] = self._limits.resend_ticks
         self._fail(fetch, answered=True)
 
     def _fail(self, fetch: _Fetch, *, answered: bool) -> None:

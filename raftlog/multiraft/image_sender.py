@@ -21,6 +21,7 @@ from raftlog.core.messages import (
 )
 from raftlog.core.types import GroupId, NodeId
 from raftlog.damage_table import gives_images
+from raftlog.errors import CorruptFile
 from raftlog.image.manifest import encode_image
 from raftlog.multiraft.catch_up_budget import CatchUpBudget
 from raftlog.multiraft.effects import Effects
@@ -53,13 +54,15 @@ class ImageSender:
         effects: Effects,
         budget: CatchUpBudget,
         pins: ImagePins,
+        damaged: Callable[[LocalReplica, CorruptFile], None],
         ended: Callable[[LocalReplica], None],
     ) -> None:
-        """`ended` is told of each read that is over."""
+        """`damaged` is told of a file that cannot be read, `ended` of each read that is over."""
         self._fs = fs
         self._effects = effects
         self._budget = budget
         self._pins = pins
+        self._damaged = damaged
         self._ended = ended
         self._asked: dict[NodeId, OrderedDict[tuple[GroupId, str, int], _Asked]] = {}
         self._stopped = False
@@ -167,6 +170,8 @@ class ImageSender:
             local.reads_out -= 1
             self._budget.ended(peer, byte_count)
             if not self._stopped:
+                if read.damage is not None:
+                    self._damaged(local, read.damage)
                 answer()
             self._ended(local)
 

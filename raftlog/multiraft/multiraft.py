@@ -183,7 +183,7 @@ class MultiRaft:
             limits=limits,
             propose=self._propose_own,
             ended=self._files_changed,
-            damaged=lambda local, damage: self.repairs.met(local, damage),
+            damaged=self._met,
         )
 
     def _new_repairs(self, store: GroupStore) -> Repairs:
@@ -235,7 +235,8 @@ class MultiRaft:
             groups=self.replicas,
             freeze=self._freeze,
             installed=self._installed,
-            damaged=self._install_damaged,
+            install_damaged=self._install_damaged,
+            damaged=self._met,
             ended=self._files_released,
         )
 
@@ -454,6 +455,11 @@ class MultiRaft:
         self._files_released(local)
         if local.group in self.replicas:
             self.mark_dirty(local.group)
+
+    def _met(self, local: LocalReplica, damage: CorruptFile) -> None:
+        """A file of the replica, whose group may be gone, cannot be read."""
+        if self.replicas.get(local.group) is local:
+            self.repairs.met(local, damage)
 
     def _unfit(self, local: LocalReplica, damage: CorruptFile) -> None:
         """A follower needs what is damaged here: the replica should not lead."""

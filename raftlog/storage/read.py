@@ -89,7 +89,7 @@ def _damage(file: File, frame: EntryFrame, problem: str) -> CorruptFile:
 class FileRead:
     """Bytes [position, position + length) of a file, unchecked. `run` once, on any thread."""
 
-    __slots__ = ("_fs", "_length", "_path", "_position", "crc", "data", "file_bytes")
+    __slots__ = ("_fs", "_length", "_path", "_position", "crc", "damage", "data", "file_bytes")
 
     def __init__(self, fs: FileSystem, path: str, position: int, length: int) -> None:
         self._fs = fs
@@ -97,7 +97,9 @@ class FileRead:
         self._position = position
         self._length = length
         self.data: bytes | None = None
-        """What was found, less where the file ends; None: there is no such file."""
+        """What was found, less where the file ends; None: there is no such file, or `damage`."""
+        self.damage: CorruptFile | None = None
+        """Why the disk cannot read them back."""
         self.crc = 0
         """Of `data`."""
         self.file_bytes = 0
@@ -111,8 +113,12 @@ class FileRead:
             return
         try:
             self.file_bytes = file.size()
-            self.data = file.read_at(self._position, self._length)
+            # A peer may ask for any position: the system takes some for errors.
+            position = min(self._position, self.file_bytes)
+            self.data = file.read_at(position, self._length)
             self.crc = crc32c(self.data)
+        except CorruptFile as damage:
+            self.damage = damage
         finally:
             file.close()
 

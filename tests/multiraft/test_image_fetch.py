@@ -15,7 +15,7 @@ from raftlog.core.messages import (
     PeerMessage,
 )
 from raftlog.core.types import GroupId, LogIndex, NodeId, Payload, Term
-from raftlog.errors import DiskFull
+from raftlog.errors import CorruptFile, DiskFull
 from raftlog.image.incoming import INCOMING_PREFIX, Incoming, wanted_image
 from raftlog.image.manifest import NO_IMAGE, SMALL_FILE_BYTES, Image, read_image
 from raftlog.machines.commands import SnapshotPoint
@@ -65,6 +65,7 @@ class Wire:
     def __init__(self, small_file_bytes: int = SMALL_FILE_BYTES) -> None:
         self.sender = Sender()
         self.sender.small_file_bytes = small_file_bytes
+        self.damaged: list[CorruptFile] = []
         self.sender.write(4 * EVERY)
         self.sender.compact_all()
         self.driver = Driver()
@@ -83,6 +84,7 @@ class Wire:
             effects=self.driver,
             budget=CatchUpBudget(self.driver, CatchUpLimits(1 << 20, 1 << 20, 1 << 20)),
             pins=self.sender.pins,
+            damaged=lambda local, damage: self.damaged.append(damage),
             ended=lambda local: None,
         )
 
@@ -321,9 +323,50 @@ def test_a_file_that_is_damaged_at_its_source_is_refused_and_told() -> None:
     assert isinstance(told, ImageRefused)
     assert history.name in told.cause
     file.write_at(0, [data])
+    asked = len(wire.asked)
+    wire.begin()
+    wire.carry()
+    assert len(wire.asked) == asked, "it is not asked again at once"
+    for _ in range(LIMITS.resend_ticks):
+        wire.fetches.tick()
     wire.begin()
     wire.carry()
     assert wire.is_whole()
+
+
+def test_a_file_that_the_source_cannot_read_is_told_there_and_not_sent() -> None:
+    wire = Wire()
+    folder = wire.sender.store.folder_of(GROUP)
+    history = read_image(wire.sender.fs, folder).image.history[0]
+    wire.sender.fs.unreadable = frozenset({f"{folder}/{history.name}"})
+    wire.begin()
+    wire.carry()
+    assert not wire.whole
+    assert {each.file for each in wire.damaged} == {f"{folder}/{history.name}"}
+    wire.sender.fs.unreadable = frozenset()
+    wire.begin()
+    wire.carry()
+    assert wire.is_whole()
+
+
+def test_a_chunk_behind_the_end_of_a_file_is_empty_wherever_it_is() -> None:
+    wire = Wire()
+    wire.begin()
+    wire.carry()
+    local = wire.sender.topics[GROUP]
+    name = local.image.manifest.history[0].name
+    for position in (1 << 30, (1 << 63) - 1):
+        request = ImageChunkRequest(
+            group=GROUP, sender=HERE, to=SOURCE, name=name, position=position, length=10
+        )
+        wire.source.asked_for_chunk(local, request)
+        wire.source.go_on()
+        wire.driver.run()
+        (answer,) = wire.driver.wire
+        wire.driver.wire.clear()
+        assert isinstance(answer, ImageChunk)
+        assert (answer.data, answer.gone) == (b"", False)
+    assert not wire.damaged
 
 
 def test_no_name_from_the_wire_is_opened_that_the_manifest_does_not_have() -> None:

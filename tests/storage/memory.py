@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from raftlog.errors import DataFolderLocked, DiskFailed
+from raftlog.errors import CorruptFile, DataFolderLocked, DiskFailed
 
 Interrupt = Callable[[str, str], None]
 """Called with the operation's name and path before each change. It may raise `DiskFailed`, which
@@ -145,6 +145,8 @@ class MemoryFile:
     def read_at(self, position: int, length: int) -> bytes:
         assert position >= 0
         assert length >= 0
+        if self._path in self._fs.unreadable:
+            raise CorruptFile(file=self._path, position=position, problem="bad sectors")
         return bytes(self._live().image[position : position + length])
 
     def write_at(self, position: int, buffers: Sequence[bytes]) -> None:
@@ -207,6 +209,8 @@ class MemoryFileSystem:
         self.interrupt = interrupt
         self.room = 1 << 50
         """What `free_bytes` says. Nothing else depends on it."""
+        self.unreadable: frozenset[str] = frozenset()
+        """Files whose bytes the disk cannot read back."""
 
     def crash(self) -> None:
         """Lose the power: keep what was synced and, by chance, parts of what was not.

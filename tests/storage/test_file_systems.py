@@ -19,6 +19,7 @@ from raftlog.storage.contract import DIRECT_BLOCK_BYTES, File, FileSystem
 from raftlog.storage.direct import DirectFile
 from raftlog.storage.posix import PosixFileSystem
 from raftlog.storage.posix_file import PosixFile, _after
+from raftlog.storage.read import FileRead
 from tests.storage.disks import files_of
 from tests.storage.memory import MemoryFileSystem
 
@@ -144,6 +145,16 @@ def test_no_path_leaves_the_root(tmp_path: Path) -> None:
     for path in ("../a", "/a", "a//b", "a/./b"):
         with pytest.raises(AssertionError):
             PosixFileSystem(tmp_path).open(path, create=True)
+
+
+def test_a_read_for_a_peer_behind_the_end_finds_nothing_wherever_it_begins(
+    empty_disk: FileSystem,
+) -> None:
+    new_file(empty_disk, "a", b"0123456789")
+    for position, wanted in ((8, b"89"), (10, b""), ((1 << 63) - 1, b"")):
+        read = FileRead(empty_disk, "a", position, 5)
+        read.run()
+        assert (read.data, read.file_bytes, read.damage) == (wanted, 10, None)
 
 
 # ---------------------------------------------------------------- past the page cache
