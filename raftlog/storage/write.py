@@ -254,13 +254,15 @@ class LogWrite:
 
     def _run_file(self, planned: FileWrite) -> None:
         path, file = planned.path, planned.file
+        if file is None and self._fs.exists(path + NEW_FILE_ENDING):
+            self._fs.remove(path + NEW_FILE_ENDING)  # an earlier `run` found no room
         if self.leave_bytes:
-            needed = self.leave_bytes + sum(map(len, planned.buffers))
-            if self._fs.free_bytes() < needed:
+            # What was reserved ahead, or written by an earlier `run`, has its room already.
+            there = max(0, file.size() - planned.position) if file is not None else 0
+            missing = max(0, sum(map(len, planned.buffers)) - there)
+            if missing and self._fs.free_bytes() < self.leave_bytes + missing:
                 raise DiskFull(file=self._fs.location(path))
         if file is None:
-            if self._fs.exists(path + NEW_FILE_ENDING):
-                self._fs.remove(path + NEW_FILE_ENDING)  # an earlier `run` found no room
             file = self._fs.open(path + NEW_FILE_ENDING, create=True)
         try:
             if planned.reserve and self.leave_bytes is None:
