@@ -1,6 +1,6 @@
 """A disk for one node that can be filled: a tmpfs that shrinks to what is used. Needs root.
 
-CLUSTER/small-disk/data      the tmpfs, with the node's data folder in it
+CLUSTER/small-disk-N/data     the tmpfs, with the node's data folder in it
 CLUSTER/node-N               a link to that
 """
 
@@ -28,7 +28,7 @@ class SmallDisk:
     def __init__(self, cluster: Path, node: int, bytes_max: int) -> None:
         self.node = node
         self._bytes_max = bytes_max
-        self._mount = cluster / "small-disk"
+        self._mount = cluster / f"small-disk-{node}"
         self._data = cluster / f"node-{node}"
 
     def move_in(self) -> None:

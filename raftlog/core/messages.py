@@ -241,6 +241,8 @@ class NodeHeartbeat:
     boot_id: str
     clock_us: int = 0
     """The sender's wall clock, microseconds since 1970 UTC; 0: its program does not tell it."""
+    disk_full: bool = False
+    """The sender's disk has no room for records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

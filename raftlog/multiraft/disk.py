@@ -5,8 +5,8 @@ job. Any other failure ends the node in the host loop and never comes back here.
 
 A reserve is kept for a full disk (`raftlog.storage.reserve`). The first write without room frees
 it. From then on the node accepts no records from clients. What it had accepted, and what leaders
-elsewhere send, may take one half of the reserve; the other half is for entries without records and
-for hard states. When the reserve is there again, all is as before.
+elsewhere send, may take seven eighths of the reserve; the rest is for entries without records, hard
+states and small compactions. When the reserve is there again, all is as before.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class NodeDisk:
     @property
     def spare_bytes(self) -> int | None:
         """How much a job may write while the reserve is in use; None: it is not."""
-        return None if self._freed_for is None else self._reserve.byte_count // 4
+        return None if self._freed_for is None else self._reserve.byte_count // 16
 
     def tick(self) -> bool:
         """One tick has passed: try again what is due. True if `keeps_up` is another now."""
@@ -160,7 +160,7 @@ class NodeDisk:
     def _left_by(self, write: LogWrite) -> int | None:
         if self._freed_for is None:
             return None
-        return self._reserve.byte_count // 2 if write.has_body else 0
+        return self._reserve.byte_count // 8 if write.has_body else 0
 
     def _free_reserve(self, full: DiskFull) -> None:
         """The disk is full: let what is waiting, and what is small, have the reserve."""
@@ -171,11 +171,12 @@ class NodeDisk:
         self.queue_job(self._reserve.free, lambda _: self._try_again())
 
     def _keep_reserve(self) -> None:
-        """Make the reserve, at the start and once there is room again."""
+        """Make the reserve, at the start and once there is room again. A node that starts on a full
+        disk may find there the one of its last run."""
         if self._reserve_made or self._reserve_asked or not self._reserve.byte_count:
             return
-        if self._full:
-            return
+        if self._full and self._freed_for is not None:
+            return  # what waits goes first
         self._reserve_asked = True
 
         def made(is_there: bool) -> None:

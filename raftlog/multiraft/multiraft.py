@@ -71,6 +71,7 @@ from raftlog.multiraft.effects import (
     ReplicaRecovered,
     StateCompared,
 )
+from raftlog.multiraft.full_disks import FullDisks
 from raftlog.multiraft.groups import GroupStore, OpenedGroup, Quarantine
 from raftlog.multiraft.image_exchange import ImageExchange
 from raftlog.multiraft.image_fetch import ImageLimits
@@ -124,6 +125,7 @@ class MultiRaft:
         self._ticks = 0
         self._retention_ticks = limits.retention_ticks
         self._clocks = VoterClocks(node, effects)
+        self._full_disks = FullDisks()
         self._request_bytes_max = limits.request_bytes_max
         self._request_bytes = 0
         self._disk = NodeDisk(
@@ -477,7 +479,8 @@ class MultiRaft:
         """One tick of the clock has passed, for all replicas."""
         if self._stopped:
             return
-        if self._disk.tick():
+        disk_changed = self._disk.tick()
+        if disk_changed:
             for local in self.replicas.values():
                 local.raft.note_disk(keeps_up=self._disk.keeps_up)
         self._ticks += 1
@@ -491,7 +494,7 @@ class MultiRaft:
         self._awake.tick()
         if self._journal.tick():
             self._schedule_turn()
-        if self._ticks % self._timing.heartbeat_ticks == 0:
+        if disk_changed or self._ticks % self._timing.heartbeat_ticks == 0:
             self._send([self._heartbeat(peer) for peer in self._nodes if peer != self.node])
         if self._ticks % (_DUE_HEARTBEATS * self._timing.heartbeat_ticks) == 0:
             self._propose_due(self.replicas.values())
@@ -506,8 +509,13 @@ class MultiRaft:
             )
 
     def _heartbeat(self, peer: NodeId) -> NodeHeartbeat:
-        clock_us = self._effects.clock_us()
-        return NodeHeartbeat(sender=self.node, to=peer, boot_id=self._boot_id, clock_us=clock_us)
+        return NodeHeartbeat(
+            sender=self.node,
+            to=peer,
+            boot_id=self._boot_id,
+            clock_us=self._effects.clock_us(),
+            disk_full=self._disk.told.full is not None,
+        )
 
     def now_us(self, local: LocalReplica) -> int:
         """The time that the leader of a group writes into its entries: what a majority of the
@@ -535,6 +543,7 @@ class MultiRaft:
             if isinstance(message, NodeHeartbeat):
                 self._awake.booted(message.sender, message.boot_id)
                 self._clocks.heard(message.sender, message.clock_us)
+                self._full_disks.heard(message.sender, full=message.disk_full)
             elif isinstance(message, GroupDeleted):
                 self._group_deleted(message)
             elif (local := self.replicas.get(message.group)) is not None:
@@ -637,6 +646,10 @@ class MultiRaft:
         full = self._disk.full(local.group, has_body=bool(payload.body))
         if full is not None:
             raise self._own(full)
+        hindering = self._full_disks.hindering(local.raft.membership.voters)
+        if payload.body and hindering:
+            nodes = " and of ".join(f"node {node}" for node in hindering)
+            raise DiskFull(file="more records", node=nodes)
         overload = self._compactions.overload(local) if payload.body else None
         if overload is not None:
             raise overload

@@ -1041,16 +1041,18 @@ class HeartbeatReply(_message.Message):
     def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., read_round: _Optional[int] = ..., last_index: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., disk_keeps_up: _Optional[bool] = ..., hash_index: _Optional[int] = ..., state_hash: _Optional[bytes] = ..., diverged: _Optional[bool] = ..., recovery: _Optional[int] = ..., history_index: _Optional[int] = ..., history_digest: _Optional[bytes] = ..., history_diverged: _Optional[bool] = ...) -> None: ...
 
 class NodeHeartbeat(_message.Message):
-    __slots__ = ("sender", "to", "boot_id", "clock_us")
+    __slots__ = ("sender", "to", "boot_id", "clock_us", "disk_full")
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
     BOOT_ID_FIELD_NUMBER: _ClassVar[int]
     CLOCK_US_FIELD_NUMBER: _ClassVar[int]
+    DISK_FULL_FIELD_NUMBER: _ClassVar[int]
     sender: int
     to: int
     boot_id: str
     clock_us: int
-    def __init__(self, sender: _Optional[int] = ..., to: _Optional[int] = ..., boot_id: _Optional[str] = ..., clock_us: _Optional[int] = ...) -> None: ...
+    disk_full: bool
+    def __init__(self, sender: _Optional[int] = ..., to: _Optional[int] = ..., boot_id: _Optional[str] = ..., clock_us: _Optional[int] = ..., disk_full: _Optional[bool] = ...) -> None: ...
 
 class GroupDeleted(_message.Message):
     __slots__ = ("group", "sender", "to")

@@ -75,4 +75,4 @@ def test_where_nothing_may_be_mounted_it_says_why_and_leaves_the_data(
         SmallDisk(cluster, NODE, BYTES_MAX).move_in()
     assert "mount is not installed" in caught.value.cause
     assert (cluster / "node-2" / "groups" / "log").read_bytes() == b"precious"
-    assert not (cluster / "small-disk").exists()
+    assert not (cluster / "small-disk-1").exists()

@@ -15,7 +15,7 @@ from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.chaos.small_disk import SmallDisk
 from raftlog.client.log_client import LogClient
 from raftlog.errors import DeadlineExceeded
-from tests.cluster.waiting import wait_serving
+from tests.cluster.waiting import leader_of, wait_serving
 
 MIB = 1024 * 1024
 DISK_BYTES = 48 * MIB
@@ -76,3 +76,47 @@ def test_a_full_disk_takes_a_trim_and_heals_by_it(tmp_path: Path) -> None:
         finally:
             cluster.kill(1)
             disk.move_out()
+
+
+@needs_tmpfs
+def test_a_leader_with_room_takes_no_records_that_a_majority_has_no_room_for(
+    tmp_path: Path,
+) -> None:
+    """It names the nodes. What it took before has room in their reserves, and so a trim passes."""
+    settings = (
+        f"storage.full_disk_reserve_bytes={RESERVE_BYTES}",
+        f"storage.segment_bytes_max={4 * MIB}",
+        "storage.preallocate_bytes=0",
+        f"server.entry_bytes_max={2 * MIB}",
+        "client.batch_bytes=1048576",
+    )
+    with (
+        ProcessCluster.start(tmp_path / "data", settings=settings) as cluster,
+        cluster.client() as client,
+        cluster.client(request_timeout_s=5.0) as hasty,
+    ):
+        client.create_topic(TOPIC, "blob binary")
+        leader = leader_of(client, TOPIC)
+        first, second = (node for node in (1, 2, 3) if node != leader)
+        disks = {node: SmallDisk(cluster.data, node, DISK_BYTES) for node in (first, second)}
+        reserves = [cluster.data / f"node-{node}" / "reserve" for node in disks]
+        try:
+            for node, disk in disks.items():  # one after another: the leader stays
+                cluster.kill(node)
+                disk.move_in()
+                cluster.serve(node)
+                cluster.wait_caught_up(client, TOPIC)
+            wait_for(lambda: all(each.exists() for each in reserves), "reserves", DEADLINE_S)
+            append_until_refused(hasty, TOPIC)
+            assert leader_of(client, TOPIC) == leader
+            with pytest.raises(DeadlineExceeded) as caught:
+                hasty.append(TOPIC, [{"blob": b""}])
+            assert f"The disk of node {first} and of node {second} is full" in str(caught.value)
+            mark = client.read_high_water_mark(TOPIC).high_water_mark
+            assert client.trim(TOPIC, before=mark) == mark
+            wait_for(lambda: all(each.exists() for each in reserves), "reserves", DEADLINE_S)
+            client.append(TOPIC, [{"blob": b""}])
+        finally:
+            for node, disk in disks.items():
+                cluster.kill(node)
+                disk.move_out()

@@ -283,16 +283,16 @@ def full_with_a_reserve(limits: LogLimits = BARE) -> Scene:
     return scene
 
 
-def test_records_leave_half_of_the_reserve_alone_and_what_has_none_does_not_wait() -> None:
+def test_records_leave_an_eighth_of_the_reserve_alone_and_what_has_none_does_not_wait() -> None:
     scene = full_with_a_reserve()
-    scene.fs.room = RESERVE // 2
+    scene.fs.room = RESERVE // 8
     scene.tick(2 * RETRY)
     assert not scene.fs.exists(RESERVE_NAME)
-    assert scene.ended == [], "a write with records would have taken the other half"
+    assert scene.ended == [], "a write with records would have taken of the rest"
     assert scene.disk.full(GroupId(GROUP), has_body=True) is not None
     assert scene.disk.full(GroupId(GROUP + 1), has_body=True) is not None, "no client's records"
     assert scene.disk.full(GroupId(GROUP), has_body=False) is None
-    assert scene.disk.spare_bytes == RESERVE // 4
+    assert scene.disk.spare_bytes == RESERVE // 16
     journal = HardStateJournal.open(scene.fs, "")
     journal.put(GroupId(1), HardState(Term(1), NodeId(1)))
     vote = journal.take_write()
@@ -304,10 +304,28 @@ def test_records_leave_half_of_the_reserve_alone_and_what_has_none_does_not_wait
 
 def test_records_that_have_their_room_already_need_none_of_the_reserve() -> None:
     """What was reserved ahead, or written by an earlier try, does not count again: a write of more
-    than half of the reserve would wait for ever, and with it the trims behind it."""
+    than most of the reserve would wait for ever, and with it the trims behind it."""
     scene = full_with_a_reserve(SMALL)
     scene.fs.room = 0
     scene.tick(2 * RETRY)
+    assert scene.ended == [True]
+
+
+def test_a_node_that_starts_on_a_full_disk_uses_the_reserve_of_its_last_run() -> None:
+    scene = Scene(RESERVE, BARE)
+    assert scene.reserve.make()
+
+    def refuse(operation: str, path: str) -> None:
+        if operation == "write" and scene.fs.exists(RESERVE_NAME):
+            raise DiskFull(file=path)
+
+    scene.fs.interrupt = refuse
+    scene.fs.room = RESERVE
+    scene.write()
+    scene.driver.run()
+    assert scene.ended == []
+    scene.tick(3 * RETRY)
+    assert not scene.fs.exists(RESERVE_NAME)
     assert scene.ended == [True]
 
 
