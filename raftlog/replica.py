@@ -248,13 +248,12 @@ class Replica:
         self._note_fitness()
 
     def logged_commands(self) -> Iterator[tuple[LogIndex, Command]]:
-        """Every command in the log with its index, in order, whether it is committed or not.
+        """Every command in the log that the machine has not applied, with its index, in order.
 
-        It begins after the log's base, even where the machine has applied more. A command that is
-        not committed may yet be truncated: it tells what was proposed, not what is. Raises
-        `LogFromNewerVersion`.
+        One that is not committed may yet be truncated: it tells what was proposed, not what is.
+        Raises `LogFromNewerVersion`.
         """
-        for index in range(self.log.base_index + 1, self.log.last_index + 1):
+        for index in range(self.applied_index + 1, self.log.last_index + 1):
             _, kind, command = self.log.command(index)
             if kind is EntryKind.COMMAND:
                 yield LogIndex(index), self._decoded(LogIndex(index), command)

@@ -52,9 +52,12 @@ class Piece(NamedTuple):
     damage: Damage | DamagedCopy | None
 
 
-def scrub(fs: FileSystem, folder: str, group: GroupId, last: LogIndex) -> Generator[Piece]:
+def scrub(
+    fs: FileSystem, folder: str, group: GroupId, last: LogIndex, known: Image
+) -> Generator[Piece]:
     """Read the group's files, the log up to entry `last`, which is durable and applied.
 
+    `known` is the image as the node has it in memory: the one to read if no copy of it can be read.
     Each step may run on another thread, while no manifest is being written and no file is being
     removed. What is not healed is found again by the next scrub. Closing the generator closes the
     file that it reads.
@@ -65,7 +68,7 @@ def scrub(fs: FileSystem, folder: str, group: GroupId, last: LogIndex) -> Genera
         image, damaged = read_image(fs, folder)
     except (CorruptFile, FormatUnsupported) as error:
         yield _damage(DamagedLog(damage_of(error)))
-        return
+        image, damaged = known, None
     if damaged is not None:
         yield _damage(DamagedCopy(damage_of(damaged)))
     yield from _pieces(_log(fs, folder, group, LogIndex(image.base[0] + 1), last))

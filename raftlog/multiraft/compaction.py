@@ -119,6 +119,8 @@ class Compactions:
         self._waiting: dict[int, LocalReplica] = {}
         """Replicas with points to compact, by group, in the order in which they came."""
         self._failed: dict[int, LocalReplica] = {}
+        self._past_damage: set[LocalReplica] = set()
+        """Replicas whose next point met damage at the last try, so that a later one is tried."""
         self._abandoned = False
         """The group whose compaction is in flight is gone: let it end, and do nothing of it."""
         self._adoptions: dict[LocalReplica, _Adoption] = {}
@@ -138,6 +140,7 @@ class Compactions:
         """The group is gone from this node."""
         self._waiting.pop(local.group, None)
         self._failed.pop(local.group, None)
+        self._past_damage.discard(local)
         self._adoptions.pop(local, None)
         self._pinned.pop(local, None)
         if local is self._running:
@@ -224,16 +227,16 @@ class Compactions:
 
     def _points_max(self, local: LocalReplica) -> int:
         """How many points may wait here before another one. A full disk may wait for a trim, which
-        frees nothing without a point; and damage that nobody can heal may have been trimmed away,
-        together with all that waits behind it."""
+        frees nothing without a point; and damage that nobody can heal may have been trimmed
+        away."""
         points, machine = local.replica.points, local.machine
-        covers = (
+        is_trimmed = (
             isinstance(machine, TopicMachine)
             and bool(points)
-            and machine.log_start_offset >= points[-1].mark > 0
+            and machine.log_start_offset > points[-1].log_start
         )
         is_full = self._disk.told.full is not None
-        return 2 * _POINTS_BEHIND_MAX if is_full or covers else _POINTS_BEHIND_MAX
+        return 2 * _POINTS_BEHIND_MAX if is_full or is_trimmed else _POINTS_BEHIND_MAX
 
     def _shortens_log(self, local: LocalReplica) -> bool:
         """Whether another point, even of the same state, would let go of the log that is kept for
@@ -282,7 +285,7 @@ class Compactions:
                 self._adopt(local, adoption)
                 return
         for group, local in self._waiting.items():
-            point = _next_point(local)
+            point = _next_point(local, past_damage=local in self._past_damage)
             if self._has_no_room_for(local, point) or local.mending:
                 continue
             is_durable = local.replica.log.durable_index >= point.index
@@ -357,6 +360,8 @@ class Compactions:
                 )
             )
             self._failed[local.group] = local
+            if isinstance(reply, CorruptFile):
+                self._past_damage ^= {local}  # it may be healed by the time after the next
             self._end(local)
             if isinstance(reply, CorruptFile):
                 self._damaged(local, reply)
@@ -423,6 +428,7 @@ class Compactions:
         points = local.replica.points
         while points and points[0].index <= image.index:
             points.popleft()
+        self._past_damage.discard(local)
         if not points:
             self._waiting.pop(local.group, None)
             self._failed.pop(local.group, None)
@@ -477,11 +483,16 @@ class Compactions:
         self._start()
 
 
-def _next_point(local: LocalReplica) -> PointReached:
+def _next_point(local: LocalReplica, *, past_damage: bool) -> PointReached:
     """The next point to compact. Those are left out of which all records are trimmed at a later
-    point: nothing of what they would write stays there. A full disk may have no room for that, and
-    damage may have made it impossible."""
+    point: nothing of what they would write stays there, for which a full disk may have no room.
+
+    `past_damage`: the last one instead, if something was trimmed since. There what is damaged may
+    not be needed any more.
+    """
     points = local.replica.points
+    if past_damage and points[-1].log_start > points[0].log_start:
+        return points[-1]
     covering = (
         number
         for number, (before, point) in enumerate(itertools.pairwise(points), 1)

@@ -68,7 +68,8 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             store=store, disk=disk, journal_changed=journal_changed, made=self._made
         )
         self._logged_nodes = ControllerMachine()
-        """What the controller's log here says of nodes, committed or not."""
+        """What the controller's log here says of nodes and the machine does not know yet,
+        committed or not."""
         self._logged_until = LogIndex(0)
         """Where that log ended when this process started."""
 

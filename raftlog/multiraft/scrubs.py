@@ -182,7 +182,7 @@ class Scrubs:
         del self._waiting[group]
         replica, image = local.replica, local.image
         last = LogIndex(min(replica.applied_index, replica.log.durable_index))
-        pieces = scrub(self._store.fs, image.folder, group, last)
+        pieces = scrub(self._store.fs, image.folder, group, last, image.manifest)
         total_bytes = size_at_rest(image.manifest, replica.log.byte_count)
         self._running = self._last[group] = _Scrub(local, pieces, total_bytes)
         return self._running

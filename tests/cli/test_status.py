@@ -33,6 +33,7 @@ from raftlog.wire.calls import (
     GroupView,
     NodeAddress,
     NodeView,
+    QuarantineView,
     SetAsideView,
 )
 from raftlog.wire.codec import encode_reply
@@ -92,12 +93,21 @@ def test_a_topic_waits_for_a_leader_while_no_node_that_answers_knows_one() -> No
         view(2, 4, "half known", 1),
         view(2, 7, "created again", 0),
     ]
+    quarantined = (
+        QuarantineView(group=GroupId(2), topic="led there", problem="damaged"),
+        QuarantineView(group=GroupId(6), topic="quarantined", problem="damaged"),
+        QuarantineView(group=GroupId(9), topic="", problem="damaged"),
+    )
     answers = [
-        NodeAnswer(NodeId(1), "a:1", NodeView(node=NodeId(1), groups=tuple(node_1))),
+        NodeAnswer(
+            NodeId(1),
+            "a:1",
+            NodeView(node=NodeId(1), groups=tuple(node_1), quarantined=quarantined),
+        ),
         NodeAnswer(NodeId(2), "a:2", NodeView(node=NodeId(2), groups=tuple(node_2))),
         NodeAnswer(NodeId(3), "a:3", NodeUnreachable(address="a:3", problem="refused")),
     ]
-    assert topics_without_leader(answers) == ["created again", "waits"]
+    assert topics_without_leader(answers) == ["created again", "quarantined", "waits"]
 
 
 def test_a_node_s_files_are_summed_over_its_topics() -> None:

@@ -69,7 +69,7 @@ class Scene:
 
     def damaged(self) -> list[DamagedFile]:
         """The files of the node's image that a scrub from outside finds damaged now."""
-        pieces = scrub(self.fs, self.group_folder, self.topic.group, LogIndex(0))
+        pieces = scrub(self.fs, self.group_folder, self.topic.group, LogIndex(0), self.image())
         return [each.damage for each in pieces if isinstance(each.damage, DamagedFile)]
 
     def flip_history(self) -> None:

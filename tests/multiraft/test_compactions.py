@@ -362,6 +362,37 @@ def test_a_trim_past_damage_that_nobody_heals_lets_compaction_go_on() -> None:
     assert [each.start for each in local.image.manifest.history] == [trimmed_to]
 
 
+def test_a_trim_past_damage_is_enough_though_other_records_of_its_point_stay() -> None:
+    scene = Scene()
+    local = scene.topics[GroupId(1)]
+    scene.write_until_point()
+    scene.compact_all()
+    (damaged,) = local.image.manifest.history
+    path = f"{scene.store.folder_of(local.group)}/{damaged.name}"
+    scene.fs.unreadable = frozenset({path})
+
+    def compact_what_can_be() -> None:
+        while scene.driver.jobs:
+            job, done = scene.driver.jobs.pop(0)
+            try:
+                done(compact(scene.fs, job))
+            except CorruptFile as damage:
+                done(damage)
+            scene.driver.run()
+
+    while scene.compactions.overload(local) is None:
+        scene.write(1)
+        compact_what_can_be()
+    scene.trim(damaged.end)
+    last = local.replica.points[-1].index
+    for _ in range(2):
+        scene.tick(RETRY_TICKS)
+        compact_what_can_be()
+    assert scene.compactions.overload(local) is None
+    assert local.image.manifest.index == last
+    assert [each.start for each in local.image.manifest.history] == [damaged.end]
+
+
 def test_a_file_that_somebody_removed_meanwhile_is_not_missed_when_its_turn_comes() -> None:
     scene = Scene(segment_bytes=400)
     scene.write_until_point()

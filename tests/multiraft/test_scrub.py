@@ -39,7 +39,11 @@ def folder(scene: Scene) -> str:
 
 
 def pieces(scene: Scene) -> Iterator[Piece]:
-    return scrub(scene.fs, folder(scene), GROUP, scene.topics[1].replica.applied_index)
+    return scrub_to(scene, scene.topics[1].replica.applied_index)
+
+
+def scrub_to(scene: Scene, last: LogIndex) -> Iterator[Piece]:
+    return scrub(scene.fs, folder(scene), GROUP, last, scene.topics[1].image.manifest)
 
 
 def found(scene: Scene) -> list[Damage | DamagedCopy]:
@@ -173,6 +177,18 @@ def test_a_large_body_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None
             check(scene, name, len(content(scene, name)) - 1)
 
 
+def test_files_are_read_as_the_node_knows_them_where_no_copy_of_the_manifest_can_be() -> None:
+    scene = compacted()
+    history = scene.topics[1].image.manifest.history[0].name
+    for name in (*MANIFEST_COPIES, history):
+        path = f"{folder(scene)}/{name}"
+        overwrite(scene.fs, path, flipped(content(scene, name), 50))
+    manifest, file = found(scene)
+    assert isinstance(manifest, DamagedLog)
+    assert isinstance(file, DamagedFile)
+    assert file.name == history
+
+
 def test_only_what_is_durable_and_applied_at_the_beginning_is_read() -> None:
     scene = compacted()
     last = max(name for name in names(scene) if name.endswith(".log"))
@@ -180,6 +196,4 @@ def test_only_what_is_durable_and_applied_at_the_beginning_is_read() -> None:
     overwrite(scene.fs, f"{folder(scene)}/{last}", flipped(data, len(data) - 1))
     assert len(found(scene)) == 1
     before = LogIndex(scene.topics[1].replica.applied_index - 1)
-    assert [
-        piece.damage for piece in scrub(scene.fs, folder(scene), GROUP, before) if piece.damage
-    ] == []
+    assert [piece.damage for piece in scrub_to(scene, before) if piece.damage] == []

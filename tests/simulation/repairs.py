@@ -117,7 +117,7 @@ class DamagedCluster(CalmCluster):
         local, owner = self.local(node, GROUP), self.nodes[node]
         last = LogIndex(min(local.replica.applied_index, local.replica.log.durable_index))
         causes = []
-        for piece in scrub(owner.disk.fs, self.folder(node), GROUP, last):
+        for piece in scrub(owner.disk.fs, self.folder(node), GROUP, last, local.image.manifest):
             if piece.damage is not None:
                 causes.append(piece.damage.cause)
                 owner.multiraft.repairs.found(local, piece.damage)
@@ -126,7 +126,8 @@ class DamagedCluster(CalmCluster):
     def found_by_scrub(self, node: NodeId) -> int:
         """How much a scrub finds now, without telling the node."""
         owner, local = self.nodes[node], self.local(node, GROUP)
-        pieces = scrub(owner.disk.fs, self.folder(node), GROUP, local.replica.applied_index)
+        last, image = local.replica.applied_index, local.image.manifest
+        pieces = scrub(owner.disk.fs, self.folder(node), GROUP, last, image)
         return sum(piece.damage is not None for piece in pieces)
 
     def last_durable(self, node: NodeId) -> int:
