@@ -123,10 +123,9 @@ class MultiRaft:
         self._timing = timing
         self._boot_id = boot_id
         self._ticks = 0
-        self._retention_ticks = limits.retention_ticks
+        self._limits = limits
         self._clocks = VoterClocks(node, effects)
         self._full_disks = FullDisks()
-        self._request_bytes_max = limits.request_bytes_max
         self._request_bytes = 0
         self._disk = NodeDisk(
             effects,
@@ -498,7 +497,7 @@ class MultiRaft:
             self._send([self._heartbeat(peer) for peer in self._nodes if peer != self.node])
         if self._ticks % (_DUE_HEARTBEATS * self._timing.heartbeat_ticks) == 0:
             self._propose_due(self.replicas.values())
-        if self._ticks % self._retention_ticks == 0:
+        if self._ticks % self._limits.retention_ticks == 0:
             groups = self.replicas.values()
             trim_expired(
                 groups,
@@ -640,7 +639,7 @@ class MultiRaft:
         self.mark_dirty(local.group)
 
     def _check_room(self, local: LocalReplica, payload: Payload) -> None:
-        limit = self._request_bytes_max
+        limit = self._limits.request_bytes_max
         if self._request_bytes and self._request_bytes + payload.size > limit:
             raise Overloaded(queue="server.request_bytes_max", limit=limit)
         full = self._disk.full(local.group, has_body=bool(payload.body))

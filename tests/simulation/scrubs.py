@@ -7,7 +7,7 @@ from random import Random
 from raftlog.core.types import GroupId, LogIndex
 from raftlog.image import scrub
 from raftlog.image.damage import Damage
-from raftlog.image.manifest import read_image
+from raftlog.image.manifest import Image, read_image
 from raftlog.storage.scan import proven_frames
 from tests.simulation.node import SimulatedNode
 from tests.simulation.promises import Promise, Violation
@@ -24,7 +24,8 @@ def check_scrub(node: SimulatedNode, group: GroupId, random: Random) -> None:
     assert local is not None
     last = LogIndex(min(local.replica.applied_index, local.replica.log.durable_index))
     disk, folder = node.disk.fs.durable_copy(random), node.log_folder(group)
-    if found := _found(disk, folder, group, last):
+    known = local.image.manifest
+    if found := _found(disk, folder, group, last, known):
         raise Violation(Promise.DAMAGE_FOUND, f"node {node.node} has {found[0]} without a flip")
     files = _judged(disk, folder, group, last)
     for _ in range(FLIPS):
@@ -32,7 +33,8 @@ def check_scrub(node: SimulatedNode, group: GroupId, random: Random) -> None:
         position = random.randrange(len(files[name]))
         whole = files_of(disk, folder)[name]
         _overwrite(disk, f"{folder}/{name}", flipped(whole, position))
-        told = [each.cause.file.rpartition("/")[2] for each in _found(disk, folder, group, last)]
+        damages = _found(disk, folder, group, last, known)
+        told = [each.cause.file.rpartition("/")[2] for each in damages]
         _overwrite(disk, f"{folder}/{name}", whole)
         if told != [name]:
             what = f"byte {position} of {folder}/{name} on node {node.node} was flipped"
@@ -40,9 +42,9 @@ def check_scrub(node: SimulatedNode, group: GroupId, random: Random) -> None:
 
 
 def _found(
-    disk: MemoryFileSystem, folder: str, group: GroupId, last: LogIndex
+    disk: MemoryFileSystem, folder: str, group: GroupId, last: LogIndex, known: Image
 ) -> list[Damage | scrub.DamagedCopy]:
-    pieces = scrub.scrub(disk, folder, group, last)
+    pieces = scrub.scrub(disk, folder, group, last, known)
     return [piece.damage for piece in pieces if piece.damage is not None]
 
 
