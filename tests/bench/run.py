@@ -71,7 +71,7 @@ LONG_PIECES: dict[str, Piece] = {
     "image": image(1024),
     "image-10": image(10 * 1024),
 }
-"""With `--long`: each takes minutes, and 15 GB of disk at most, `image-10` up to 60."""
+"""With `--long`: each takes minutes, and 15 GB of disk at most, `image-10` up to 50."""
 
 _PACKAGES = ("raftlog", "grpcio", "pyarrow", "uvloop", "pyspark")
 
