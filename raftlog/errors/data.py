@@ -49,7 +49,10 @@ class OffsetTrimmed(RaftlogError):
             held = f"the log begins at offset {self.end}, and holds no records from there on"
         return f"Offset {self.requested} of topic {self.topic!r} is trimmed: {held}."
 
-    remedy_text = "Read from the earliest offset, or set failOnDataLoss=false to skip what is gone."
+    remedy_text = (
+        "Read from the earliest offset (`--start earliest`; Spark: startingOffsets); a Spark query "
+        "that has begun skips what is gone with failOnDataLoss=false."
+    )
 
 
 @dataclass(kw_only=True, eq=False)
