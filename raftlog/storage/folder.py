@@ -127,9 +127,7 @@ class DataFolder:
 
     def groups(self) -> list[GroupId]:
         """The groups that have a manifest, ascending."""
-        names = [name for name in self.fs.list(GROUPS_FOLDER) if _GROUP_NAME.fullmatch(name)]
-        groups = sorted(GroupId(int(name)) for name in names)
-        return [group for group in groups if _exists(self.fs, _manifest_path(group))]
+        return _groups(self.fs)
 
     def group_folder(self, group: GroupId) -> str:
         """The folder of the group's log."""
@@ -286,14 +284,20 @@ def _check_owner(fs: FileSystem, identity: Identity, cluster_id: str, node: Node
         )
 
 
+def _groups(fs: FileSystem) -> list[GroupId]:
+    names = [name for name in fs.list(GROUPS_FOLDER) if _GROUP_NAME.fullmatch(name)]
+    groups = sorted(GroupId(int(name)) for name in names)
+    return [group for group in groups if _exists(fs, _manifest_path(group))]
+
+
 def _finish_removals(fs: FileSystem) -> None:
     """Remove what a deletion left, and files that nobody will finish: on a full disk the journal,
     which is written next, may need their room."""
     for name in fs.list(GROUPS_FOLDER):
         if name.endswith(_REMOVED_ENDING):
             fs.remove(f"{GROUPS_FOLDER}/{name}")
-        elif _GROUP_NAME.fullmatch(name):
-            remove_unfinished(fs, f"{GROUPS_FOLDER}/{name}", "")
+    for group in _groups(fs):
+        remove_unfinished(fs, f"{GROUPS_FOLDER}/{group}", "")
     fs.sync_folder(GROUPS_FOLDER)
 
 

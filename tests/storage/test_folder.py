@@ -123,13 +123,14 @@ def test_files_that_nobody_will_finish_are_gone_before_anything_is_written(
     empty_disk: FileSystem,
 ) -> None:
     """A killed compaction may have taken a disk's last room, and a start writes the journal."""
-    opened(empty_disk).close()
-    group = "groups/7"
-    empty_disk.make_folder(group)
+    folder = opened(empty_disk)
+    group = folder.create_group(GroupId(7), MANIFEST)
+    folder.close()
+    before = empty_disk.list(group)
     for name in ("history-1-2.new", "history-1-1"):
         empty_disk.open(f"{group}/{name}", create=True).close()
     opened(empty_disk).close()
-    assert empty_disk.list(group) == ["history-1-1"]
+    assert empty_disk.list(group) == sorted([*before, "history-1-1"])
 
 
 def test_hard_states_live_beside_the_groups(empty_disk: FileSystem) -> None:
