@@ -127,24 +127,13 @@ def sums_of(node: NodeView) -> dict[str, int]:
 def topics_without_leader(answers: Sequence[NodeAnswer]) -> list[str]:
     """The topics for which no answering node knows a leader, by name; also those of which it has
     no replica but a quarantined one."""
-    views = [
-        view
-        for _, _, reply in answers
-        if not isinstance(reply, RaftlogError)
-        for view in reply.groups
-        if view.topic
-    ]
-    quarantined = [
-        each
-        for _, _, reply in answers
-        if not isinstance(reply, RaftlogError)
-        for each in reply.quarantined
-        if each.topic
-    ]
+    nodes = [reply for _, _, reply in answers if not isinstance(reply, RaftlogError)]
+    views = [view for node in nodes for view in node.groups if view.topic]
+    known = [(view.topic, view.group) for view in views]
+    known += [(each.topic, each.group) for node in nodes for each in node.quarantined if each.topic]
     # A node that lags may still host the group of a topic that was deleted and created again.
     newest: dict[str, int] = {}
-    hosted = [(view.topic, view.group) for view in views]
-    for topic, group in hosted + [(each.topic, each.group) for each in quarantined]:
+    for topic, group in known:
         newest[topic] = max(group, newest.get(topic, 0))
     led = {view.topic for view in views if view.leader and view.group == newest[view.topic]}
     return sorted(newest.keys() - led)

@@ -645,11 +645,12 @@ class MultiRaft:
         full = self._disk.full(local.group, has_body=bool(payload.body))
         if full is not None:
             raise self._own(full)
-        hindering = self._full_disks.hindering(local.raft.membership.voters)
-        if payload.body and hindering:
+        if not payload.body:
+            return
+        if hindering := self._full_disks.hindering(local.raft.membership.voters):
             nodes = " and of ".join(f"node {node}" for node in hindering)
             raise DiskFull(file="more records", node=nodes)
-        overload = self._compactions.overload(local) if payload.body else None
+        overload = self._compactions.overload(local)
         if overload is not None:
             raise overload
 

@@ -22,6 +22,13 @@ DISK_BYTES = 48 * MIB
 RESERVE_BYTES = 8 * MIB
 TOPIC = "blobs"
 DEADLINE_S = 60.0
+SETTINGS = (
+    f"storage.full_disk_reserve_bytes={RESERVE_BYTES}",
+    f"storage.segment_bytes_max={4 * MIB}",
+    "storage.preallocate_bytes=0",
+    f"server.entry_bytes_max={2 * MIB}",
+    "client.batch_bytes=1048576",
+)
 
 needs_tmpfs = pytest.mark.skipif(
     os.geteuid() != 0, reason="not made here: a full disk needs root, to mount a tmpfs"
@@ -39,14 +46,7 @@ def append_until_refused(client: LogClient, topic: str) -> tuple[int, DeadlineEx
 
 @needs_tmpfs
 def test_a_full_disk_takes_a_trim_and_heals_by_it(tmp_path: Path) -> None:
-    settings = (
-        f"storage.full_disk_reserve_bytes={RESERVE_BYTES}",
-        f"storage.segment_bytes_max={4 * MIB}",
-        "storage.preallocate_bytes=0",
-        f"server.entry_bytes_max={2 * MIB}",
-        "client.batch_bytes=1048576",
-    )
-    with ProcessCluster.start(tmp_path / "data", nodes=1, settings=settings) as cluster:
+    with ProcessCluster.start(tmp_path / "data", nodes=1, settings=SETTINGS) as cluster:
         disk = SmallDisk(cluster.data, 1, DISK_BYTES)
         cluster.kill(1)
         disk.move_in()
@@ -83,15 +83,8 @@ def test_a_leader_with_room_takes_no_records_that_a_majority_has_no_room_for(
     tmp_path: Path,
 ) -> None:
     """It names the nodes. What it took before has room in their reserves, and so a trim passes."""
-    settings = (
-        f"storage.full_disk_reserve_bytes={RESERVE_BYTES}",
-        f"storage.segment_bytes_max={4 * MIB}",
-        "storage.preallocate_bytes=0",
-        f"server.entry_bytes_max={2 * MIB}",
-        "client.batch_bytes=1048576",
-    )
     with (
-        ProcessCluster.start(tmp_path / "data", settings=settings) as cluster,
+        ProcessCluster.start(tmp_path / "data", settings=SETTINGS) as cluster,
         cluster.client() as client,
         cluster.client(request_timeout_s=5.0) as hasty,
     ):
