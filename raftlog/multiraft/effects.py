@@ -288,6 +288,9 @@ class Effects(Protocol):
     def soon(self, turn: Callable[[], None]) -> None:
         """Call `turn` once what has come in already was handed over."""
 
+    def later(self, delay_us: int, turn: Callable[[], None]) -> None:
+        """Call `turn` after so many microseconds of `monotonic_us`, or somewhat later."""
+
     def work_us(self) -> int:
         """A monotonic clock in microseconds, by which the work of a turn is measured."""
 

@@ -159,7 +159,8 @@ class MultiRaft:
             refresh_ticks=limits.quiesce_refresh_ticks,
             mark_dirty=self.mark_dirty,
         )
-        self._budget = CatchUpBudget(effects, limits.catch_up)
+        self._budget = CatchUpBudget(effects, limits.catch_up, self._read_on)
+        self._images_read_first = False
         self._catch_up = CatchUp(effects, self._budget, self._files_released, self._unfit)
         self._images = self._new_images(store, limits.images)
         self._compactions = self._new_compactions(store, limits.compaction)
@@ -169,7 +170,6 @@ class MultiRaft:
         self._dirty: OrderedDict[GroupId, None] = OrderedDict()
         self._applying: OrderedDict[GroupId, None] = OrderedDict()
         """Groups with committed entries to apply, the one that waits longest first."""
-        self._turn_work_us = limits.turn_work_us
         self.refusals = Refusals(effects)
         self._turn_scheduled = False
         self._stopped = False
@@ -290,7 +290,7 @@ class MultiRaft:
         self._turn_scheduled = False
         if self._stopped:
             return
-        half_us = max(1, self._turn_work_us // 2)
+        half_us = max(1, self._limits.turn_work_us // 2)
         until_us = self._effects.work_us() + half_us
         for _ in range(len(self._dirty)):
             local = self.replicas.get(_next_of(self._dirty))
@@ -485,7 +485,7 @@ class MultiRaft:
         self._ticks += 1
         self._catch_up.tick()
         self._images.tick()
-        self._tick_reads()
+        self._read_on()
         self._compactions.tick()
         self.scrubs.tick()
         self.repairs.tick()
@@ -523,15 +523,15 @@ class MultiRaft:
         confirmed_us = self._clocks.confirmed_us(local.raft.membership.voters)
         return self._effects.clock_us() if confirmed_us is None else confirmed_us
 
-    def _tick_reads(self) -> None:
+    def _read_on(self) -> None:
         """There is room for more reads. Entries and images take turns in being first."""
-        self._budget.tick()
-        if self._ticks % 2:
-            self._catch_up.go_on()
+        self._images_read_first = not self._images_read_first
+        if self._images_read_first:
             self._images.go_on()
+            self._catch_up.go_on()
         else:
-            self._images.go_on()
             self._catch_up.go_on()
+            self._images.go_on()
 
     # ------------------------------------------------------------ peers
 

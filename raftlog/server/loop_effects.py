@@ -91,6 +91,9 @@ class LoopEffects:
     def soon(self, turn: Callable[[], None]) -> None:
         self._loop.call_soon(turn)
 
+    def later(self, delay_us: int, turn: Callable[[], None]) -> None:
+        self._loop.call_later(delay_us / 1_000_000, turn)
+
     def work_us(self) -> int:
         return time.monotonic_ns() // 1000
 

@@ -370,7 +370,7 @@ def _limits(settings: Settings) -> MultiRaftLimits:
         catch_up=CatchUpLimits(
             peer_bytes_max=server.catch_up_peer_bytes_max,
             node_bytes_max=server.catch_up_bytes_max,
-            bytes_per_tick=max(1, round(server.catch_up_bytes_per_s_max * tick_s)),
+            bytes_per_s=server.catch_up_bytes_per_s_max,
         ),
         compaction=CompactionLimits(
             entries_max=storage.snapshot_entries,

@@ -52,12 +52,17 @@ class Driver:
         self.sent: list[PeerMessage] = []
         self.queued = 0
         self.told: list[MultiRaftEvent] = []
+        self.now_us = 0
+        self.timers: list[tuple[int, Callable[[], None]]] = []
 
     def soon(self, turn: Callable[[], None]) -> None:
         self.soons.append(turn)
 
+    def later(self, delay_us: int, turn: Callable[[], None]) -> None:
+        self.timers.append((self.now_us + delay_us, turn))
+
     def monotonic_us(self) -> int:
-        return 0
+        return self.now_us
 
     def clock_us(self) -> int:
         return 1
@@ -88,7 +93,7 @@ class Driver:
 class Scene:
     """A node that leads term 2 with `entries` entries of term 1, none of them in memory."""
 
-    def __init__(self, entries: int = 40, bytes_per_tick: int = 1 << 20) -> None:
+    def __init__(self, entries: int = 40, bytes_per_s: int = 1 << 40) -> None:
         self.disk = MemoryFileSystem(Random(1))
         folder = DataFolder.open(self.disk, cluster_id="c", node=NODE, new_store_uuid="s")
         self.driver = Driver()
@@ -112,7 +117,7 @@ class Scene:
             boot_id="b",
             random=Random(1),
             limits=replace(
-                RESTING, catch_up=CatchUpLimits(PEER_BYTES_MAX, 2 * PEER_BYTES_MAX, bytes_per_tick)
+                RESTING, catch_up=CatchUpLimits(PEER_BYTES_MAX, 2 * PEER_BYTES_MAX, bytes_per_s)
             ),
         )
         self.multiraft.start(store.open_all())
@@ -124,6 +129,14 @@ class Scene:
             soons, self.driver.soons = self.driver.soons, []
             for each in soons:
                 each()
+
+    def pass_until_timer(self) -> None:
+        """Time passes until a timer is due."""
+        timers, self.driver.timers = self.driver.timers, []
+        for due_us, turn in timers:
+            self.driver.now_us = max(self.driver.now_us, due_us)
+            turn()
+        self.settle()
 
     def receive(self, message: PeerMessage) -> None:
         self.multiraft.receive(message.sender, [message])
@@ -255,30 +268,35 @@ def test_a_peer_gets_no_more_than_its_share_at_once() -> None:
     assert len(scene.driver.reads) == 1, "the link has room again"
 
 
-def test_reads_of_a_tick_take_their_share_and_no_more() -> None:
-    """A follower that is far behind must leave disk and CPU to the appends of other topics."""
-    scene = Scene(bytes_per_tick=3 * BODY_BYTES)
+def test_reads_take_their_share_of_each_moment_and_no_more() -> None:
+    """A follower that is far behind must leave disk and CPU to the appends of other topics, which
+    wait for what is read at once and not for what is read in a second."""
+    bytes_per_s = 200_000  # 1,000 in 5 ms
+    scene = Scene(bytes_per_s=bytes_per_s)
     scene.fall_behind()
-    read_in_tick = []
-    while scene.driver.reads:
-        count = 0
+    read: list[tuple[int, int]] = []
+    """When, and how many bytes."""
+    while scene.driver.reads or scene.driver.timers:
         while scene.driver.reads:
-            scene.run_read()  # of two entries
-            count += 2
-            last = scene.replicated()[-1].entries[-1].index
+            scene.run_read()
+            entries = scene.replicated()[-1].entries
+            read.append((scene.driver.now_us, len(entries) * BODY_BYTES))
+            last = entries[-1].index
             scene.answer(accepted=True, prev_index=last, match_index=last)
-        read_in_tick.append(count)
-        scene.multiraft.tick()
-        scene.settle()
-    assert sum(read_in_tick) == 40
-    assert max(read_in_tick) <= 4, "one request may exceed a share"
-    for ticks in range(1, len(read_in_tick)):
-        assert sum(read_in_tick[:ticks]) <= 3 * ticks + 2, "the next ticks make up for it"
+        scene.pass_until_timer()
+    assert sum(count for _, count in read) == 40 * BODY_BYTES
+    one = 2 * BODY_BYTES
+    for first, (began_us, _) in enumerate(read):
+        for after in range(first, len(read)):
+            seconds = (read[after][0] - began_us) / 1_000_000
+            count = sum(count for _, count in read[first : after + 1])
+            assert count <= bytes_per_s * seconds + one + 1_000, "one read may exceed a share"
+    assert read[-1][0] / 1_000_000 <= 40 * BODY_BYTES / bytes_per_s, "nor less"
 
 
 def test_peers_take_turns() -> None:
     """One that lacks little would otherwise wait until one that lacks everything has it."""
-    scene = Scene(bytes_per_tick=BODY_BYTES)
+    scene = Scene(bytes_per_s=20 * BODY_BYTES)
     peers = (BEHIND, OTHER)
     for peer in peers:
         scene.fall_behind(peer)
@@ -290,8 +308,7 @@ def test_peers_take_turns() -> None:
             scene.answer(accepted=True, prev_index=index, match_index=index, peer=last.to)
             served = [request.to for request in scene.replicated()]
             assert abs(served.count(BEHIND) - served.count(OTHER)) <= 1, served
-        scene.multiraft.tick()
-        scene.settle()
+        scene.pass_until_timer()
 
 
 def test_a_node_that_stops_sends_nothing_more() -> None:

@@ -36,6 +36,9 @@ class Driver:
     def soon(self, turn: Callable[[], None]) -> None:
         turn()
 
+    def later(self, delay_us: int, turn: Callable[[], None]) -> None:
+        raise AssertionError("a disk waits for no time")
+
     def monotonic_us(self) -> int:
         return 0
 

@@ -19,7 +19,7 @@ from raftlog.errors import CorruptFile, DiskFull
 from raftlog.image.incoming import INCOMING_PREFIX, Incoming, wanted_image
 from raftlog.image.manifest import NO_IMAGE, SMALL_FILE_BYTES, Image, read_image
 from raftlog.machines.commands import SnapshotPoint
-from raftlog.multiraft.catch_up_budget import CatchUpBudget, CatchUpLimits
+from raftlog.multiraft.catch_up_budget import CatchUpBudget
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import BackgroundRead, ImageRefused
 from raftlog.multiraft.image_fetch import ImageFetches, ImageLimits, ImageTarget
@@ -30,6 +30,7 @@ from raftlog.storage.reserve import Reserve
 from raftlog.wire.codec import encode_command
 from tests.multiraft.compaction_scene import EVERY, PIN_TICKS, topic_of
 from tests.multiraft.compaction_scene import Scene as Sender
+from tests.multiraft.resting import RESTING
 from tests.multiraft.test_disk import Driver as DiskDriver
 from tests.storage.disks import entries, files_of, flipped
 from tests.storage.memory import MemoryFileSystem
@@ -82,7 +83,7 @@ class Wire:
         return ImageSender(
             fs=self.sender.fs,
             effects=self.driver,
-            budget=CatchUpBudget(self.driver, CatchUpLimits(1 << 20, 1 << 20, 1 << 20)),
+            budget=CatchUpBudget(self.driver, RESTING.catch_up, lambda: self.source.go_on()),
             pins=self.sender.pins,
             damaged=lambda local, damage: self.damaged.append(damage),
             ended=lambda local: None,

@@ -50,6 +50,9 @@ class Driver:
     def soon(self, turn: Callable[[], None]) -> None:
         self.turns.append(turn)
 
+    def later(self, delay_us: int, turn: Callable[[], None]) -> None:
+        raise AssertionError("no follower catches up")
+
     def monotonic_us(self) -> int:
         return 0
 

@@ -86,7 +86,7 @@ class OneNode:
                 reserve_bytes=0,
                 retention_ticks=1_000_000,
                 turn_work_us=1_000,
-                catch_up=CatchUpLimits(1 << 20, 1 << 20, 1 << 20),
+                catch_up=CatchUpLimits(1 << 20, 1 << 20, 1 << 40),
                 compaction=CompactionLimits(
                     entries_max=1 << 30,
                     bytes_max=1 << 40,
@@ -153,6 +153,9 @@ class OneNode:
     def run_job(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
         value = work()
         self._todo.append(lambda: done(value))
+
+    def later(self, delay_us: int, turn: Callable[[], None]) -> None:
+        raise AssertionError("no follower catches up")
 
     def monotonic_us(self) -> int:
         return 0

@@ -337,6 +337,9 @@ class SimulatedNode:
     def soon(self, turn: Callable[[], None]) -> None:
         self._later(self._settings.turn_us, turn)
 
+    def later(self, delay_us: int, turn: Callable[[], None]) -> None:
+        self._later(delay_us, turn)
+
     def work_us(self) -> int:
         """Every look at the clock adds some work, because a turn takes no simulated time."""
         self._worked_us += self._random.randrange(self._settings.work_us)

@@ -174,7 +174,7 @@ def draw(random: Random) -> Settings:
         catch_up=CatchUpLimits(
             peer_bytes_max=pick((100, 2_000, 1_000_000)),
             node_bytes_max=pick((1_000, 1_000_000)),
-            bytes_per_tick=pick((10_000, 1_000_000)),
+            bytes_per_s=pick((10_000, 1_000_000)) * 1_000_000 // tick_us,
         ),
         log_limits=LogLimits(
             segment_bytes_max=pick((2_000, 10_000, 1_000_000)),
