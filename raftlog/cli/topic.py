@@ -43,7 +43,9 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 NameArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 
 _RETENTION_S_HELP = "Remove records that are older, such as 7d, 12h, or a number of seconds."
-_RETENTION_BYTES_HELP = "Keep about this much of the newest records, such as 10GiB."
+_RETENTION_BYTES_HELP = (
+    "Keep about this much of the newest records, as they were written, such as 10GiB."
+)
 _RETENTION_RECORDS_HELP = "Keep about so many of the newest records."
 
 
@@ -63,7 +65,10 @@ def create(
         Path | None, typer.Option(help="A file with the same.", show_default=False)
     ] = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="No error if it exists, whatever its schema.")
+        bool,
+        typer.Option(
+            "--if-not-exists", help="No error if it exists, whatever its schema and settings."
+        ),
     ] = False,
     retention_s: Annotated[
         str | None,
@@ -94,6 +99,12 @@ def create(
     with session_of(context, servers).connect() as client:
         topic = client.create_topic(name, text, if_not_exists=if_not_exists, settings=settings)
         _show_topic(topic, output)
+        there = _settings(topic)
+        if any(there[setting] != value for setting, value in settings.items()):
+            say(
+                f"{name} exists already, and its settings are as before: "
+                f"`raftlog topic config {name} NAME=VALUE` changes them"
+            )
 
 
 @app.command()

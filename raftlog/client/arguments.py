@@ -14,6 +14,10 @@ from raftlog.machines.settings import ADVICE, TopicSetting, problem_of_setting
 ReadPreference = Literal["nearest", "leader", "follower"]
 """`nearest`: any replica, spread over the readers; `follower`: any replica but the leader."""
 
+_KEEP_ALL = (
+    "Give None, on the command line none, to keep all records; `raftlog topic trim` removes them."
+)
+
 OFFSETS = {"ge": 0, "le": INTEGER_MAX}
 
 
@@ -56,13 +60,16 @@ def settings_argument(settings: object) -> tuple[TopicSetting, ...]:
 
 
 def _setting(name: object, value: object) -> TopicSetting:
+    advice = ADVICE
     if isinstance(value, bool) or not isinstance(value, int | None):
         problem: str | None = f"is of type {type(value).__name__}, not a whole number"
     else:
         setting = TopicSetting(name=str(name), value=value or 0)
         problem = problem_of_setting(setting)
+    if problem is None and value == 0:
+        problem, advice = "is 0, which would keep nothing", _KEEP_ALL
     if problem is not None:
-        raise InvalidOption(option=str(name), problem=problem, advice=ADVICE)
+        raise InvalidOption(option=str(name), problem=problem, advice=advice)
     return setting
 
 

@@ -177,8 +177,8 @@ class LogClient:
             topic: The topic, or its name.
             settings: New values by name; None: nothing is removed because of it, the default. The
                 others stay as they are. `retention_s`: how many seconds old, by `_timestamp`, a
-                record may become. `retention_bytes`: how many of the newest bytes stay.
-                `retention_records`: how many of the newest records stay.
+                record may become. `retention_bytes`: how many of the newest bytes stay, as they
+                were written (history files take less). `retention_records`: how many records.
 
         Returns:
             The topic with all its settings.

@@ -75,4 +75,4 @@ def digest_settings(
             digest.number(setting.value)
 
 
-ADVICE = f"A topic's settings are {', '.join(SETTINGS)}; 0 removes one."
+ADVICE = f"A topic's settings are {', '.join(SETTINGS)}."

@@ -295,7 +295,7 @@ def _tell_repair(event: DamageFound | DamageHealed | DamageNotHealable) -> None:
     match event:
         case DamageFound(cause=cause):
             log.error(
-                "damage was found: it is healed from another node's replica",
+                "damage was found: it is healed from another replica, if one has this whole",
                 group=event.group,
                 topic=topic,
                 cause=cause,

@@ -69,9 +69,19 @@ def test_settings_are_created_shown_changed_and_removed(cluster: ProcessCluster)
         ["retention_bytes", "10MiB"],
         ["retention_records", "none", "(default)"],
     ]
-    words = ("config", "weekly", "retention_s=none", "retention_bytes=0")
+    words = ("config", "weekly", "retention_s=none", "retention_bytes=none")
     assert settings(cluster, *words) == unset
     assert settings(cluster, "describe", "weekly") == unset
+
+
+def test_a_topic_that_exists_keeps_its_settings_and_says_so(cluster: ProcessCluster) -> None:
+    words = ("create", "kept", "--schema", DDL, "--if-not-exists", "--retention-s")
+    said = "kept exists already, and its settings are as before: `raftlog topic config kept"
+    for days, notice in (("7d", False), ("7d", False), ("8d", True)):
+        ended = verb(cluster, *words, days)
+        assert ended.returncode == ExitCode.OK, ended.stderr
+        assert (said in ended.stderr) == notice
+        assert "7d" in ended.stdout
 
 
 @pytest.mark.parametrize(
@@ -81,6 +91,7 @@ def test_settings_are_created_shown_changed_and_removed(cluster: ProcessCluster)
         ("retention=7", "A topic's settings are retention_s, retention_bytes, retention_records"),
         ("retention_s=7w", "one with a unit (d, h, m, s)"),
         ("retention_s", "Write NAME=VALUE, such as retention_s=7d."),
+        ("retention_s=0", "on the command line none, to keep all records"),
     ],
 )
 def test_a_change_that_no_topic_can_have_says_what_is_possible(
@@ -94,7 +105,13 @@ def test_a_change_that_no_topic_can_have_says_what_is_possible(
 
 def test_the_client_refuses_what_is_no_setting(client: LogClient) -> None:
     client.create_topic("refused", DDL)
-    for wrong in ({"retention": 1}, {"retention_s": -1}, {"retention_s": 1.5}, ["retention_s"]):
+    for wrong in (
+        {"retention": 1},
+        {"retention_s": -1},
+        {"retention_s": 1.5},
+        {"retention_s": 0},
+        ["retention_s"],
+    ):
         with pytest.raises(InvalidOption):
             client.alter_topic("refused", wrong)  # type: ignore[arg-type]
     assert client.alter_topic("refused", {}).settings == ()
