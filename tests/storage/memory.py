@@ -98,19 +98,29 @@ class _Folder:
     def __init__(self) -> None:
         self.names: dict[str, _Inode | _Folder] = {}
         self.durable: dict[str, _Inode | _Folder] = {}
-        self.changes: list[dict[str, _Inode | _Folder]] = []
+        self.changes: list[dict[str, _Inode | _Folder | None]] = []
+        """What is not synced, in order: by name, what it means after the change."""
 
-    def changed(self) -> None:
-        """Record the state of the folder after one change."""
-        self.changes.append(dict(self.names))
+    def change(self, change: dict[str, _Inode | _Folder | None]) -> None:
+        self.changes.append(change)
+        _rename(self.names, change)
 
     def sync(self) -> None:
         self.durable = dict(self.names)
         self.changes.clear()
 
     def crash(self, random: Random) -> None:
-        states = [self.durable, *self.changes]
-        self.durable = states[random.randrange(len(states))]
+        """Keep changes up to one of them, or any that do not build upon a lost one: not every file
+        system keeps them in their order."""
+        kept_up_to = random.randrange(len(self.changes) + 1)
+        in_order = random.randrange(2)
+        lost: set[str] = set()
+        for number, change in enumerate(self.changes):
+            is_kept = number < kept_up_to if in_order else random.randrange(2)
+            if is_kept and lost.isdisjoint(change):
+                _rename(self.durable, change)
+            else:
+                lost |= change.keys()
         self.names = dict(self.durable)
         self.changes.clear()
         for _, node in sorted(self.names.items()):
@@ -121,6 +131,14 @@ class _Folder:
         other.durable = {name: node.durable_copy() for name, node in self.durable.items()}
         other.names = dict(other.durable)
         return other
+
+
+def _rename(names: dict[str, _Inode | _Folder], change: dict[str, _Inode | _Folder | None]) -> None:
+    for name, node in change.items():
+        if node is None:
+            names.pop(name, None)
+        else:
+            names[name] = node
 
 
 class MemoryFile:
@@ -260,8 +278,7 @@ class MemoryFileSystem:
             if name in folder.names:
                 raise FileExistsError(path)
             self.interrupted("create", path)
-            folder.names[name] = _Inode()
-            folder.changed()
+            folder.change({name: _Inode()})
         node = folder.names.get(name)
         if node is None:
             raise FileNotFoundError(path)
@@ -287,16 +304,14 @@ class MemoryFileSystem:
             return
         folder, name = self._parent(path)
         self.interrupted("make_folder", path)
-        folder.names[name] = _Folder()
-        folder.changed()
+        folder.change({name: _Folder()})
 
     def rename(self, source: str, target: str) -> None:
         folder, name = self._parent(source)
         beside, new_name = self._parent(target)
         assert folder is beside, "a rename stays in one folder, so that one sync covers it"
         self.interrupted("rename", target)
-        folder.names[new_name] = folder.names.pop(name)
-        folder.changed()
+        folder.change({name: None, new_name: folder.names[name]})
 
     def remove(self, path: str) -> None:
         folder, name = self._parent(path)
@@ -305,8 +320,7 @@ class MemoryFileSystem:
             for child in sorted(node.names):
                 self.remove(f"{path}/{child}")
         self.interrupted("remove", path)
-        del folder.names[name]
-        folder.changed()
+        folder.change({name: None})
 
     def sync_folder(self, path: str) -> None:
         folder = self._folder(path)
