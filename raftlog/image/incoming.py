@@ -236,7 +236,14 @@ class Incoming:
                 self._fs.remove(f"{self._folder}/{name}")
 
 
-def take_in(fs: FileSystem, folder: str, names: frozenset[str]) -> None:
+def publish(fs: FileSystem, folder: str, image: Image, received: frozenset[str]) -> None:
+    """Make `image` the group's, whose files of the names in `received` were finished; the others
+    have their names. Durable when this returns. Raises `DiskFull` (call it again)."""
+    _take_in(fs, folder, received)
+    write_image(fs, folder, image)
+
+
+def _take_in(fs: FileSystem, folder: str, names: frozenset[str]) -> None:
     """Give files that were finished their names, durably. Those that have them stay."""
     for name in sorted(names):
         if fs.exists(f"{folder}/{INCOMING_PREFIX}{name}"):
@@ -254,7 +261,7 @@ def install(fs: FileSystem, folder: str, group: GroupId, image: Image) -> None:
     """
     present = read_image(fs, folder).image
     if present.index < image.index:
-        take_in(fs, folder, image.names() - present.names())
+        _take_in(fs, folder, image.names() - present.names())
         present = replace(
             image,
             generation=present.generation + 1,

@@ -29,7 +29,7 @@ from raftlog.core.types import (
 )
 from raftlog.errors import CorruptFile, DiskFull, FormatUnsupported
 from raftlog.image.group_manifest import manifest_of, topic_from_manifest
-from raftlog.image.incoming import Incoming, install, take_in
+from raftlog.image.incoming import Incoming, install, publish
 from raftlog.image.machine import new_machine, restored_machine
 from raftlog.image.manifest import Image, leftovers, read_image, write_image
 from raftlog.image.open_image import OpenImage
@@ -299,8 +299,7 @@ class GroupStore:
 
         Raises `DiskFull`: then it may be called again.
         """
-        take_in(self._folder.fs, self.folder_of(group), received)
-        write_image(self._folder.fs, self.folder_of(group), image)
+        publish(self._folder.fs, self.folder_of(group), image, received)
 
     def incoming(self, group: GroupId, topic: TopicInfo | None) -> Incoming:
         """Where an image of another node is received for the group."""

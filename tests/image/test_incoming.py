@@ -159,8 +159,12 @@ class Killed(BaseException):
     """The process died here."""
 
 
-@pytest.mark.parametrize("failure", [Killed, DiskFull])
-def test_a_crash_anywhere_leaves_the_former_or_the_new(failure: type[BaseException]) -> None:
+@pytest.mark.parametrize(
+    ("failure", "chance"), [(DiskFull, 0), *((Killed, chance) for chance in range(12))]
+)
+def test_a_crash_anywhere_leaves_the_former_or_the_new(
+    failure: type[BaseException], chance: int
+) -> None:
     """And a full disk lets it be done later."""
     before = behind()
     own, base = before.image.index, before.image.base
@@ -189,7 +193,7 @@ def test_a_crash_anywhere_leaves_the_former_or_the_new(failure: type[BaseExcepti
             number += 1
         fs.interrupt = None
         if failure is Killed:
-            fs.crash()
+            fs.crash(Random(chance))
             found, log = opened(fs)
             log.close()
             seen.add(found.index)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
 from raftlog.core.types import LogIndex
 from raftlog.errors import CorruptFile, DiskFull
-from raftlog.image.incoming import INCOMING_PREFIX, Incoming, wanted_image
+from raftlog.image.incoming import INCOMING_PREFIX, Incoming, publish, wanted_image
 from raftlog.image.manifest import Image, leftovers, read_image, write_image
 from raftlog.image.outvoted import (
     NEVER_OUTVOTED,
@@ -128,9 +129,11 @@ def test_a_rebuild_replaces_every_file_that_differs_keeps_the_log_and_what_it_re
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("failure", [Killed, DiskFull])
+@pytest.mark.parametrize(
+    ("failure", "chance"), [(DiskFull, 0), *((Killed, chance) for chance in range(12))]
+)
 def test_a_crash_in_a_rebuild_leaves_the_former_image_or_the_new(
-    failure: type[BaseException],
+    failure: type[BaseException], chance: int
 ) -> None:
     """And a full disk lets it be done later."""
     seen = set()
@@ -155,11 +158,43 @@ def test_a_crash_in_a_rebuild_leaves_the_former_image_or_the_new(
             number += 1
         scene.fs.interrupt = None  # type: ignore[attr-defined]
         if failure is Killed:
-            scene.fs.crash()  # type: ignore[attr-defined]
+            scene.fs.crash(Random(chance))  # type: ignore[attr-defined]
         else:
             rebuild(scene.fs, FOLDER, image, former.base)
         found, end = opened(scene)
         assert end == last
         assert found.history in (former.history, SENDER.image.history)
+        assert not finished or KEPT_PREFIX + former.history[0].name in scene.fs.list(FOLDER)
         seen.add(found.index)
     assert seen == {former.index, image.index} if failure is Killed else {image.index}
+
+
+@pytest.mark.parametrize("chance", range(12))
+def test_a_crash_while_received_files_are_published_leaves_the_former_image_or_the_new(
+    chance: int,
+) -> None:
+    seen = set()
+    number, finished = 0, False
+    while not finished:
+        scene, image = outvoted_replica()
+        received = image.names() - scene.image.names()
+        left = [number]
+
+        def interrupt(operation: str, path: str, left: list[int] = left) -> None:
+            if left[0] == 0:
+                raise Killed
+            left[0] -= 1
+
+        scene.fs.interrupt = interrupt  # type: ignore[attr-defined]
+        try:
+            publish(scene.fs, FOLDER, replace(image, generation=99), received)
+            finished = True
+        except Killed:
+            number += 1
+        scene.fs.interrupt = None  # type: ignore[attr-defined]
+        scene.fs.crash(Random(chance))  # type: ignore[attr-defined]
+        found = read_image(scene.fs, FOLDER).image
+        assert found.names() <= set(scene.fs.list(FOLDER))
+        seen.add(found.index)
+    assert found == replace(image, generation=99)
+    assert seen == {scene.image.index, image.index}

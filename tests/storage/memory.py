@@ -230,14 +230,15 @@ class MemoryFileSystem:
         self.unreadable: frozenset[str] = frozenset()
         """Files whose bytes the disk cannot read back."""
 
-    def crash(self) -> None:
-        """Lose the power: keep what was synced and, by chance, parts of what was not.
+    def crash(self, random: Random | None = None) -> None:
+        """Lose the power: keep what was synced and, by chance (of `random`, if given), parts of
+        what was not.
 
         Open files and locks are gone. The interrupt, if any, stays.
         """
         self.generation += 1
         self._locked = False
-        self._root.crash(self._random)
+        self._root.crash(random or self._random)
 
     def durable_copy(self, random: Random) -> MemoryFileSystem:
         """A separate file system that contains only what is durable in this one now.
