@@ -25,13 +25,13 @@ restart, which replays the log. A history is on disk, and so is what is known ag
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
+from raftlog.core.membership import Membership
 from raftlog.core.messages import Heartbeat, HeartbeatReply
-from raftlog.core.quorum import majority
+from raftlog.core.quorum import is_quorum
 from raftlog.core.types import FIRST_OFFSET, NO_INDEX, LogIndex, NodeId, Offset
 
 STATES_COMPARED_EVERY = 1024
@@ -151,7 +151,7 @@ class Comparison:
         newer = sum(1 for index in self._points if index > self._question)
         return newer >= _QUESTION_POINTS_MAX
 
-    def answered(self, sender: NodeId, answer: Answer, voters: Collection[NodeId]) -> None:
+    def answered(self, sender: NodeId, answer: Answer, membership: Membership) -> None:
         """A follower has answered this leader; it says nothing if it is older or not there yet.
 
         Those that know themselves outvoted dispute nothing: they differ at every later point, which
@@ -164,9 +164,12 @@ class Comparison:
         if answer.point != self._question or self._question <= self.agreed_index:
             return
         self._answers[sender] = answer.digest
+        voters = membership.all_voters
         answers = {voter: self._answers[voter] for voter in voters if voter in self._answers}
-        digest, holders = Counter(answers.values()).most_common(1)[0]
-        if holders >= majority(len(voters)):
+        if not answers:
+            return
+        digest, _ = Counter(answers.values()).most_common(1)[0]
+        if is_quorum(membership, {voter for voter in answers if answers[voter] == digest}):
             self._disputed = False
             self._learn(self._question, digest)
         elif len({answers[voter] for voter in answers if voter not in self._outvoted}) > 1:

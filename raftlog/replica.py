@@ -28,6 +28,7 @@ from raftlog.comparison import (
     questions,
 )
 from raftlog.core.log_view import LogView
+from raftlog.core.membership import Memberships
 from raftlog.core.messages import (
     AppendReply,
     AppendRequest,
@@ -51,7 +52,6 @@ from raftlog.core.types import (
     HardState,
     LastEntry,
     LogIndex,
-    Membership,
     NodeId,
     Offset,
     RaftTiming,
@@ -182,7 +182,7 @@ class Replica:
         *,
         node: NodeId,
         group: GroupId,
-        membership: Membership,
+        memberships: Memberships,
         timing: RaftTiming,
         log: GroupLog,
         journal: HardStateJournal,
@@ -213,7 +213,7 @@ class Replica:
         self.raft = raft_type(
             node=node,
             group=group,
-            membership=membership,
+            memberships=memberships,
             timing=timing,
             hard_state=hard_state,
             log=LogView.restore(
@@ -275,8 +275,8 @@ class Replica:
                 self._note_fitness()
             elif isinstance(message, HeartbeatReply) and raft.role is Role.LEADER:
                 state, history = answers(message)
-                self.states.answered(message.sender, state, raft.membership.voters)
-                self.histories.answered(message.sender, history, raft.membership.voters)
+                self.states.answered(message.sender, state, raft.membership)
+                self.histories.answered(message.sender, history, raft.membership)
                 self._note_fitness()
 
     @property

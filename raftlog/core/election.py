@@ -5,9 +5,8 @@ Nothing here changes a member's state; `raftlog.core.raft` asks, then acts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from raftlog.core.log_view import LogView
+from raftlog.core.membership import Membership
 from raftlog.core.messages import RaftMessage, VoteReply, VoteRequest
 from raftlog.core.quorum import VoteResult, vote_result
 from raftlog.core.ready import Role
@@ -105,10 +104,10 @@ class VoteTally(Part):
     majority's disks take longer than an election timeout nobody would ever be elected otherwise.
     """
 
-    __slots__ = ("_pre_votes", "_voters", "_votes")
+    __slots__ = ("_membership", "_pre_votes", "_votes")
 
-    def __init__(self, voters: Sequence[NodeId], *, election: bool) -> None:
-        self._voters = tuple(voters)
+    def __init__(self, membership: Membership, *, election: bool) -> None:
+        self._membership = membership
         self._votes: dict[NodeId, bool] | None = {} if election else None
         """None: this member has not asked for votes, at least not with the log it has now."""
         self._pre_votes: dict[NodeId, bool] = {}
@@ -126,9 +125,9 @@ class VoteTally(Part):
         if votes is None:
             return VoteResult.PENDING
         votes[reply.sender] = reply.granted or votes.get(reply.sender, False)
-        return vote_result(self._voters, votes)
+        return vote_result(self._membership, votes)
 
     def answers(self, *, pre: bool, granted: bool) -> tuple[NodeId, ...]:
         """Who has granted, or refused, what the pre-vote or the election asked; by id."""
         votes = self._pre_votes if pre else self._votes or {}
-        return tuple(voter for voter in self._voters if votes.get(voter) is granted)
+        return tuple(node for node in self._membership.all_voters if votes.get(node) is granted)

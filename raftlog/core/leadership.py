@@ -6,24 +6,26 @@ into another. What a leader says to its followers is made here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from raftlog.core import replication
 from raftlog.core.log_view import LogView
+from raftlog.core.membership import Membership, Memberships, changed
 from raftlog.core.messages import AppendReply, Heartbeat, HeartbeatReply, Replicate
 from raftlog.core.progress import Progress
 from raftlog.core.quiescence import Quiescence
-from raftlog.core.quorum import agreed, majority
+from raftlog.core.quorum import agreed, is_quorum
 from raftlog.core.reads import ReadRounds
 from raftlog.core.ready import ReadState
 from raftlog.core.recovery import is_recovering
 from raftlog.core.state import Part
 from raftlog.core.types import GroupId, LogIndex, NodeId, RaftTiming, Span, Term
+from raftlog.errors import ChangeUnderWay, MemberBehind
 
 
 class FollowerView(NamedTuple):
-    """One voter as its leader sees it."""
+    """One member as its leader sees it."""
 
     node: NodeId
     match_index: LogIndex
@@ -39,18 +41,22 @@ class FollowerView(NamedTuple):
     the leader knows, it lacks entries that were dropped, and cannot be sent them."""
     recovering: bool = False
     """It has lost its log and gets it again: it counts for nothing yet."""
+    votes: bool = True
+    """False: it is a learner, or a leader that has taken itself out."""
 
 
 class Leadership(Part):
-    """Mutable; one per term led. Followers are kept in the order of the voters."""
+    """Mutable; one per term led. Followers are all members but the leader, in their order."""
 
     __slots__ = (
         "_group",
         "_heartbeat_ticks",
+        "_membership",
         "_node",
         "_silent",
         "_term",
         "_timing",
+        "decides_alone",
         "followers",
         "heartbeat_due",
         "quiescence",
@@ -64,7 +70,7 @@ class Leadership(Part):
         group: GroupId,
         node: NodeId,
         term: Term,
-        followers: Sequence[NodeId],
+        membership: Membership,
         last_index: LogIndex,
         timing: RaftTiming,
     ) -> None:
@@ -75,7 +81,11 @@ class Leadership(Part):
         self._group = group
         self._node = node
         self._term = term
-        self.followers = {follower: Progress(last_index + 1) for follower in followers}
+        self.followers = {
+            member: Progress(last_index + 1) for member in membership.members if member != node
+        }
+        self._timing = timing
+        self._decide(membership)
         self.reads = ReadRounds()
         self.quiescence = Quiescence(timing.quiesce_after_ticks)
         self.term_start = LogIndex(last_index + 1)
@@ -83,7 +93,23 @@ class Leadership(Part):
         self.heartbeat_due = True
         self._heartbeat_ticks = 0
         self._silent: frozenset[NodeId] = frozenset()
-        self._timing = timing
+
+    def reconfigure(self, membership: Membership, last_index: LogIndex) -> None:
+        """The membership is another one from now on. Members that are new are asked whether they
+        hold the log up to `last_index`."""
+        known, self.followers = self.followers, {}
+        for member in membership.members:
+            if member in known:
+                self.followers[member] = known[member]
+            elif member != self._node:
+                new = self.followers[member] = Progress(last_index + 1)
+                new.ask()
+        self._decide(membership)
+
+    def _decide(self, membership: Membership) -> None:
+        self._membership = membership
+        self.decides_alone = is_quorum(membership, {self._node})
+        """Does nothing depend on any follower?"""
 
     def tick(self, silent: Collection[NodeId]) -> None:
         """One tick for the heartbeat clock and for every follower's.
@@ -109,8 +135,8 @@ class Leadership(Part):
         One that gets its log again is heard like any other: from whom should it get it, if this
         leader steps down because nothing can be committed before it has it?
         """
-        heard = sum(1 for each in self.followers.values() if self._hears(each))
-        return heard + 1 >= majority(len(self.followers) + 1)
+        heard = {node for node, each in self.followers.items() if self._hears(each)}
+        return is_quorum(self._membership, heard | {self._node})
 
     def others_can_lead(self, durable_index: LogIndex) -> bool:
         """Could a majority go on without this member, whose own disk holds `durable_index`?
@@ -122,15 +148,15 @@ class Leadership(Part):
         of nodes that share a full disk some are ahead by the last write that found room, and they
         notice a moment later.
         """
-        ahead = sum(
-            1
-            for each in self.followers.values()
+        ahead = {
+            node
+            for node, each in self.followers.items()
             if each.counts
             and self._hears(each)
             and each.match_index > durable_index
             and each.disk_ticks * 2 >= self._timing.election_ticks_min
-        )
-        return ahead >= majority(len(self.followers) + 1)
+        }
+        return is_quorum(self._membership, ahead)
 
     def ask_for_disks(self) -> None:
         """What followers said of their disks before this one's fell behind counts no more: they
@@ -178,6 +204,8 @@ class Leadership(Part):
             all_committed is not None
             and self.quiescence.due
             and not self.reads.pending
+            and not self._membership.is_joint
+            and not self._membership.learners
             and all(
                 (each.match_index == all_committed and each.counts) or self._is_excused(node, each)
                 for node, each in self.followers.items()
@@ -253,6 +281,26 @@ class Leadership(Part):
         self.heartbeat_due = True
         return progress
 
+    def plan_change(
+        self,
+        memberships: Memberships,
+        commit_index: LogIndex,
+        voters: Iterable[NodeId],
+        learners: Iterable[NodeId],
+    ) -> Membership:
+        """The membership to write for these voters and learners. Raises as
+        `Raft.change_membership`."""
+        begun = max(memberships.latest_index, self.term_start)
+        if memberships.latest.is_joint or begun > commit_index:
+            raise ChangeUnderWay(group=self._group, index=begun)
+        new = changed(memberships.latest, voters, learners)
+        for voter in new.voters:
+            if voter not in memberships.latest.voters:
+                held = self.followers.get(voter)
+                if held is None or not held.counts or held.match_index < memberships.latest_index:
+                    raise MemberBehind(group=self._group, node=voter)
+        return new
+
     def log_dropped(self, base_index: LogIndex) -> None:
         """The leader's log begins after `base_index` now: nothing at or below it is sent."""
         for each in self.followers.values():
@@ -289,17 +337,20 @@ class Leadership(Part):
         return self.reads.confirm(agreed_round)
 
     def agreed_index(self, durable_index: LogIndex) -> LogIndex:
-        """What a majority holds durably; this member counts with its own `durable_index`."""
-        matches = [each.match_index if each.counts else 0 for each in self.followers.values()]
-        return LogIndex(agreed([durable_index, *matches]))
+        """What a quorum holds durably; this member counts with its own `durable_index`."""
+        matches = {n: each.match_index for n, each in self.followers.items() if each.counts}
+        matches[self._node] = durable_index
+        return LogIndex(agreed(self._membership, matches))
 
     def agreed_round(self) -> int:
-        """The latest read round that a majority, this member included, has answered."""
-        rounds = [each.read_round if each.counts else 0 for each in self.followers.values()]
-        return agreed([self.reads.latest, *rounds])
+        """The latest read round that a quorum has answered, this member among it if it votes."""
+        rounds = {node: each.read_round for node, each in self.followers.items() if each.counts}
+        rounds[self._node] = self.reads.latest
+        return agreed(self._membership, rounds)
 
     def views(self, log: LogView, durable_index: LogIndex) -> tuple[FollowerView, ...]:
-        """Every voter by id; this member itself holds `durable_index` of its own `log`."""
+        """Every member by id; this one itself holds `durable_index` of its own `log`."""
+        voters = self._membership.all_voters
         views = [
             FollowerView(
                 node=node,
@@ -309,10 +360,19 @@ class Leadership(Part):
                 probing=each.probing,
                 behind_base=each.behind_base,
                 recovering=not each.counts,
+                votes=node in voters,
             )
             for node, each in self.followers.items()
         ]
-        own = FollowerView(self._node, durable_index, 0, LogIndex(log.last_index + 1), False, False)
+        own = FollowerView(
+            node=self._node,
+            match_index=durable_index,
+            contact_ticks=0,
+            next_index=LogIndex(log.last_index + 1),
+            probing=False,
+            behind_base=False,
+            votes=self._node in voters,
+        )
         return tuple(sorted([own, *views]))
 
     def start_reads(self, commit_index: LogIndex) -> None:

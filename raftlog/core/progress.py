@@ -176,6 +176,10 @@ class Progress(Part):
         assert self.match_index == 0, "what it confirmed before counts no more"
         self.recovery = recovery
         self.proof_round = proof_round
+        self.ask()
+
+    def ask(self) -> None:
+        """Nothing is known of what the follower holds: ask until it answers."""
         self._probe_from(self.next_index)
         self.check_due = True
 

@@ -19,13 +19,19 @@ is a message to itself that waits for persistence, the entries count through `pe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
 from raftlog.core import election, replication, validity
 from raftlog.core.leadership import FollowerView, Leadership
 from raftlog.core.log_view import LogView
+from raftlog.core.membership import (
+    Membership,
+    Memberships,
+    completed,
+    encode_membership,
+)
 from raftlog.core.messages import (
     AppendReply,
     AppendRequest,
@@ -41,7 +47,7 @@ from raftlog.core.quorum import VoteResult
 from raftlog.core.ready import Ready, Role, SoftState
 from raftlog.core.recovery import Recovery
 from raftlog.core.state import Part
-from raftlog.core.status import RaftStatus
+from raftlog.core.status import RaftStatus, status_of
 from raftlog.core.timer import ElectionTimer, Random
 from raftlog.core.types import (
     EMPTY_PAYLOAD,
@@ -51,8 +57,8 @@ from raftlog.core.types import (
     EntryKind,
     GroupId,
     HardState,
+    LastEntry,
     LogIndex,
-    Membership,
     NodeId,
     Payload,
     RaftTiming,
@@ -69,34 +75,17 @@ class Raft(Part):
     """
 
     __slots__ = (
-        "_disk_keeps_up",
-        "_leadership",
-        "_log",
-        "_may_lead",
-        "_outbox",
-        "_tally",
-        "_timer",
-        "_timing",
-        "commit_index",
-        "durable_index",
-        "group",
-        "last_applied",
-        "leader",
-        "membership",
-        "node",
-        "quiesced",
-        "recovery",
-        "role",
-        "term",
-        "vote",
-    )
+        "_disk_keeps_up", "_may_lead", "_outbox", "_timing",
+        "commit_index", "durable_index", "group", "last_applied", "leader", "leadership", "log",
+        "memberships", "node", "quiesced", "recovery", "role", "tally", "term", "timer", "vote",
+    )  # fmt: skip
 
     def __init__(
         self,
         *,
         node: NodeId,
         group: GroupId,
-        membership: Membership,
+        memberships: Memberships,
         timing: RaftTiming,
         hard_state: HardState,
         log: LogView,
@@ -105,18 +94,18 @@ class Raft(Part):
     ) -> None:
         """A member as it stands after reading its disk: a follower that knows no leader.
 
-        `hard_state` and everything in `log` are durable; the view belongs to the core from now
-        on. The state machine has applied everything up to `applied_index`, as a snapshot has it.
+        `hard_state` and everything in `log` are durable; the view belongs to the core from now on,
+        and so do `memberships`: those that the log holds, and the one before it. The state machine
+        has applied everything up to `applied_index`, as a snapshot has it.
         Nothing counts as committed beyond that; a leader's word, or its own, brings more back.
         """
-        assert node in membership.voters, "only a voter runs the core"
         assert applied_index <= log.last_index, "what was applied is gone from this log"
         self.group = group
         self.node = node
-        self.membership = membership
+        self.memberships = memberships
         self._timing = timing
-        self._timer = ElectionTimer(timing, random)
-        self._log = log
+        self.timer = ElectionTimer(timing, random)
+        self.log = log
         self.role = Role.FOLLOWER
         self.term = hard_state.term
         self.vote = hard_state.vote
@@ -135,8 +124,8 @@ class Raft(Part):
         """The log is durable up to here at least, as `persisted` said."""
         self._disk_keeps_up = True
         self._may_lead = True
-        self._tally: election.VoteTally | None = None
-        self._leadership: Leadership | None = None
+        self.tally: election.VoteTally | None = None
+        self.leadership: Leadership | None = None
         self.quiesced = False
         """Nothing is to do and nothing is waited for: do not tick (`raftlog.core.quiescence`)."""
         self._outbox = Outbox(
@@ -145,60 +134,30 @@ class Raft(Part):
             commit_index=self.commit_index,
             last_index=log.last_index,
         )
-        self.recovery.grown(self._log, self.durable_index)
+        self.recovery.grown(self.log, self.durable_index)
         self._reset_timer()
 
     # ------------------------------------------------------------ what it is
 
     @property
-    def base_index(self) -> LogIndex:
-        """The entry before the first one in the log; 0: none was dropped."""
-        return self._log.base_index
-
-    @property
-    def last_index(self) -> LogIndex:
-        """The last entry's index, durable or not."""
-        return self._log.last_index
+    def membership(self) -> Membership:
+        """Who decides: as the log's last entry about it says, committed or not."""
+        return self.memberships.latest
 
     @property
     def recovering(self) -> bool:
         """Has it lost its log, and not got it again? Then what it holds does not count."""
         return self.recovery.lasts
 
-    def term_at(self, index: LogIndex) -> Term:
-        """The term of the entry at `index`, from the log's base to `last_index`."""
-        return self._log.term_at(index)
-
     def followers(self) -> tuple[FollowerView, ...]:
-        """Every voter as this leader sees it, itself included, by id; () at any other member."""
-        if self._leadership is None:
+        """Every member as this leader sees it, itself included, by id; () at any other member."""
+        if self.leadership is None:
             return ()
-        return self._leadership.views(self._log, self.durable_index)
+        return self.leadership.views(self.log, self.durable_index)
 
     def status(self) -> RaftStatus:
         """Everything about this member that someone outside may want to see, as it is now."""
-        pre, tally, leadership = self.role is Role.PRE_CANDIDATE, self._tally, self._leadership
-        return RaftStatus(
-            node=self.node,
-            role=self.role,
-            term=self.term,
-            vote=self.vote,
-            leader=self.leader,
-            base_index=self._log.base_index,
-            last_index=self._log.last_index,
-            last_term=self._log.last_term,
-            durable_index=self.durable_index,
-            commit_index=self.commit_index,
-            commit_term=self._log.term_at(self.commit_index),
-            last_applied=self.last_applied,
-            quiesced=self.quiesced,
-            elapsed_ticks=self._timer.elapsed_ticks,
-            timeout_ticks=self._timer.timeout_ticks,
-            votes_granted=tally.answers(pre=pre, granted=True) if tally is not None else (),
-            votes_refused=tally.answers(pre=pre, granted=False) if tally is not None else (),
-            pending_reads=leadership.reads.pending if leadership is not None else 0,
-            followers=self.followers(),
-        )
+        return status_of(self)
 
     # ------------------------------------------------------------ what may happen to it
 
@@ -208,7 +167,7 @@ class Raft(Part):
         Nothing was heard of the processes of the nodes in `silent` for an election timeout.
         """
         assert not self.quiesced, "a quiesced member has no timer"
-        leadership = self._leadership
+        leadership = self.leadership
         if leadership is not None:
             leadership.tick(silent)
             others_can = leadership.others_can_lead(self.durable_index)
@@ -217,8 +176,9 @@ class Raft(Part):
                 self._step_down(leadership)
                 return True
             return leadership.something_due
-        over = self._timer.tick(1 if self._disk_keeps_up else election.SLOW_DISK_PATIENCE)
-        if not over or not self._may_lead or self.recovering:
+        over = self.timer.tick(1 if self._disk_keeps_up else election.SLOW_DISK_PATIENCE)
+        may_lead = self._may_lead and not self.recovering
+        if not over or not may_lead or not self.memberships.needs(self.node, self.commit_index):
             return False
         self._start_pre_vote()
         return True
@@ -231,7 +191,7 @@ class Raft(Part):
         """
         assert message.group == self.group, "a message for another group"
         assert message.to == self.node, "a message for another member"
-        validity.check(message, self, self._log, self._leadership)
+        validity.check(message, self, self.log, self.leadership)
         if self.quiesced and not self.stays_quiesced_through(message):
             self.wake({})
         if message.term > self.term and election.moves_term(
@@ -264,13 +224,27 @@ class Raft(Part):
         committed, and may be gone if the term changes first.
         """
         assert payloads, "a proposal proposes something"
-        if self._leadership is None:
-            raise NotLeader(group=self.group, leader=self.leader)
+        leadership = self._leading()
         limit = self._timing.unapplied_entries_max
-        if self._log.last_index - self.last_applied + len(payloads) > limit:
+        if self.log.last_index - self.last_applied + len(payloads) > limit:
             raise Overloaded(queue="raft.unapplied_entries_max", limit=limit)
-        self._disturb(self._leadership)
+        self._disturb(leadership)
         return self._append_own(payloads, kind)
+
+    def change_membership(self, voters: Iterable[NodeId], learners: Iterable[NodeId] = ()) -> Span:
+        """Give the group these voters and learners (Raft section 6), and say where that begins.
+
+        It holds at once. Where the voters are others it is completed once both majorities have
+        committed it, by whoever leads then; a leader that is none of them leaves after that.
+
+        Raises `NotLeader`; `ChangeUnderWay` as long as an earlier change or this leader's first
+        entry is not committed; `MemberBehind` if a new voter is no learner that holds the log up to
+        where it was named. Others would not vote, and their votes may be needed to go on.
+        """
+        leadership = self._leading()
+        new = leadership.plan_change(self.memberships, self.commit_index, voters, learners)
+        self._disturb(leadership)
+        return self._change(leadership, new)
 
     def read_index(self, request_id: int) -> None:
         """Ask for a linearizable read; `Ready.reads` or `Ready.reads_dropped` answers.
@@ -279,17 +253,21 @@ class Raft(Part):
         waits for it (Raft section 8). Raises `NotLeader`, or `Overloaded` beyond
         `pending_reads_max`.
         """
-        if self._leadership is None:
-            raise NotLeader(group=self.group, leader=self.leader)
+        leadership = self._leading()
         limit = self._timing.pending_reads_max
-        if self._leadership.reads.pending >= limit:
+        if leadership.reads.pending >= limit:
             raise Overloaded(queue="raft.pending_reads_max", limit=limit)
-        self._disturb(self._leadership)
-        self._leadership.reads.add(request_id)
+        self._disturb(leadership)
+        leadership.reads.add(request_id)
+
+    def _leading(self) -> Leadership:
+        if self.leadership is None:
+            raise NotLeader(group=self.group, leader=self.leader)
+        return self.leadership
 
     def stays_quiesced_through(self, message: RaftMessage) -> bool:
         """Does the message leave this quiesced member quiesced?"""
-        leadership = self._leadership
+        leadership = self.leadership
         return keeps_quiesced(
             message,
             leader=self.leader,
@@ -308,19 +286,19 @@ class Raft(Part):
         """
         assert self.quiesced, "a member that is awake is not woken"
         self.quiesced = False
-        if self._leadership is None:
-            self._timer.elapsed_ticks = silent_ticks.get(self.leader, 0)
+        if self.leadership is None:
+            self.timer.elapsed_ticks = silent_ticks.get(self.leader, 0)
             return
-        self._leadership.wake(silent_ticks)
+        self.leadership.wake(silent_ticks)
         if ask_again:
-            self._leadership.quiescence.ask_again()
+            self.leadership.quiescence.ask_again()
         else:
-            self._leadership.quiescence.disturbed()
+            self.leadership.quiescence.disturbed()
 
     def node_is_back(self, node: NodeId) -> None:
         """The process of `node` is heard again, or is another one; no quiesced leader wakes."""
-        if self._leadership is not None:
-            self._leadership.node_is_back(node)
+        if self.leadership is not None:
+            self.leadership.node_is_back(node)
 
     def persisted(self, write_number: int) -> None:
         """The write of that number (`Ready.write_number`) and all before it are durable.
@@ -330,7 +308,7 @@ class Raft(Part):
         index = LogIndex(self._outbox.persisted(write_number))
         if index > self.durable_index:
             self.durable_index = index
-            self.recovery.grown(self._log, self.durable_index)
+            self.recovery.grown(self.log, self.durable_index)
             self._advance_commit_index()
 
     def applied(self, index: LogIndex) -> None:
@@ -345,11 +323,12 @@ class Raft(Part):
         A leader can no longer send it. A follower that lacks some of it stays `behind_base` until
         it has got that from elsewhere.
         """
-        assert self._log.base_index <= index, "the base never falls"
+        assert self.log.base_index <= index, "the base never falls"
         assert index <= min(self.last_applied, self.durable_index), "a snapshot holds what it drops"
-        self._log.drop_to(index)
-        if self._leadership is not None:
-            self._leadership.log_dropped(index)
+        self.log.drop_to(index)
+        self.memberships.drop_to(index)
+        if self.leadership is not None:
+            self.leadership.log_dropped(index)
 
     def leader_lost(self, leader: NodeId, term: Term) -> None:
         """The process of `leader`, which led `term`, is gone (its connection was reset).
@@ -372,8 +351,8 @@ class Raft(Part):
         before it tries: longer than a member that could lead better, but not without end, as there
         may be no other.
         """
-        if self._disk_keeps_up and not keeps_up and self._leadership is not None:
-            self._leadership.ask_for_disks()
+        if self._disk_keeps_up and not keeps_up and self.leadership is not None:
+            self.leadership.ask_for_disks()
         self._disk_keeps_up = keeps_up
 
     def note_fitness(self, *, may_lead: bool) -> None:
@@ -384,8 +363,8 @@ class Raft(Part):
         one of them must try. The host loop must tick this member even if it was quiesced.
         """
         self._may_lead = may_lead
-        if not may_lead and self._leadership is not None:
-            self._step_down(self._leadership)
+        if not may_lead and self.leadership is not None:
+            self._step_down(self.leadership)
         elif not may_lead and self.role is not Role.FOLLOWER:
             self._become_follower()
             self._reset_timer()
@@ -398,12 +377,12 @@ class Raft(Part):
 
     def _try_soon(self) -> None:
         if self._disk_keeps_up:
-            self._timer.wait_briefly()
+            self.timer.wait_briefly()
 
     def ready(self) -> Ready:
         """Everything decided since the last call, once; false as a condition if nothing is."""
-        if self._leadership is not None:
-            self._speak_as_leader(self._leadership)
+        if self.leadership is not None:
+            self._speak_as_leader(self.leadership)
         return self._outbox.drain(
             soft_state=SoftState(self.role, self.term, self.leader),
             hard_state=HardState(self.term, self.vote, self.recovery.number, self.recovery.lost),
@@ -414,7 +393,7 @@ class Raft(Part):
 
     def _enter_term(self, term: Term, vote: NodeId = NOBODY) -> None:
         assert term > self.term, "terms only rise"
-        led = self._leadership is not None
+        led = self.leadership is not None
         self._become_follower()
         self.term = term
         self.vote = vote
@@ -437,10 +416,10 @@ class Raft(Part):
 
     def _become_follower(self) -> None:
         """Follow nobody yet, in the present term; a leader gives up its reads."""
-        if self._leadership is not None:
-            self._outbox.reads_dropped.extend(self._leadership.reads.drop())
-        self._leadership = None
-        self._tally = None
+        if self.leadership is not None:
+            self._outbox.reads_dropped.extend(self.leadership.reads.drop())
+        self.leadership = None
+        self.tally = None
         self.role = Role.FOLLOWER
         self.leader = NOBODY
 
@@ -449,7 +428,7 @@ class Raft(Part):
         assert self.role is not Role.LEADER, "two leaders in one term"
         assert self.leader in (NOBODY, leader), "two leaders in one term"
         if self.role is Role.FOLLOWER and self.leader == leader:
-            self._timer.elapsed_ticks = 0
+            self.timer.elapsed_ticks = 0
             return
         self._become_follower()
         self.leader = leader
@@ -457,12 +436,12 @@ class Raft(Part):
 
     def _start_pre_vote(self) -> None:
         """Ask whether an election could be won, without disturbing anybody's term."""
-        tally = self._tally or election.VoteTally(self.membership.voters, election=False)
+        tally = self.tally or election.VoteTally(self.membership, election=False)
         self._become_follower()
         self.role = Role.PRE_CANDIDATE
         self._reset_timer()
         tally.start_pre_vote()
-        self._tally = tally
+        self.tally = tally
         self._ask_for_votes(Term(self.term + 1), pre=True)
 
     def _start_election(self) -> None:
@@ -471,7 +450,7 @@ class Raft(Part):
         self._enter_term(Term(self.term + 1), vote=self.node)
         self.role = Role.CANDIDATE
         self._reset_timer()
-        self._tally = election.VoteTally(self.membership.voters, election=True)
+        self.tally = election.VoteTally(self.membership, election=True)
         self._ask_for_votes(self.term, pre=False)
 
     def _ask_for_votes(self, term: Term, *, pre: bool) -> None:
@@ -481,9 +460,10 @@ class Raft(Part):
         forgot its term in a crash could otherwise be elected by the answers to what it asked
         before, with a shorter log than it had then.
         """
-        requests = self._outbox.messages if pre else self._outbox.after_persist
-        own = election.vote_request(self.group, self.node, term, self._log, pre=pre)
-        requests.extend(replace(own, to=voter) for voter in self._others)
+        own = election.vote_request(self.group, self.node, term, self.log, pre=pre)
+        voters = self.membership.all_voters
+        waiting = self._outbox.messages if pre else self._outbox.after_persist
+        waiting.extend(replace(own, to=voter) for voter in voters if voter != self.node)
         self._outbox.after_persist.append(own.reply(term, granted=True))
 
     def _become_leader(self) -> None:
@@ -492,34 +472,36 @@ class Raft(Part):
         assert self.vote == self.node, "a leader voted for itself"
         self.role = Role.LEADER
         self.leader = self.node
-        self._tally = None
-        self._leadership = Leadership(
+        self.tally = None
+        self.leadership = Leadership(
             group=self.group,
             node=self.node,
             term=self.term,
-            followers=self._others,
-            last_index=self._log.last_index,
+            membership=self.membership,
+            last_index=self.log.last_index,
             timing=self._timing,
         )
         self._append_own((EMPTY_PAYLOAD,), EntryKind.NOOP)
-
-    @property
-    def _others(self) -> list[NodeId]:
-        return [voter for voter in self.membership.voters if voter != self.node]
 
     def _hears_leader(self) -> bool:
         """Does this member lead, or did its leader speak within the shortest timeout?"""
         if self.role is Role.LEADER:
             return True
-        return self.leader != NOBODY and self._timer.elapsed_ticks < self._timing.election_ticks_min
+        return self.leader != NOBODY and self.timer.elapsed_ticks < self._timing.election_ticks_min
 
     def _reset_timer(self) -> None:
-        self._timer.wait(voters=len(self.membership.voters), term=self.term)
+        alone = self.membership.all_voters == (self.node,)
+        self.timer.wait(alone=alone, term=self.term)
+
+    def _last_for_votes(self) -> LastEntry | None:
+        """How up to date a candidate must be; None: nobody is. A member that nothing has named yet
+        may have had another log before, and does not vote."""
+        return self.recovery.last_for_votes(self.log) if self.membership.voters else None
 
     # ------------------------------------------------------------ elections
 
     def _on_vote_request(self, request: VoteRequest) -> None:
-        last = self.recovery.last_for_votes(self._log)
+        last = self._last_for_votes()
         granted = election.grants_vote(
             request, term=self.term, vote=self.vote, leader=self.leader, last=last
         )
@@ -529,13 +511,13 @@ class Raft(Part):
         self._outbox.after_persist.append(request.reply(self.term, granted=granted))
 
     def _on_pre_vote_request(self, request: VoteRequest) -> None:
-        last, hears_leader = self.recovery.last_for_votes(self._log), self._hears_leader()
+        last, hears_leader = self._last_for_votes(), self._hears_leader()
         granted = election.grants_pre_vote(
             request, term=self.term, vote=self.vote, hears_leader=hears_leader, last=last
         )
-        just_tried = self._timer.elapsed_ticks <= self._timing.heartbeat_ticks
+        just_tried = self.timer.elapsed_ticks <= self._timing.heartbeat_ticks
         if granted and self.role is Role.PRE_CANDIDATE and just_tried:
-            granted = election.outranks(request, node=self.node, log=self._log)
+            granted = election.outranks(request, node=self.node, log=self.log)
             if granted:
                 self._become_follower()
                 self._reset_timer()
@@ -543,11 +525,9 @@ class Raft(Part):
         self._outbox.after_persist.append(request.reply(term, granted=granted))
 
     def _on_vote_reply(self, reply: VoteReply) -> None:
-        if reply.sender not in self.membership.voters or self._tally is None:
+        if self.tally is None or not election.answers(reply, role=self.role, term=self.term):
             return
-        if not election.answers(reply, role=self.role, term=self.term):
-            return
-        match self._tally.record(reply):
+        match self.tally.record(reply):
             case VoteResult.WON if reply.pre:
                 self._start_election()
             case VoteResult.WON:
@@ -563,7 +543,7 @@ class Raft(Part):
 
     def _on_append_request(self, request: AppendRequest) -> None:
         """Raft figure 2, AppendEntries, receiver: verify first, then write, then acknowledge."""
-        log, answers, recovery = self._log, self._outbox.after_persist, self.recovery.number
+        log, answers, recovery = self.log, self._outbox.after_persist, self.recovery.number
         if request.term < self.term:
             answers.append(request.rejected(self.term, log.last_index, recovery=recovery))
             return
@@ -587,13 +567,15 @@ class Raft(Part):
     def _write(self, entries: Sequence[Entry]) -> None:
         """Make the log end with `entries`, truncating what conflicts with the first of them."""
         first = entries[0].index
-        if first <= self._log.last_index:
+        if first <= self.log.last_index:
             assert first > self.commit_index, "what is committed never conflicts"
-            self._log.truncate_from(first)
+            self.log.truncate_from(first)
+            self.memberships.truncate_from(first)
             self.durable_index = LogIndex(min(self.durable_index, first - 1))
             self._outbox.truncate(first)
-        self._log.append(entries)
+        self.log.append(entries)
         self._outbox.append(entries)
+        self.memberships.grown(entries)
 
     def _on_heartbeat(self, heartbeat: Heartbeat) -> None:
         quiesce_round = 0
@@ -602,23 +584,20 @@ class Raft(Part):
             if self.recovering and heartbeat.recovered == self.recovery.number:
                 self.recovery.end()
             self._learn_commit_index(heartbeat.commit_index)
-            if heartbeat.quiesce_round and self._may_quiesce(heartbeat.commit_index):
+            # Its whole log must be here, durable, and known to be committed.
+            ends = {self.commit_index, self.durable_index, self.log.last_index}
+            settled = ends == {heartbeat.commit_index} and not self.recovering
+            if heartbeat.quiesce_round and settled and self._timing.quiesce_after_ticks > 0:
                 self.quiesced = True
                 quiesce_round = heartbeat.quiesce_round
         answer = heartbeat.reply(
             self.term,
-            last_index=self._log.last_index,
+            last_index=self.log.last_index,
             quiesce_round=quiesce_round,
             disk_keeps_up=self._disk_keeps_up,
             recovery=self.recovery.number,
         )
         self._outbox.messages.append(answer)
-
-    def _may_quiesce(self, commit_index: LogIndex) -> bool:
-        """Is the leader's whole log here, durable, and known to be committed?"""
-        ends = {commit_index, self.commit_index, self.durable_index, self._log.last_index}
-        may = not self.recovering and self._timing.quiesce_after_ticks > 0
-        return may and len(ends) == 1
 
     def _learn_commit_index(self, commit_index: LogIndex) -> None:
         """The leader vouches that our log is its own up to here, and that this is committed.
@@ -626,11 +605,11 @@ class Raft(Part):
         Raises `AcknowledgedEntriesLost` if our log is shorter: a leader only tells what we have
         acknowledged. It may not have heard yet that we have lost the log and know it.
         """
-        if commit_index > self._log.last_index:
+        if commit_index > self.log.last_index:
             if self.recovering:
                 return
             raise AcknowledgedEntriesLost(
-                group=self.group, last=self._log.last_index, committed=commit_index
+                group=self.group, last=self.log.last_index, committed=commit_index
             )
         if commit_index > self.commit_index:
             self.commit_index = commit_index
@@ -639,32 +618,45 @@ class Raft(Part):
 
     def _append_own(self, payloads: Sequence[Payload], kind: EntryKind) -> Span:
         """Extend the log at its end: the only thing a leader ever does to its own log."""
-        first = self._log.last_index + 1
+        first = self.log.last_index + 1
         entries = [
             Entry(LogIndex(index), self.term, kind, payload)
             for index, payload in enumerate(payloads, first)
         ]
-        self._log.append(entries)
+        self.log.append(entries)
+        self.memberships.grown(entries)
         self._outbox.append(entries)
-        return Span(LogIndex(first), self._log.last_index)
+        return Span(LogIndex(first), self.log.last_index)
+
+    def _change(self, leadership: Leadership, membership: Membership) -> Span:
+        """Let the membership hold from here on."""
+        span = self._append_own((encode_membership(membership),), EntryKind.CONFIGURATION)
+        leadership.reconfigure(membership, self.log.last_index)
+        return span
 
     def _on_append_reply(self, reply: AppendReply) -> None:
-        if self._leadership is None or reply.term != self.term:
-            return
-        if self._leadership.append_answered(reply, self._log):
+        leadership = self._led(reply)
+        if leadership is not None and leadership.append_answered(reply, self.log):
             self._advance_commit_index()
 
     def _on_heartbeat_reply(self, reply: HeartbeatReply) -> None:
-        leadership = self._leadership
-        if leadership is None or reply.term != self.term:
+        leadership = self._led(reply)
+        if leadership is None:
             return
-        self._outbox.reads.extend(leadership.heartbeat_answered(reply, self._log))
+        self._outbox.reads.extend(leadership.heartbeat_answered(reply, self.log))
         if reply.quiesce_round:
             self.quiesced = leadership.all_agreed() and self._all_committed() is not None
 
+    def _led(self, reply: AppendReply | HeartbeatReply) -> Leadership | None:
+        """The leadership that the reply belongs to, if it lasts; a member that was removed may
+        answer late."""
+        leadership = self.leadership if reply.term == self.term else None
+        followed = leadership is not None and reply.sender in leadership.followers
+        return leadership if followed else None
+
     def _all_committed(self) -> LogIndex | None:
         """The last index, if all is committed. Applying needs no messages."""
-        last_index = self._log.last_index
+        last_index = self.log.last_index
         return last_index if last_index == self.commit_index else None
 
     def _disturb(self, leadership: Leadership) -> None:
@@ -678,20 +670,30 @@ class Raft(Part):
 
         Those of earlier terms become committed with the first of this one, never by themselves.
         """
-        if self._leadership is None:
+        if self.leadership is None:
             return
-        index = self._leadership.agreed_index(self.durable_index)
-        if index > self.commit_index and self._log.term_at(index) == self.term:
+        index = self.leadership.agreed_index(self.durable_index)
+        if index > self.commit_index and self.log.term_at(index) == self.term:
             self.commit_index = index
+            if self.memberships.latest_index <= index:
+                self._membership_committed(self.leadership)
+
+    def _membership_committed(self, leadership: Leadership) -> None:
+        """A joint membership is completed as soon as it is committed, also by a later leader than
+        the one that began it; a leader that is no member any more leaves."""
+        if self.membership.is_joint:
+            self._change(leadership, completed(self.membership))
+        elif self.node not in self.membership.voters:
+            self._step_down(leadership)
 
     def _speak_as_leader(self, leadership: Leadership) -> None:
         """Send what has accumulated: read rounds, heartbeats, entries."""
         messages = self._outbox.messages
         leadership.start_reads(self.commit_index)
-        if not leadership.followers:
+        if leadership.decides_alone:
             self._outbox.reads.extend(leadership.reads.confirm(leadership.agreed_round()))
         if leadership.heartbeat_due:
             all_committed = self._all_committed()
             messages.extend(leadership.heartbeats(self.commit_index, all_committed=all_committed))
             self.quiesced = leadership.all_agreed()
-        messages.extend(leadership.requests(self._log, self.commit_index))
+        messages.extend(leadership.requests(self.log, self.commit_index))

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from raftlog.core.leadership import FollowerView
+from raftlog.core.membership import Membership
 from raftlog.core.ready import Role
 from raftlog.core.types import LogIndex, NodeId, Term
+
+if TYPE_CHECKING:
+    from raftlog.core.raft import Raft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +19,9 @@ class RaftStatus:
     """What `Raft.status` says; nothing that happens later changes it."""
 
     node: NodeId
+    membership: Membership
+    membership_index: LogIndex
+    """The entry that it came with; 0: it came with the group."""
     role: Role
     term: Term
     vote: NodeId
@@ -40,3 +48,31 @@ class RaftStatus:
     """Linearizable reads that await their round."""
     followers: tuple[FollowerView, ...]
     """As `Raft.followers` says."""
+
+
+def status_of(raft: Raft) -> RaftStatus:
+    """The member as it is now."""
+    pre, tally, leadership = raft.role is Role.PRE_CANDIDATE, raft.tally, raft.leadership
+    return RaftStatus(
+        node=raft.node,
+        membership=raft.membership,
+        membership_index=raft.memberships.latest_index,
+        role=raft.role,
+        term=raft.term,
+        vote=raft.vote,
+        leader=raft.leader,
+        base_index=raft.log.base_index,
+        last_index=raft.log.last_index,
+        last_term=raft.log.last_term,
+        durable_index=raft.durable_index,
+        commit_index=raft.commit_index,
+        commit_term=raft.log.term_at(raft.commit_index),
+        last_applied=raft.last_applied,
+        quiesced=raft.quiesced,
+        elapsed_ticks=raft.timer.elapsed_ticks,
+        timeout_ticks=raft.timer.timeout_ticks,
+        votes_granted=tally.answers(pre=pre, granted=True) if tally is not None else (),
+        votes_refused=tally.answers(pre=pre, granted=False) if tally is not None else (),
+        pending_reads=leadership.reads.pending if leadership is not None else 0,
+        followers=raft.followers(),
+    )

@@ -34,15 +34,15 @@ class ElectionTimer(Part):
         self.elapsed_ticks += 1
         return self.elapsed_ticks >= self.timeout_ticks * patience
 
-    def wait(self, *, voters: int, term: Term) -> None:
+    def wait(self, *, alone: bool, term: Term) -> None:
         """Wait again for a leader, for another random time.
 
-        Before the first election of a group nobody can be disturbed, and a group of one has
-        nobody to wait for: they start sooner.
+        Before the first election of a group nobody can be disturbed, and a member that decides
+        `alone` has nobody to wait for: they start sooner.
         """
         least = self._timing.election_ticks_min
         self.elapsed_ticks = 0
-        if voters == 1:
+        if alone:
             self.timeout_ticks = 1
         elif term == 0:
             self.timeout_ticks = self._random.randrange(1, least + 1)

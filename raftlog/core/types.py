@@ -38,7 +38,7 @@ class EntryKind(IntEnum):
     NOOP = 0
     """Written by a leader at the start of its term (Raft section 8); takes no offset."""
     CONFIGURATION = 1
-    """A new set of voters (Raft section 6)."""
+    """A new membership (Raft section 6), as `raftlog.core.membership` encodes it."""
     COMMAND = 2
     """A state machine's command."""
 
@@ -103,18 +103,6 @@ class HardState(NamedTuple):
     (`raftlog.core.recovery`)."""
     lost: LastEntry | None = None
     """While it recovers, the end of the log that it has lost; None: that is not known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Membership:
-    """Who votes. Sorted, without repeats, never empty."""
-
-    voters: tuple[NodeId, ...]
-
-    def __post_init__(self) -> None:
-        assert self.voters, "a group without voters can decide nothing"
-        assert list(self.voters) == sorted(set(self.voters)), "voters are sorted and distinct"
-        assert all(voter > 0 for voter in self.voters), "node ids count from 1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from typing import Protocol, assert_never
 from raftlog.core import replication
 from raftlog.core.leadership import Leadership
 from raftlog.core.log_view import LogView
+from raftlog.core.membership import decode_membership
 from raftlog.core.messages import (
     AppendReply,
     AppendRequest,
@@ -25,7 +26,7 @@ from raftlog.core.messages import (
     VoteReply,
     VoteRequest,
 )
-from raftlog.core.types import NOBODY, GroupId, LogIndex, Membership, NodeId, Term
+from raftlog.core.types import NOBODY, Entry, EntryKind, GroupId, LogIndex, NodeId, Term
 from raftlog.errors import PeerProtocolViolation
 
 NUMBER_MAX = (1 << 62) - 1
@@ -39,8 +40,6 @@ class Member(Protocol):
     def group(self) -> GroupId: ...
     @property
     def node(self) -> NodeId: ...
-    @property
-    def membership(self) -> Membership: ...
     @property
     def term(self) -> Term: ...
     @property
@@ -71,8 +70,8 @@ def problem_of(
     """
     if message.sender == member.node and isinstance(message, VoteReply):
         return None  # its own vote, which comes back to it once it is durable
-    if message.sender == member.node or message.sender not in member.membership.voters:
-        return f"node {message.sender} is no other voter of the group"
+    if message.sender == member.node:
+        return f"node {message.sender} is this member itself"
     match message:
         case AppendRequest():
             return _problem_of_append(message, member, log)
@@ -134,12 +133,24 @@ def _problem_of_append(request: AppendRequest, member: Member, log: LogView) -> 
             return f"entry {entry.index} follows entry {index}"
         if not max(term, 1) <= entry.term <= request.term:
             return f"entry {entry.index} has term {entry.term}, not {term} to {request.term}"
+        if problem := _problem_of_membership(entry):
+            return problem
         index, term = entry.index, entry.term
     if index > NUMBER_MAX:
         return f"entry {index} is out of range"
     if request.term < member.term:
         return None
     return _conflict_with_committed(request, member.commit_index, log)
+
+
+def _problem_of_membership(entry: Entry) -> str | None:
+    if entry.kind is not EntryKind.CONFIGURATION:
+        return None
+    try:
+        decode_membership(entry.payload.command)
+    except ValueError as error:
+        return f"entry {entry.index} is no membership: {error}"
+    return None
 
 
 def _conflict_with_committed(

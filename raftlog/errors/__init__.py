@@ -10,6 +10,8 @@
     |   |-- ReplicaQuarantined      this replica's files are damaged; ask another
     |   |-- StateDisputed           the replicas' states differ, and none has a majority
     |   |-- HistoryDisputed         the replicas' histories differ, and none has a majority
+    |   |-- ChangeUnderWay          one change of a group's members at a time
+    |   |-- MemberBehind            a node that is to vote has not got the log yet
     |   |-- NotYet                  this replica has not applied far enough; ask another
     |   |-- Overloaded              a bounded queue is full
     |   |-- DiskFull                writes wait or are refused until there is room; reads continue
@@ -110,9 +112,11 @@ from raftlog.errors.request import (
     WriterNotFound,
 )
 from raftlog.errors.unavailable import (
+    ChangeUnderWay,
     DeadlineExceeded,
     DiskFull,
     HistoryDisputed,
+    MemberBehind,
     NodeStopping,
     NodeUnreachable,
     NoQuorum,
@@ -182,6 +186,8 @@ __all__ = [
     "NodeUnreachable",
     "NotFound",
     "NotLeader",
+    "ChangeUnderWay",
+    "MemberBehind",
     "NotYet",
     "OffsetTrimmed",
     "Overloaded",

@@ -72,6 +72,31 @@ class NoQuorum(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
+class ChangeUnderWay(Unavailable):
+    """The members of `group` cannot be changed before entry `index` is committed."""
+
+    group: int
+    index: int
+
+    cause_text = (
+        "The members of group {group} are being changed, or its leader has just begun: entry "
+        "{index} is not committed everywhere yet."
+    )
+    remedy_text = "One change at a time: try again when it is done."
+
+
+@dataclass(kw_only=True, eq=False)
+class MemberBehind(Unavailable):
+    """`node` cannot vote in `group` before it is a learner that has the log."""
+
+    group: int
+    node: int
+
+    cause_text = "Node {node} is no learner of group {group} that has got its log."
+    remedy_text = "Add it as a learner first, and try again when it has the log."
+
+
+@dataclass(kw_only=True, eq=False)
 class NotYet(Unavailable):
     """This replica has applied the topic only up to `have`, below the mark `need`."""
 

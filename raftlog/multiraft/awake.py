@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from raftlog.core.messages import RaftMessage
-from raftlog.core.quorum import majority
+from raftlog.core.quorum import is_quorum
 from raftlog.core.ready import Role
 from raftlog.core.timer import Random
 from raftlog.core.types import GroupId, NodeId, RaftTiming
@@ -168,16 +168,15 @@ class AwakeReplicas:
         """The peer is back, or is another process: leaders here tell it what it may have missed."""
         for local in self._replicas.values():
             raft = local.raft
-            if raft.leader == self._node and peer in raft.membership.voters:
+            if raft.leader == self._node and peer in raft.membership.members:
                 if raft.quiesced:
                     self.wake(local)
                 else:
                     raft.node_is_back(peer)
 
     def _hears_quorum(self, local: LocalReplica) -> bool:
-        voters = local.raft.membership.voters
-        heard = sum(1 for voter in voters if voter not in self._liveness.silent)
-        return heard >= majority(len(voters))
+        membership, silent = local.raft.membership, self._liveness.silent
+        return is_quorum(membership, {each for each in membership.members if each not in silent})
 
     # ------------------------------------------------------------ checks
 

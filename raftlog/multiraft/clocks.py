@@ -11,8 +11,7 @@ ahead, nor ends leases, nor removes records by their age.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
+from raftlog.core.membership import Membership
 from raftlog.core.quorum import agreed
 from raftlog.core.types import NodeId
 from raftlog.multiraft.effects import Effects
@@ -35,12 +34,11 @@ class VoterClocks:
         if clock_us:
             self._ahead_us[peer] = clock_us - self._effects.monotonic_us()
 
-    def confirmed_us(self, voters: Iterable[NodeId]) -> int | None:
-        """The latest time that the clocks of a majority of the voters have reached; None if fewer
-        have told theirs."""
+    def confirmed_us(self, membership: Membership) -> int | None:
+        """The latest time that a quorum's clocks have reached; None if fewer have told theirs."""
         monotonic_us = self._effects.monotonic_us()
         own_us = self._effects.clock_us() - monotonic_us
         ahead = dict(self._ahead_us)
         ahead[self._node] = own_us
-        found_us = agreed(ahead.get(voter, _UNKNOWN) for voter in voters)
+        found_us = agreed(membership, ahead, least=_UNKNOWN)
         return None if found_us == _UNKNOWN else monotonic_us + found_us

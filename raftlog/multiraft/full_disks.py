@@ -8,9 +8,8 @@ knows this.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-from raftlog.core.quorum import majority
+from raftlog.core.membership import Membership
+from raftlog.core.quorum import is_quorum
 from raftlog.core.types import NodeId
 
 
@@ -27,7 +26,10 @@ class FullDisks:
         else:
             self._full.discard(peer)
 
-    def hindering(self, voters: Collection[NodeId]) -> list[NodeId]:
-        """Those of the voters whose disks are full, ascending, if the others are no majority."""
-        full = sorted(self._full.intersection(voters))
-        return full if len(voters) - len(full) < majority(len(voters)) else []
+    def hindering(self, membership: Membership) -> list[NodeId]:
+        """The voters whose disks are full, ascending, if the others are no quorum."""
+        if not self._full:
+            return []
+        voters = membership.all_voters
+        with_room = {voter for voter in voters if voter not in self._full}
+        return [] if is_quorum(membership, with_room) else sorted({*voters} - with_room)

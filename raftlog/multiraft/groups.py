@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from raftlog.comparison import Comparison
+from raftlog.core.membership import Membership, Memberships
 from raftlog.core.recovery import begun, is_recovering
 from raftlog.core.timer import Random
 from raftlog.core.types import (
@@ -22,7 +23,6 @@ from raftlog.core.types import (
     HardState,
     LastEntry,
     LogIndex,
-    Membership,
     NodeId,
     RaftTiming,
     Term,
@@ -218,7 +218,7 @@ class GroupStore:
         replica = self._replica_type(
             node=self._node,
             group=group,
-            membership=Membership(voters),
+            memberships=Memberships(Membership(voters)),
             timing=self._timing,
             log=files.log,
             journal=self.journal,

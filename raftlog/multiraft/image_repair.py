@@ -81,7 +81,7 @@ class ImageRepairs:
         if alone is not None and not index and not alone.names() & damaged:
             self._adopt(repair, alone, frozenset())  # older snapshots are done without
             return
-        repair.peers.extend(each for each in local.raft.membership.voters if each != self._node)
+        repair.peers.extend(each for each in local.raft.membership.members if each != self._node)
 
     def write_manifest(self, local: LocalReplica) -> None:
         """Write both copies of the manifest again, as it is in memory."""

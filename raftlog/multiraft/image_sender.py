@@ -83,7 +83,9 @@ class ImageSender:
         holds the log's base, and is known to lack it."""
         raft = local.raft
         asked = {
-            wish.to for wish in wishes if wish.span is None and wish.prev_index == raft.base_index
+            wish.to
+            for wish in wishes
+            if wish.span is None and wish.prev_index == raft.log.base_index
         }
         if not asked or not _gives_images(local):
             return []

@@ -322,7 +322,7 @@ class LocalReplica:
         if not log.base_index <= newest.index <= log.durable_index:
             return False
         own = [each for each in self.image.manifest.snapshots if each.index == newest.index]
-        same_term = self.raft.term_at(newest.index) == newest.term
+        same_term = self.raft.log.term_at(newest.index) == newest.term
         return same_term and (not own or own == [newest])
 
     def needs_image(self, index: LogIndex, term: Term) -> bool:
@@ -333,7 +333,7 @@ class LocalReplica:
         raft = self.raft
         if index <= self.replica.applied_index:
             return False
-        return index > raft.last_index or raft.term_at(index) != term
+        return index > raft.log.last_index or raft.log.term_at(index) != term
 
     def reopen(self, replica: Replica, image: OpenImage, outvoted: Outvoted) -> None:
         """The replica stands at another node's image now, as after a restart.

@@ -355,7 +355,9 @@ class MultiRaft:
             self._applying[local.group] = None
         if local.has_recovered():
             self._effects.tell(
-                ReplicaRecovered(group=local.group, topic=local.topic, index=local.raft.last_index)
+                ReplicaRecovered(
+                    group=local.group, topic=local.topic, index=local.raft.log.last_index
+                )
             )
         if output.state_trust is not None:
             self._awake.tick_again(local)
@@ -520,7 +522,7 @@ class MultiRaft:
         """The time that the leader of a group writes into its entries: what a majority of the
         voters' clocks confirm. It is this node's own while programs that tell none are a majority.
         """
-        confirmed_us = self._clocks.confirmed_us(local.raft.membership.voters)
+        confirmed_us = self._clocks.confirmed_us(local.raft.membership)
         return self._effects.clock_us() if confirmed_us is None else confirmed_us
 
     def _read_on(self) -> None:
@@ -647,7 +649,7 @@ class MultiRaft:
             raise self._own(full)
         if not payload.body:
             return
-        if hindering := self._full_disks.hindering(local.raft.membership.voters):
+        if hindering := self._full_disks.hindering(local.raft.membership):
             nodes = " and of ".join(f"node {node}" for node in hindering)
             raise DiskFull(file="more records", node=nodes)
         overload = self._compactions.overload(local)

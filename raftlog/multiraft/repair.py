@@ -152,7 +152,7 @@ class Repairs:
             return
         self.found(local, damage)
         item = self._open[local].get(_key_of(damage))
-        if item is not None and (item.hopeless or len(local.raft.membership.voters) == 1):
+        if item is not None and (item.hopeless or len(local.raft.membership.members) == 1):
             cause.advice = _ADVICE_IF_HOPELESS
 
     def copy_mended(self, local: LocalReplica, damage: CorruptFile) -> None:
@@ -231,7 +231,7 @@ class Repairs:
                     self._segments.begin(local, first)
                 elif cause.file.endswith(MANIFEST_COPIES):
                     self._images.write_manifest(local)
-                elif local.topic is not None and len(local.raft.membership.voters) > 1:
+                elif local.topic is not None and len(local.raft.membership.members) > 1:
                     self._quarantine(local, cause)
 
     def _is_covered(self, local: LocalReplica, index: LogIndex, item: _Item) -> bool:

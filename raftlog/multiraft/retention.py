@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from raftlog.comparison import Trust
+from raftlog.core.membership import Membership
 from raftlog.core.ready import Role
-from raftlog.core.types import NodeId, Offset, Payload
+from raftlog.core.types import Offset, Payload
 from raftlog.errors import CorruptFile, DiskFull, Overloaded
 from raftlog.machines.commands import Trim
 from raftlog.machines.settings import (
@@ -33,9 +34,8 @@ _PORTIONS = 64
 topic that is written slowly logs, and how much longer than its settings say it keeps a record: its
 last row group may hold years."""
 
-ConfirmedClock = Callable[[Iterable[NodeId]], int | None]
-"""The time in microseconds since 1970 UTC that a majority of these voters confirm; None: unknown.
-"""
+ConfirmedClock = Callable[[Membership], int | None]
+"""The time in microseconds since 1970 UTC that a quorum confirms; None: unknown."""
 
 
 def trim_expired(
@@ -56,7 +56,7 @@ def trim_expired(
         if replica.states.trust is not Trust.TRUSTED:
             continue
         try:
-            offset = first_kept(local, machine.settings, clock(local.raft.membership.voters))
+            offset = first_kept(local, machine.settings, clock(local.raft.membership))
             if offset > machine.log_start_offset:
                 propose(local, Payload(encode_command(Trim(offset=offset), None), b""))
         except CorruptFile as error:

@@ -160,8 +160,8 @@ class SegmentRepairs:
             mend.to_write = True
             self._write(mend)
             return
-        voters = mend.local.raft.membership.voters
-        mend.peers = deque(voter for voter in voters if voter != self._node)
+        members = mend.local.raft.membership.members
+        mend.peers = deque(member for member in members if member != self._node)
         self._send(mend)
 
     def _send(self, mend: _Mend) -> None:

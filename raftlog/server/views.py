@@ -29,7 +29,7 @@ def group_view(node: Node, local: LocalReplica) -> GroupView:
         role="recovering" if raft.recovering else raft.role.value,
         leader=raft.leader,
         term=raft.term,
-        last_index=raft.last_index,
+        last_index=raft.log.last_index,
         commit_index=raft.commit_index,
         applied_index=local.replica.applied_index,
         log_start_offset=topic.log_start_offset if topic else Offset(0),

@@ -28,7 +28,7 @@ In a pre-vote, late votes of an election in the same term may still make it lead
 def check(before: RaftStatus, raft: Raft) -> RaftStatus:
     """Check the present moment by itself and against `before`, one event earlier; return it."""
     now = raft.status()
-    compare(before, now, raft.term_at)
+    compare(before, now, raft.log.term_at)
     return now
 
 
@@ -87,16 +87,24 @@ def _check_log(before: RaftStatus, now: RaftStatus, term_at: Callable[[LogIndex]
 
 
 def _check_leader(before: RaftStatus, now: RaftStatus) -> None:
-    for earlier, later in zip(before.followers, now.followers, strict=bool(before.followers)):
-        assert earlier.node == later.node, "voters changed"
-        fell = earlier.match_index > later.match_index
+    earlier = {follower.node: follower.match_index for follower in before.followers}
+    for later in now.followers:
+        fell = earlier.get(later.node, 0) > later.match_index
         assert later.recovering or not fell, "match_index fell"
+    assert {each.node for each in now.followers} == {*now.membership.members, now.node}
     for follower in now.followers:
         assert follower.match_index <= now.last_index, "matched beyond the leader's log"
         assert follower.next_index > now.base_index, "it would be sent what was dropped"
         assert follower.probing or not follower.behind_base, "sent entries it cannot append"
     if now.commit_index > before.commit_index:
-        counted = [each for each in now.followers if not each.recovering]
-        holders = sum(1 for each in counted if each.match_index >= now.commit_index)
-        assert 2 * holders > len(now.followers), "committed without a majority of durable copies"
+        holders = {
+            each.node
+            for each in now.followers
+            if not each.recovering and each.match_index >= now.commit_index
+        }
+        # With the commit a change may be completed: those that left are not looked at any more.
+        left = {each.node for each in before.followers} - {each.node for each in now.followers}
+        for voters in filter(None, (before.membership.voters, before.membership.outgoing)):
+            held = len((holders | left).intersection(voters))
+            assert 2 * held > len(voters), "committed without a majority of durable copies"
         assert now.commit_term == now.term, "an older term's entry was committed by counting"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from raftlog.core.log_view import LogView
+from raftlog.core.membership import Membership, Memberships
 from raftlog.core.messages import (
     AppendReply,
     AppendRequest,
@@ -31,7 +32,6 @@ from raftlog.core.types import (
     GroupId,
     HardState,
     LogIndex,
-    Membership,
     NodeId,
     Payload,
     RaftTiming,
@@ -59,6 +59,10 @@ class Longest:
     def randrange(self, start: int, stop: int) -> int:
         assert start < stop
         return stop - 1
+
+
+def node_ids(*nodes: int) -> tuple[NodeId, ...]:
+    return tuple(NodeId(node) for node in nodes)
 
 
 def payload(text: str) -> Payload:
@@ -102,11 +106,14 @@ class Member:
         applies: bool = True,
         base: int = 0,
         snapshot: int = 0,
+        membership: Membership | None = None,
     ) -> None:
         """`snapshot` is up to where the state machine's snapshot on disk reaches, not below the
-        log's `base`."""
+        log's `base`. `membership` came with the group; by default it has `voters` voters."""
         self.node = NodeId(node)
-        self.membership = Membership(tuple(NodeId(each) for each in range(1, voters + 1)))
+        self.membership = membership or Membership(node_ids(*range(1, voters + 1)))
+        self.membership_index = LogIndex(0)
+        """What the snapshot says: the membership at the log's base, and its entry."""
         self.timing = timing
         self.random = random if random is not None else Shortest()
         self.sync = sync
@@ -127,10 +134,12 @@ class Member:
         self.outgoing: list[RaftMessage] = []
         self.unsynced: list[Ready] = []
         self.outputs: list[Ready] = []
+        memberships = Memberships(self.membership, index=self.membership_index)
+        memberships.grown(self.log[self.disk_base :])
         self.raft = Raft(
             node=self.node,
             group=GROUP,
-            membership=self.membership,
+            memberships=memberships,
             timing=self.timing,
             hard_state=self.disk_hard_state,
             log=log_of(self.log, base=self.disk_base),
@@ -164,6 +173,12 @@ class Member:
         self._event(lambda: spans.append(self.raft.propose(payloads)))
         return spans[0]
 
+    def change(self, *voters: int, learners: Iterable[int] = ()) -> Span:
+        spans: list[Span] = []
+        new, others = node_ids(*voters), node_ids(*learners)
+        self._event(lambda: spans.append(self.raft.change_membership(new, others)))
+        return spans[0]
+
     def read_index(self, request: int) -> None:
         self._event(lambda: self.raft.read_index(request))
 
@@ -174,6 +189,7 @@ class Member:
         """Drop the log's beginning; a snapshot of `snapshot`, or of `index`, is on disk."""
         self.disk_snapshot = max(self.disk_snapshot, index if snapshot is None else snapshot)
         self.disk_base = index
+        self.membership_index, self.membership = self.raft.memberships.at(LogIndex(index))
         self._event(lambda: self.raft.drop_log_to(LogIndex(index)))
 
     def _event(self, event: Callable[[], None]) -> None:
@@ -239,7 +255,7 @@ class Member:
     def _send(self, message: object) -> None:
         if isinstance(message, Replicate):
             span = message.span
-            assert message.prev_index >= self.raft.base_index, "it asks for what was dropped"
+            assert message.prev_index >= self.raft.log.base_index, "it asks for what was dropped"
             entries = tuple(self.log[span.first - 1 : span.last]) if span is not None else ()
             message = AppendRequest(
                 group=message.group,
@@ -284,7 +300,7 @@ class Member:
         """Make it lead the next term by the votes of `votes` (default: all others), and commit
         nothing. What it sent before it led is dropped; what it sent as a leader is in `outgoing`.
         """
-        others = [voter for voter in self.membership.voters if voter != self.node]
+        others = [voter for voter in self.raft.membership.all_voters if voter != self.node]
         voters = list(votes) if votes is not None else others
         self.tick(2 * self.timing.election_ticks_min)
         for pre in (True, False):

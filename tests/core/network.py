@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from random import Random
 
+from raftlog.core.membership import NOBODY_DECIDES, Membership
 from raftlog.core.messages import RaftMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import Entry, RaftTiming
-from tests.core.member import TIMING, Member
+from tests.core.member import TIMING, Member, node_ids
 
 
 class Checker:
@@ -66,24 +67,26 @@ class Network:
         cls,
         count: int,
         *,
+        others: int = 0,
         logs: Sequence[Sequence[int]] | None = None,
         term: int | None = None,
         timing: RaftTiming = TIMING,
         seed: int = 1,
         random: object | None = None,
     ) -> Network:
-        """`logs` are the terms of each member's entries; without `random` each member has a
-        generator of its own, from `seed`."""
+        """`count` voters and `others` that nothing has named yet. `logs` are the terms of each
+        member's entries; without `random` each member has a generator of its own, from `seed`."""
+        voters = Membership(node_ids(*range(1, count + 1)))
         return cls(
             Member(
                 node,
-                voters=count,
+                membership=voters if node <= count else NOBODY_DECIDES,
                 terms=logs[node - 1] if logs is not None else (),
                 term=term,
                 timing=timing,
                 random=random if random is not None else Random(f"{seed} {node}"),
             )
-            for node in range(1, count + 1)
+            for node in range(1, count + others + 1)
         )
 
     def __getitem__(self, node: int) -> Member:

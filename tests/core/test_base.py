@@ -36,7 +36,11 @@ def _checks(leader: Member, to: int) -> list[tuple[int, int]]:
 
 def test_a_member_starts_committed_and_applied_where_its_snapshot_is() -> None:
     member = Member(1, terms=[1] * 6, base=2, snapshot=4)
-    assert (member.raft.base_index, member.raft.commit_index, member.raft.last_applied) == (2, 4, 4)
+    assert (member.raft.log.base_index, member.raft.commit_index, member.raft.last_applied) == (
+        2,
+        4,
+        4,
+    )
     member.step(heartbeat(member, 2, term=1, commit_index=6))
     assert member.outputs[-1].committed == (5, 6), "nothing is applied twice"
     assert [entry.index for entry in member.applied] == [1, 2, 3, 4, 5, 6]
@@ -54,7 +58,7 @@ def test_a_snapshot_beyond_the_log_is_refused() -> None:
 
 def test_a_log_without_entries_votes_by_the_term_of_its_base() -> None:
     member = Member(1, terms=[1, 3, 3], base=3, term=3)
-    assert (member.raft.last_index, member.raft.status().last_term) == (3, 3)
+    assert (member.raft.log.last_index, member.raft.status().last_term) == (3, 3)
     member.step(vote_request(member, 2, term=4, last=(2, 9)))
     assert not member.take()[0].granted
     member.step(vote_request(member, 3, term=4, last=(3, 3)))
@@ -250,6 +254,6 @@ def test_a_member_that_is_behind_every_base_neither_leads_nor_stops_the_others()
     assert _view(leader, 3).behind_base
     leader.propose("d")
     network.tick(3)
-    assert leader.raft.commit_index == leader.raft.last_index
-    assert len(network[3].log) < leader.raft.base_index
+    assert leader.raft.commit_index == leader.raft.log.last_index
+    assert len(network[3].log) < leader.raft.log.base_index
     assert network[3].raft.leader == leader.node, "it hears the leader and campaigns no more"

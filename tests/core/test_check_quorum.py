@@ -90,4 +90,4 @@ def test_writes_continue_with_two_of_five_down_and_stop_with_three_down() -> Non
     new = network.elect_any()
     new.propose("three again")
     network.tick(TIMING.election_ticks_min)
-    assert new.raft.commit_index == new.raft.last_index
+    assert new.raft.commit_index == new.raft.log.last_index

@@ -142,7 +142,7 @@ def test_proposals_beyond_the_bound_are_refused_whole_until_entries_are_applied(
     with pytest.raises(Overloaded) as refused:
         leader.propose("c", "d")
     assert (refused.value.queue, refused.value.limit) == ("raft.unapplied_entries_max", 4)
-    assert leader.raft.last_index == 3, "nothing of it was accepted"
+    assert leader.raft.log.last_index == 3, "nothing of it was accepted"
     leader.step(acceptance(leader, 2, 3))
     assert leader.propose("c", "d") == (4, 5)
 

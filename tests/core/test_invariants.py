@@ -49,7 +49,7 @@ def test_a_follower_s_rules_are_watched(attribute: str, value: object, message: 
     raft = _follower().raft
     now = raft.status()
     with pytest.raises(AssertionError, match=message):
-        invariants.compare(now, replace(now, **{attribute: value}), raft.term_at)
+        invariants.compare(now, replace(now, **{attribute: value}), raft.log.term_at)
 
 
 def test_a_changed_committed_entry_is_noticed() -> None:
@@ -67,15 +67,15 @@ def test_a_leader_s_rules_are_watched() -> None:
 
     longer = replace(now, last_index=LogIndex(4))
     with pytest.raises(AssertionError, match="truncated its own log"):
-        invariants.compare(longer, now, raft.term_at)
+        invariants.compare(longer, now, raft.log.term_at)
 
     fallen = _with_match_index(now, 2)
     with pytest.raises(AssertionError, match="match_index fell"):
-        invariants.compare(now, fallen, raft.term_at)
+        invariants.compare(now, fallen, raft.log.term_at)
 
     uncounted = replace(longer, commit_index=LogIndex(4))
     with pytest.raises(AssertionError, match="without a majority"):
-        invariants.compare(now, uncounted, raft.term_at)
+        invariants.compare(now, uncounted, raft.log.term_at)
 
 
 def test_an_old_term_s_entry_committed_by_counting_is_noticed() -> None:
@@ -85,7 +85,7 @@ def test_an_old_term_s_entry_committed_by_counting_is_noticed() -> None:
     held = _with_match_index(before, 2)
     now = replace(held, commit_index=LogIndex(2), commit_term=Term(1))
     with pytest.raises(AssertionError, match="older term"):
-        invariants.compare(before, now, leader.raft.term_at)
+        invariants.compare(before, now, leader.raft.log.term_at)
 
 
 def test_an_election_without_a_pre_vote_is_noticed() -> None:
@@ -94,4 +94,4 @@ def test_an_election_without_a_pre_vote_is_noticed() -> None:
     before = raft.status()
     now = replace(before, role=Role.CANDIDATE, vote=1)
     with pytest.raises(AssertionError, match="in one event"):
-        invariants.compare(before, now, raft.term_at)
+        invariants.compare(before, now, raft.log.term_at)

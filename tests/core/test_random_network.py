@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from raftlog.core.ready import Role
-from raftlog.errors import NotLeader, Overloaded
+from raftlog.errors import ChangeUnderWay, MemberBehind, NotLeader, Overloaded
 from tests.core.network import Network
 
-SEEDS = range(40)
+SEEDS = range(80)
 
 
 class Swarm:
@@ -19,7 +19,9 @@ class Swarm:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         choose = self.random.choice
-        self.network = Network.of(choose([3, 3, 4, 5]), seed=seed)
+        voters, others = choose([3, 3, 4, 5]), choose([0, 0, 1, 3])
+        self.network = Network.of(voters, others=others, seed=seed)
+        self.change = choose([0.05, 0.2]) if others else 0.0
         self.lose = choose([0.0, 0.0, 0.1, 0.3])
         self.repeat = choose([0.0, 0.1, 0.3])
         self.shuffle = choose([0.0, 0.5, 1.0])
@@ -30,6 +32,7 @@ class Swarm:
         self.keeps_for_all = choose([True, False])
         """No member drops an entry before every member has it on disk."""
         self.proposed = 0
+        self.changes = 0
         self.dropped = 0
         self.images = 0
 
@@ -43,6 +46,7 @@ class Swarm:
                 member.tick()
         self._fault()
         self._work()
+        self._change()
         self._drop()
         network.collect()
         if random.random() < self.shuffle:
@@ -82,6 +86,24 @@ class Swarm:
             except (NotLeader, Overloaded):
                 continue
 
+    def _change(self) -> None:
+        """Some leaders let other members vote and learn, whoever they are."""
+        for member in self.network.up:
+            if member.raft.role is not Role.LEADER or self.random.random() >= self.change:
+                continue
+            nodes = list(self.network.members)
+            self.random.shuffle(nodes)
+            voters = nodes[: self.random.randrange(1, len(nodes) + 1)]
+            learners = [node for node in nodes if node not in voters and self.random.random() < 0.7]
+            try:
+                member.change(*voters, learners=learners)
+            except ChangeUnderWay:
+                continue
+            except MemberBehind:
+                now = member.raft.membership.voters
+                member.change(*now, learners=[node for node in nodes if node not in now])
+            self.changes += 1
+
     def _drop(self) -> None:
         """Some members drop the beginning of their logs; their snapshots may reach further."""
         for member in self.network.up:
@@ -90,8 +112,8 @@ class Swarm:
                 continue
             snapshot = min(raft.last_applied, raft.durable_index)
             index_max = min(snapshot, self._held_by_all()) if self.keeps_for_all else snapshot
-            if raft.base_index < index_max:
-                index = self.random.randrange(raft.base_index + 1, index_max + 1)
+            if raft.log.base_index < index_max:
+                index = self.random.randrange(raft.log.base_index + 1, index_max + 1)
                 member.drop_log_to(index, snapshot=self.random.randrange(index, snapshot + 1))
                 self.dropped += 1
 
@@ -111,7 +133,7 @@ class Swarm:
         with that. What each lacks was dropped, and the others get entries."""
         leader = self.network.leader
         for view in leader.raft.followers() if leader is not None else ():
-            base = leader.raft.base_index
+            base = leader.raft.log.base_index
             member = self.network[view.node]
             if not view.behind_base or member.log[base - 1 : base] == leader.log[base - 1 : base]:
                 continue  # it may have rejected the base before an earlier request brought it
@@ -120,6 +142,8 @@ class Swarm:
             self.network.crash(view.node)
             member.disk_log = leader.log[:base]
             member.disk_base = member.disk_snapshot = base
+            found = leader.raft.memberships.at(base)
+            member.membership_index, member.membership = found
             self.network.restart(view.node)
 
     def heal(self) -> None:
@@ -131,12 +155,15 @@ class Swarm:
             member.sync = True
             member.persist()
         network.tick_until(self._converged, ticks_max=600)
+        network.checker.look(network.up)
 
     def _converged(self) -> bool:
         self._give_images()
-        members = self.network.up
         leader = self.network.leader
-        return leader is not None and all(
+        if leader is None or leader.raft.membership.is_joint:
+            return False
+        members = [self.network[node] for node in leader.raft.membership.members]
+        return all(
             member.log == leader.log and len(member.applied) == len(leader.log)
             for member in members
         )
@@ -151,14 +178,15 @@ def test_safety_holds_under_faults_and_all_converge_when_they_end(seed: int) -> 
     for _ in range(200):
         swarm.turn()
     swarm.heal()
-    acknowledged = swarm.network.checker.applied
-    assert swarm.network.up[0].applied == acknowledged, "nothing that was applied is lost"
+    acknowledged, leader = swarm.network.checker.applied, swarm.network.leader
+    assert leader is not None
+    assert leader.applied == acknowledged, "nothing that was applied is lost"
 
 
 @pytest.mark.slow
 def test_the_random_networks_do_real_work() -> None:
     """A stalled network must not pass: most seeds commit many commands, over several terms."""
-    commands, terms, dropped, images = 0, 0, 0, 0
+    commands, terms, dropped, images, changes = 0, 0, 0, 0, 0
     for seed in range(10):
         swarm = Swarm(seed)
         for _ in range(200):
@@ -168,7 +196,9 @@ def test_the_random_networks_do_real_work() -> None:
         terms += max(swarm.network.checker.leaders)
         dropped += swarm.dropped
         images += swarm.images
+        changes += swarm.changes
     assert commands > 300
     assert terms > 15
     assert dropped > 50
     assert images > 2
+    assert changes > 20

@@ -140,11 +140,11 @@ def test_what_it_said_before_the_loss_counts_no_more() -> None:
         to=NodeId(1),
         term=leader.raft.term,
         accepted=True,
-        prev_index=leader.raft.last_index,
-        match_index=leader.raft.last_index,
+        prev_index=leader.raft.log.last_index,
+        match_index=leader.raft.log.last_index,
         conflict_term=0,
         conflict_index=0,
-        last_index=leader.raft.last_index,
+        last_index=leader.raft.log.last_index,
     )
     network.restart(3)
     network.cut |= {(1, 3)}
@@ -218,7 +218,7 @@ def test_a_new_leader_counts_one_that_recovered_before() -> None:
     leader = network.elect(2)
     leader.propose("with its copy")
     network.tick(3 * TIMING.heartbeat_ticks)
-    assert leader.raft.commit_index == leader.raft.last_index
+    assert leader.raft.commit_index == leader.raft.log.last_index
 
 
 # ------------------------------------------------------------ where the lost log ended is known
@@ -278,7 +278,7 @@ def test_two_of_three_elect_the_third_and_get_their_logs_from_it() -> None:
     network[1].propose("with their copies")
     network.tick(3 * TIMING.heartbeat_ticks)
     assert network[2].log == network[3].log == network[1].log
-    assert network[1].raft.commit_index == network[1].raft.last_index
+    assert network[1].raft.commit_index == network[1].raft.log.last_index
     assert network[2].disk_hard_state.lost is None
 
 
@@ -383,8 +383,8 @@ def test_what_a_member_held_before_it_counted_is_committed_as_soon_as_it_counts(
     leader, member = network[1], network[3]
     network.crash(2)
     leader.propose("needs the member")
-    lost = LastEntry(leader.raft.term, LogIndex(leader.raft.last_index))
+    lost = LastEntry(leader.raft.term, LogIndex(leader.raft.log.last_index))
     member.disk_hard_state = member.disk_hard_state._replace(lost=lost)
     network.restart(3)
     network.tick_until(lambda: has_recovered(network, 3), ticks_max=TIMING.election_ticks_min)
-    assert leader.raft.commit_index == leader.raft.last_index
+    assert leader.raft.commit_index == leader.raft.log.last_index

@@ -43,7 +43,7 @@ def test_a_leader_whose_disk_is_slow_gives_way_and_what_was_written_stays() -> N
     assert network.leader.raft.commit_index >= committed
     network.leader.propose("b")
     network.settle()
-    assert network.leader.raft.commit_index == network.leader.raft.last_index
+    assert network.leader.raft.commit_index == network.leader.raft.log.last_index
 
 
 def test_a_leader_whose_disk_keeps_up_stays() -> None:
@@ -59,7 +59,7 @@ def test_a_leader_stays_unless_a_majority_without_it_is_ahead(ahead: tuple[int, 
     member.sync = False
     member.propose("a")
     for node in ahead:
-        member.step(acceptance(member, node, member.raft.last_index))
+        member.step(acceptance(member, node, member.raft.log.last_index))
     member.raft.note_disk(keeps_up=False)
     for _ in range(3 * TIMING.election_ticks_min):
         member.step(heartbeat_reply(member, 2), heartbeat_reply(member, 3))
@@ -71,7 +71,7 @@ def test_a_leader_stays_where_all_hold_the_same() -> None:
     """Nodes that share a slow disk would pass an idle group around for ever."""
     member = Member(1, terms=[1]).lead()
     for node in (2, 3):
-        member.step(acceptance(member, node, member.raft.last_index))
+        member.step(acceptance(member, node, member.raft.log.last_index))
     member.raft.note_disk(keeps_up=False)
     for _ in range(3 * TIMING.election_ticks_min):
         member.step(heartbeat_reply(member, 2), heartbeat_reply(member, 3))
@@ -86,7 +86,7 @@ def test_a_leader_stays_where_those_ahead_of_it_share_its_trouble() -> None:
     member.sync = False
     member.propose("a")
     for node in (2, 3):
-        member.step(acceptance(member, node, member.raft.last_index))
+        member.step(acceptance(member, node, member.raft.log.last_index))
     member.step(heartbeat_reply(member, 2), heartbeat_reply(member, 3))
     member.raft.note_disk(keeps_up=False)
     member.tick()
@@ -117,7 +117,7 @@ def test_only_members_heard_lately_count_as_ahead() -> None:
     member.sync = False
     member.propose("a")
     for node in (2, 3, 4):
-        member.step(acceptance(member, node, member.raft.last_index))
+        member.step(acceptance(member, node, member.raft.log.last_index))
     for _ in range(TIMING.election_ticks_min):
         member.step(heartbeat_reply(member, 2), heartbeat_reply(member, 3))
         member.tick()

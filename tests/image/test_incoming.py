@@ -194,6 +194,9 @@ def test_a_crash_anywhere_leaves_the_former_or_the_new(
         fs.interrupt = None
         if failure is Killed:
             fs.crash(Random(chance))
+            assert not finished or not [n for n in fs.list(FOLDER) if n.endswith(".fresh")], (
+                "the next manifest names it no more, so it must have its name by then"
+            )
             found, log = opened(fs)
             log.close()
             seen.add(found.index)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from raftlog.core.membership import Membership
 from raftlog.core.types import NodeId
 from raftlog.multiraft.clocks import VoterClocks
 
-VOTERS = (NodeId(1), NodeId(2), NodeId(3))
+VOTERS = Membership((NodeId(1), NodeId(2), NodeId(3)))
 YEAR = 365 * 86_400 * 1_000_000
 NOON = 1_700_000_000_000_000
 
@@ -54,11 +55,11 @@ def test_without_the_clocks_of_a_majority_no_time_is_confirmed() -> None:
     assert clocks.confirmed_us(VOTERS) is None
     clocks.heard(NodeId(2), 0)
     assert clocks.confirmed_us(VOTERS) is None, "an older program tells no clock"
-    assert clocks.confirmed_us(VOTERS[:1]) == NOON
+    assert clocks.confirmed_us(Membership((NodeId(1),))) == NOON
 
 
 def test_half_of_an_even_number_of_voters_is_no_majority() -> None:
-    voters = (*VOTERS, NodeId(4))
+    voters = Membership((*VOTERS.voters, NodeId(4)))
     clocks = node_1(Times())
     clocks.heard(NodeId(2), NOON + YEAR)
     clocks.heard(NodeId(3), NOON + YEAR)

@@ -16,6 +16,7 @@ from raftlog.comparison import (
     asking,
     questions,
 )
+from raftlog.core.membership import Membership
 from raftlog.core.types import LogIndex, NodeId, Offset
 from tests.core.member import heartbeat, heartbeat_reply
 from tests.multiraft.test_diverged_replica import Driver
@@ -51,7 +52,7 @@ class Group:
             if follower not in self.older:
                 self.replicas[follower].heard(sent)
                 answer = self.replicas[follower].answer()
-            asker.answered(follower, answer, self.voters)
+            asker.answered(follower, answer, Membership(tuple(self.voters)))
         assert sent is not None
         return sent
 

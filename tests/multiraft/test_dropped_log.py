@@ -6,8 +6,9 @@ from random import Random
 
 import pytest
 
+from raftlog.core.membership import Membership, Memberships
 from raftlog.core.ready import Role
-from raftlog.core.types import LogIndex, Membership, NodeId, Payload
+from raftlog.core.types import LogIndex, NodeId, Payload
 from raftlog.errors import CorruptFile
 from raftlog.machines.commands import RegisterNode
 from raftlog.machines.controller import ControllerMachine
@@ -59,7 +60,9 @@ class Driver:
         self.replica = Replica(
             node=NodeId(1),
             group=GROUP,
-            membership=Membership(tuple(NodeId(node) for node in range(1, self.voters + 1))),
+            memberships=Memberships(
+                Membership(tuple(NodeId(node) for node in range(1, self.voters + 1)))
+            ),
             timing=TIMING,
             log=log,
             journal=self.journal,
@@ -137,7 +140,7 @@ def test_a_replica_goes_on_from_a_snapshot_as_if_it_had_replayed_everything(
     driver, snapshot = written(snapshot_after=snapshot_after)
     last_index = driver.replica.log.last_index
     removal = driver.replica.drop_log_to(snapshot[0])
-    assert driver.replica.raft.base_index == driver.replica.log.base_index == removal.base[0]
+    assert driver.replica.raft.log.base_index == driver.replica.log.base_index == removal.base[0]
     removal.run()
     driver.restart(removal.base, snapshot)
     replica = driver.replica

@@ -395,7 +395,7 @@ def test_a_replica_needs_an_image_only_if_its_log_cannot_bring_it_there() -> Non
     raft, applied, term = local.raft, local.replica.applied_index, local.raft.term
     command = SnapshotPoint(keep_from=LogIndex(1))
     raft.propose([Payload(encode_command(command, None), b"")] * 3)
-    assert raft.last_index == applied + 3
+    assert raft.log.last_index == applied + 3
     assert not local.needs_image(applied, term)
     assert not local.needs_image(applied, Term(term + 1)), "what is applied is as good"
     assert not local.needs_image(LogIndex(applied + 1), term)

@@ -30,7 +30,7 @@ def test_an_entry_is_committed_once_a_majority_holds_it_and_all_before_it_with_i
     ]
     network = Network.of(5, logs=logs, term=3)
     leader = network.elect(1)
-    assert leader.raft.commit_index == leader.raft.last_index == 9
+    assert leader.raft.commit_index == leader.raft.log.last_index == 9
     network.tick(4)
     assert all(member.applied == leader.log for member in network.up)
 

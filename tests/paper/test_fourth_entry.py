@@ -86,7 +86,7 @@ def test_truncating_to_the_high_water_mark_on_return_would_lose_an_acknowledged_
     network.crash(2)
     network.restart(2)
     network.heal()
-    assert network[2].raft.last_index == span.last
+    assert network[2].raft.log.last_index == span.last
     winner = network.elect_any()
     network.tick(6)
     assert winner.node == 2, "3 lacks the entry and cannot win"

@@ -107,7 +107,7 @@ class OneNode:
             groups = self.multiraft.replicas.values()
             if all(
                 local.replica.raft.role is Role.LEADER
-                and local.replica.applied_index == local.replica.raft.last_index
+                and local.replica.applied_index == local.replica.raft.log.last_index
                 for local in groups
             ):
                 return

@@ -183,4 +183,4 @@ class CalmCluster:
 
     def _has_committed(self, node: NodeId, group: GroupId) -> bool:
         raft = self.local(node, group).replica.raft
-        return raft.term_at(raft.commit_index) == raft.term
+        return raft.log.term_at(raft.commit_index) == raft.term

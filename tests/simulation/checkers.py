@@ -188,8 +188,8 @@ def _glance(raft: Raft) -> tuple[object, ...]:
         raft.durable_index,
         raft.commit_index,
         raft.last_applied,
-        raft.last_index,
-        raft.term_at(raft.last_index),
+        raft.log.last_index,
+        raft.log.term_at(raft.log.last_index),
     )
     if raft.role is not Role.LEADER:
         return glance
@@ -479,7 +479,7 @@ class Checker:
                     Promise.COMMITTED_BY_MAJORITY,
                     f"node {raft.node} takes {index} for committed before any leader does",
                 )
-            if raft.term_at(index) != raft.term:
+            if raft.log.term_at(index) != raft.term:
                 truth.fail(
                     Promise.COMMITTED_BY_MAJORITY,
                     f"an entry of an older term at {index} was committed by counting",
@@ -490,9 +490,9 @@ class Checker:
                     f"{index} is committed without a majority of disks that hold it",
                 )
             for each in range(len(truth.committed) + 1, index + 1):
-                truth.committed.append(Committed(raft.term_at(each), raft.term))
+                truth.committed.append(Committed(raft.log.term_at(each), raft.term))
         for each in range(before + 1, index + 1):
-            if raft.term_at(each) != truth.committed[each - 1].term:
+            if raft.log.term_at(each) != truth.committed[each - 1].term:
                 truth.fail(
                     Promise.COMMITTED_BY_MAJORITY,
                     f"node {raft.node} takes another entry {each} for committed",

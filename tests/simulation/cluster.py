@@ -189,7 +189,7 @@ class Simulation:
         return first.leader != 0 and all(
             replica.raft.leader == first.leader
             and replica.raft.term == first.term
-            and replica.raft.term_at(replica.raft.commit_index) == first.term
+            and replica.raft.log.term_at(replica.raft.commit_index) == first.term
             for replica in replicas
         )
 
@@ -198,9 +198,9 @@ class Simulation:
             replicas = self._replicas(group)
             if replicas is None:
                 return False
-            if len({(each.applied_index, each.raft.last_index) for each in replicas}) > 1:
+            if len({(each.applied_index, each.raft.log.last_index) for each in replicas}) > 1:
                 return False
-            if replicas[0].applied_index != replicas[0].raft.last_index:
+            if replicas[0].applied_index != replicas[0].raft.log.last_index:
                 return False
         return True
 

@@ -245,11 +245,11 @@ class Faults:
         local = victim.local(group)
         assert local is not None, "it leads"
         raft = local.replica.raft
-        first, term = LogIndex(raft.last_index + 1), raft.term
+        first, term = LogIndex(raft.log.last_index + 1), raft.term
         for _ in range(self._random.randrange(1, HURRIED_MAX)):
             payload = _of_no_effect(self._random.randrange(1, HURRIED_BYTES_MAX))
             victim.propose(group, lambda _, payload=payload: payload, lambda _: None)
-        if raft.last_index < first:
+        if raft.log.last_index < first:
             victim.resume_disk()  # it refused them all
         away_us = self._settings.timing.election_ticks_min * self._settings.tick_us
         self._simulator.at(
@@ -258,10 +258,10 @@ class Faults:
         looks = iter(range(OVERTAKEN_TICKS_MAX))
 
         def look() -> None:
-            dropped = raft.base_index >= first  # committed long ago, whosever it is
+            dropped = raft.log.base_index >= first  # committed long ago, whosever it is
             overtaken = raft.term != term and not dropped
-            if overtaken and raft.last_index >= first:
-                overtaken = raft.term_at(first) != term
+            if overtaken and raft.log.last_index >= first:
+                overtaken = raft.log.term_at(first) != term
             if overtaken and victim.running and not self._healed:
                 self._simulator.counts["overtaken with a write in flight"] += 1
                 victim.disk.end_after(self._random.randrange(12))

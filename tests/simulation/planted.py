@@ -111,7 +111,7 @@ def own_entries_counted_before_fsync() -> Any:
     original = Raft._advance_commit_index
 
     def advance(self: Raft) -> None:
-        durable, self.durable_index = self.durable_index, self._log.last_index
+        durable, self.durable_index = self.durable_index, self.log.last_index
         original(self)
         self.durable_index = durable
 
@@ -141,7 +141,7 @@ def duplicated_vote_counted_twice() -> Any:
             return VoteResult.PENDING
         place = reply.sender if reply.sender not in votes else NodeId(-len(votes) - 1)
         votes[place] = reply.granted
-        needed = majority(len(self._voters))
+        needed = majority(len(self._membership.voters))
         return VoteResult.WON if sum(votes.values()) >= needed else VoteResult.PENDING
 
     return replaced(VoteTally, "record", record)
@@ -175,8 +175,8 @@ def old_term_committed_by_counting() -> Any:
     """Any entry that a majority holds is committed (Raft figure 8)."""
 
     def advance(self: Raft) -> None:
-        if self._leadership is not None:
-            index = self._leadership.agreed_index(self.durable_index)
+        if self.leadership is not None:
+            index = self.leadership.agreed_index(self.durable_index)
             self.commit_index = max(self.commit_index, index)
 
     return replaced(Raft, "_advance_commit_index", advance)
@@ -189,7 +189,7 @@ def commit_index_unverified() -> Any:
     def on_append_request(self: Raft, request: AppendRequest) -> None:
         original(self, request)
         if request.term == self.term:
-            self._learn_commit_index(LogIndex(min(request.commit_index, self._log.last_index)))
+            self._learn_commit_index(LogIndex(min(request.commit_index, self.log.last_index)))
 
     return replaced(Raft, "_on_append_request", on_append_request)
 

@@ -12,13 +12,13 @@ from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
+from raftlog.core.membership import Membership, Memberships
 from raftlog.core.messages import AppendRequest, Heartbeat, HeartbeatReply
 from raftlog.core.ready import Role
 from raftlog.core.types import (
     CONTROLLER_GROUP,
     GroupId,
     LogIndex,
-    Membership,
     NodeId,
     Payload,
     Term,
@@ -277,7 +277,7 @@ def truncation_while_a_write_waits() -> None:
     follower = Replica(
         node=NodeId(1),
         group=GROUP,
-        membership=Membership((NodeId(1), NodeId(2), NodeId(3))),
+        memberships=Memberships(Membership((NodeId(1), NodeId(2), NodeId(3)))),
         timing=TIMING,
         log=GroupLog.create(fs, "log", GROUP, limits),
         journal=HardStateJournal.open(fs, ROOT),

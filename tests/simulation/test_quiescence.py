@@ -107,7 +107,7 @@ def test_a_node_that_restarts_unnoticed_is_brought_up_to_date(
         quiesced_cluster.wait_heartbeats(4, lambda: follower.leader == leader)
     quiesced_cluster.wait(
         lambda: all(
-            local.replica.applied_index == local.replica.raft.last_index
+            local.replica.applied_index == local.replica.raft.log.last_index
             and local.replica.raft.leader != 0
             for each in quiesced_cluster.groups
             for local in quiesced_cluster.replicas(each)

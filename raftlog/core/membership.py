@@ -1,0 +1,176 @@
+"""Who decides in a group, and how that changes: Raft section 6, joint consensus. Pure.
+
+A change of voters goes through a *joint* membership, in which both the former voters and the new
+ones must agree to every decision, by a majority each. Learners are sent the log and decide nothing.
+A membership holds from the moment when its entry is written, committed or not, and is gone with an
+entry that is truncated; so the one that holds is always that of the last such entry in the log.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from raftlog.core.state import Part
+from raftlog.core.types import Entry, EntryKind, LogIndex, NodeId, Payload
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The members by kind; each is sorted and without repeats. Without voters it can decide
+    nothing: so begins a member that nothing has named yet."""
+
+    voters: tuple[NodeId, ...] = ()
+    outgoing: tuple[NodeId, ...] = ()
+    """While a change is under way, the former voters; else ()."""
+    learners: tuple[NodeId, ...] = ()
+    """Sent the log, but no voters, nor about to be any. A former voter that becomes one is both
+    while it still counts."""
+
+    def __post_init__(self) -> None:
+        for members in (self.voters, self.outgoing, self.learners):
+            assert list(members) == sorted(set(members)), "members are sorted and distinct"
+            assert all(member > 0 for member in members), "node ids count from 1"
+        assert self.voters or not (self.outgoing or self.learners), "somebody has to decide"
+        assert not set(self.voters) & set(self.learners), "a voter is no learner"
+
+    @property
+    def is_joint(self) -> bool:
+        """Is a change of voters under way?"""
+        return bool(self.outgoing)
+
+    @property
+    def deciding(self) -> tuple[tuple[NodeId, ...], ...]:
+        """The sets of voters of which a majority each must agree; () if nobody decides."""
+        return tuple(filter(None, (self.voters, self.outgoing)))
+
+    @property
+    def all_voters(self) -> tuple[NodeId, ...]:
+        """Everyone whose vote counts, by id."""
+        return self.voters if not self.outgoing else _sorted({*self.voters, *self.outgoing})
+
+    @property
+    def members(self) -> tuple[NodeId, ...]:
+        """Everyone that is sent the log, by id."""
+        if not self.outgoing and not self.learners:
+            return self.voters
+        return _sorted({*self.voters, *self.outgoing, *self.learners})
+
+
+NOBODY_DECIDES = Membership()
+
+
+def changed(
+    now: Membership, voters: Iterable[NodeId], learners: Iterable[NodeId] = ()
+) -> Membership:
+    """What is written to give `now`, which is not joint, these voters and learners. It is joint if
+    the voters are others."""
+    assert not now.is_joint, "one change at a time"
+    new = Membership(_sorted(voters), learners=_sorted(learners))
+    assert new.voters, "a group without voters can decide nothing"
+    if new.voters == now.voters:
+        return new
+    return Membership(new.voters, now.voters, new.learners)
+
+
+def completed(joint: Membership) -> Membership:
+    """What is written once the joint membership is committed: the former voters go."""
+    assert joint.is_joint, "there is a change to complete"
+    return Membership(joint.voters, learners=joint.learners)
+
+
+def _sorted(members: Iterable[NodeId]) -> tuple[NodeId, ...]:
+    return tuple(sorted(set(members)))
+
+
+# ---------------------------------------------------------------- in the log
+
+
+def encode_membership(membership: Membership) -> Payload:
+    """The payload of an entry of kind CONFIGURATION: JSON (docs/FORMAT.md)."""
+    kinds = {
+        "voters": membership.voters,
+        "outgoing": membership.outgoing,
+        "learners": membership.learners,
+    }
+    return Payload(json.dumps(kinds, separators=(",", ":")).encode(), b"")
+
+
+def decode_membership(command: bytes) -> Membership:
+    """What `encode_membership` wrote. Raises `ValueError` for anything else."""
+    found = json.loads(command)
+    if not isinstance(found, dict) or found.keys() != {"voters", "outgoing", "learners"}:
+        raise ValueError("it names no voters, outgoing ones and learners")
+    kinds = [found[kind] for kind in ("voters", "outgoing", "learners")]
+    for members in kinds:
+        if not isinstance(members, list) or not all(type(each) is int for each in members):
+            raise ValueError("it has a kind of members that is no list of numbers")
+    try:
+        return Membership(*(tuple(map(NodeId, members)) for members in kinds))
+    except AssertionError as error:
+        raise ValueError(str(error)) from error
+
+
+class Memberships(Part):
+    """The memberships that a log holds, and the one before its first entry."""
+
+    __slots__ = ("_indexes", "_memberships")
+
+    def __init__(
+        self, base: Membership, later: Sequence[tuple[LogIndex, Membership]] = (), *, index: int = 0
+    ) -> None:
+        """`base` came with entry `index`, in a snapshot; 0: with the group itself. The entries of
+        `later` ones are in the log, and rise."""
+        self._indexes: list[int] = [index, *(at for at, _ in later)]
+        self._memberships = [base, *(membership for _, membership in later)]
+        assert self._indexes == sorted(set(self._indexes)), "memberships rise"
+
+    @property
+    def latest(self) -> Membership:
+        """The one that holds, committed or not."""
+        return self._memberships[-1]
+
+    @property
+    def latest_index(self) -> LogIndex:
+        """The entry that it came with."""
+        return LogIndex(self._indexes[-1])
+
+    def at(self, index: LogIndex) -> tuple[LogIndex, Membership]:
+        """The membership as it was after entry `index`, which is not below the log's base, and the
+        entry that it came with."""
+        found = bisect_right(self._indexes, index) - 1
+        assert found >= 0, "what was before the base is not known any more"
+        return LogIndex(self._indexes[found]), self._memberships[found]
+
+    def needs(self, node: NodeId, commit_index: LogIndex) -> bool:
+        """May an election depend on `node`? Also on one that the latest membership takes out, as
+        long as that is not known to be committed: it may be the only one that has it (Raft
+        dissertation section 4.2.2)."""
+        if node in self.latest.all_voters:
+            return True
+        if self.latest_index <= commit_index:
+            return False
+        _, before = self.at(LogIndex(self.latest_index - 1))
+        return node in before.all_voters
+
+    def grown(self, entries: Iterable[Entry]) -> None:
+        """The log has gained the entries at its end."""
+        for entry in entries:
+            if entry.kind is EntryKind.CONFIGURATION:
+                assert entry.index > self._indexes[-1], "memberships rise"
+                self._indexes.append(entry.index)
+                self._memberships.append(decode_membership(entry.payload.command))
+
+    def truncate_from(self, index: LogIndex) -> None:
+        """The log has lost that entry and all after it: the one before holds again."""
+        kept = max(1, bisect_left(self._indexes, index))
+        del self._indexes[kept:]
+        del self._memberships[kept:]
+
+    def drop_to(self, index: LogIndex) -> None:
+        """The log begins after that entry now."""
+        gone = bisect_right(self._indexes, index) - 1
+        del self._indexes[:gone]
+        del self._memberships[:gone]
