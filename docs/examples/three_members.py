@@ -12,6 +12,7 @@ import random
 from collections import deque
 
 from raftlog.core.log_view import LogView
+from raftlog.core.membership import Membership, Memberships
 from raftlog.core.messages import AppendRequest, OutMessage, RaftMessage, Replicate
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
@@ -20,7 +21,6 @@ from raftlog.core.types import (
     Entry,
     GroupId,
     HardState,
-    Membership,
     NodeId,
     Payload,
     RaftTiming,
@@ -40,7 +40,7 @@ class Member:
         self.raft = Raft(
             node=node,
             group=GroupId(1),
-            membership=MEMBERS,
+            memberships=Memberships(MEMBERS),
             timing=RaftTiming(),
             hard_state=HardState(Term(0), NOBODY),
             log=LogView(),

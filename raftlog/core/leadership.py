@@ -198,13 +198,13 @@ class Leadership(Part):
 
         `all_committed` is the log's last index if all of the log is committed. Every follower must
         hold it too, except those whose process is silent: a node that is down must not keep a
-        thousand groups awake. The host loop wakes this leader when they are back.
+        thousand groups awake. The host loop wakes this leader when they are back. While the
+        membership is joint something is to be committed: it is completed as soon as it is.
         """
         is_idle = (
             all_committed is not None
             and self.quiescence.due
             and not self.reads.pending
-            and not self._membership.is_joint
             and not self._membership.learners
             and all(
                 (each.match_index == all_committed and each.counts) or self._is_excused(node, each)

@@ -30,6 +30,7 @@ from tests.core.member import (
     heartbeat,
     node_ids,
     payload,
+    vote_reply,
     vote_request,
 )
 from tests.core.network import Network
@@ -177,6 +178,16 @@ def test_a_change_holds_when_it_is_written_and_needs_both_majorities() -> None:
     assert network.elect_any().node in (4, 5)
 
 
+def test_a_candidate_asks_both_sets_and_needs_both() -> None:
+    """CHECKLIST 33, 73."""
+    candidate = Member(1, membership=Membership(node_ids(4, 5), ABC.voters))
+    candidate.tick()
+    assert [request.to for request in candidate.take()] == [2, 3, 4, 5]
+    for voters, role in (((2, 3, 4), Role.PRE_CANDIDATE), ((5,), Role.CANDIDATE)):
+        candidate.step(*(vote_reply(candidate, voter, term=1, pre=True) for voter in voters))
+        assert candidate.raft.role is role
+
+
 def test_service_goes_on_at_every_step() -> None:
     """CHECKLIST 73: a record proposed at any moment of a change is committed."""
     network = network_of(1, 2, 3, others=(4,))
@@ -245,6 +256,8 @@ def test_a_restart_finds_the_last_membership_of_the_log_or_the_one_before_it(
     expected = (leader.raft.memberships.latest_index, Membership(node_ids(1, 4)))
     if dropped:
         leader.drop_log_to(leader.raft.log.last_index)
+        with pytest.raises(AssertionError, match="what was before the base is not known"):
+            leader.raft.memberships.at(LogIndex(0))
     leader.start()
     assert leader.raft.memberships.at(leader.raft.log.last_index) == expected
 
@@ -318,6 +331,7 @@ def test_a_member_that_only_its_own_log_takes_out_still_campaigns() -> None:
     network.crash(1)
     network.restart(1)
     assert network[2].raft.membership.is_joint
+    assert network[1].raft.timer.timeout_ticks >= TIMING.election_ticks_min, "2 decides, not 1"
     network.tick_until(lambda: network[2].raft.role is Role.LEADER)
     assert network.checker.leaders[2] == 1, "1 led once more, to hand it over"
     assert network[2].raft.membership == Membership(node_ids(2))
@@ -361,6 +375,19 @@ def test_who_has_not_got_the_log_cannot_vote_yet() -> None:
     network.tick(TIMING.resend_ticks)
     change(network, 1, 1, 2, 3, 4)
     assert leader.raft.membership == Membership(node_ids(1, 2, 3, 4))
+
+
+def test_a_learner_that_gets_a_lost_log_again_cannot_vote_yet() -> None:
+    """It counts for nothing until a majority has confirmed its leader."""
+    network = network_of(1, 2, 3, others=(4,))
+    leader = network.elect(1)
+    change(network, 1, 1, 2, 3, learners=(4,))
+    network[4].lose_log()
+    network.isolate(2, 3)
+    network.tick(TIMING.resend_ticks)
+    assert leader.match_index[4] == leader.raft.memberships.latest_index
+    with pytest.raises(MemberBehind):
+        leader.change(1, 2, 3, 4)
 
 
 def test_a_member_that_nothing_has_named_neither_votes_nor_campaigns() -> None:

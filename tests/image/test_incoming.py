@@ -159,6 +159,7 @@ class Killed(BaseException):
     """The process died here."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("failure", "chance"), [(DiskFull, 0), *((Killed, chance) for chance in range(12))]
 )

@@ -169,6 +169,7 @@ def test_a_crash_in_a_rebuild_leaves_the_former_image_or_the_new(
     assert seen == {former.index, image.index} if failure is Killed else {image.index}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chance", range(12))
 def test_a_crash_while_received_files_are_published_leaves_the_former_image_or_the_new(
     chance: int,
