@@ -12,11 +12,12 @@ import random
 from collections import deque
 
 from raftlog.core.log_view import LogView
-from raftlog.core.membership import Membership, Memberships
+from raftlog.core.membership import Membership, MembershipAt, Memberships
 from raftlog.core.messages import AppendRequest, OutMessage, RaftMessage, Replicate
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
 from raftlog.core.types import (
+    NO_INDEX,
     NOBODY,
     Entry,
     GroupId,
@@ -40,7 +41,7 @@ class Member:
         self.raft = Raft(
             node=node,
             group=GroupId(1),
-            memberships=Memberships(MEMBERS),
+            memberships=Memberships(MembershipAt(NO_INDEX, MEMBERS)),
             timing=RaftTiming(),
             hard_state=HardState(Term(0), NOBODY),
             log=LogView(),

@@ -14,6 +14,7 @@ from itertools import chain
 
 from raftlog.compaction.pace import Pace
 from raftlog.compaction.row_groups import SourceBatch, row_groups
+from raftlog.core.membership import MembershipAt, decode_membership
 from raftlog.core.types import (
     CONTROLLER_GROUP,
     Entry,
@@ -30,7 +31,7 @@ from raftlog.image.history_file import (
     write_history_file,
 )
 from raftlog.image.job import CompactionJob
-from raftlog.image.machine import Machine, new_machine, restored_machine
+from raftlog.image.machine import Restored, new_machine, restored
 from raftlog.image.manifest import (
     SMALL_FILE_BYTES,
     HistoryInfo,
@@ -51,7 +52,7 @@ from raftlog.storage.contract import FileSystem
 from raftlog.storage.folder import read_manifest
 from raftlog.storage.scan import EntryPlace, read_entry, scan
 from raftlog.wire.codec import decode_batch_header, decode_command
-from raftlog.wire.codec_states import encode_state
+from raftlog.wire.codec_states import GroupState, encode_state
 from raftlog.wire.runs import Runs
 
 
@@ -96,7 +97,13 @@ def _make(
         mark=machine.high_water_mark if isinstance(machine, TopicMachine) else Offset(0),
         state_hash=job.state_hash,
     )
-    write_snapshot(fs, job.folder, job.group, info, encode_state(machine.state()))
+    write_snapshot(
+        fs,
+        job.folder,
+        job.group,
+        info,
+        encode_state(GroupState(machine.state(), replay.membership)),
+    )
     made.append(info.name)
     if job.index == image.index:
         return image  # only its snapshot was to be made again
@@ -136,21 +143,21 @@ class _Replay:
         self._scanned: dict[LogIndex, EntryPlace] = {}
         """The entries on the way that have a body."""
         self._image = OpenImage(fs, job.folder, job.group, job.image)
-        self._index, self._hash, self.machine = self._begin(topic)
+        self._index, self._hash, (self.machine, self.membership) = self._begin(topic)
 
-    def _begin(self, topic: TopicInfo | None) -> tuple[LogIndex, bytes, Machine]:
+    def _begin(self, topic: TopicInfo | None) -> tuple[LogIndex, bytes, Restored]:
         job, image = self._job, self._job.image
         for info in reversed(image.snapshots):
             if image.base[0] <= info.index < job.index:
                 try:
                     state = read_snapshot(self._fs, job.folder, job.group, info)
-                    return info.index, info.state_hash, restored_machine(topic, state)
+                    return info.index, info.state_hash, restored(topic, state)
                 except (CorruptFile, FormatUnsupported):
                     continue  # the node found it damaged as well, and has said so
         if image.base[0]:
             problem = f"no snapshot is whole from which the log after {image.base[0]} goes on"
             raise CorruptFile(file=self._fs.location(job.folder), position=0, problem=problem)
-        return LogIndex(0), STATE_HASH_FIRST, new_machine(topic)
+        return LogIndex(0), STATE_HASH_FIRST, Restored(new_machine(topic), None)
 
     def run(self) -> None:
         """Apply the entries up to the job's point. Raises `CorruptFile`, `Internal`."""
@@ -164,6 +171,8 @@ class _Replay:
                 outcome = machine.apply(index, decode_command(command))
                 if place.frame.body_length:
                     self._scanned[index] = place
+            elif place.kind is EntryKind.CONFIGURATION:
+                self.membership = MembershipAt(index, decode_membership(command))
             self._hash = next_state_hash(
                 self._hash, index, place.term, place.kind, command, outcome
             )

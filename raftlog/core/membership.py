@@ -17,6 +17,22 @@ from raftlog.core.state import Part
 from raftlog.core.types import Entry, EntryKind, LogIndex, NodeId, Payload
 
 
+def problem_of_members(
+    voters: Sequence[int], outgoing: Sequence[int], learners: Sequence[int]
+) -> str | None:
+    """Why no membership has these members; None: one may."""
+    for members in (voters, outgoing, learners):
+        if list(members) != sorted(set(members)):
+            return "members are not sorted and distinct"
+        if any(member <= 0 for member in members):
+            return "node ids do not count from 1"
+    if not voters and (outgoing or learners):
+        return "nobody decides"
+    if set(voters) & set(learners):
+        return "a voter is a learner"
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Membership:
     """The members by kind; each is sorted and without repeats. Without voters it can decide
@@ -30,11 +46,8 @@ class Membership:
     while it still counts."""
 
     def __post_init__(self) -> None:
-        for members in (self.voters, self.outgoing, self.learners):
-            assert list(members) == sorted(set(members)), "members are sorted and distinct"
-            assert all(member > 0 for member in members), "node ids count from 1"
-        assert self.voters or not (self.outgoing or self.learners), "somebody has to decide"
-        assert not set(self.voters) & set(self.learners), "a voter is no learner"
+        problem = problem_of_members(self.voters, self.outgoing, self.learners)
+        assert problem is None, problem
 
     @property
     def is_joint(self) -> bool:
@@ -60,6 +73,14 @@ class Membership:
 
 
 NOBODY_DECIDES = Membership()
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipAt:
+    """A membership, and the entry that it came with; 0: it came with the group itself."""
+
+    index: LogIndex
+    membership: Membership
 
 
 def changed(
@@ -107,10 +128,10 @@ def decode_membership(command: bytes) -> Membership:
     for members in kinds:
         if not isinstance(members, list) or not all(type(each) is int for each in members):
             raise ValueError("it has a kind of members that is no list of numbers")
-    try:
-        return Membership(*(tuple(map(NodeId, members)) for members in kinds))
-    except AssertionError as error:
-        raise ValueError(str(error)) from error
+    problem = problem_of_members(*kinds)
+    if problem is not None:
+        raise ValueError(problem)
+    return Membership(*(tuple(map(NodeId, members)) for members in kinds))
 
 
 class Memberships(Part):
@@ -118,14 +139,11 @@ class Memberships(Part):
 
     __slots__ = ("_indexes", "_memberships")
 
-    def __init__(
-        self, base: Membership, later: Sequence[tuple[LogIndex, Membership]] = (), *, index: int = 0
-    ) -> None:
-        """`base` came with entry `index`, in a snapshot; 0: with the group itself. The entries of
-        `later` ones are in the log, and rise."""
-        self._indexes: list[int] = [index, *(at for at, _ in later)]
-        self._memberships = [base, *(membership for _, membership in later)]
-        assert self._indexes == sorted(set(self._indexes)), "memberships rise"
+    def __init__(self, base: MembershipAt) -> None:
+        """`base` is in a snapshot, or came with the group; what the log holds after it is told by
+        `grown`."""
+        self._indexes: list[int] = [base.index]
+        self._memberships = [base.membership]
 
     @property
     def latest(self) -> Membership:
@@ -137,12 +155,11 @@ class Memberships(Part):
         """The entry that it came with."""
         return LogIndex(self._indexes[-1])
 
-    def at(self, index: LogIndex) -> tuple[LogIndex, Membership]:
-        """The membership as it was after entry `index`, which is not below the log's base, and the
-        entry that it came with."""
+    def at(self, index: LogIndex) -> MembershipAt:
+        """The membership as it was after entry `index`, which is not below the log's base."""
         found = bisect_right(self._indexes, index) - 1
         assert found >= 0, "what was before the base is not known any more"
-        return LogIndex(self._indexes[found]), self._memberships[found]
+        return MembershipAt(LogIndex(self._indexes[found]), self._memberships[found])
 
     def needs(self, node: NodeId, commit_index: LogIndex) -> bool:
         """May an election depend on `node`? Also on one that the latest membership takes out, as
@@ -152,8 +169,7 @@ class Memberships(Part):
             return True
         if self.latest_index <= commit_index:
             return False
-        _, before = self.at(LogIndex(self.latest_index - 1))
-        return node in before.all_voters
+        return node in self.at(LogIndex(self.latest_index - 1)).membership.all_voters
 
     def grown(self, entries: Iterable[Entry]) -> None:
         """The log has gained the entries at its end."""
@@ -170,7 +186,7 @@ class Memberships(Part):
         del self._memberships[kept:]
 
     def drop_to(self, index: LogIndex) -> None:
-        """The log begins after that entry now."""
-        gone = bisect_right(self._indexes, index) - 1
+        """The log begins after that entry now. What a snapshot beyond it told stays."""
+        gone = max(0, bisect_right(self._indexes, index) - 1)
         del self._indexes[:gone]
         del self._memberships[:gone]

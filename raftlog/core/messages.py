@@ -276,6 +276,8 @@ class ImageRequest:
     group: GroupId
     sender: NodeId
     to: NodeId
+    refused: str = ""
+    """The name of a file that was found damaged as the receiver gave it before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

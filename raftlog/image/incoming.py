@@ -15,8 +15,9 @@ from typing import NamedTuple
 from raftlog.core.types import GroupId
 from raftlog.errors import CorruptFile, FormatUnsupported
 from raftlog.image.history_file import HistoryFile
-from raftlog.image.machine import restored_machine
+from raftlog.image.machine import restored
 from raftlog.image.manifest import (
+    FileInfo,
     HistoryInfo,
     Image,
     SnapshotInfo,
@@ -31,8 +32,6 @@ from raftlog.storage import fresh
 from raftlog.storage.contract import FileSystem
 
 INCOMING_PREFIX = "incoming-"
-
-_Info = SnapshotInfo | StagesInfo | HistoryInfo
 
 
 def wanted_image(theirs: Image, own: Image, damaged: Container[str] = frozenset()) -> Image:
@@ -135,7 +134,7 @@ class Incoming:
         self._folder = folder
         self._group = group
         self._topic = topic
-        self._wanted: dict[str, _Info] = {}
+        self._wanted: dict[str, FileInfo] = {}
 
     def begin(self, image: Image, here: Container[str], snapshot_bytes: int) -> list[Missing]:
         """What must be fetched for `image`: all but the files that are `here` and whole.
@@ -143,8 +142,7 @@ class Incoming:
         `snapshot_bytes` is the length of its newest snapshot, the only one that is ever missing.
         What lies here of other images is removed.
         """
-        infos: tuple[_Info, ...] = (*image.snapshots, *image.stages, *image.history)
-        self._wanted = {info.name: info for info in infos if info.name not in here}
+        self._wanted = {info.name: info for info in image.files() if info.name not in here}
         missing = []
         for name, info in self._wanted.items():
             byte_count = snapshot_bytes if isinstance(info, SnapshotInfo) else info.byte_count
@@ -193,12 +191,12 @@ class Incoming:
         self._wanted.clear()
         self._remove_others()
 
-    def _check(self, info: _Info) -> None:
+    def _check(self, info: FileInfo) -> None:
         fs, folder, group, prefix = self._fs, self._folder, self._group, INCOMING_PREFIX
         match info:
             case SnapshotInfo():
                 state = read_snapshot(fs, folder, group, info, prefix=prefix)
-                restored_machine(self._topic, state)
+                restored(self._topic, state)
             case StagesInfo():
                 stages = StagesFile(fs, folder, group, info, prefix=prefix)
                 try:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
+from raftlog.core.membership import MembershipAt
 from raftlog.errors import CorruptFile, MalformedRequest
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.contract import StateMachine
@@ -21,15 +22,23 @@ def new_machine(topic: TopicInfo | None) -> Machine:
     return ControllerMachine() if topic is None else TopicMachine(topic)
 
 
-def restored_machine(topic: TopicInfo | None, state: bytes) -> Machine:
+class Restored(NamedTuple):
+    """What a snapshot comes to."""
+
+    machine: Machine
+    membership: MembershipAt | None
+    """None: the members are those that the group was made with."""
+
+
+def restored(topic: TopicInfo | None, state: bytes) -> Restored:
     """The machine that had this state, as `encode_state` wrote it. Raises `CorruptFile`."""
     try:
         decoded = decode_state(state)
     except MalformedRequest as error:
         raise CorruptFile(file="a snapshot", position=0, problem=error.what) from None
-    match decoded:
-        case ControllerState() if topic is None:
-            return ControllerMachine.restore(decoded)
-        case TopicState() if topic is not None:
-            return TopicMachine.restore(topic, decoded)
+    match decoded.machine:
+        case ControllerState() as controller if topic is None:
+            return Restored(ControllerMachine.restore(controller), decoded.membership)
+        case TopicState() as state_of_topic if topic is not None:
+            return Restored(TopicMachine.restore(topic, state_of_topic), decoded.membership)
     raise CorruptFile(file="a snapshot", position=0, problem="it is the state of another machine")

@@ -13,7 +13,7 @@ from the other.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -101,6 +101,9 @@ def history_name(start: Offset, file_id: int) -> str:
     return f"{HISTORY_PREFIX}{start:020}-{file_id:016x}"
 
 
+FileInfo = SnapshotInfo | StagesInfo | HistoryInfo
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
     """What belongs to a group besides its log. A new one replaces it as a whole."""
@@ -165,11 +168,13 @@ class Image:
 
     def names(self) -> frozenset[str]:
         """The names of all its files."""
-        return frozenset(
-            [each.name for each in self.snapshots]
-            + [each.name for each in self.stages]
-            + [each.name for each in self.history]
-        )
+        return frozenset(each.name for each in self.files())
+
+    def files(self) -> Iterator[FileInfo]:
+        """All its files."""
+        yield from self.snapshots
+        yield from self.stages
+        yield from self.history
 
 
 NO_IMAGE = Image()

@@ -19,7 +19,14 @@ from raftlog.core.types import GroupId, LogIndex
 from raftlog.errors import CorruptFile, FormatUnsupported
 from raftlog.image.damage import Damage, DamagedEntry, DamagedFile, DamagedLog
 from raftlog.image.history_file import HistoryFile
-from raftlog.image.manifest import HistoryInfo, Image, SnapshotInfo, StagesInfo, read_image
+from raftlog.image.manifest import (
+    FileInfo,
+    HistoryInfo,
+    Image,
+    SnapshotInfo,
+    StagesInfo,
+    read_image,
+)
 from raftlog.image.snapshot_file import read_snapshot
 from raftlog.image.stages_file import StagesFile
 from raftlog.storage.checked_file import damage_of
@@ -72,8 +79,7 @@ def scrub(
     if damaged is not None:
         yield _damage(DamagedCopy(damage_of(damaged)))
     yield from _pieces(_log(fs, folder, group, LogIndex(image.base[0] + 1), last))
-    files: tuple[_Info, ...] = (*image.snapshots, *image.stages, *image.history)
-    for info in files:
+    for info in image.files():
         yield from _pieces(_file(fs, folder, group, info))
 
 
@@ -171,10 +177,8 @@ def _base(fs: FileSystem, folder: str) -> LogIndex:
 
 # ---------------------------------------------------------------- files of the image
 
-_Info = SnapshotInfo | StagesInfo | HistoryInfo
 
-
-def _file(fs: FileSystem, folder: str, group: GroupId, info: _Info) -> Iterator[_Item]:
+def _file(fs: FileSystem, folder: str, group: GroupId, info: FileInfo) -> Iterator[_Item]:
     """One file; the first damage ends it, because it is fetched as a whole."""
     try:
         match info:
@@ -187,6 +191,20 @@ def _file(fs: FileSystem, folder: str, group: GroupId, info: _Info) -> Iterator[
     except (CorruptFile, FormatUnsupported) as error:
         if _is_named(fs, folder, info.name):
             yield DamagedFile(info.name, damage_of(error))
+
+
+class FileCheck:
+    """A look at one file that the manifest names, because another node could not use it: a
+    `BackgroundRead`."""
+
+    def __init__(self, fs: FileSystem, folder: str, group: GroupId, info: FileInfo) -> None:
+        self.damage: CorruptFile | None = None
+        self._items = _file(fs, folder, group, info)
+
+    def run(self) -> None:
+        for item in self._items:
+            if isinstance(item, DamagedFile):
+                self.damage = item.cause
 
 
 def _stages(fs: FileSystem, folder: str, group: GroupId, info: StagesInfo) -> Iterator[int]:

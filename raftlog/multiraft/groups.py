@@ -13,11 +13,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from raftlog.comparison import Comparison
-from raftlog.core.membership import Membership, Memberships
+from raftlog.core.membership import Membership, MembershipAt, Memberships
 from raftlog.core.recovery import begun, is_recovering
 from raftlog.core.timer import Random
 from raftlog.core.types import (
     CONTROLLER_GROUP,
+    NO_INDEX,
     NOBODY,
     GroupId,
     HardState,
@@ -30,7 +31,7 @@ from raftlog.core.types import (
 from raftlog.errors import CorruptFile, DiskFull, FormatUnsupported
 from raftlog.image.group_manifest import manifest_of, topic_from_manifest
 from raftlog.image.incoming import Incoming, install, publish
-from raftlog.image.machine import new_machine, restored_machine
+from raftlog.image.machine import new_machine, restored
 from raftlog.image.manifest import Image, leftovers, read_image, write_image
 from raftlog.image.open_image import OpenImage
 from raftlog.image.outvoted import NEVER_OUTVOTED, Outvoted, read_outvoted, write_outvoted
@@ -64,6 +65,7 @@ class GroupFiles(NamedTuple):
 
     log: GroupLog
     machine: StateMachine[Any, Outcome]
+    memberships: Memberships
     applied_index: LogIndex
     """The machine's state is that after this entry; the log replays the rest."""
     state_hash: bytes
@@ -214,11 +216,10 @@ class GroupStore:
         """A replica over the files; None: the controller's. Raises `CorruptFile` as `open_all`."""
         group = CONTROLLER_GROUP if topic is None else topic.group
         self._check_journal(group, files.image)
-        voters = self._controller_voters if topic is None else topic.voters
         replica = self._replica_type(
             node=self._node,
             group=group,
-            memberships=Memberships(Membership(voters)),
+            memberships=files.memberships,
             timing=self._timing,
             log=files.log,
             journal=self.journal,
@@ -419,18 +420,45 @@ class GroupStore:
             if info.index < log.base_index:
                 break
             try:
-                machine = restored_machine(topic, read_snapshot(fs, folder, group, info))
+                found = restored(topic, read_snapshot(fs, folder, group, info))
             except CorruptFile as error:
                 self._tell(DamagePassedOver(group=group, cause=error.cause))
             else:
                 outvoted = read_outvoted(fs, folder)
-                return GroupFiles(log, machine, info.index, info.state_hash, image, outvoted)
+                return GroupFiles(
+                    log=log,
+                    machine=found.machine,
+                    memberships=self._memberships(topic, log, found.membership, info.index),
+                    applied_index=info.index,
+                    state_hash=info.state_hash,
+                    image=image,
+                    outvoted=outvoted,
+                )
         if log.base_index:
             problem = f"no snapshot is whole from which the log after {log.base_index} goes on"
             raise CorruptFile(file=fs.location(folder), position=0, problem=problem)
         outvoted = read_outvoted(fs, folder)
-        machine = new_machine(topic)
-        return GroupFiles(log, machine, LogIndex(0), STATE_HASH_FIRST, image, outvoted)
+        return GroupFiles(
+            log=log,
+            machine=new_machine(topic),
+            memberships=self._memberships(topic, log, None, NO_INDEX),
+            applied_index=NO_INDEX,
+            state_hash=STATE_HASH_FIRST,
+            image=image,
+            outvoted=outvoted,
+        )
+
+    def _memberships(
+        self, topic: TopicInfo | None, log: GroupLog, found: MembershipAt | None, index: LogIndex
+    ) -> Memberships:
+        """That of the snapshot at `index`, or the one that the group was made with, and those of
+        the log after it. Raises `CorruptFile`: who votes must be known."""
+        if found is None:
+            voters = self._controller_voters if topic is None else topic.voters
+            found = MembershipAt(NO_INDEX, Membership(voters))
+        memberships = Memberships(found)
+        memberships.grown(log.configurations(index))
+        return memberships
 
     def _open_log(self, group: GroupId, base: Base) -> GroupLog:
         """The group's log, made where a crash came between its manifest and its log.

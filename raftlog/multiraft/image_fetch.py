@@ -119,6 +119,8 @@ class ImageFetches:
         self._received: dict[GroupId, list[HistoryInfo]] = {}
         """History files that came whole in a fetch that ended before its last file came."""
         self._resting: dict[tuple[GroupId, NodeId], int] = {}
+        self._refused: dict[GroupId, tuple[NodeId, str]] = {}
+        """Who gave a damaged file at last, and its name: they are told with the next request."""
         """For how many ticks nothing is fetched from a node that gave what is of no use."""
         self._stopped = False
 
@@ -134,6 +136,7 @@ class ImageFetches:
     def forget(self, group: GroupId) -> None:
         """The group is gone from here, or needs no image: end its fetch, if there is one."""
         self._received.pop(group, None)
+        self._refused.pop(group, None)
         fetch = self._fetches.pop(group, None)
         if fetch is not None:
             fetch.ended = True
@@ -178,8 +181,11 @@ class ImageFetches:
     # ------------------------------------------------------------ the manifest
 
     def _ask_for_manifest(self, fetch: _Fetch) -> None:
-        request = ImageRequest(group=fetch.target.group, sender=self._node, to=fetch.peer)
-        self._effects.send(fetch.peer, [request])
+        group, peer = fetch.target.group, fetch.peer
+        giver, refused = self._refused.get(group, (peer, ""))
+        told = refused if giver == peer else ""
+        request = ImageRequest(group=group, sender=self._node, to=peer, refused=told)
+        self._effects.send(peer, [request])
 
     def manifest_came(self, message: ImageManifest) -> None:
         """The source says what its image is."""
@@ -299,7 +305,12 @@ class ImageFetches:
                 self._go_on(fetch)
                 return
             cause = check.problem.cause
-            self._work(fetch, lambda: incoming.remove(name), lambda _: self._refuse(fetch, cause))
+
+            def removed(_: None) -> None:
+                self._refuse(fetch, cause)
+                self._refused[fetch.target.group] = (fetch.peer, name)
+
+            self._work(fetch, lambda: incoming.remove(name), removed)
 
         self._effects.run_read(check, checked)
 

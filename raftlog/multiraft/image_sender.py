@@ -23,6 +23,7 @@ from raftlog.core.types import GroupId, NodeId
 from raftlog.damage_table import gives_images
 from raftlog.errors import CorruptFile
 from raftlog.image.manifest import encode_image
+from raftlog.image.scrub import FileCheck
 from raftlog.multiraft.catch_up_budget import CatchUpBudget
 from raftlog.multiraft.effects import Effects
 from raftlog.multiraft.image_pins import ImagePins
@@ -65,6 +66,8 @@ class ImageSender:
         self._damaged = damaged
         self._ended = ended
         self._asked: dict[NodeId, OrderedDict[tuple[GroupId, str, int], _Asked]] = {}
+        self._is_checking = False
+        """One file at a time: it may be large, and the peer may ask again."""
         self._stopped = False
 
     def stop(self) -> None:
@@ -101,7 +104,9 @@ class ImageSender:
         ]
 
     def asked_for_manifest(self, local: LocalReplica, request: ImageRequest) -> None:
-        """Answer with the manifest, and pin what it names."""
+        """Answer with the manifest, and pin what it names. A file that was of no use to the peer is
+        looked at."""
+        self._check(local, request.refused)
         if not _gives_images(local):
             return
         image = local.image.manifest
@@ -120,6 +125,24 @@ class ImageSender:
                 self._effects.send(request.sender, [manifest])
 
         self._read(local, request.sender, read, 0, answer)
+
+    def _check(self, local: LocalReplica, name: str) -> None:
+        """What came damaged to a peer may be damaged here, and nobody has read it yet."""
+        files = {each.name: each for each in local.image.manifest.files()}
+        if name not in files or name in local.damaged_files or self._is_checking:
+            return
+        check = FileCheck(self._fs, local.image.folder, local.group, files[name])
+        self._is_checking = True
+        local.reads_out += 1
+
+        def ran() -> None:
+            self._is_checking = False
+            local.reads_out -= 1
+            if check.damage is not None and not self._stopped:
+                self._damaged(local, check.damage)
+            self._ended(local)
+
+        self._effects.run_read(check, ran)
 
     def asked_for_chunk(self, local: LocalReplica, request: ImageChunkRequest) -> None:
         """Answer with the chunk as soon as there is room for it."""

@@ -640,6 +640,16 @@ class MultiRaft:
         self._request_bytes += payload.size
         self.mark_dirty(local.group)
 
+    def change_membership(
+        self, local: LocalReplica, voters: Iterable[NodeId], learners: Iterable[NodeId]
+    ) -> None:
+        """Let these nodes vote in the group, and these learn: see `Raft.change_membership`, whose
+        errors it raises. Raises `TopicRecreated` as well."""
+        self.replicas.check_here(local)
+        self._awake.wake(local)
+        local.raft.change_membership(voters, learners)
+        self.mark_dirty(local.group)
+
     def _check_room(self, local: LocalReplica, payload: Payload) -> None:
         limit = self._limits.request_bytes_max
         if self._request_bytes and self._request_bytes + payload.size > limit:

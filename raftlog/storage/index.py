@@ -149,6 +149,12 @@ class EntryTable:
         pairs = zip(self._command_lengths, self._body_lengths, strict=True)
         return [command + body for command, body in pairs]
 
+    def indexes_of(self, kind: EntryKind, after: int) -> list[LogIndex]:
+        """The entries of that kind after `after`, which is not below the base."""
+        first = after + 1
+        kinds = self._kinds[first - self._first :]
+        return [LogIndex(index) for index, each in enumerate(kinds, first) if each == kind]
+
     def kind_at(self, index: int) -> EntryKind:
         return EntryKind(self._kinds[index - self._first])
 

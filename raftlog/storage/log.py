@@ -405,6 +405,11 @@ class GroupLog:
             found.append(Entry(LogIndex(index), term, kind, payload))
         return found
 
+    def configurations(self, after: int) -> list[Entry]:
+        """The entries after that one that bring another membership. Raises `CorruptFile`."""
+        indexes = self._table.indexes_of(EntryKind.CONFIGURATION, after)
+        return [entry for index in indexes for entry in self.entries(index, index, 0)]
+
     def plan_read(self, first: int, last: int) -> LogRead:
         """Plan to read the entries from `first` to `last`, which any thread may then do.
 

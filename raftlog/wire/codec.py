@@ -33,9 +33,10 @@ from raftlog.wire.codec_peers import (
     encode_peer_messages,
     encode_welcome,
 )
-from raftlog.wire.codec_states import decode_state, encode_state
+from raftlog.wire.codec_states import GroupState, decode_state, encode_state
 
 __all__ = [
+    "GroupState",
     "ERROR_BYTES_MAX",
     "ERROR_METADATA_KEY",
     "PeerFrames",

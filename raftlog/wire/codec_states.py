@@ -5,8 +5,10 @@ A state is a version byte and a protobuf message. Packed columns travel as they 
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
+from raftlog.core.membership import Membership, MembershipAt, problem_of_members
+from raftlog.core.types import LogIndex, NodeId
 from raftlog.machines.state import ControllerState, TopicState
 from raftlog.machines.state_validity import problem_of_controller_state, problem_of_topic_state
 from raftlog.wire import raftlog_pb2 as pb
@@ -19,19 +21,38 @@ _TOPIC = CONVERSIONS.of(TopicState)
 _CONTROLLER = CONVERSIONS.of(ControllerState)
 
 
-def encode_state(state: TopicState | ControllerState) -> bytes:
+class GroupState(NamedTuple):
+    """What a snapshot holds."""
+
+    machine: TopicState | ControllerState
+    membership: MembershipAt | None = None
+    """None: the members are those that the group was made with."""
+
+
+def encode_state(state: GroupState) -> bytes:
     """The state's bytes: the same for equal states."""
-    match state:
+    machine = state.machine
+    match machine:
         case TopicState():
-            message = pb.MachineState(topic=_TOPIC.encode(state))
+            message = pb.MachineState(topic=_TOPIC.encode(machine))
         case ControllerState():
-            message = pb.MachineState(controller=_CONTROLLER.encode(state))
+            message = pb.MachineState(controller=_CONTROLLER.encode(machine))
         case _:
-            assert_never(state)
+            assert_never(machine)
+    if state.membership is not None:
+        membership = state.membership.membership
+        message.membership.CopyFrom(
+            pb.MembershipState(
+                index=state.membership.index,
+                voters=membership.voters,
+                outgoing=membership.outgoing,
+                learners=membership.learners,
+            )
+        )
     return _VERSION_BYTE + message.SerializeToString(deterministic=True)
 
 
-def decode_state(data: bytes) -> TopicState | ControllerState:
+def decode_state(data: bytes) -> GroupState:
     """The state, of which a machine can be made. Raises `MalformedRequest`."""
     try:
         return _decode(data)
@@ -39,7 +60,7 @@ def decode_state(data: bytes) -> TopicState | ControllerState:
         raise malformed("snapshot", error) from error
 
 
-def _decode(data: bytes) -> TopicState | ControllerState:
+def _decode(data: bytes) -> GroupState:
     if data[:1] != _VERSION_BYTE:
         raise Unreadable(f"a state begins with {data[:1].hex() or 'nothing'}, not 01")
     message = pb.MachineState.FromString(data[1:])
@@ -55,4 +76,14 @@ def _decode(data: bytes) -> TopicState | ControllerState:
             raise Unreadable("a state of no known kind")
     if problem is not None:
         raise Unreadable(problem)
-    return state
+    told = message.membership if message.HasField("membership") else None
+    return GroupState(state, None if told is None else _decode_membership(told))
+
+
+def _decode_membership(told: pb.MembershipState) -> MembershipAt:
+    kinds = (told.voters, told.outgoing, told.learners)
+    problem = problem_of_members(*kinds)
+    if problem is not None:
+        raise Unreadable(problem)
+    membership = Membership(*(tuple(map(NodeId, members)) for members in kinds))
+    return MembershipAt(LogIndex(told.index), membership)

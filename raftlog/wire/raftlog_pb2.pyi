@@ -1077,14 +1077,16 @@ class ImageOffer(_message.Message):
     def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., index: _Optional[int] = ...) -> None: ...
 
 class ImageRequest(_message.Message):
-    __slots__ = ("group", "sender", "to")
+    __slots__ = ("group", "sender", "to", "refused")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_FIELD_NUMBER: _ClassVar[int]
     group: int
     sender: int
     to: int
-    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ...) -> None: ...
+    refused: str
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., refused: _Optional[str] = ...) -> None: ...
 
 class ImageManifest(_message.Message):
     __slots__ = ("group", "sender", "to", "text", "snapshot_bytes")
@@ -1467,12 +1469,26 @@ class ControllerState(_message.Message):
     def __init__(self, rules: _Optional[int] = ..., last_index: _Optional[int] = ..., last_timestamp_us: _Optional[int] = ..., next_group_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ..., deleted: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ...) -> None: ...
 
 class MachineState(_message.Message):
-    __slots__ = ("topic", "controller")
+    __slots__ = ("topic", "controller", "membership")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
+    MEMBERSHIP_FIELD_NUMBER: _ClassVar[int]
     topic: TopicState
     controller: ControllerState
-    def __init__(self, topic: _Optional[_Union[TopicState, _Mapping]] = ..., controller: _Optional[_Union[ControllerState, _Mapping]] = ...) -> None: ...
+    membership: MembershipState
+    def __init__(self, topic: _Optional[_Union[TopicState, _Mapping]] = ..., controller: _Optional[_Union[ControllerState, _Mapping]] = ..., membership: _Optional[_Union[MembershipState, _Mapping]] = ...) -> None: ...
+
+class MembershipState(_message.Message):
+    __slots__ = ("index", "voters", "outgoing", "learners")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    VOTERS_FIELD_NUMBER: _ClassVar[int]
+    OUTGOING_FIELD_NUMBER: _ClassVar[int]
+    LEARNERS_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    voters: _containers.RepeatedScalarFieldContainer[int]
+    outgoing: _containers.RepeatedScalarFieldContainer[int]
+    learners: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, index: _Optional[int] = ..., voters: _Optional[_Iterable[int]] = ..., outgoing: _Optional[_Iterable[int]] = ..., learners: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class FindOffset(_message.Message):
     __slots__ = ("group", "incarnation", "timestamp_us")

@@ -14,7 +14,7 @@ from raftlog.compaction.cuts import LARGE_RECORDS_MIN
 from raftlog.compaction.pace import Pace
 from raftlog.core.types import LogIndex
 from raftlog.errors import CorruptFile, DiskFull, Internal
-from raftlog.image.machine import restored_machine
+from raftlog.image.machine import restored
 from raftlog.image.manifest import Image
 from raftlog.image.snapshot_file import read_snapshot
 from raftlog.storage.frames import SEGMENT_HEADER_BYTES
@@ -35,7 +35,7 @@ def ranges(image: Image) -> list[tuple[int, int]]:
 
 def restored_fingerprint(scene: TopicScene, image: Image) -> bytes:
     state = read_snapshot(scene.fs, FOLDER, TOPIC.group, image.snapshots[-1])
-    return restored_machine(TOPIC, state).fingerprint()
+    return restored(TOPIC, state).machine.fingerprint()
 
 
 def test_records_move_from_the_log_into_history() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
 from raftlog.core.log_view import LogView
-from raftlog.core.membership import Membership, Memberships
+from raftlog.core.membership import Membership, MembershipAt, Memberships
 from raftlog.core.messages import (
     AppendReply,
     AppendRequest,
@@ -111,9 +111,9 @@ class Member:
         """`snapshot` is up to where the state machine's snapshot on disk reaches, not below the
         log's `base`. `membership` came with the group; by default it has `voters` voters."""
         self.node = NodeId(node)
-        self.membership = membership or Membership(node_ids(*range(1, voters + 1)))
-        self.membership_index = LogIndex(0)
-        """What the snapshot says: the membership at the log's base, and its entry."""
+        first = membership or Membership(node_ids(*range(1, voters + 1)))
+        self.disk_membership = MembershipAt(LogIndex(0), first)
+        """What the snapshot at the log's base says."""
         self.timing = timing
         self.random = random if random is not None else Shortest()
         self.sync = sync
@@ -134,7 +134,7 @@ class Member:
         self.outgoing: list[RaftMessage] = []
         self.unsynced: list[Ready] = []
         self.outputs: list[Ready] = []
-        memberships = Memberships(self.membership, index=self.membership_index)
+        memberships = Memberships(self.disk_membership)
         memberships.grown(self.log[self.disk_base :])
         self.raft = Raft(
             node=self.node,
@@ -189,7 +189,7 @@ class Member:
         """Drop the log's beginning; a snapshot of `snapshot`, or of `index`, is on disk."""
         self.disk_snapshot = max(self.disk_snapshot, index if snapshot is None else snapshot)
         self.disk_base = index
-        self.membership_index, self.membership = self.raft.memberships.at(LogIndex(index))
+        self.disk_membership = self.raft.memberships.at(LogIndex(index))
         self._event(lambda: self.raft.drop_log_to(LogIndex(index)))
 
     def _event(self, event: Callable[[], None]) -> None:

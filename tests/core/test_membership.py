@@ -10,6 +10,7 @@ import pytest
 from raftlog.core.membership import (
     NOBODY_DECIDES,
     Membership,
+    MembershipAt,
     Memberships,
     changed,
     completed,
@@ -126,7 +127,7 @@ def test_the_log_s_memberships_are_those_of_its_entries(seed: int) -> None:
     random = Random(seed)
     model: list[Membership | None] = []
     """Of each entry from the first one on: the membership that it brings."""
-    base, held = 0, Memberships(ABC)
+    base, held = 0, Memberships(MembershipAt(LogIndex(0), ABC))
     for _ in range(200):
         event = random.randrange(4)
         if event < 2:
@@ -146,8 +147,16 @@ def test_the_log_s_memberships_are_those_of_its_entries(seed: int) -> None:
         for at in range(base, len(model) + 1):
             brought_by = [i for i, each in enumerate(model[:at], 1) if each]
             expected = (brought_by[-1], model[brought_by[-1] - 1]) if brought_by else (0, ABC)
-            assert held.at(LogIndex(at)) == expected
-        assert (held.latest_index, held.latest) == held.at(LogIndex(len(model)))
+            assert held.at(LogIndex(at)) == MembershipAt(*expected)
+        assert MembershipAt(held.latest_index, held.latest) == held.at(LogIndex(len(model)))
+
+
+def test_what_a_snapshot_beyond_the_log_s_base_tells_stays() -> None:
+    told = MembershipAt(LogIndex(9), Membership(node_ids(1, 4)))
+    held = Memberships(told)
+    for base in (3, 9, 12):
+        held.drop_to(LogIndex(base))
+        assert held.at(LogIndex(12)) == told
 
 
 # ---------------------------------------------------------------- a change
@@ -253,7 +262,7 @@ def test_a_restart_finds_the_last_membership_of_the_log_or_the_one_before_it(
     change(network, 1, 1, 4)
     leader.propose("x")
     network.settle()
-    expected = (leader.raft.memberships.latest_index, Membership(node_ids(1, 4)))
+    expected = MembershipAt(leader.raft.memberships.latest_index, Membership(node_ids(1, 4)))
     if dropped:
         leader.drop_log_to(leader.raft.log.last_index)
         with pytest.raises(AssertionError, match="what was before the base is not known"):

@@ -142,8 +142,7 @@ class Swarm:
             self.network.crash(view.node)
             member.disk_log = leader.log[:base]
             member.disk_base = member.disk_snapshot = base
-            found = leader.raft.memberships.at(base)
-            member.membership_index, member.membership = found
+            member.disk_membership = leader.raft.memberships.at(base)
             self.network.restart(view.node)
 
     def heal(self) -> None:

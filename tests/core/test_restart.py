@@ -7,10 +7,10 @@ from random import Random
 import pytest
 
 from raftlog.core.log_view import LogView
-from raftlog.core.membership import Membership, Memberships
+from raftlog.core.membership import Membership, MembershipAt, Memberships
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY, GroupId, HardState, NodeId, RaftTiming, Term
+from raftlog.core.types import NO_INDEX, NOBODY, GroupId, HardState, NodeId, RaftTiming, Term
 from raftlog.errors import AcknowledgedEntriesLost
 from tests.core.member import TIMING, Member, append_request, heartbeat
 from tests.core.network import Network
@@ -122,7 +122,7 @@ def test_a_log_above_a_base_starts_committed_at_the_base() -> None:
     raft = Raft(
         node=NodeId(1),
         group=GroupId(0),
-        memberships=Memberships(Membership((NodeId(1), NodeId(2)))),
+        memberships=Memberships(MembershipAt(NO_INDEX, Membership((NodeId(1), NodeId(2))))),
         timing=RaftTiming(),
         hard_state=HardState(Term(3), NOBODY),
         log=LogView.restore(base_index=10, base_term=2, terms=[(11, 3)], sizes=[5]),

@@ -9,7 +9,7 @@ import pytest
 from raftlog.core.types import LogIndex, Term
 from raftlog.errors import CorruptFile, DiskFull
 from raftlog.image.incoming import INCOMING_PREFIX, Incoming, Missing, install, wanted_image
-from raftlog.image.machine import restored_machine
+from raftlog.image.machine import restored
 from raftlog.image.manifest import Image, leftovers, read_image, write_image
 from raftlog.image.snapshot_file import read_snapshot
 from raftlog.storage.fresh import put_in_place
@@ -87,7 +87,7 @@ def opened(fs: MemoryFileSystem) -> tuple[Image, GroupLog]:
     put_in_place(fs, FOLDER, image.base, image.fresh_log)
     log = GroupLog.open(fs, FOLDER, TOPIC.group, SMALL, base=image.base)
     state = read_snapshot(fs, FOLDER, TOPIC.group, image.snapshots[-1])
-    assert restored_machine(TOPIC, state).fingerprint() == SENDER.fingerprints[image.index]
+    assert restored(TOPIC, state).machine.fingerprint() == SENDER.fingerprints[image.index]
     assert image.names() <= set(fs.list(FOLDER))
     return image, log
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from raftlog.core.membership import Membership, MembershipAt
 from raftlog.core.types import LogIndex, NodeId, Offset
 from raftlog.errors import LogFromNewerVersion, MalformedRequest
 from raftlog.machines.commands import (
@@ -44,7 +45,8 @@ from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.settings import SETTINGS, TopicSetting
 from raftlog.machines.state import ControllerState, TopicState
 from raftlog.machines.topic import TopicMachine
-from raftlog.wire.codec import decode_state, encode_state
+from raftlog.wire import raftlog_pb2 as pb
+from raftlog.wire.codec import GroupState, decode_state, encode_state
 from tests.machines.scenes import OLD_TOPIC, SCHEMA, TOPIC, Scene, batch, code, key, reference
 from tests.machines.test_histories import History
 
@@ -166,7 +168,7 @@ class LongHistory:
 
 def restored(machine: TopicMachine, limits: TopicLimits = LIMITS) -> TopicMachine:
     """What a snapshot of the machine becomes."""
-    state = decode_state(encode_state(machine.state()))
+    state = decode_state(encode_state(GroupState(machine.state()))).machine
     assert state == machine.state()
     assert isinstance(state, TopicState)
     made = TopicMachine.restore(OLD_TOPIC, state, limits)
@@ -174,17 +176,21 @@ def restored(machine: TopicMachine, limits: TopicLimits = LIMITS) -> TopicMachin
     return made
 
 
+NODES = (NodeId(1), NodeId(2), NodeId(3))
+
+
 @cache
-def states() -> tuple[TopicState | ControllerState, ...]:
+def states() -> tuple[GroupState, ...]:
     """A few states of every kind, to be broken."""
-    found: list[TopicState | ControllerState] = []
+    found: list[GroupState] = []
+    changed = MembershipAt(LogIndex(7), Membership(NODES[:2], NODES[1:], NODES[2:]))
     for seed in range(4):
         topic, controller = TopicMachine(OLD_TOPIC, LIMITS), ControllerMachine()
         for index, command in enumerate(LongHistory(seed).commands(topic), 1):
             topic.apply(LogIndex(index), command)
         for index, request in enumerate(controller_commands(Random(seed)), 1):
             controller.apply(LogIndex(index), request)
-        found += [topic.state(), controller.state()]
+        found += [GroupState(topic.state(), changed), GroupState(controller.state())]
     return tuple(found)
 
 
@@ -420,10 +426,40 @@ def test_open_stages_are_named_in_order() -> None:
     assert list(scene.machine.open_stages()) == [1, 2, 3, 4, 6]
 
 
+def test_who_decides_is_kept_with_the_state_once_it_was_changed() -> None:
+    state = Scene().machine.state()
+    unchanged = encode_state(GroupState(state))
+    assert decode_state(unchanged) == GroupState(state, None)
+    at = LogIndex(41)
+    for membership in (Membership(NODES), Membership(NODES[:2], NODES[1:], NODES[2:])):
+        changed = GroupState(state, MembershipAt(at, membership))
+        assert encode_state(changed).startswith(unchanged)
+        assert decode_state(encode_state(changed)) == changed
+
+
+@pytest.mark.parametrize(
+    ("kinds", "problem"),
+    [
+        ({"voters": [2, 1]}, "members are not sorted and distinct"),
+        ({"voters": [0, 1]}, "node ids do not count from 1"),
+        ({"learners": [1]}, "nobody decides"),
+        ({"voters": [1, 2], "learners": [2]}, "a voter is a learner"),
+    ],
+)
+def test_a_membership_that_none_can_be_is_a_clear_error(
+    kinds: dict[str, list[int]], problem: str
+) -> None:
+    sound = encode_state(GroupState(Scene().machine.state()))
+    # Protobuf joins messages that follow one another.
+    more = pb.MachineState(membership=pb.MembershipState(index=1, **kinds))
+    with pytest.raises(MalformedRequest, match=problem):
+        decode_state(sound + more.SerializeToString())
+
+
 def test_a_state_of_newer_rules_is_not_guessed_at() -> None:
     state = Scene().machine.state()
     newer = dataclasses.replace(state, rules=RULES_LATEST + 1, last_index=LogIndex(9))
-    decoded = decode_state(encode_state(newer))
+    decoded = decode_state(encode_state(GroupState(newer))).machine
     assert isinstance(decoded, TopicState)
     with pytest.raises(LogFromNewerVersion, match="rules version"):
         TopicMachine.restore(TOPIC, decoded)
@@ -479,10 +515,10 @@ def test_a_state_that_no_machine_has_is_a_clear_error() -> None:
     scene.write_epoch(key(0), 3)
     scene.stage_all(key(1), "open", 1, 1)
     sound = scene.machine.state()
-    assert decode_state(encode_state(sound)) == sound
+    assert decode_state(encode_state(GroupState(sound))).machine == sound
     for what, state in _defects(sound):
         with pytest.raises(MalformedRequest, match=what):
-            decode_state(encode_state(state))
+            decode_state(encode_state(GroupState(state)))
 
 
 def test_a_topics_settings_never_go_back_to_an_earlier_version() -> None:
@@ -548,7 +584,7 @@ def test_a_restored_controller_goes_on_as_the_original(
         outcome = machine.apply(LogIndex(index), command)
         assert again.apply(LogIndex(index), command) == outcome, f"entry {index}: {command}"
         if chance.random() < 0.2:
-            state = decode_state(encode_state(again.state()))
+            state = decode_state(encode_state(GroupState(again.state()))).machine
             assert isinstance(state, ControllerState)
             assert state == again.state()
             again = ControllerMachine.restore(state, limits)
@@ -574,4 +610,4 @@ def test_a_controllers_state_that_none_has_is_a_clear_error() -> None:
         ("a number of -1", replace(state, rules=0)),
     ):
         with pytest.raises(MalformedRequest, match=what):
-            decode_state(encode_state(broken))
+            decode_state(encode_state(GroupState(broken)))

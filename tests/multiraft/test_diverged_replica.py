@@ -6,10 +6,10 @@ from dataclasses import replace
 from random import Random
 
 from raftlog.comparison import Trust, questions
-from raftlog.core.membership import Membership, Memberships
+from raftlog.core.membership import Membership, MembershipAt, Memberships
 from raftlog.core.messages import Heartbeat
 from raftlog.core.ready import Role
-from raftlog.core.types import LogIndex, NodeId
+from raftlog.core.types import NO_INDEX, LogIndex, NodeId
 from raftlog.machines.controller import ControllerMachine
 from raftlog.replica import Budget, Output, Replica
 from raftlog.storage.contract import ROOT
@@ -38,7 +38,9 @@ class Driver:
         self.replica = Replica(
             node=NodeId(1),
             group=GROUP,
-            memberships=Memberships(Membership((NodeId(1), NodeId(2), NodeId(3)))),
+            memberships=Memberships(
+                MembershipAt(NO_INDEX, Membership((NodeId(1), NodeId(2), NodeId(3))))
+            ),
             timing=TIMING,
             log=GroupLog.create(fs, "log", GROUP, LogLimits(preallocate_bytes=0)),
             journal=self.journal,

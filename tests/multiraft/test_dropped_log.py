@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from raftlog.core.membership import Membership, Memberships
+from raftlog.core.membership import Membership, MembershipAt, Memberships
 from raftlog.core.ready import Role
-from raftlog.core.types import LogIndex, NodeId, Payload
+from raftlog.core.types import NO_INDEX, LogIndex, NodeId, Payload
 from raftlog.errors import CorruptFile
 from raftlog.machines.commands import RegisterNode
 from raftlog.machines.controller import ControllerMachine
@@ -61,7 +61,9 @@ class Driver:
             node=NodeId(1),
             group=GROUP,
             memberships=Memberships(
-                Membership(tuple(NodeId(node) for node in range(1, self.voters + 1)))
+                MembershipAt(
+                    NO_INDEX, Membership(tuple(NodeId(node) for node in range(1, self.voters + 1)))
+                )
             ),
             timing=TIMING,
             log=log,

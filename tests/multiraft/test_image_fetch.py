@@ -323,16 +323,24 @@ def test_a_file_that_is_damaged_at_its_source_is_refused_and_told() -> None:
     (told,) = wire.driver.told
     assert isinstance(told, ImageRefused)
     assert history.name in told.cause
-    file.write_at(0, [data])
     asked = len(wire.asked)
     wire.begin()
     wire.carry()
     assert len(wire.asked) == asked, "it is not asked again at once"
+    assert not wire.damaged
     for _ in range(LIMITS.resend_ticks):
         wire.fetches.tick()
     wire.begin()
     wire.carry()
+    assert {each.file for each in wire.damaged} == {f"{folder}/{history.name}"}, "it has looked"
+    file.write_at(0, [data])
+    for _ in range(LIMITS.resend_ticks):
+        wire.fetches.tick()
+    wire.damaged.clear()
+    wire.begin()
+    wire.carry()
     assert wire.is_whole()
+    assert not wire.damaged, "it looks again, and it is whole"
 
 
 def test_a_file_that_the_source_cannot_read_is_told_there_and_not_sent() -> None:

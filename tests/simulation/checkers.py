@@ -18,12 +18,14 @@ leaves, and what each simulated disk holds durably. From only these it knows the
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from raftlog.compaction.compact import topic_of
 from raftlog.comparison import Trust
+from raftlog.core.log_view import LogView
 from raftlog.core.messages import (
     AppendReply,
     AppendRequest,
@@ -34,7 +36,7 @@ from raftlog.core.messages import (
 from raftlog.core.raft import Raft
 from raftlog.core.ready import Role
 from raftlog.core.status import RaftStatus
-from raftlog.core.types import Entry, GroupId, HardState, NodeId
+from raftlog.core.types import Entry, EntryKind, GroupId, HardState, NodeId
 from raftlog.image.job import CompactionJob
 from raftlog.image.manifest import Image, read_image
 from raftlog.machines.outcomes import Appended, EpochCommitted, Trimmed
@@ -69,9 +71,7 @@ class WitnessedLog(GroupLog):
         if self.witness is not None:
             prev_term = self.last_term
             for entry in entries:
-                self.witness.entered(
-                    entry.index, entry.term, prev_term, zlib.crc32(b"".join(entry.payload))
-                )
+                self.witness.entered(entry, prev_term)
                 prev_term = entry.term
         super().append(entries)
 
@@ -95,6 +95,9 @@ class GroupChecker:
         self.voters = voters
         self.leaders: dict[int, NodeId] = {}
         self.contents: dict[tuple[int, int], _Content] = {}
+        self.memberships: dict[tuple[int, int], list[frozenset[int]]] = {}
+        """Of the entries that bring one, by index and term: those of which a majority each decides.
+        """
         self.committed: list[Committed] = []
         self.applied: list[tuple[int, int]] = []
         self.hashes: dict[int, bytes] = {}
@@ -124,14 +127,30 @@ class GroupChecker:
     def fail(self, promise: Promise, what: str) -> None:
         raise Violation(promise, f"group {self.group}: {what}")
 
-    def entered(self, index: int, term: int, prev_term: int, crc: int) -> None:
+    def entered(self, entry: Entry, prev_term: int) -> None:
         """Log Matching."""
-        content = _Content(prev_term, crc)
-        known = self.contents.setdefault((index, term), content)
-        if known != content:
+        at = (entry.index, entry.term)
+        content = _Content(prev_term, zlib.crc32(b"".join(entry.payload)))
+        if self.contents.setdefault(at, content) != content:
             self.fail(
-                Promise.LOG_MATCHING, f"entry {index} of term {term} differs between two logs"
+                Promise.LOG_MATCHING,
+                f"entry {entry.index} of term {entry.term} differs between two logs",
             )
+        if entry.kind is EntryKind.CONFIGURATION:
+            told = json.loads(entry.payload.command)
+            sets = (told["voters"], told["outgoing"])
+            self.memberships[at] = [frozenset(voters) for voters in sets if voters]
+
+    def deciding(self, log: LogView, last_index: int) -> list[frozenset[int]]:
+        """The sets of which a majority each decides, by the latest membership among the first
+        `last_index` entries of a member's log."""
+        for (index, term), sets in sorted(self.memberships.items(), reverse=True):
+            dropped = index <= log.base_index
+            if dropped and self.committed[index - 1].term == term:
+                return sets
+            if not dropped and index <= last_index and log.term_at(index) == term:
+                return sets
+        return [frozenset(range(1, self.voters + 1))]
 
     def disk(self, node: NodeId) -> DurableLog:
         return self.disks.setdefault(node, DurableLog())
@@ -152,14 +171,13 @@ class GroupChecker:
             now, was.last_index, was.term_at(was.last_index)
         )
 
-    def majority_holds(self, index: int, term: int) -> bool:
-        holders = {
+    def holders(self, index: int, term: int) -> set[NodeId]:
+        return {
             node
             for disks in (self.disks, self.lost)
             for node, disk in disks.items()
             if self.holds(disk, index, term)
         }
-        return 2 * len(holders) > self.voters
 
 
 class _Seen:
@@ -232,8 +250,7 @@ class Checker:
         prev_term: int = log.base_term
         first = log.base_index + 1
         for entry in log.entries(first, log.last_index, 1 << 60) if log.last_index >= first else ():
-            crc = zlib.crc32(b"".join(entry.payload))
-            truth.entered(entry.index, entry.term, prev_term, crc)
+            truth.entered(entry, prev_term)
             prev_term = entry.term
         was = truth.disk(node.node)
         if raft.recovering:
@@ -309,12 +326,15 @@ class Checker:
         if glance == seen.glance:
             return  # most ticks and heartbeats change nothing that is checked
         seen.glance = glance
-        seen.moment = invariants.check(seen.moment, raft)
+        before, seen.moment = seen.moment, invariants.check(seen.moment, raft)
+        # With a commit a change may have been completed: what decided was there before.
+        last_index = min(before.last_index, raft.log.last_index)
+        deciding = self.group(view.group).deciding(raft.log, last_index)
         if raft.role is Role.LEADER and (seen.role is not Role.LEADER or seen.term != raft.term):
-            self._leads(view)
+            self._leads(view, deciding)
         seen.role, seen.term = raft.role, raft.term
         if raft.commit_index > seen.commit_index:
-            self._commits(view, seen.commit_index)
+            self._commits(view, seen.commit_index, deciding)
             seen.commit_index = raft.commit_index
 
     def advanced(self, view: ReplicaView, output: Output) -> None:
@@ -437,19 +457,17 @@ class Checker:
                 )
                 truth.log_start = start
 
-    def _leads(self, view: ReplicaView) -> None:
+    def _leads(self, view: ReplicaView, deciding: list[frozenset[int]]) -> None:
         replica, truth = view.replica, self.group(view.group)
         term = replica.raft.term
         self._simulator.counts["elections won"] += 1
         known = truth.leaders.setdefault(term, replica.node)
         if known != replica.node:
             truth.fail(Promise.ELECTION_SAFETY, f"{known} and {replica.node} lead term {term}")
-        votes = sum(
-            1 for voter in replica.raft.membership.voters if self._voted(truth, voter, view)
-        )
-        if 2 * votes <= truth.voters:
+        votes = {node for node in range(1, truth.voters + 1) if self._voted(truth, node, view)}
+        if any(2 * len(votes & voters) <= len(voters) for voters in deciding):
             truth.fail(
-                Promise.ELECTION_SAFETY, f"{replica.node} leads term {term} with {votes} votes"
+                Promise.ELECTION_SAFETY, f"{replica.node} leads term {term} by votes of {votes}"
             )
         log = replica.log
         for index, entry in enumerate(truth.committed, 1):
@@ -464,13 +482,13 @@ class Checker:
                     f"{index} of term {entry.term}",
                 )
 
-    def _voted(self, truth: GroupChecker, voter: NodeId, view: ReplicaView) -> bool:
+    def _voted(self, truth: GroupChecker, voter: int, view: ReplicaView) -> bool:
         """Whether the voter has sent its vote for this leader. A candidate votes for itself."""
         replica = view.replica
         own = voter == replica.node and truth.voters == 1
-        return own or truth.votes.get((voter, replica.raft.term)) == replica.node
+        return own or truth.votes.get((NodeId(voter), replica.raft.term)) == replica.node
 
-    def _commits(self, view: ReplicaView, before: int) -> None:
+    def _commits(self, view: ReplicaView, before: int, deciding: list[frozenset[int]]) -> None:
         raft, truth = view.replica.raft, self.group(view.group)
         index = raft.commit_index
         if index > len(truth.committed):
@@ -484,13 +502,16 @@ class Checker:
                     Promise.COMMITTED_BY_MAJORITY,
                     f"an entry of an older term at {index} was committed by counting",
                 )
-            if not truth.majority_holds(index, raft.term):
+            holders = truth.holders(index, raft.term)
+            if any(2 * len(holders & voters) <= len(voters) for voters in deciding):
                 truth.fail(
                     Promise.COMMITTED_BY_MAJORITY,
                     f"{index} is committed without a majority of disks that hold it",
                 )
             for each in range(len(truth.committed) + 1, index + 1):
                 truth.committed.append(Committed(raft.log.term_at(each), raft.term))
+                if (each, raft.log.term_at(each)) in truth.memberships:
+                    self._simulator.counts["memberships committed"] += 1
         for each in range(before + 1, index + 1):
             if raft.log.term_at(each) != truth.committed[each - 1].term:
                 truth.fail(

@@ -12,6 +12,7 @@ from raftlog.machines.rules import RULES_LATEST
 from tests.simulation.checkers import Checker
 from tests.simulation.faults import Faults
 from tests.simulation.history import TopicHistory
+from tests.simulation.members import MemberChanges
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
 from tests.simulation.promises import Promise, Violation
@@ -95,6 +96,12 @@ class Simulation:
             nodes=self.nodes,
             groups=self.groups,
         )
+        self.members = MemberChanges(
+            simulator=self.simulator,
+            settings=self.settings,
+            nodes=self.nodes,
+            groups=self.groups,
+        )
         self.topics: dict[GroupId, tuple[TopicInfo, TopicHistory]] = {}
 
     def groups(self) -> list[GroupId]:
@@ -112,9 +119,13 @@ class Simulation:
         if settings.topics > 1:
             self.clients.spawn("come and go", self.clients.come_and_go("scratch"))
         self.faults.start()
+        self.members.start()
         simulator.run_until(settings.chaos_us, lambda: simulator.events >= CHAOS_EVENTS_MAX)
         simulator.note("heal")
         self.faults.heal()
+        self.members.restore()
+        if settings.changes_members and settings.nodes > 1:
+            self._await("all nodes vote again", self.members.are_restored, FINISH_US_MAX)
         self._await("every group has a leader that all follow", self._is_led)
         self.clients.wake()
         # A call that a fault swallowed is given up at its deadline, and tried again a while after

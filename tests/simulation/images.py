@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from raftlog.core.types import GroupId, LogIndex, Offset
 from raftlog.errors import CorruptFile, FormatUnsupported
 from raftlog.image.history_file import HistoryFile, StoredRowGroup
-from raftlog.image.machine import restored_machine
+from raftlog.image.machine import restored
 from raftlog.image.manifest import NO_IMAGE, Image, SnapshotInfo
 from raftlog.image.open_image import OpenImage
 from raftlog.image.snapshot_file import read_snapshot
@@ -137,7 +137,7 @@ class ImageCheck:
             self._fail(f"the snapshot of {index} is another one than elsewhere")
         if truth.hashes.get(index) != info.state_hash:
             self._fail(f"the snapshot of {index} has another state hash")
-        machine = restored_machine(topic, state)
+        machine = restored(topic, state).machine
         if machine.fingerprint() != truth.fingerprints.get(index, machine.fingerprint()):
             self._fail(f"the snapshot of {index} is of another state")
         if isinstance(machine, TopicMachine) and machine.high_water_mark != info.mark:

@@ -12,11 +12,12 @@ from contextlib import suppress
 from dataclasses import replace
 from random import Random
 
-from raftlog.core.membership import Membership, Memberships
+from raftlog.core.membership import Membership, MembershipAt, Memberships
 from raftlog.core.messages import AppendRequest, Heartbeat, HeartbeatReply
 from raftlog.core.ready import Role
 from raftlog.core.types import (
     CONTROLLER_GROUP,
+    NO_INDEX,
     GroupId,
     LogIndex,
     NodeId,
@@ -277,7 +278,9 @@ def truncation_while_a_write_waits() -> None:
     follower = Replica(
         node=NodeId(1),
         group=GROUP,
-        memberships=Memberships(Membership((NodeId(1), NodeId(2), NodeId(3)))),
+        memberships=Memberships(
+            MembershipAt(NO_INDEX, Membership((NodeId(1), NodeId(2), NodeId(3))))
+        ),
         timing=TIMING,
         log=GroupLog.create(fs, "log", GROUP, limits),
         journal=HardStateJournal.open(fs, ROOT),

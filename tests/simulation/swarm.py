@@ -69,6 +69,8 @@ class Settings:
     weights: tuple[tuple[str, int], ...]
     damage_weight: int
     """The same for `DAMAGE` and `DAMAGED_LOG`."""
+    changes_members: bool
+    """Do other nodes vote and learn now and then?"""
     crash_in_recovery: float
     # workload
     producers: int
@@ -156,7 +158,7 @@ def draw(random: Random) -> Settings:
     election_ticks_min = pick((5, 6, 8, 10))
     tick_us = pick((50, 100, 200, 300)) * MILLISECOND
     return Settings(
-        nodes=pick((3, 3, 3, 3, 3, 5, 5, 1)),
+        nodes=(nodes := pick((3, 3, 3, 3, 3, 5, 5, 1))),
         topics=pick((1, 1, 2)),
         chaos_us=pick((75, 125, 200)) * tick_us,
         tick_us=tick_us,
@@ -211,7 +213,10 @@ def draw(random: Random) -> Settings:
         scrubs=ScrubLimits(
             period_us=pick((0, 0, 20, 200)) * tick_us, bytes_per_tick=pick((5_000, 1_000_000))
         ),
-        damage_weight=pick((0, 0, 20)),
+        damage_weight=(damage_weight := pick((0, 0, 20))),
+        # With fewer voters than nodes damage on one of them may cost what nobody else has. Two of
+        # three confirm a time that a majority of all three does, three of five may not.
+        changes_members=pick((False, True)) and not damage_weight and nodes == 3,
     )
 
 

@@ -39,6 +39,7 @@ DEEDS = (
     "logs whose beginning was dropped",
     "compaction ended by a crash",
     "images installed",
+    "memberships committed",
     "logs whose beginning was dropped though a node lacked it",
 )
 """What clients and nodes must have done, besides meeting every fault."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -207,6 +208,20 @@ def test_slices_of_a_body_are_read_without_the_rest(disk: FileSystem) -> None:
         write(log)
         log.close()
         log = GroupLog.open(disk, FOLDER, GROUP, SMALL)
+
+
+def test_configurations_are_found_after_any_entry(disk: FileSystem) -> None:
+    log = GroupLog.create(disk, FOLDER, GROUP, LogLimits())
+    kinds = [
+        EntryKind.CONFIGURATION if index in (1, 4, 5, 9) else EntryKind.COMMAND
+        for index in range(1, 10)
+    ]
+    written = [replace(each, kind=kind) for each, kind in zip(entries(1, 9), kinds, strict=True)]
+    log.append(written)
+    for after in range(10):
+        wanted = [each for each in written[after:] if each.kind is EntryKind.CONFIGURATION]
+        assert log.configurations(after) == wanted
+    log.close()
 
 
 def in_memory(log: GroupLog, appended: list[Entry]) -> list[int]:
