@@ -194,11 +194,10 @@ class Replica:
         raft_type: Callable[..., Raft] = Raft,
     ) -> None:
         """`machine` stands where a snapshot has it: it has applied everything up to
-        `applied_index`, with this `state_hash`. `memberships` are those of the log after it, and
-        the one before. That is not below the log's base, and not beyond
-        its last entry. By default nothing is applied. `histories` is what is known of its history.
-
-        `raft_type` makes the core: a simulation gives its own, which is watched.
+        `applied_index`, with this `state_hash`. That is not below the log's base, and not beyond
+        its last entry. By default nothing is applied. `memberships` are those of the log after it.
+        `histories` is what is known of its history. `raft_type` makes the core: a simulation gives
+        its own, which is watched.
         """
         assert applied_index >= log.base_index, "the snapshot reaches the log's first entry"
         assert len(state_hash) == len(STATE_HASH_FIRST), "a state hash has a fixed length"

@@ -63,11 +63,13 @@ PACKAGES = {
         third_party=("pydantic", "pydantic_settings"),
     ),
     "raftlog.wire": Package(
-        ours=("raftlog.core.messages", "raftlog.machines"),
+        ours=("raftlog.core.membership", "raftlog.core.messages", "raftlog.machines"),
         third_party=("google", "grpc", "grpc_tools"),
     ),
     "raftlog.storage": Package(ours=("raftlog.config",)),
-    "raftlog.image": Package(ours=("raftlog.machines", "raftlog.storage", "raftlog.wire")),
+    "raftlog.image": Package(
+        ours=("raftlog.core.membership", "raftlog.machines", "raftlog.storage", "raftlog.wire")
+    ),
     "raftlog.comparison": Package(ours=("raftlog.core",), pure=True),
     "raftlog.damage_table": Package(pure=True),
     "raftlog.state_hash": Package(ours=("raftlog.machines",), pure=True),
@@ -107,6 +109,7 @@ PACKAGES = {
     ),
     "raftlog.compaction": Package(
         ours=(
+            "raftlog.core.membership",
             "raftlog.image",
             "raftlog.machines",
             "raftlog.records",

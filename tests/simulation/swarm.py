@@ -70,7 +70,9 @@ class Settings:
     damage_weight: int
     """The same for `DAMAGE` and `DAMAGED_LOG`."""
     changes_members: bool
-    """Do other nodes vote and learn now and then?"""
+    """Do other nodes vote and learn now and then? Not with damage: with fewer voters than nodes it
+    may cost what nobody else has. And of three nodes only: two of them confirm a time that a
+    majority of all nodes does, three of five may not."""
     crash_in_recovery: float
     # workload
     producers: int
@@ -210,12 +212,8 @@ def draw(random: Random) -> Settings:
         retention_ticks=pick((3, 10)),
         chunk_damage=pick((0.0, 0.05)),
         small_file_bytes=pick((0, 1_000, 1_000_000)),
-        scrubs=ScrubLimits(
-            period_us=pick((0, 0, 20, 200)) * tick_us, bytes_per_tick=pick((5_000, 1_000_000))
-        ),
+        scrubs=_scrubs(random, tick_us),
         damage_weight=(damage_weight := pick((0, 0, 20))),
-        # With fewer voters than nodes damage on one of them may cost what nobody else has. Two of
-        # three confirm a time that a majority of all three does, three of five may not.
         changes_members=pick((False, True)) and not damage_weight and nodes == 3,
     )
 
@@ -239,6 +237,12 @@ _RETENTIONS = (
     ((RETENTION_S, 2),),
     ((RETENTION_S, 600),),
 )
+
+
+def _scrubs(random: Random, tick_us: int) -> ScrubLimits:
+    pick = random.choice
+    period_us = pick((0, 0, 20, 200)) * tick_us
+    return ScrubLimits(period_us=period_us, bytes_per_tick=pick((5_000, 1_000_000)))
 
 
 def _compaction(random: Random) -> CompactionLimits:
