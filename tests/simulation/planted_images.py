@@ -14,6 +14,7 @@ from raftlog.compaction import row_groups as grouping
 from raftlog.compaction.cuts import cut
 from raftlog.core.types import Entry, GroupId, LogIndex, Offset, Term
 from raftlog.image import history_file as history_files
+from raftlog.image import incoming
 from raftlog.image import manifest as manifests
 from raftlog.image.history_file import HistoryFile, RowGroup
 from raftlog.image.manifest import (
@@ -365,7 +366,11 @@ def older_manifest_taken() -> Any:
         return found
 
     original = opening.read_image
-    return both(replaced(opening, "write_image", write), replaced(opening, "read_image", read))
+    return both(
+        replaced(incoming, "write_image", write),
+        replaced(opening, "write_image", write),
+        replaced(opening, "read_image", read),
+    )
 
 
 def base_not_in_the_manifest() -> Any:

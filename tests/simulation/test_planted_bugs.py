@@ -28,7 +28,6 @@ FIRST_SEEDS = {
     "damage_taken_for_healed": 12,
     "image_taken_whatever_is_here": 220,
     "late_read_sent_unchecked": 70,
-    "older_manifest_taken": 235,
     "point_left_out": 12,
     "previous_entry_unverified": 12,
     "received_files_not_checked": 230,
