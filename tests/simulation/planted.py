@@ -42,6 +42,7 @@ from raftlog.storage.write import FileWrite, LogWrite
 from tests.simulation.planted_damage import DAMAGE_BUGS
 from tests.simulation.planted_history import HISTORY_BUGS
 from tests.simulation.planted_images import IMAGE_BUGS
+from tests.simulation.planted_members import MEMBER_BUGS
 from tests.simulation.planted_recovery import RECOVERY_BUGS
 from tests.simulation.planted_repairs import REPAIR_BUGS
 from tests.simulation.planted_scrubs import SCRUB_BUGS
@@ -559,6 +560,7 @@ BUGS: dict[str, Callable[[], Any]] = {
         *HISTORY_BUGS,
         *DAMAGE_BUGS,
         *SCRUB_BUGS,
+        *MEMBER_BUGS,
         *RECOVERY_BUGS,
         *REPAIR_BUGS,
     )
