@@ -47,6 +47,7 @@ def test_quiesced_groups_send_no_messages_of_their_own(quiesced_cluster: CalmClu
     assert quiesced_cluster.simulator.events - before <= events_max + 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["paused", "cut off", "deaf", "mute"])
 def test_a_silent_leader_s_groups_elect_another(quiesced_cluster: CalmCluster, how: str) -> None:
     """Nothing tells the followers: no connection is reset."""
@@ -91,6 +92,7 @@ def test_a_quiesced_leader_cut_off_steps_down_and_follows_when_healed(
     assert len({local.replica.raft.leader for local in quiesced_cluster.replicas(group)}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["leader", "follower"])
 def test_a_node_that_restarts_unnoticed_is_brought_up_to_date(
     quiesced_cluster: CalmCluster, role: str
@@ -116,6 +118,7 @@ def test_a_node_that_restarts_unnoticed_is_brought_up_to_date(
     quiesced_cluster.quiesce()
 
 
+@pytest.mark.slow
 def test_groups_quiesce_without_a_node_that_is_down_and_tell_it_everything_when_it_is_back(
     quiesced_cluster: CalmCluster,
 ) -> None:
