@@ -72,9 +72,6 @@ class Membership:
         return _sorted({*self.voters, *self.outgoing, *self.learners})
 
 
-NOBODY_DECIDES = Membership()
-
-
 @dataclass(frozen=True, slots=True)
 class MembershipAt:
     """A membership, and the entry that it came with; 0: it came with the group itself."""

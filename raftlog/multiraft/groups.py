@@ -31,7 +31,7 @@ from raftlog.core.types import (
 from raftlog.errors import CorruptFile, DiskFull, FormatUnsupported
 from raftlog.image.group_manifest import manifest_of, topic_from_manifest
 from raftlog.image.incoming import Incoming, install, publish
-from raftlog.image.machine import new_machine, restored
+from raftlog.image.machine import Restored, new_machine, restored
 from raftlog.image.manifest import Image, leftovers, read_image, write_image
 from raftlog.image.open_image import OpenImage
 from raftlog.image.outvoted import NEVER_OUTVOTED, Outvoted, read_outvoted, write_outvoted
@@ -416,6 +416,23 @@ class GroupStore:
         if log.last_index < image.index:
             problem = f"the log ends with entry {log.last_index}, below the snapshot {image.index}"
             raise CorruptFile(file=fs.location(folder), position=0, problem=problem)
+        found, index, state_hash = self._newest_whole(topic, log, image)
+        return GroupFiles(
+            log=log,
+            machine=found.machine,
+            memberships=self._memberships(topic, log, found.membership, index),
+            applied_index=index,
+            state_hash=state_hash,
+            image=image,
+            outvoted=read_outvoted(fs, folder),
+        )
+
+    def _newest_whole(
+        self, topic: TopicInfo | None, log: GroupLog, image: Image
+    ) -> tuple[Restored, LogIndex, bytes]:
+        """What the newest whole snapshot comes to, its index and state hash; or the beginning."""
+        group = CONTROLLER_GROUP if topic is None else topic.group
+        fs, folder = self._folder.fs, self.folder_of(group)
         for info in reversed(image.snapshots):
             if info.index < log.base_index:
                 break
@@ -424,29 +441,11 @@ class GroupStore:
             except CorruptFile as error:
                 self._tell(DamagePassedOver(group=group, cause=error.cause))
             else:
-                outvoted = read_outvoted(fs, folder)
-                return GroupFiles(
-                    log=log,
-                    machine=found.machine,
-                    memberships=self._memberships(topic, log, found.membership, info.index),
-                    applied_index=info.index,
-                    state_hash=info.state_hash,
-                    image=image,
-                    outvoted=outvoted,
-                )
+                return found, info.index, info.state_hash
         if log.base_index:
             problem = f"no snapshot is whole from which the log after {log.base_index} goes on"
             raise CorruptFile(file=fs.location(folder), position=0, problem=problem)
-        outvoted = read_outvoted(fs, folder)
-        return GroupFiles(
-            log=log,
-            machine=new_machine(topic),
-            memberships=self._memberships(topic, log, None, NO_INDEX),
-            applied_index=NO_INDEX,
-            state_hash=STATE_HASH_FIRST,
-            image=image,
-            outvoted=outvoted,
-        )
+        return Restored(new_machine(topic), None), NO_INDEX, STATE_HASH_FIRST
 
     def _memberships(
         self, topic: TopicInfo | None, log: GroupLog, found: MembershipAt | None, index: LogIndex

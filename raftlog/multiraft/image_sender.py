@@ -106,7 +106,8 @@ class ImageSender:
     def asked_for_manifest(self, local: LocalReplica, request: ImageRequest) -> None:
         """Answer with the manifest, and pin what it names. A file that was of no use to the peer is
         looked at."""
-        self._check(local, request.refused)
+        if request.refused:
+            self._check(local, request.refused)
         if not _gives_images(local):
             return
         image = local.image.manifest
@@ -128,10 +129,10 @@ class ImageSender:
 
     def _check(self, local: LocalReplica, name: str) -> None:
         """What came damaged to a peer may be damaged here, and nobody has read it yet."""
-        files = {each.name: each for each in local.image.manifest.files()}
-        if name not in files or name in local.damaged_files or self._is_checking:
+        info = next((each for each in local.image.manifest.files() if each.name == name), None)
+        if info is None or name in local.damaged_files or self._is_checking:
             return
-        check = FileCheck(self._fs, local.image.folder, local.group, files[name])
+        check = FileCheck(self._fs, local.image.folder, local.group, info)
         self._is_checking = True
         local.reads_out += 1
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, assert_never
 
-from raftlog.core.membership import Membership, MembershipAt, problem_of_members
-from raftlog.core.types import LogIndex, NodeId
+from raftlog.core.membership import MembershipAt, decode_membership, encode_membership
+from raftlog.core.types import LogIndex
 from raftlog.machines.state import ControllerState, TopicState
 from raftlog.machines.state_validity import problem_of_controller_state, problem_of_topic_state
 from raftlog.wire import raftlog_pb2 as pb
@@ -40,15 +40,8 @@ def encode_state(state: GroupState) -> bytes:
         case _:
             assert_never(machine)
     if state.membership is not None:
-        membership = state.membership.membership
-        message.membership.CopyFrom(
-            pb.MembershipState(
-                index=state.membership.index,
-                voters=membership.voters,
-                outgoing=membership.outgoing,
-                learners=membership.learners,
-            )
-        )
+        at, command = state.membership, encode_membership(state.membership.membership).command
+        message.membership.CopyFrom(pb.MembershipState(index=at.index, command=command))
     return _VERSION_BYTE + message.SerializeToString(deterministic=True)
 
 
@@ -81,9 +74,7 @@ def _decode(data: bytes) -> GroupState:
 
 
 def _decode_membership(told: pb.MembershipState) -> MembershipAt:
-    kinds = (told.voters, told.outgoing, told.learners)
-    problem = problem_of_members(*kinds)
-    if problem is not None:
-        raise Unreadable(problem)
-    membership = Membership(*(tuple(map(NodeId, members)) for members in kinds))
-    return MembershipAt(LogIndex(told.index), membership)
+    try:
+        return MembershipAt(LogIndex(told.index), decode_membership(told.command))
+    except ValueError as error:
+        raise Unreadable(str(error)) from error

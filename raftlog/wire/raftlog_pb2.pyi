@@ -1479,16 +1479,12 @@ class MachineState(_message.Message):
     def __init__(self, topic: _Optional[_Union[TopicState, _Mapping]] = ..., controller: _Optional[_Union[ControllerState, _Mapping]] = ..., membership: _Optional[_Union[MembershipState, _Mapping]] = ...) -> None: ...
 
 class MembershipState(_message.Message):
-    __slots__ = ("index", "voters", "outgoing", "learners")
+    __slots__ = ("index", "command")
     INDEX_FIELD_NUMBER: _ClassVar[int]
-    VOTERS_FIELD_NUMBER: _ClassVar[int]
-    OUTGOING_FIELD_NUMBER: _ClassVar[int]
-    LEARNERS_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
     index: int
-    voters: _containers.RepeatedScalarFieldContainer[int]
-    outgoing: _containers.RepeatedScalarFieldContainer[int]
-    learners: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, index: _Optional[int] = ..., voters: _Optional[_Iterable[int]] = ..., outgoing: _Optional[_Iterable[int]] = ..., learners: _Optional[_Iterable[int]] = ...) -> None: ...
+    command: bytes
+    def __init__(self, index: _Optional[int] = ..., command: _Optional[bytes] = ...) -> None: ...
 
 class FindOffset(_message.Message):
     __slots__ = ("group", "incarnation", "timestamp_us")

@@ -41,6 +41,7 @@ from raftlog.core.types import (
 from tests.core import invariants
 
 GROUP = GroupId(7)
+NOBODY_DECIDES = Membership()
 TIMING = RaftTiming(election_ticks_min=10, heartbeat_ticks=2, resend_ticks=6, quiesce_after_ticks=0)
 """Groups quiesce only in the tests that are about it."""
 

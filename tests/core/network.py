@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from random import Random
 
-from raftlog.core.membership import NOBODY_DECIDES, Membership
+from raftlog.core.membership import Membership
 from raftlog.core.messages import RaftMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import Entry, RaftTiming
-from tests.core.member import TIMING, Member, node_ids
+from tests.core.member import NOBODY_DECIDES, TIMING, Member, node_ids
 
 
 class Checker:

@@ -8,7 +8,6 @@ from random import Random
 import pytest
 
 from raftlog.core.membership import (
-    NOBODY_DECIDES,
     Membership,
     MembershipAt,
     Memberships,
@@ -22,6 +21,7 @@ from raftlog.core.ready import Role
 from raftlog.core.types import Entry, EntryKind, LogIndex, Payload, RaftTiming, Term
 from raftlog.errors import ChangeUnderWay, MemberBehind, NotLeader, PeerProtocolViolation
 from tests.core.member import (
+    NOBODY_DECIDES,
     TIMING,
     Longest,
     Member,

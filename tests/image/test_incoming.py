@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -159,6 +160,20 @@ class Killed(BaseException):
     """The process died here."""
 
 
+def failing_at(number: int, failure: type[BaseException]) -> Callable[[str, str], None]:
+    """An interrupt: so many operations pass, and then the process dies or the disk is full."""
+    left = [number]
+
+    def interrupt(operation: str, path: str) -> None:
+        if failure is DiskFull and operation not in ("write", "create", "rename"):
+            return
+        if left[0] == 0:
+            raise Killed if failure is Killed else DiskFull(file=path)
+        left[0] -= 1
+
+    return interrupt
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("failure", "chance"), [(DiskFull, 0), *((Killed, chance) for chance in range(12))]
@@ -176,16 +191,7 @@ def test_a_crash_anywhere_leaves_the_former_or_the_new(
     while not finished:
         fs = behind().fs
         image = received(fs)
-        left = [number]
-
-        def interrupt(operation: str, path: str, left: list[int] = left) -> None:
-            if failure is DiskFull and operation not in ("write", "create", "rename"):
-                return
-            if left[0] == 0:
-                raise Killed if failure is Killed else DiskFull(file=path)
-            left[0] -= 1
-
-        fs.interrupt = interrupt
+        fs.interrupt = failing_at(number, failure)
         try:
             install(fs, FOLDER, TOPIC.group, image)
             opened(fs)[1].close()

@@ -23,7 +23,7 @@ from raftlog.image.rebuild import KEPT_PREFIX, rebuild
 from raftlog.multiraft.groups import OpenedGroup, Quarantine
 from raftlog.storage.log import GroupLog
 from tests.compaction.topic_scene import FOLDER, SMALL, TopicScene
-from tests.image.test_incoming import SENDER, SENT, Killed, replica
+from tests.image.test_incoming import SENDER, SENT, Killed, failing_at, replica
 from tests.machines.scenes import TOPIC
 from tests.multiraft.compaction_scene import Scene
 from tests.storage.disks import FOLDER as DISK
@@ -141,16 +141,7 @@ def test_a_crash_in_a_rebuild_leaves_the_former_image_or_the_new(
     while not finished:
         scene, image = outvoted_replica()
         former, last = scene.image, scene.log.last_index
-        left = [number]
-
-        def interrupt(operation: str, path: str, left: list[int] = left) -> None:
-            if failure is DiskFull and operation not in ("write", "create", "rename"):
-                return
-            if left[0] == 0:
-                raise Killed if failure is Killed else DiskFull(file=path)
-            left[0] -= 1
-
-        scene.fs.interrupt = interrupt  # type: ignore[attr-defined]
+        scene.fs.interrupt = failing_at(number, failure)  # type: ignore[attr-defined]
         try:
             rebuild(scene.fs, FOLDER, image, former.base)
             finished = True
@@ -179,14 +170,7 @@ def test_a_crash_while_received_files_are_published_leaves_the_former_image_or_t
     while not finished:
         scene, image = outvoted_replica()
         received = image.names() - scene.image.names()
-        left = [number]
-
-        def interrupt(operation: str, path: str, left: list[int] = left) -> None:
-            if left[0] == 0:
-                raise Killed
-            left[0] -= 1
-
-        scene.fs.interrupt = interrupt  # type: ignore[attr-defined]
+        scene.fs.interrupt = failing_at(number, Killed)  # type: ignore[attr-defined]
         try:
             publish(scene.fs, FOLDER, replace(image, generation=99), received)
             finished = True

@@ -437,22 +437,11 @@ def test_who_decides_is_kept_with_the_state_once_it_was_changed() -> None:
         assert decode_state(encode_state(changed)) == changed
 
 
-@pytest.mark.parametrize(
-    ("kinds", "problem"),
-    [
-        ({"voters": [2, 1]}, "members are not sorted and distinct"),
-        ({"voters": [0, 1]}, "node ids do not count from 1"),
-        ({"learners": [1]}, "nobody decides"),
-        ({"voters": [1, 2], "learners": [2]}, "a voter is a learner"),
-    ],
-)
-def test_a_membership_that_none_can_be_is_a_clear_error(
-    kinds: dict[str, list[int]], problem: str
-) -> None:
+def test_a_membership_that_none_can_be_is_a_clear_error() -> None:
     sound = encode_state(GroupState(Scene().machine.state()))
     # Protobuf joins messages that follow one another.
-    more = pb.MachineState(membership=pb.MembershipState(index=1, **kinds))
-    with pytest.raises(MalformedRequest, match=problem):
+    more = pb.MachineState(membership=pb.MembershipState(index=1, command=b'{"voters":[2,1]}'))
+    with pytest.raises(MalformedRequest, match="it names no voters, outgoing ones and learners"):
         decode_state(sound + more.SerializeToString())
 
 
