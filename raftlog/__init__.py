@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.client.arguments import ReadPreference
     from raftlog.client.attempt import Attempt
+    from raftlog.client.cluster_members import ClusterMembers, Moved
     from raftlog.client.log_client import LogClient, SchemaLike, connect
     from raftlog.client.producer import Producer, Rows
     from raftlog.client.watermark import NodeAnswer, ReplicaWatermark, Watermark
@@ -28,12 +29,16 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.machines.outcomes import Appended, EpochCommitted
     from raftlog.machines.schema import Field, Schema
     from raftlog.machines.settings import TopicSetting
+    from raftlog.placement import Move
     from raftlog.wire.calls import (
         ClusterDescription,
         FollowerView,
+        GroupPlace,
         GroupView,
         NodeAddress,
+        NodePlaces,
         NodeView,
+        PlacementsReply,
         QuarantineView,
         RangeSizes,
         ReadableRange,
@@ -75,6 +80,12 @@ _HOMES = {
     "ReadPreference": "raftlog.client.arguments",
     "Rows": "raftlog.client.producer",
     "SchemaLike": "raftlog.client.log_client",
+    "ClusterMembers": "raftlog.client.cluster_members",
+    "Moved": "raftlog.client.cluster_members",
+    "Move": "raftlog.placement",
+    "PlacementsReply": "raftlog.wire.calls",
+    "NodePlaces": "raftlog.wire.calls",
+    "GroupPlace": "raftlog.wire.calls",
 }
 
 __all__ = [
@@ -110,6 +121,12 @@ __all__ = [
     "ReadPreference",
     "Rows",
     "SchemaLike",
+    "ClusterMembers",
+    "Moved",
+    "Move",
+    "PlacementsReply",
+    "NodePlaces",
+    "GroupPlace",
 ]
 
 

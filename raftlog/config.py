@@ -128,6 +128,11 @@ class ServerSettings(Section):
         ge=64 * KIB,
         le=256 * MIB,
     )
+    rack: str = setting(
+        "",
+        "Where this node stands: nodes of one rack (or zone) may fail together, so a topic's "
+        "replicas are put on as many racks as there are. Empty: a rack of its own.",
+    )
     requests_max: int = setting(
         4096, "Client calls that a node works on at once; further ones are Overloaded.", ge=1
     )

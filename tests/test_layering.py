@@ -72,6 +72,7 @@ PACKAGES = {
     ),
     "raftlog.comparison": Package(ours=("raftlog.core",), pure=True),
     "raftlog.damage_table": Package(pure=True),
+    "raftlog.placement": Package(pure=True),
     "raftlog.state_hash": Package(ours=("raftlog.machines",), pure=True),
     "raftlog.replica": Package(
         ours=(
@@ -124,6 +125,7 @@ PACKAGES = {
             "raftlog.wire",
             "raftlog.config",
             "raftlog.config_section",
+            "raftlog.placement",
             "raftlog.records",
             *VALUES,
         ),
@@ -138,6 +140,7 @@ PACKAGES = {
             "raftlog.machines",
             "raftlog.replica",
             "raftlog.comparison",
+            "raftlog.placement",
             "raftlog.storage",
             "raftlog.transport",
             "raftlog.wire",
@@ -173,7 +176,15 @@ PACKAGES = {
         inside_functions=("raftlog.server",),
     ),
     "raftlog.__main__": Package(ours=("raftlog.cli",)),
-    "raftlog": Package(ours=("raftlog.client", "raftlog.config", "raftlog.wire.calls", *VALUES)),
+    "raftlog": Package(
+        ours=(
+            "raftlog.client",
+            "raftlog.config",
+            "raftlog.placement",
+            "raftlog.wire.calls",
+            *VALUES,
+        )
+    ),
     "raftlog.spark": Package(
         ours=("raftlog.client", "raftlog.config", "raftlog.machines.limits", "raftlog.records"),
         third_party=("pyspark", "pyarrow", "py4j"),

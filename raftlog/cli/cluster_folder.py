@@ -1,6 +1,6 @@
 """The folder of a cluster that `raftlog up` made: what it records, and which nodes run from it.
 
-    DIR/cluster.toml             cluster id and every node's address
+    DIR/cluster.toml             cluster id, nodes' addresses, and the nodes it began with
     DIR/up.pid                   the pid of the `raftlog up` that runs here, locked by it likewise
     DIR/node-2/                  node 2's data, and nothing else
     DIR/node-2.pid               the pid of node 2's process, locked by it while it lives
@@ -51,6 +51,8 @@ class ClusterFolder:
     folder: Path
     cluster_id: str
     addresses: dict[int, str]
+    founders: tuple[int, ...]
+    """The nodes that the cluster began with. Another one was added, and founds nothing."""
 
     def data(self, node: int) -> Path:
         """The node's data folder."""
@@ -82,16 +84,22 @@ def new_cluster(folder: Path, *, addresses: dict[int, str]) -> ClusterFolder:
             found=f"something else (it holds files but no {CLUSTER_FILE})",
             wanted="a raftlog cluster",
         )
-    return ClusterFolder(folder=folder, cluster_id=str(uuid.uuid4()), addresses=addresses)
+    return ClusterFolder(
+        folder=folder,
+        cluster_id=str(uuid.uuid4()),
+        addresses=addresses,
+        founders=tuple(addresses),
+    )
 
 
 def record(cluster: ClusterFolder) -> None:
-    """Create the new cluster's folder and file, durably."""
+    """Write the cluster's file, durably; its folder is made if it is not there."""
     cluster.folder.mkdir(parents=True, exist_ok=True)
     lines = [
         "# A raftlog cluster on this machine. `raftlog up` wrote this; its nodes check it.",
         f"format = {FORMAT}",
         f"cluster_id = {json.dumps(cluster.cluster_id)}",
+        f"founders = {json.dumps(cluster.founders)}",
         "",
         "[nodes]",
         *(f"{node} = {json.dumps(address)}" for node, address in cluster.addresses.items()),
@@ -122,8 +130,12 @@ def open_folder(folder: Path) -> ClusterFolder:
         raise _unreadable(file, "format is missing")
     if found != FORMAT:
         raise FormatUnsupported(folder=str(file), found=found, supported=FORMAT)
+    addresses = _addresses(file, table)
     return ClusterFolder(
-        folder=folder, cluster_id=_cluster_id(file, table), addresses=_addresses(file, table)
+        folder=folder,
+        cluster_id=_cluster_id(file, table),
+        addresses=addresses,
+        founders=_founders(file, table, addresses),
     )
 
 
@@ -147,6 +159,14 @@ def _addresses(file: Path, table: dict[str, Any]) -> dict[int, str]:
             raise _unreadable(file, f"node {node} has {address!r}, which is not host:port")
         addresses[int(node)] = address
     return dict(sorted(addresses.items()))
+
+
+def _founders(file: Path, table: dict[str, Any], addresses: dict[int, str]) -> tuple[int, ...]:
+    """All nodes, if the file names none: so it was before nodes could be added."""
+    founders = table.get("founders", list(addresses))
+    if not isinstance(founders, list) or not all(type(each) is int for each in founders):
+        raise _unreadable(file, "founders is no list of nodes")
+    return tuple(founders)
 
 
 def _unreadable(file: Path, problem: str) -> InvalidOption:

@@ -17,6 +17,7 @@ from raftlog import __version__
 from raftlog.cli import (
     bench,
     chaos,
+    cluster,
     down,
     produce,
     scrub,
@@ -50,6 +51,7 @@ app.command("status")(status.status)
 app.command("scrub")(scrub.scrub)
 app.add_typer(topic.app, name="topic")
 app.add_typer(writers.app, name="writers")
+app.add_typer(cluster.app, name="cluster")
 app.command("produce")(produce.produce)
 app.command("tail")(tail.tail)
 app.command("watermark")(watermark.watermark)

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from raftlog.cli.cluster_folder import KILLED_PATIENCE_S, holding_pid_file, open_folder
+from raftlog.cli.cluster_folder import (
+    KILLED_PATIENCE_S,
+    ClusterFolder,
+    exists,
+    holding_pid_file,
+    new_cluster,
+    open_folder,
+    record,
+)
 from raftlog.cli.server_extra import require_server_extra
 from raftlog.cli.session import DATA_FOLDER_DEFAULT, session_of
-from raftlog.errors import InvalidOption
+from raftlog.errors import DataFolderForeign, InvalidOption, NodeUnknown
 
 
 def serve(
@@ -21,6 +30,14 @@ def serve(
     data: Annotated[
         Path, typer.Option(help="The cluster's folder, made by `raftlog up`.")
     ] = DATA_FOLDER_DEFAULT,
+    join: Annotated[
+        bool,
+        typer.Option(
+            "--join",
+            help="Ask the cluster at --servers for its id and nodes, which has this node added "
+            "(`raftlog cluster add`); DIR may be empty.",
+        ),
+    ] = False,
     without_tls: Annotated[
         bool,
         typer.Option(
@@ -30,8 +47,8 @@ def serve(
 ) -> None:
     """Run one node of a cluster in the foreground until Ctrl-C or SIGTERM.
 
-    Use it to bring back a node that died under `raftlog up`. It logs to standard error, one JSON
-    object per line.
+    Use it to bring back a node that died under `raftlog up`, or with --join to start one that was
+    added to the cluster. It logs to standard error, one JSON object per line.
     """
     require_server_extra("serve")
     if not __debug__:
@@ -41,7 +58,7 @@ def serve(
             advice="Run nodes without it.",
         )
     os.umask(0o077)
-    cluster = open_folder(data.absolute())
+    cluster = _joined(data.absolute(), node, context) if join else open_folder(data.absolute())
     if node not in cluster.addresses:
         raise InvalidOption(
             option="--node",
@@ -60,8 +77,35 @@ def serve(
             cluster_id=cluster.cluster_id,
             node=node,
             addresses=cluster.addresses,
+            founders=cluster.founders,
             data=own,
         )
+
+
+def _joined(folder: Path, node: int, context: typer.Context) -> ClusterFolder:
+    """The cluster in the folder with all nodes that there are now; recorded if it is not there.
+    Raises `NodeUnknown` if nobody has added the node."""
+    from raftlog.client.log_client import connect
+
+    with connect(settings=session_of(context).settings.client) as client:
+        cluster_id = client.cluster_id()
+        nodes = client.members.placements().nodes
+    found = {int(each.node): each.address for each in nodes}
+    if node not in found:
+        raise NodeUnknown(node=node, known=", ".join(map(str, found)))
+    known = open_folder(folder) if exists(folder) else None
+    if known is not None and known.cluster_id != cluster_id:
+        raise DataFolderForeign(
+            folder=str(folder), found=f"cluster {known.cluster_id}", wanted=f"cluster {cluster_id}"
+        )
+    if known is None:
+        known = new_cluster(folder, addresses=found)
+    founders = tuple(each for each in known.founders if each != node)
+    cluster = replace(
+        known, cluster_id=cluster_id, addresses=known.addresses | found, founders=founders
+    )
+    record(cluster)
+    return cluster
 
 
 def _refuse_off_loopback(address: str) -> None:

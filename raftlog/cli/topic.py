@@ -82,6 +82,15 @@ def create(
         str | None,
         typer.Option(metavar="NUMBER", help=_RETENTION_RECORDS_HELP, show_default=False),
     ] = None,
+    replicas: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=7,
+            help="On how many nodes (3, or all if there are fewer).",
+            show_default=False,
+        ),
+    ] = None,
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
@@ -97,7 +106,9 @@ def create(
     }
     settings = {name: setting_value(name, text) for name, text in given.items() if text is not None}
     with session_of(context, servers).connect() as client:
-        topic = client.create_topic(name, text, if_not_exists=if_not_exists, settings=settings)
+        topic = client.create_topic(
+            name, text, if_not_exists=if_not_exists, settings=settings, replicas=replicas
+        )
         _show_topic(topic, output)
         there = _settings(topic)
         if any(there[setting] != value for setting, value in settings.items()):

@@ -8,7 +8,7 @@ from typing import Literal
 from raftlog.config_section import Section, setting
 from raftlog.errors import InvalidOption
 from raftlog.machines.commands import TopicInfo
-from raftlog.machines.limits import INTEGER_MAX
+from raftlog.machines.limits import INTEGER_MAX, REPLICAS_MAX
 from raftlog.machines.settings import ADVICE, TopicSetting, problem_of_setting
 
 ReadPreference = Literal["nearest", "leader", "follower"]
@@ -42,10 +42,23 @@ class TrimArguments(Section):
     )
 
 
+class PlacementArguments(Section):
+    """Where a topic is put."""
+
+    replicas: int = setting(1, "On how many nodes a topic is.", ge=1, le=REPLICAS_MAX)
+
+
 class FlushArguments(Section):
     """What `append_and_flush` takes besides the rows."""
 
     timeout_s: float = setting(0.0, "When to give up.", ge=0)
+
+
+def replicas_argument(replicas: int | None) -> int:
+    """How many replicas are asked for; 0: the default. Raises `InvalidOption`."""
+    return (
+        0 if replicas is None else PlacementArguments().with_arguments(replicas=replicas).replicas
+    )
 
 
 def settings_argument(settings: object) -> tuple[TopicSetting, ...]:

@@ -6,15 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from raftlog.client import every_node, topics
+from raftlog.client import every_node, topics, writers
 from raftlog.client.arguments import (
     ReadArguments,
     ReadPreference,
     TrimArguments,
+    replicas_argument,
     settings_argument,
     topic_argument,
 )
 from raftlog.client.attempt import Attempt
+from raftlog.client.cluster_members import ClusterMembers
 from raftlog.client.connection import Connection, Deadline
 from raftlog.client.epoch_key import check_key
 from raftlog.client.producer import Producer, Rows
@@ -23,10 +25,7 @@ from raftlog.client.shared_producers import SharedProducers
 from raftlog.client.watermark import NodeAnswer, Watermark, watermark_of
 from raftlog.config import ClientSettings, load
 from raftlog.core.types import GroupId, Offset
-from raftlog.errors import (
-    RaftlogError,
-    WriterNotFound,
-)
+from raftlog.errors import RaftlogError
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
 from raftlog.machines.outcomes import Appended, EpochCommitted
 from raftlog.machines.schema import Schema
@@ -36,21 +35,16 @@ from raftlog.wire.calls import (
     COMMIT_EPOCH,
     DESCRIBE_CLUSTER,
     FIND_OFFSET,
-    LIST_WRITERS,
-    REMOVE_WRITER,
     TRIM,
     AbortEpochCall,
     ClusterDescription,
     CommitEpochCall,
     DescribeCluster,
     FindOffset,
-    ListWriters,
     NodeView,
     RangeSizes,
     ReadableRange,
-    RemoveWriterCall,
     TrimCall,
-    WritersReply,
     WriterView,
 )
 
@@ -141,6 +135,7 @@ class LogClient:
         *,
         if_not_exists: bool = False,
         settings: Mapping[str, int | None] | None = None,
+        replicas: int | None = None,
     ) -> TopicInfo:
         """Create a topic. It is durable on a majority on return.
 
@@ -152,6 +147,7 @@ class LogClient:
                 settings.
             settings: Settings by name, as for `alter_topic`. Default: records stay until they are
                 trimmed.
+            replicas: On how many nodes it is, 1 to 7. Default: 3, or all if there are fewer.
 
         Returns:
             The topic.
@@ -160,11 +156,17 @@ class LogClient:
             TopicExists: There is a topic of this name, and `if_not_exists` is not set.
             InvalidTopicName: No topic can have this name.
             InvalidOption: No topic can have this schema or these settings.
+            TooFewNodes: There are fewer nodes than `replicas`.
             RulesTooOld: The cluster's rules do not know settings yet.
         """
         changes = settings_argument(settings or {})
         return topics.create(
-            self._connection, name, schema_of(schema), changes, if_not_exists=if_not_exists
+            self._connection,
+            name,
+            schema_of(schema),
+            changes,
+            if_not_exists=if_not_exists,
+            replicas=replicas_argument(replicas),
         )
 
     def alter_topic(self, topic: TopicInfo | str, settings: Mapping[str, int | None]) -> TopicInfo:
@@ -577,14 +579,7 @@ class LogClient:
         Yields:
             The writers, sorted by name.
         """
-        return self._writers(self._known(topic))
-
-    def _writers(self, topic: TopicInfo) -> Iterator[WriterView]:
-        reply = self._list_writers(topic)
-        yield from reply.writers
-        while reply.more:
-            reply = self._list_writers(topic, after=reply.writers[-1].writer)
-            yield from reply.writers
+        return writers.all_of(self._connection, self._known(topic))
 
     def describe_writer(self, topic: TopicInfo | str, writer: str) -> WriterView:
         """Look up a writer of a topic by a linearizable read.
@@ -600,17 +595,7 @@ class LogClient:
         Raises:
             WriterNotFound: The topic does not remember this writer.
         """
-        info = self._known(topic)
-        found = self._list_writers(info, writer=writer).writers
-        if not found:
-            raise WriterNotFound(topic=info.name, writer=writer)
-        return found[0]
-
-    def _list_writers(self, topic: TopicInfo, *, after: str = "", writer: str = "") -> WritersReply:
-        call = ListWriters(
-            group=topic.group, incarnation=topic.incarnation, after=after, writer=writer
-        )
-        return self._connection.call_leader(topic.group, LIST_WRITERS, call)
+        return writers.named(self._connection, self._known(topic), writer)
 
     def remove_writer(self, topic: TopicInfo | str, writer: str) -> WriterView:
         """Make a topic forget a writer, and drop what it has open. Its visible records stay.
@@ -629,12 +614,7 @@ class LogClient:
             WriterNotFound: The topic does not remember this writer.
             RulesTooOld: The topic's rules do not know removals yet.
         """
-        info = self._known(topic)
-        found = self.describe_writer(info, writer)
-        call = RemoveWriterCall(group=info.group, incarnation=info.incarnation, writer=writer)
-        # If it is gone since, an earlier try of this call or another client removed it.
-        self._connection.call_leader(info.group, REMOVE_WRITER, call)
-        return found
+        return writers.remove(self._connection, self._known(topic), writer)
 
     # ------------------------------------------------------------ watching
 
@@ -671,6 +651,11 @@ class LogClient:
             Each node's view, or the error that it gave, by node.
         """
         return every_node.scrub(self._connection, groups, self._view_timeout_s)
+
+    @property
+    def members(self) -> ClusterMembers:
+        """The cluster's nodes, and where its groups are."""
+        return ClusterMembers(self._connection, view_timeout_s=self._view_timeout_s)
 
     def cluster_id(self) -> str:
         """Ask which cluster the servers belong to.

@@ -31,6 +31,7 @@ def create(
     settings: tuple[TopicSetting, ...],
     *,
     if_not_exists: bool,
+    replicas: int,
 ) -> TopicInfo:
     """Create the topic under a new incarnation."""
     call = CreateTopicCall(
@@ -39,6 +40,7 @@ def create(
         schema=schema,
         if_not_exists=if_not_exists,
         settings=settings,
+        replicas=replicas,
     )
     return connection.call_leader(CONTROLLER_GROUP, CREATE_TOPIC, call).topic
 

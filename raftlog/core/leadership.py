@@ -6,7 +6,7 @@ into another. What a leader says to its followers is made here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from raftlog.core import replication
@@ -205,7 +205,6 @@ class Leadership(Part):
             all_committed is not None
             and self.quiescence.due
             and not self.reads.pending
-            and not self._membership.learners
             and all(
                 (each.match_index == all_committed and each.counts) or self._is_excused(node, each)
                 for node, each in self.followers.items()
@@ -282,18 +281,13 @@ class Leadership(Part):
         return progress
 
     def plan_change(
-        self,
-        memberships: Memberships,
-        commit_index: LogIndex,
-        voters: Iterable[NodeId],
-        learners: Iterable[NodeId],
+        self, memberships: Memberships, commit_index: LogIndex, goal: Membership
     ) -> Membership:
-        """The membership to write for these voters and learners. Raises as
-        `Raft.change_membership`."""
+        """The membership to write to come to `goal`. Raises as `Raft.change_membership`."""
         begun = max(memberships.latest_index, self.term_start)
         if memberships.latest.is_joint or begun > commit_index:
             raise ChangeUnderWay(group=self._group, index=begun)
-        new = changed(memberships.latest, voters, learners)
+        new = changed(memberships.latest, goal)
         for voter in new.voters:
             if voter not in memberships.latest.voters:
                 held = self.followers.get(voter)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
 
 from raftlog.core.state import Part
 from raftlog.core.types import Entry, EntryKind, LogIndex, NodeId, Payload
@@ -44,10 +44,13 @@ class Membership:
     learners: tuple[NodeId, ...] = ()
     """Sent the log, but no voters, nor about to be any. A former voter that becomes one is both
     while it still counts."""
+    generation: int = 0
+    """Which placement was asked for when this was written. It never falls in one log."""
 
     def __post_init__(self) -> None:
         problem = problem_of_members(self.voters, self.outgoing, self.learners)
         assert problem is None, problem
+        assert self.generation >= 0, "generations count from 0"
 
     @property
     def is_joint(self) -> bool:
@@ -80,23 +83,20 @@ class MembershipAt:
     membership: Membership
 
 
-def changed(
-    now: Membership, voters: Iterable[NodeId], learners: Iterable[NodeId] = ()
-) -> Membership:
-    """What is written to give `now`, which is not joint, these voters and learners. It is joint if
-    the voters are others."""
+def changed(now: Membership, goal: Membership) -> Membership:
+    """What is written to turn `now` into `goal`; neither is joint. It is joint if the voters are
+    others."""
     assert not now.is_joint, "one change at a time"
-    new = Membership(_sorted(voters), learners=_sorted(learners))
-    assert new.voters, "a group without voters can decide nothing"
-    if new.voters == now.voters:
-        return new
-    return Membership(new.voters, now.voters, new.learners)
+    assert not goal.is_joint, "what is joint is no goal"
+    assert goal.voters, "a group without voters can decide nothing"
+    assert goal.generation >= now.generation, "an older wish never undoes a newer one"
+    return goal if goal.voters == now.voters else replace(goal, outgoing=now.voters)
 
 
 def completed(joint: Membership) -> Membership:
     """What is written once the joint membership is committed: the former voters go."""
     assert joint.is_joint, "there is a change to complete"
-    return Membership(joint.voters, learners=joint.learners)
+    return replace(joint, outgoing=())
 
 
 def _sorted(members: Iterable[NodeId]) -> tuple[NodeId, ...]:
@@ -108,19 +108,14 @@ def _sorted(members: Iterable[NodeId]) -> tuple[NodeId, ...]:
 
 def encode_membership(membership: Membership) -> Payload:
     """The payload of an entry of kind CONFIGURATION: JSON (docs/FORMAT.md)."""
-    kinds = {
-        "voters": membership.voters,
-        "outgoing": membership.outgoing,
-        "learners": membership.learners,
-    }
-    return Payload(json.dumps(kinds, separators=(",", ":")).encode(), b"")
+    return Payload(json.dumps(asdict(membership), separators=(",", ":")).encode(), b"")
 
 
 def decode_membership(command: bytes) -> Membership:
     """What `encode_membership` wrote. Raises `ValueError` for anything else."""
     found = json.loads(command)
-    if not isinstance(found, dict) or found.keys() != {"voters", "outgoing", "learners"}:
-        raise ValueError("it names no voters, outgoing ones and learners")
+    if not isinstance(found, dict) or found.keys() != {each.name for each in fields(Membership)}:
+        raise ValueError("it names no voters, outgoing ones, learners and generation")
     kinds = [found[kind] for kind in ("voters", "outgoing", "learners")]
     for members in kinds:
         if not isinstance(members, list) or not all(type(each) is int for each in members):
@@ -128,7 +123,11 @@ def decode_membership(command: bytes) -> Membership:
     problem = problem_of_members(*kinds)
     if problem is not None:
         raise ValueError(problem)
-    return Membership(*(tuple(map(NodeId, members)) for members in kinds))
+    generation = found["generation"]
+    if type(generation) is not int or generation < 0:
+        raise ValueError("it has a generation that is no number from 0")
+    voters, outgoing, learners = (tuple(map(NodeId, members)) for members in kinds)
+    return Membership(voters, outgoing, learners, generation)
 
 
 class Memberships(Part):

@@ -19,7 +19,7 @@ is a message to itself that waits for persistence, the entries count through `pe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -231,8 +231,9 @@ class Raft(Part):
         self._disturb(leadership)
         return self._append_own(payloads, kind)
 
-    def change_membership(self, voters: Iterable[NodeId], learners: Iterable[NodeId] = ()) -> Span:
-        """Give the group these voters and learners (Raft section 6), and say where that begins.
+    def change_membership(self, goal: Membership) -> Span:
+        """Give the group this membership (Raft section 6), which is not joint, and say where that
+        begins. Its generation is at least the present one's.
 
         It holds at once. Where the voters are others it is completed once both majorities have
         committed it, by whoever leads then; a leader that is none of them leaves after that.
@@ -242,7 +243,7 @@ class Raft(Part):
         where it was named. Others would not vote, and their votes may be needed to go on.
         """
         leadership = self._leading()
-        new = leadership.plan_change(self.memberships, self.commit_index, voters, learners)
+        new = leadership.plan_change(self.memberships, self.commit_index, goal)
         self._disturb(leadership)
         return self._change(leadership, new)
 
@@ -679,8 +680,7 @@ class Raft(Part):
                 self._membership_committed(self.leadership)
 
     def _membership_committed(self, leadership: Leadership) -> None:
-        """A joint membership is completed as soon as it is committed, also by a later leader than
-        the one that began it; a leader that is no member any more leaves."""
+        """What is joint is completed, whoever began it; a leader that is out leaves."""
         if self.membership.is_joint:
             self._change(leadership, completed(self.membership))
         elif self.node not in self.membership.voters:

@@ -56,6 +56,7 @@
     |   |-- UnknownSchemaVersion    the client must describe the topic again
     |   |-- TooManyWriters          the topic's limit
     |   `-- WriterBytesExceeded     too many staged bytes of one writer
+    |-- MembersRefused              of nodes and placements: `raftlog.errors.members`
     |-- NodeRefused                 this process must not serve: `raftlog.errors.node`
     |-- CompactorKilled             a signal ended the compaction process: it is tried again
     `-- Internal                    a defect of ours
@@ -75,6 +76,18 @@ from raftlog.errors.data import (
 from raftlog.errors.exit_code import (
     ExitCode,
 )
+from raftlog.errors.members import (
+    AddressTaken,
+    GroupUnknown,
+    MembersRefused,
+    NodeExists,
+    NodeInUse,
+    NodeUnknown,
+    PlacementOutdated,
+    PlacementUnderWay,
+    QuorumAtRisk,
+    TooFewNodes,
+)
 from raftlog.errors.node import (
     AcknowledgedEntriesLost,
     AddressInUse,
@@ -85,6 +98,7 @@ from raftlog.errors.node import (
     IdentityRefused,
     LogFromNewerVersion,
     NodeRefused,
+    NodeRemoved,
 )
 from raftlog.errors.raftlog_error import (
     CompactorKilled,
@@ -153,7 +167,9 @@ from raftlog.errors.write import (
 __all__ = [
     "AcknowledgedEntriesLost",
     "AddressInUse",
+    "AddressTaken",
     "AlreadyExists",
+    "ChangeUnderWay",
     "CheckpointReset",
     "CheckpointRewound",
     "ClusterMismatch",
@@ -172,6 +188,7 @@ __all__ = [
     "ExitCode",
     "ExtraMissing",
     "FormatUnsupported",
+    "GroupUnknown",
     "HistoryDisputed",
     "IdentityRefused",
     "Internal",
@@ -180,30 +197,38 @@ __all__ = [
     "InvalidTopicName",
     "LogFromNewerVersion",
     "MalformedRequest",
+    "MemberBehind",
+    "MembersRefused",
     "NoQuorum",
+    "NodeExists",
+    "NodeInUse",
     "NodeRefused",
+    "NodeRemoved",
     "NodeStopping",
+    "NodeUnknown",
     "NodeUnreachable",
     "NotFound",
     "NotLeader",
-    "ChangeUnderWay",
-    "MemberBehind",
     "NotYet",
     "OffsetTrimmed",
     "Overloaded",
-    "ReplicaDiverged",
-    "ReplicaQuarantined",
-    "StateDisputed",
     "PathUnusable",
     "PeerProtocolViolation",
+    "PlacementOutdated",
+    "PlacementUnderWay",
     "ProducerClosed",
+    "QuorumAtRisk",
     "RaftlogError",
+    "ReplicaDiverged",
+    "ReplicaQuarantined",
     "RulesTooOld",
     "RunFenced",
     "SchemaMismatch",
     "SequenceGap",
     "SequenceReused",
     "StageGap",
+    "StateDisputed",
+    "TooFewNodes",
     "TooLarge",
     "TooMany",
     "TooManyWriters",

@@ -7,6 +7,7 @@ NodeRefused                 this process must not serve
 |-- LogFromNewerVersion     an entry that this program cannot apply
 |-- AddressInUse
 |-- IdentityRefused         the node's folder was wiped or exchanged
+|-- NodeRemoved             the node is none of the cluster's any more
 |-- AcknowledgedEntriesLost an older copy of the folder, or a disk that lost synced bytes
 `-- DiskFailed              a write or sync failed: the process exits
 """
@@ -103,7 +104,21 @@ class IdentityRefused(NodeRefused):
     )
     remedy_text = (
         "Restore the node's own folder: a wiped one has forgotten its votes and must not return "
-        "under its old id."
+        "under its old id. If it is lost, give its place to a node with a new id: "
+        "`raftlog cluster replace {node} --with ID --address HOST:PORT`."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class NodeRemoved(NodeRefused):
+    """A node id is never used again: another folder would not know what was promised under it."""
+
+    node: int
+
+    cause_text = "Node {node} was removed from the cluster."
+    remedy_text = (
+        "Its folder may be deleted. To bring the machine back, use an empty folder and an id that "
+        "no node ever had: `raftlog cluster add`."
     )
 
 

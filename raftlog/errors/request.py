@@ -40,7 +40,7 @@ class PeerProtocolViolation(InvalidRequest):
     cause_text = "Node {peer} sent {kind} of group {group} that no correct node sends: {problem}."
     remedy_text = (
         "It was dropped. Stop node {peer}, and check its version, disk and memory. If they cannot "
-        "be trusted, leave it down: nodes cannot be replaced yet."
+        "be trusted, leave it down and give its place to another: `raftlog cluster replace`."
     )
 
 

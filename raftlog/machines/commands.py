@@ -254,6 +254,57 @@ class RegisterNode:
     address: str
     rules: int
     """The highest version of the rules that its program knows; 0 if the program does not say."""
+    rack: str = ""
+    """Nodes of one rack may fail together (rules 4); "": it says none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddNode:
+    """Let a node join under this id from this address (rules 4). Its store is bound when it
+    comes."""
+
+    node: NodeId
+    address: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetDuty:
+    """Say what a node is to do (rules 4)."""
+
+    node: NodeId
+    draining: bool
+    """It should lead no group."""
+    leaving: bool
+    """It should hold no group: nothing is placed on it any more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetireNode:
+    """Remove a node that is leaving and holds no group (rules 4). Its id is never used again."""
+
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceGroup:
+    """Wish a group to have other voters (rules 4)."""
+
+    group: GroupId
+    voters: tuple[NodeId, ...]
+    """1 to 7, rising."""
+    generation: int
+    """How often it was placed before, as whoever asks knows it: two of them cannot mean the same
+    state and both succeed."""
+    former: tuple[NodeId, ...]
+    """Its voters as they are. They count where it was never placed before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportPlacement:
+    """A group's log has committed the voters that were wished in this generation (rules 4)."""
+
+    group: GroupId
+    generation: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,7 +344,19 @@ class DeleteTopic:
     incarnation: str
 
 
-ControllerCommand = RegisterNode | CreateTopic | AlterTopic | DeleteTopic | Rules | SnapshotPoint
+ControllerCommand = (
+    RegisterNode
+    | AddNode
+    | SetDuty
+    | RetireNode
+    | PlaceGroup
+    | ReportPlacement
+    | CreateTopic
+    | AlterTopic
+    | DeleteTopic
+    | Rules
+    | SnapshotPoint
+)
 
 Command = TopicCommand | ControllerCommand
 

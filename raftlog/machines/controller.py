@@ -10,19 +10,24 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import islice
-from types import MappingProxyType
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 from raftlog.core.types import CONTROLLER_GROUP, NO_INDEX, GroupId, LogIndex, NodeId
+from raftlog.machines.cluster_nodes import ClusterNodes
 from raftlog.machines.commands import (
+    AddNode,
     AlterTopic,
     ControllerCommand,
     CreateTopic,
     DeleteTopic,
+    PlaceGroup,
     RegisterNode,
+    ReportPlacement,
+    RetireNode,
     Rules,
+    SetDuty,
     SnapshotPoint,
     TopicInfo,
 )
@@ -35,7 +40,12 @@ from raftlog.machines.limits import (
 )
 from raftlog.machines.outcomes import (
     ControllerOutcome,
+    DutySet,
+    GroupPlaced,
+    NodeAdded,
     NodeRegistered,
+    NodeRetired,
+    PlacementReported,
     Refused,
     RulesApplied,
     SnapshotPointApplied,
@@ -44,7 +54,8 @@ from raftlog.machines.outcomes import (
     TopicDeleted,
     refused,
 )
-from raftlog.machines.rules import RULES_FIRST, known_rules, next_rules
+from raftlog.machines.placements import Placements
+from raftlog.machines.rules import RULES_FIRST, RULES_WITH_MEMBERS, known_rules, next_rules
 from raftlog.machines.schema import RESERVED_NAMES, Schema
 from raftlog.machines.settings import (
     ADVICE,
@@ -54,11 +65,13 @@ from raftlog.machines.settings import (
     digest_settings,
     problem_of_setting,
 )
-from raftlog.machines.state import ControllerState, NodeState
+from raftlog.machines.state import ControllerState
 from raftlog.machines.validity import (
     malformed,
     problem_of_alteration,
     problem_of_node,
+    problem_of_node_command,
+    problem_of_placement,
     problem_of_snapshot_point,
     problem_of_topic,
 )
@@ -69,15 +82,6 @@ _TOPIC_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,248}")
 _FIELD_TYPE_CHARACTERS_MAX = 65_536
 
 
-class KnownNode(NamedTuple):
-    """A node as the cluster knows it."""
-
-    store_uuid: str
-    address: str
-    rules: int
-    """The highest version of the rules that its program knows."""
-
-
 class ControllerMachine:
     """The state of group 0. A refused command changes nothing."""
 
@@ -85,7 +89,8 @@ class ControllerMachine:
         self._limits = limits or ControllerLimits()
         self.rules = RULES_FIRST
         """The version that the next entry is applied under, and that a new topic starts under."""
-        self._nodes: dict[NodeId, KnownNode] = {}
+        self._nodes = ClusterNodes(self._limits.nodes_max)
+        self._placements = Placements()
         self._topics: dict[str, TopicInfo] = {}
         self._groups: dict[GroupId, TopicInfo] = {}
         self._deleted: dict[str, TopicInfo] = {}
@@ -105,8 +110,8 @@ class ControllerMachine:
         """
         machine = cls(limits)
         machine.rules = known_rules(state.rules, group=CONTROLLER_GROUP, index=state.last_index)
-        for node in state.nodes:
-            machine._nodes[node.node] = KnownNode(node.store_uuid, node.address, node.rules)
+        machine._nodes = ClusterNodes.restore(state.nodes, state.retired, machine._limits.nodes_max)
+        machine._placements = Placements.restore(state.placements)
         for topic in state.topics:
             machine._topics[topic.name] = machine._groups[topic.group] = topic
         machine._deleted = {topic.incarnation: topic for topic in state.deleted}
@@ -117,24 +122,17 @@ class ControllerMachine:
 
     def state(self) -> ControllerState:
         """The whole logical state. O(state)."""
+        nodes, retired = self._nodes.state()
         return ControllerState(
             rules=self.rules,
             last_index=self._last_index,
             last_timestamp_us=self._last_timestamp_us,
             next_group_id=GroupId(self._next_group_id),
-            nodes=tuple(
-                [
-                    NodeState(
-                        node=node,
-                        store_uuid=known.store_uuid,
-                        address=known.address,
-                        rules=known.rules,
-                    )
-                    for node, known in self._nodes.items()
-                ]
-            ),
+            nodes=nodes,
             topics=tuple(self._topics.values()),
             deleted=tuple(self._deleted.values()),
+            retired=retired,
+            placements=self._placements.state(),
         )
 
     # ------------------------------------------------------------ commands
@@ -144,8 +142,12 @@ class ControllerMachine:
         assert index > self._last_index, f"entry {index} after entry {self._last_index}"
         self._last_index = index
         match command:
-            case RegisterNode():
-                return self._register_node(command)
+            case RegisterNode() | AddNode() | SetDuty() | RetireNode():
+                return self._change_nodes(command)
+            case PlaceGroup():
+                return self._place_group(command)
+            case ReportPlacement():
+                return self._report_placement(command)
             case CreateTopic():
                 return self._create_topic(index, command)
             case AlterTopic():
@@ -173,25 +175,51 @@ class ControllerMachine:
             return malformed("SnapshotPoint", problem)
         return SnapshotPointApplied(keep_from=command.keep_from)
 
-    def _register_node(self, command: RegisterNode) -> NodeRegistered | Refused:
-        problem = problem_of_node(command)
+    def _change_nodes(
+        self, command: RegisterNode | AddNode | SetDuty | RetireNode
+    ) -> NodeRegistered | NodeAdded | DutySet | NodeRetired | Refused:
+        match command:
+            case RegisterNode():
+                problem = problem_of_node(command)
+            case _:
+                problem = problem_of_node_command(command, self.rules)
         if problem is not None:
-            return malformed("RegisterNode", problem)
-        known = self._nodes.get(command.node)
-        if known is not None and known.store_uuid != command.store_uuid:
-            return refused(
-                "IdentityRefused",
-                node=command.node,
-                store_uuid=command.store_uuid,
-                known_store_uuid=known.store_uuid,
-            )
-        limit = self._limits.nodes_max
-        if known is None and len(self._nodes) >= limit:
-            return refused("TooMany", what="The cluster", limit=limit, unit="nodes")
-        self._nodes[command.node] = KnownNode(
-            command.store_uuid, command.address, max(command.rules, RULES_FIRST)
-        )
-        return NodeRegistered(known_before=known is not None)
+            return malformed(type(command).__name__, problem)
+        match command:
+            case RegisterNode():
+                return self._nodes.register(command, self.rules)
+            case AddNode():
+                return self._nodes.add(command)
+            case SetDuty():
+                return self._nodes.set_duty(command)
+            case _:
+                holding = self._groups_on(command.node)
+                if holding and command.node in self._nodes:
+                    what = f"{len(holding)} groups are placed on it"
+                    return refused("NodeInUse", node=command.node, what=what)
+                return self._nodes.retire(command)
+
+    def _groups_on(self, node: NodeId) -> list[GroupId]:
+        """The groups that are wished on the node, or may still be there."""
+        moved = self._placements
+        placed = [group for group, each in moved.items() if node in each.voters + each.former]
+        made = [group for group, each in self._groups.items() if node in each.voters]
+        return placed + [group for group in made if group not in moved]
+
+    def _place_group(self, command: PlaceGroup) -> GroupPlaced | Refused:
+        problem = problem_of_placement(command, self.rules)
+        if problem is not None:
+            return malformed("PlaceGroup", problem)
+        if command.group not in self._groups and command.group != CONTROLLER_GROUP:
+            return refused("GroupUnknown", group=command.group)
+        usable = [node for node, known in self._nodes.items() if not known.leaving]
+        return self._placements.place(command, usable)
+
+    def _report_placement(self, command: ReportPlacement) -> PlacementReported | Refused:
+        problem = problem_of_node_command(command, self.rules)
+        if problem is not None:
+            return malformed("ReportPlacement", problem)
+        return self._placements.report(command)
 
     def _create_topic(self, index: LogIndex, command: CreateTopic) -> TopicCreated | Refused:
         problem = problem_of_topic(command)
@@ -291,6 +319,7 @@ class ControllerMachine:
             return self._recreated(topic, command.incarnation)
         del self._topics[topic.name]
         del self._groups[topic.group]
+        self._placements.forget(topic.group)
         self._deleted[topic.incarnation] = topic
         if len(self._deleted) > DELETED_TOPICS_KEPT:
             del self._deleted[next(iter(self._deleted))]
@@ -299,15 +328,29 @@ class ControllerMachine:
     # ------------------------------------------------------------ queries
 
     @property
-    def nodes(self) -> Mapping[NodeId, KnownNode]:
-        """Every node that ever registered; a read-only view that follows the state."""
-        return MappingProxyType(self._nodes)
+    def nodes(self) -> ClusterNodes:
+        """Every node that registered or was added, and not removed; only to be read."""
+        return self._nodes
+
+    @property
+    def placements(self) -> Placements:
+        """The groups that were ever placed elsewhere than where they were made; only to be
+        read."""
+        return self._placements
+
+    def voters_of(self, topic: TopicInfo) -> tuple[NodeId, ...]:
+        """Where the topic's replicas should be."""
+        placement = self._placements.get(topic.group)
+        return placement.voters if placement is not None else topic.voters
 
     def behind_rules(self, nodes: Iterable[NodeId], version: int) -> tuple[NodeId, ...]:
-        """Those of `nodes` that did not say that they know `version`, in the order of `nodes`."""
+        """Those of `nodes` that did not say that they know `version`, rising. One that was added
+        and has not come yet is waited for by nobody."""
         known = self._nodes
         return tuple(
-            node for node in sorted(nodes) if node not in known or known[node].rules < version
+            node
+            for node in sorted(nodes)
+            if node not in known or (known[node].store_uuid and known[node].rules < version)
         )
 
     def topic(self, name: str) -> TopicInfo | Refused:
@@ -342,18 +385,14 @@ class ControllerMachine:
             digest.number(self.rules)
         digest.number(self._next_group_id)
         digest.number(self._last_timestamp_us)
-        digest.number(len(self._nodes))
-        for node in sorted(self._nodes):
-            digest.number(node)
-            digest.text(self._nodes[node].store_uuid)
-            digest.text(self._nodes[node].address)
-            if self.rules > RULES_FIRST:
-                digest.number(self._nodes[node].rules)
+        self._nodes.digest_into(digest, self.rules)
         digest.number(len(self._topics))
         for topic in self.topics():
             _digest_topic(digest, topic)
         for topic in self._deleted.values():
             _digest_topic(digest, topic)
+        if self.rules >= RULES_WITH_MEMBERS:
+            self._placements.digest_into(digest)
         return digest.finish()
 
     def _nearest(self, name: str) -> str:

@@ -17,12 +17,17 @@ from raftlog.machines.commands import TopicInfo
 from raftlog.machines.outcomes import (
     Appended,
     Configured,
+    DutySet,
     EpochAborted,
     EpochCommitted,
     Expired,
     ExpiredByAge,
+    GroupPlaced,
+    NodeAdded,
     NodeRegistered,
+    NodeRetired,
     Outcome,
+    PlacementReported,
     Refused,
     RulesApplied,
     SnapshotPointApplied,
@@ -71,6 +76,11 @@ _KINDS: dict[type, tuple[int, tuple[str, ...]]] = {
     Configured: (18, ("version",)),
     TopicAltered: (19, ("topic",)),
     TopicSetting: (20, ("name", "value")),
+    NodeAdded: (21, ("known_before",)),
+    DutySet: (22, ("draining", "leaving")),
+    NodeRetired: (23, ("known_before",)),
+    GroupPlaced: (24, ("generation",)),
+    PlacementReported: (25, ("done",)),
 }
 """A kind's number, and its fields: the first has number 1. Add new ones at the end."""
 
@@ -110,6 +120,14 @@ _REFUSALS: dict[str, tuple[int, tuple[str, ...]]] = {
     "CheckpointRewound": (23, ("writer", "batch", "last_batch")),
     "VersionReused": (24, ("writer", "version", "batch", "last_batch")),
     "WriterForgotten": (25, ("writer",)),
+    "NodeRemoved": (26, ("node",)),
+    "NodeExists": (27, ("node", "address")),
+    "AddressTaken": (28, ("address", "node")),
+    "NodeUnknown": (29, ("node",)),
+    "NodeInUse": (30, ("node",)),
+    "PlacementOutdated": (31, ("group", "generation")),
+    "PlacementUnderWay": (32, ("group", "voters", "former")),
+    "GroupUnknown": (33, ("group",)),
 }
 """The same by error code: a refusal's number, and the values that are part of the bytes."""
 

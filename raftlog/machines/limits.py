@@ -40,6 +40,9 @@ DELETED_TOPICS_KEPT = 1000
 EXPIRED_AT_ONCE_MAX = 1000
 """The most epochs, writers and producers that one `Expire` ends: it must not block the loop."""
 
+REPLICAS_MAX = 7
+"""The most voters of a group: a majority of more is slower and hardly safer."""
+
 NAMES_COMPARED_MAX = 1000
 """How many names are searched for the nearest one: a refusal must not block the apply loop."""
 

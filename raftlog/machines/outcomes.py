@@ -90,6 +90,42 @@ class NodeRegistered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAdded:
+    """The node may come. `known_before`: it was added before, or is one already."""
+
+    known_before: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DutySet:
+    """What the node is to do from now on."""
+
+    draining: bool
+    leaving: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRetired:
+    """The node is none of the cluster's. `known_before`: it was until now."""
+
+    known_before: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlaced:
+    """The wish's generation: it is reported once the group is there."""
+
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementReported:
+    """`done`: it was the last wish, and was not reported yet."""
+
+    done: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCreated:
     """The topic exists. `existed`: it did before, so this command changed nothing."""
 
@@ -164,6 +200,11 @@ TopicOutcome = (
 )
 ControllerOutcome = (
     NodeRegistered
+    | NodeAdded
+    | DutySet
+    | NodeRetired
+    | GroupPlaced
+    | PlacementReported
     | TopicCreated
     | TopicAltered
     | TopicDeleted

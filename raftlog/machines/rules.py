@@ -10,6 +10,7 @@ at one index of the log, so all replicas switch at the same entry.
 2. Writer rows by kind, ages in log time, and the plan by which a replayed batch is recognised.
 3. Snapshot points, trims and settings of topics. What the state holds of the extents no longer
    depends on which of them a replica still has.
+4. Nodes that come and go, and groups that are placed elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from raftlog.errors import LogFromNewerVersion
 RULES_FIRST = 1
 """The rules of a log without a `Rules` entry."""
 
-RULES_LATEST = 3
+RULES_WITH_MEMBERS = 4
+"""The first rules under which nodes come and go."""
+
+RULES_LATEST = 4
 """The highest version that this program knows."""
 
 

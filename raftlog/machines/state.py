@@ -170,6 +170,20 @@ class NodeState:
     store_uuid: str
     address: str
     rules: int
+    rack: str = ""
+    draining: bool = False
+    leaving: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementState:
+    """Where a group should be, if it was ever placed elsewhere."""
+
+    group: GroupId
+    voters: tuple[NodeId, ...]
+    generation: int
+    reached: int
+    former: tuple[NodeId, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,3 +199,7 @@ class ControllerState:
     """The live topics."""
     deleted: tuple[TopicInfo, ...]
     """The last deleted topics, oldest first."""
+    retired: tuple[NodeId, ...] = ()
+    """The ids of removed nodes, rising."""
+    placements: tuple[PlacementState, ...] = ()
+    """By group."""

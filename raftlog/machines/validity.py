@@ -6,10 +6,12 @@ one must become a refusal; an assertion would stop all nodes for good.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from raftlog.machines.commands import (
     AbortEpoch,
+    AddNode,
     AlterTopic,
     Append,
     BatchSummary,
@@ -18,8 +20,12 @@ from raftlog.machines.commands import (
     CreateTopic,
     EpochKey,
     Expire,
+    PlaceGroup,
     RegisterNode,
     RemoveWriter,
+    ReportPlacement,
+    RetireNode,
+    SetDuty,
     SnapshotPoint,
     Stage,
     Trim,
@@ -28,11 +34,16 @@ from raftlog.machines.limits import (
     BATCH_BYTES_MAX,
     BATCH_RECORDS_MAX,
     INTEGER_MAX,
+    REPLICAS_MAX,
     TEXT_CHARACTERS_MAX,
 )
 from raftlog.machines.outcomes import Refused, refused
+from raftlog.machines.rules import RULES_WITH_MEMBERS
 
 _CRC_END = 2**32
+
+_ADDRESS = re.compile(r"[A-Za-z0-9._\-\[\]:%]{1,253}:\d{1,5}", re.ASCII)
+"""A host's name, IPv4 or bracketed IPv6 address, and a port."""
 
 
 def problem_of_append(command: Append) -> str | None:
@@ -125,9 +136,38 @@ def problem_of_node(command: RegisterNode) -> str | None:
     """What is invalid about the command, or None."""
     if not 0 < command.node <= INTEGER_MAX:
         return f"node is {command.node}"
-    return _text_problem("store_uuid", command.store_uuid) or _text_problem(
-        "address", command.address
+    return (
+        _text_problem("store_uuid", command.store_uuid)
+        or _text_problem("address", command.address)
+        or _length_problem("rack", command.rack)
     )
+
+
+def problem_of_node_command(
+    command: AddNode | SetDuty | RetireNode | ReportPlacement, rules: int
+) -> str | None:
+    """What is invalid about the command, or None."""
+    match command:
+        case ReportPlacement():
+            numbers = (command.generation, command.group + 1)
+        case AddNode() if _ADDRESS.fullmatch(command.address) is None:
+            return f"address is {command.address[:TEXT_CHARACTERS_MAX]!r}, not host:port"
+        case _:
+            numbers = (command.node, 1)
+    wrong = [number for number in numbers if not 0 < number <= INTEGER_MAX]
+    return f"a number is {wrong[0]}" if wrong else _rules_problem(rules, RULES_WITH_MEMBERS)
+
+
+def problem_of_placement(command: PlaceGroup, rules: int) -> str | None:
+    """What is invalid about the command, or None."""
+    for what, nodes in (("voters", command.voters), ("former voters", command.former)):
+        if not 1 <= len(nodes) <= REPLICAS_MAX:
+            return f"{what} are {len(nodes)}; 1 to {REPLICAS_MAX} are allowed"
+        if list(nodes) != sorted(set(nodes)) or nodes[0] < 1:
+            return f"{what} are {list(nodes)}"
+    if not 0 <= command.generation < INTEGER_MAX:
+        return f"generation is {command.generation}"
+    return _rules_problem(rules, RULES_WITH_MEMBERS)
 
 
 def problem_of_topic(command: CreateTopic) -> str | None:

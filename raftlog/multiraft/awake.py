@@ -7,7 +7,7 @@ when a process that it relies on falls silent or is another one, and now and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 from raftlog.core.messages import RaftMessage
 from raftlog.core.quorum import is_quorum
@@ -32,7 +32,7 @@ class AwakeReplicas:
         self,
         *,
         node: NodeId,
-        nodes: Sequence[NodeId],
+        nodes: Collection[NodeId],
         replicas: Mapping[GroupId, LocalReplica],
         timing: RaftTiming,
         random: Random,
@@ -63,6 +63,10 @@ class AwakeReplicas:
         """By tick, the groups to check then, if they are still quiesced."""
         self._check_due: dict[GroupId, int] = {}
         """The tick of each group's latest check in `_checks`; its earlier ones do not count."""
+
+    def follow(self, nodes: Collection[NodeId]) -> None:
+        """These are the cluster's nodes from now on."""
+        self._liveness.follow([peer for peer in nodes if peer != self._node])
 
     @property
     def silent_ticks(self) -> Mapping[NodeId, int]:

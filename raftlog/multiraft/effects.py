@@ -6,7 +6,7 @@ not told of it and must not be called again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -16,7 +16,7 @@ from raftlog.core.ready import SoftState
 from raftlog.core.types import GroupId, LogIndex, NodeId, Offset
 from raftlog.errors import DiskFull, PeerProtocolViolation
 from raftlog.image.job import CompactionJob, Reply
-from raftlog.machines.commands import TopicInfo
+from raftlog.machines.commands import ReportPlacement, TopicInfo
 from raftlog.storage.write import LogWrite
 
 T = TypeVar("T")
@@ -305,6 +305,13 @@ class Effects(Protocol):
 
     def queued_bytes(self, peer: NodeId) -> int:
         """Bytes of append requests that were given to `send` and have not left yet."""
+
+    def follow_nodes(self, nodes: Mapping[NodeId, str]) -> None:
+        """These are the cluster's nodes from now on, by id their addresses: there must be a way to
+        each, and none to any other."""
+
+    def report(self, report: ReportPlacement) -> None:
+        """Tell the controller's leader, if it can be reached; a report may be lost."""
 
     def run_read(self, read: BackgroundRead, ran: Callable[[], None]) -> None:
         """Run the read, on any thread, then call `ran`."""

@@ -454,7 +454,9 @@ class GroupStore:
         the log after it. Raises `CorruptFile`: who votes must be known."""
         if found is None:
             voters = self._controller_voters if topic is None else topic.voters
-            found = MembershipAt(NO_INDEX, Membership(voters))
+            # Another node was not there when the group was made: it waits until the log names it.
+            founded = Membership(voters if self._node in voters else ())
+            found = MembershipAt(NO_INDEX, founded)
         memberships = Memberships(found)
         memberships.grown(log.configurations(index))
         return memberships

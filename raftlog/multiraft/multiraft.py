@@ -22,9 +22,10 @@ cleanly (`stop`, `close`). `NotLeader`, `Overloaded`, `DiskFull` and
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from raftlog.core.leadership import FollowerView
+from raftlog.core.membership import Membership
 from raftlog.core.messages import (
     AppendRequest,
     EntryMessage,
@@ -49,18 +50,19 @@ from raftlog.errors import (
     CorruptFile,
     DiskFull,
     LogFromNewerVersion,
+    NodeRemoved,
     Overloaded,
     PeerProtocolViolation,
     RaftlogError,
 )
 from raftlog.machines.outcomes import Outcome
 from raftlog.multiraft.awake import AwakeReplicas
-from raftlog.multiraft.carried_settings import carry_settings
 from raftlog.multiraft.catch_up import CatchUp
 from raftlog.multiraft.catch_up_budget import CatchUpBudget
 from raftlog.multiraft.clocks import VoterClocks
 from raftlog.multiraft.compaction import CompactionLimits, Compactions
 from raftlog.multiraft.disk import NodeDisk
+from raftlog.multiraft.duties import LeaderDuties
 from raftlog.multiraft.effects import (
     DiskChanged,
     Effects,
@@ -82,14 +84,8 @@ from raftlog.multiraft.rebuild import Rebuilds
 from raftlog.multiraft.refusals import Refusals
 from raftlog.multiraft.repair import Repairs
 from raftlog.multiraft.replicas import NodeReplicas
-from raftlog.multiraft.retention import trim_expired
 from raftlog.multiraft.scrubs import ScrubLimits, Scrubs
-from raftlog.multiraft.upgrade import raise_rules
 from raftlog.replica import Budget, Output
-
-_DUE_HEARTBEATS = 100
-"""Rules and settings that could not be proposed when they were due (a full disk, say) are tried
-again so often. No setting: only an upgrade's end and a change of retention wait for it."""
 
 TURN_ENTRIES_MAX = 4096
 TURN_BYTES_MAX = 8 * 1024 * 1024
@@ -102,13 +98,14 @@ within `server.turn_work_max_s`, which is the setting."""
 
 
 class MultiRaft:
-    """The replicas of node `node` in a cluster of `nodes`. One thread's own."""
+    """The replicas of node `node`, which was started with these `nodes` and their addresses. One
+    thread's own."""
 
     def __init__(
         self,
         *,
         node: NodeId,
-        nodes: Sequence[NodeId],
+        nodes: Mapping[NodeId, str],
         store: GroupStore,
         effects: Effects,
         timing: RaftTiming,
@@ -118,7 +115,6 @@ class MultiRaft:
     ) -> None:
         """`boot_id` is another one in every start of the process."""
         self.node = node
-        self._nodes = tuple(nodes)
         self._effects = effects
         self._timing = timing
         self._boot_id = boot_id
@@ -141,7 +137,7 @@ class MultiRaft:
         )
         self.replicas = NodeReplicas(
             node=node,
-            node_count=len(nodes),
+            configured=nodes,
             store=store,
             disk=self._disk,
             effects=effects,
@@ -167,6 +163,7 @@ class MultiRaft:
         self.repairs = self._new_repairs(store)
         self._rebuilds = self._new_rebuilds(store)
         self.scrubs = self._new_scrubs(store, limits.scrubs)
+        self._duties = self._new_duties()
         self._dirty: OrderedDict[GroupId, None] = OrderedDict()
         self._applying: OrderedDict[GroupId, None] = OrderedDict()
         """Groups with committed entries to apply, the one that waits longest first."""
@@ -224,6 +221,18 @@ class MultiRaft:
             journal_changed=self._schedule_turn,
         )
 
+    def _new_duties(self) -> LeaderDuties:
+        return LeaderDuties(
+            replicas=self.replicas,
+            effects=self._effects,
+            clocks=self._clocks,
+            timing=self._timing,
+            retention_ticks=self._limits.retention_ticks,
+            propose=self._propose_own,
+            change=self.change_membership,
+            damaged=self.repairs.met,
+        )
+
     def _new_images(self, store: GroupStore, limits: ImageLimits) -> ImageExchange:
         return ImageExchange(
             node=self.node,
@@ -244,8 +253,9 @@ class MultiRaft:
     # ------------------------------------------------------------ life
 
     def start(self, opened: Iterable[OpenedGroup | Quarantine]) -> None:
-        """Begin with what `GroupStore.open_all` found."""
+        """Begin with what `GroupStore.open_all` found. Raises `NodeRemoved`."""
         self.replicas.start(opened)
+        self._tell_nodes()
 
     def stop(self) -> None:
         """Start no turn, write, read or job from now on; those in flight are still to be noted."""
@@ -328,7 +338,7 @@ class MultiRaft:
             self._effects.tell(
                 LeadershipChanged(group=local.group, topic=local.topic, state=output.soft_state)
             )
-            self._propose_due([local])
+            self._duties.propose_due([local])
         self._write_log(local)
 
     def _apply(self, local: LocalReplica, budget: Budget) -> None:
@@ -346,8 +356,24 @@ class MultiRaft:
         self._settle(local, output)
         self._compactions.applied(local)
         if local.group == CONTROLLER_GROUP and not local.replica.has_to_apply:
-            self.replicas.follow_controller()
-            self._propose_due(self.replicas.values())
+            self._follow_controller()
+            self._duties.propose_due(self.replicas.values())
+
+    def _follow_controller(self) -> None:
+        """The controller's machine has got further."""
+        try:
+            other_nodes = self.replicas.follow_nodes()
+        except NodeRemoved:
+            self.stop()
+            raise
+        if other_nodes:
+            self._tell_nodes()
+        self.replicas.follow_controller()
+
+    def _tell_nodes(self) -> None:
+        """The cluster has other nodes than before, as far as this one knows."""
+        self._awake.follow(self.replicas.nodes)
+        self._effects.follow_nodes(self.replicas.nodes)
 
     def _settle(self, local: LocalReplica, output: Output) -> None:
         local.settle(output)
@@ -377,13 +403,6 @@ class MultiRaft:
                 )
             )
             self._rebuilds.look_at(local)
-
-    def _propose_due(self, groups: Collection[LocalReplica]) -> None:
-        """Propose the rules and settings that are due in those of the groups that this node
-        leads."""
-        controller = self.replicas.controller
-        raise_rules(groups, controller, self._nodes, self._propose_own)
-        carry_settings(groups, controller, self._propose_own)
 
     def _propose_own(self, local: LocalReplica, payload: Payload) -> None:
         """Propose what no client waits for. Raises what `propose` raises."""
@@ -433,7 +452,7 @@ class MultiRaft:
         local.raft.note_disk(keeps_up=self._disk.keeps_up)
         self._awake.tick_again(local)
         if local.group == CONTROLLER_GROUP:
-            self.replicas.follow_controller()
+            self._follow_controller()
 
     def _install_damaged(self, local: LocalReplica, damage: CorruptFile) -> None:
         """The image that took the place of the replica's files cannot be read back."""
@@ -496,18 +515,8 @@ class MultiRaft:
         if self._journal.tick():
             self._schedule_turn()
         if disk_changed or self._ticks % self._timing.heartbeat_ticks == 0:
-            self._send([self._heartbeat(peer) for peer in self._nodes if peer != self.node])
-        if self._ticks % (_DUE_HEARTBEATS * self._timing.heartbeat_ticks) == 0:
-            self._propose_due(self.replicas.values())
-        if self._ticks % self._limits.retention_ticks == 0:
-            groups = self.replicas.values()
-            trim_expired(
-                groups,
-                self._clocks.confirmed_us,
-                self._propose_own,
-                self._effects,
-                self.repairs.met,
-            )
+            self._send([self._heartbeat(peer) for peer in self.replicas.nodes if peer != self.node])
+        self._duties.tick(self._ticks)
 
     def _heartbeat(self, peer: NodeId) -> NodeHeartbeat:
         return NodeHeartbeat(
@@ -589,7 +598,7 @@ class MultiRaft:
 
         With a majority among them, groups without a leader need not wait for a timeout.
         """
-        if not self._stopped and reachable * 2 > len(self._nodes):
+        if not self._stopped and reachable * 2 > len(self.replicas.nodes):
             self._awake.majority_reachable()
 
     def peer_closed(self, peer: NodeId) -> None:
@@ -640,14 +649,12 @@ class MultiRaft:
         self._request_bytes += payload.size
         self.mark_dirty(local.group)
 
-    def change_membership(
-        self, local: LocalReplica, voters: Iterable[NodeId], learners: Iterable[NodeId]
-    ) -> None:
-        """Let these nodes vote in the group, and these learn: see `Raft.change_membership`, whose
-        errors it raises. Raises `TopicRecreated` as well."""
+    def change_membership(self, local: LocalReplica, goal: Membership) -> None:
+        """Give the group this membership: see `Raft.change_membership`, whose errors it raises.
+        Raises `TopicRecreated` as well."""
         self.replicas.check_here(local)
         self._awake.wake(local)
-        local.raft.change_membership(voters, learners)
+        local.raft.change_membership(goal)
         self.mark_dirty(local.group)
 
     def _check_room(self, local: LocalReplica, payload: Payload) -> None:

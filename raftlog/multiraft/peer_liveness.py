@@ -22,6 +22,12 @@ class PeerLiveness:
         self._boots: dict[NodeId, str] = {}
         self._silent: frozenset[NodeId] = frozenset()
 
+    def follow(self, peers: Collection[NodeId]) -> None:
+        """These are the peers from now on; one that is new is taken to have been heard just
+        now."""
+        self._ticks = {peer: self._ticks.get(peer, 0) for peer in peers}
+        self._silent = self._silent.intersection(peers)
+
     @property
     def ticks(self) -> Mapping[NodeId, int]:
         """Ticks since each peer was heard."""

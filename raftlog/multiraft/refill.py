@@ -19,10 +19,9 @@ from raftlog.multiraft.groups import GroupFiles, GroupStore
 
 
 class _Begun(NamedTuple):
-    topic: TopicInfo
-    recovery: int
     ticket: int
     """Of the journal: durable once it is reached."""
+    go_on: Callable[[], None]
 
 
 class Refills:
@@ -50,7 +49,22 @@ class Refills:
         Where a recovery lasts, another one begins: nothing that was said in that one counts.
         """
         recovery = self._store.begin_recovery(topic.group, lost)
-        self._begun[topic.group] = _Begun(topic, recovery, self._store.journal.ticket)
+
+        def make() -> None:
+            self._disk.queue_job(
+                partial(self._store.make_group_again, topic, recovery), partial(self._made, topic)
+            )
+
+        self._when_durable(topic.group, make)
+
+    def give_up(self, group: GroupId, lost: LastEntry | None, remove: Callable[[], None]) -> None:
+        """`remove` the files of a group that is not this node's any more. It may be given back:
+        then it begins with an empty log, and counts for nothing before it is filled again."""
+        self._store.begin_recovery(group, lost)
+        self._when_durable(group, remove)
+
+    def _when_durable(self, group: GroupId, go_on: Callable[[], None]) -> None:
+        self._begun[group] = _Begun(self._store.journal.ticket, go_on)
         self._journal_changed()
 
     def journal_durable(self) -> None:
@@ -59,7 +73,4 @@ class Refills:
         for group, begun in list(self._begun.items()):
             if begun.ticket <= reached:
                 del self._begun[group]
-                self._disk.queue_job(
-                    partial(self._store.make_group_again, begun.topic, begun.recovery),
-                    partial(self._made, begun.topic),
-                )
+                begun.go_on()

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from raftlog.core.recovery import is_recovering
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, LastEntry, LogIndex, NodeId, Term
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, LastEntry, NodeId, Term
 from raftlog.errors import (
     CorruptFile,
+    NodeRemoved,
     NotLeader,
     RaftlogError,
     ReplicaQuarantined,
     TopicRecreated,
 )
-from raftlog.machines.commands import RegisterNode, TopicInfo
+from raftlog.machines.commands import TopicInfo
 from raftlog.machines.controller import ControllerMachine
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import (
@@ -28,6 +29,7 @@ from raftlog.multiraft.effects import (
     GroupRemoved,
 )
 from raftlog.multiraft.groups import GroupFiles, GroupStore, OpenedGroup, Quarantine
+from raftlog.multiraft.known_nodes import KnownNodes
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.refill import Refills
 
@@ -39,7 +41,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         self,
         *,
         node: NodeId,
-        node_count: int,
+        configured: Mapping[NodeId, str],
         store: GroupStore,
         disk: NodeDisk,
         effects: Effects,
@@ -47,10 +49,12 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         ended: Callable[[LocalReplica], None],
         journal_changed: Callable[[], None],
     ) -> None:
-        """`added` is told of each replica that came into being, `ended` of each that is gone from
+        """`configured`: the nodes that this one was started with, by id their addresses. `added`
+        is told of each replica that came into being, `ended` of each that is gone from
         here, before its files are. `journal_changed`: the journal forgot a group, in memory."""
         self._node = node
-        self._node_count = node_count
+        self.nodes = KnownNodes(configured)
+        """The cluster's nodes, as far as this one can know."""
         self._store = store
         self._disk = disk
         self._effects = effects
@@ -67,11 +71,8 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         self._refills = Refills(
             store=store, disk=disk, journal_changed=journal_changed, made=self._made
         )
-        self._logged_nodes = ControllerMachine()
-        """What the controller's log here says of nodes and the machine does not know yet,
-        committed or not."""
-        self._logged_until = LogIndex(0)
-        """Where that log ended when this process started."""
+        self._removing: set[GroupId] = set()
+        """Groups that were deleted or placed elsewhere, until their files here are removed."""
 
     def __getitem__(self, group: GroupId) -> LocalReplica:
         return self._replicas[group]
@@ -92,7 +93,9 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             else:
                 self._add(LocalReplica(*found))
         assert CONTROLLER_GROUP in self._replicas, "every node carries the controller's group"
-        self._read_logged_nodes()
+        controller = self.of_controller.replica
+        self.nodes.read_log(controller.logged_commands(), controller.log.last_index)
+        self.follow_nodes()
 
     def close(self) -> None:
         """Answer everybody who waits, close the files."""
@@ -105,15 +108,6 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
     def _add(self, local: LocalReplica) -> None:
         self._replicas[local.group] = local
         self._added(local)
-
-    def _read_logged_nodes(self) -> None:
-        controller = self.of_controller.replica
-        self._logged_until = controller.log.last_index
-        for index, command in controller.logged_commands():
-            if isinstance(command, RegisterNode):
-                self._logged_nodes.apply(index, command)
-                if len(self._logged_nodes.nodes) == self._node_count:
-                    break
 
     # ------------------------------------------------------------ the controller
 
@@ -130,16 +124,14 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         return machine
 
     def known_store(self, node: NodeId) -> str | None:
-        """The store bound to the node id, as far as this node can know; None: it knows of none.
+        """The store bound to the node id, as far as this node can know; None: it knows of none."""
+        return self.nodes.store_of(node, self.controller, self.of_controller.replica.applied_index)
 
-        A node that starts has the controller's log and does not know yet what of it is committed.
-        It takes an election to know, and a folder that was wiped must not vote in it. So what is in
-        the log counts until all of it is applied (or was truncated, and nothing of it is bound).
-        """
-        known = self.controller.nodes.get(node)
-        if known is None and self.of_controller.replica.applied_index < self._logged_until:
-            known = self._logged_nodes.nodes.get(node)
-        return known.store_uuid if known is not None else None
+    def follow_nodes(self) -> bool:
+        """Are there other nodes than before? Raises `NodeRemoved` if this one is none of them."""
+        if self._node in self.controller.nodes.retired:
+            raise NodeRemoved(node=self._node)
+        return self.nodes.follow(self.controller, self.of_controller.replica.applied_index)
 
     def of_topic(self, group: GroupId, incarnation: str) -> LocalReplica | None:
         """The replica of exactly this incarnation; None: not here (yet).
@@ -193,17 +185,55 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             return
         controller = self.controller
         for topic in controller.topics():
-            here = topic.group in self._replicas or topic.group in self._opening
-            if self._node in topic.voters and not here and topic.group not in self.quarantined:
+            if self._is_wanted(topic) and not self._is_here(topic.group):
                 self._open(topic)
         for group in [group for group in self._replicas if controller.is_deleted(group)]:
             local = self._replicas.pop(group)
             assert local.topic is not None, "the controller's group is never deleted"
             error = TopicRecreated(topic=local.topic.name, wanted=local.topic.incarnation)
             self._end(local, error)
+        for group, placement in controller.placements.items():
+            elsewhere = placement.is_reached and self._node not in placement.voters
+            if elsewhere and group != CONTROLLER_GROUP:
+                self._give_up(group)
         for group in self.quarantined.keys() - self._closing:
             if controller.is_deleted(group):
                 self._remove(group, self.quarantined.pop(group).topic, lambda: None)
+        self._forget_deleted()
+
+    def _is_wanted(self, topic: TopicInfo) -> bool:
+        """Should the topic have a replica here?"""
+        placement = self.controller.placements.get(topic.group)
+        if placement is None:
+            return self._node in topic.voters
+        return self._node in placement.voters
+
+    def _is_here(self, group: GroupId) -> bool:
+        """Is there a replica, or are its files made, removed or damaged?"""
+        return (
+            group in self._replicas
+            or group in self._opening
+            or group in self._removing
+            or group in self.quarantined
+        )
+
+    def _give_up(self, group: GroupId) -> None:
+        """The group is elsewhere, as its leader reported: remove what is here of it. What this node
+        promised in it is kept until the group is deleted."""
+        assert group != CONTROLLER_GROUP, "every node has the controller's log"
+        if group in self._replicas:
+            self._end(self._replicas.pop(group), NotLeader(group=group))
+        elif group in self.quarantined and group not in self._closing:
+            quarantine = self.quarantined.pop(group)
+            self._remove_elsewhere(group, quarantine.topic, quarantine.lost, lambda: None)
+
+    def _forget_deleted(self) -> None:
+        """The hard state of a group that was here once goes when the group is deleted."""
+        journal, is_deleted = self._store.journal, self.controller.is_deleted
+        for group in [group for group in journal.groups if is_deleted(group)]:
+            if not self._is_here(group):
+                journal.forget(group)
+                self._journal_changed()
 
     def _open(self, topic: TopicInfo) -> None:
         self._opening.add(topic.group)
@@ -298,10 +328,10 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
 
     def let_go(self, local: LocalReplica) -> None:
         """Close the files of a replica that is gone from here, once no write or read of it is out,
-        and remove them if its group is deleted.
+        and remove them unless they are kept as damaged.
 
         Call it when one of these has ended. A deleted group's hard state is forgotten after the
-        files: a crash in between leaves one that nobody asks for.
+        files; that of one which is elsewhere is kept, marked, from before they go.
         """
         topic = local.topic
         assert topic is not None, "the controller's group is never removed"
@@ -314,11 +344,28 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             self._refill_known(self.quarantined[local.group])
             self.follow_controller()
             return
-        self._remove(local.group, topic, local.replica.log.discard)
+        if self.controller.is_deleted(local.group):
+            self._remove(local.group, topic, local.replica.log.discard)
+        else:
+            lost = local.replica.last_durable
+            self._remove_elsewhere(local.group, topic, lost, local.replica.log.discard)
+
+    def _remove_elsewhere(
+        self,
+        group: GroupId,
+        topic: TopicInfo | None,
+        lost: LastEntry | None,
+        close_files: Callable[[], None],
+    ) -> None:
+        """Remove the files of a group that is elsewhere now, whose log ended with `lost`, when the
+        journal says durably that they do not count any more."""
+        self._removing.add(group)
+        self._refills.give_up(group, lost, lambda: self._remove(group, topic, close_files))
 
     def _remove(
         self, group: GroupId, topic: TopicInfo | None, close_files: Callable[[], None]
     ) -> None:
+        self._removing.add(group)
         applied = self.of_controller.replica.applied_index
 
         def remove() -> None:
@@ -326,8 +373,8 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             self._store.remove(group, applied)
 
         def removed(_: None) -> None:
-            self._store.journal.forget(group)
-            self._journal_changed()
+            self._removing.discard(group)
             self._effects.tell(GroupRemoved(group=group, topic=topic))
+            self.follow_controller()  # which forgets it, or makes it again
 
         self._disk.queue_job(remove, removed)

@@ -14,6 +14,7 @@ from raftlog.core.messages import PeerMessage
 from raftlog.core.types import NodeId
 from raftlog.errors import DiskFull
 from raftlog.image.job import CompactionJob, Reply
+from raftlog.machines.commands import ReportPlacement
 from raftlog.multiraft.effects import (
     BackgroundRead,
     CompactionFailed,
@@ -43,9 +44,9 @@ from raftlog.multiraft.effects import (
     TornTailTruncated,
 )
 from raftlog.server.compactor import Compactor
+from raftlog.server.node_links import NodeLinks
 from raftlog.server.workers import Workers
 from raftlog.storage.write import LogWrite
-from raftlog.transport.link import PeerLink
 
 T = TypeVar("T")
 
@@ -73,19 +74,23 @@ class LoopEffects:
 
     def __init__(
         self,
-        links: Mapping[NodeId, PeerLink],
+        *,
+        links: NodeLinks,
         writers: Workers,
         readers: Workers,
         compactions: Workers,
         compactor: Compactor,
+        report: Callable[[ReportPlacement], None],
     ) -> None:
         """`writers` run writes and jobs, `readers` reads: a sync must not wait behind a read.
-        `compactions` has one thread, which waits for the compaction process."""
+        `compactions` has one thread, which waits for the compaction process. `report` tells the
+        controller's leader."""
         self._links = links
         self._writers = writers
         self._readers = readers
         self._compactions = compactions
         self._compactor = compactor
+        self._report = report
         self._loop = asyncio.get_running_loop()
 
     def soon(self, turn: Callable[[], None]) -> None:
@@ -102,6 +107,12 @@ class LoopEffects:
 
     def clock_us(self) -> int:
         return time.time_ns() // 1000
+
+    def follow_nodes(self, nodes: Mapping[NodeId, str]) -> None:
+        self._links.follow(nodes)
+
+    def report(self, report: ReportPlacement) -> None:
+        self._report(report)
 
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         link = self._links.get(peer)

@@ -10,7 +10,7 @@ import resource
 import signal
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,7 @@ def run_node(
     cluster_id: str,
     node: int,
     addresses: dict[int, str],
+    founders: Collection[int],
     data: Path,
     fs: FileSystem | None = None,
     compaction: str = COMPACTION_PROGRAM,
@@ -69,9 +70,10 @@ def run_node(
     """Serve until SIGTERM or SIGINT. Raises `RaftlogError` where this process must not serve, and
     `OSError` if `data` cannot be a folder.
 
-    `addresses` names every node of the cluster, this one included. `fs` is the file system of the
-    folder `data`; None: the real one. `compaction` is the program that compacts beside the node. A
-    disk that fails or has lost what this node acknowledged ends the process at once with
+    `addresses` names nodes of the cluster, this one included; from the others it hears of the rest.
+    `founders` are those that the cluster began with; that never changes. `fs` is the file system of
+    the folder `data`; None: the real one. `compaction` is the program that compacts beside the
+    node. A disk that fails or has lost what this node acknowledged ends the process at once with
     `ExitCode.NODE_REFUSED`, a defect of ours with `FAILED`. The log says why.
     """
     assert __debug__, "raftlog serves with its assertions on: do not start it with python -O"
@@ -91,7 +93,8 @@ def run_node(
     compactor = Compactor(data, settings.storage.compaction_share_max, compaction)
     # A crash of native code (grpc, uvloop) says nothing else of where it happened.
     faulthandler.enable()
-    uvloop.run(_serve(settings, folder, compactor, NodeId(node), peers))
+    first = [NodeId(founder) for founder in founders]
+    uvloop.run(_serve(settings, folder, compactor, NodeId(node), peers, first))
 
 
 async def _serve(
@@ -100,6 +103,7 @@ async def _serve(
     compactor: Compactor,
     node_id: NodeId,
     addresses: dict[NodeId, str],
+    founders: Sequence[NodeId],
 ) -> None:
     stop = asyncio.Event()
     failure: list[RaftlogError] = []
@@ -119,12 +123,13 @@ async def _serve(
         folder=folder,
         compactor=compactor,
         addresses=addresses,
+        founders=founders,
         boot_id=uuid.uuid4().hex,
         fail=fail,
     )
     services = Services(node)
     gate = CallGate(settings.server)
-    streams = PeerStreams(node, addresses.keys() - {node_id})
+    streams = PeerStreams(node)
     handlers = (client_handlers(services, gate), streams.handlers())
     healths = health.aio.HealthServicer()
 

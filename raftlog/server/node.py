@@ -18,12 +18,12 @@ from typing import Any
 
 import structlog
 
-from raftlog.config import Settings
+from raftlog.config import Settings, StorageSettings
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import GroupId, NodeId, Offset, Payload
-from raftlog.errors import IdentityRefused, NotLeader, RaftlogError, TooLarge
-from raftlog.machines.commands import Command
+from raftlog.errors import IdentityRefused, NodeRemoved, NotLeader, RaftlogError, TooLarge
+from raftlog.machines.commands import Command, ReportPlacement
 from raftlog.machines.outcomes import Outcome
 from raftlog.multiraft.catch_up_budget import CatchUpLimits
 from raftlog.multiraft.compaction import CompactionLimits
@@ -35,14 +35,16 @@ from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.multiraft.repair import RepairCounts
 from raftlog.multiraft.scrubs import ScrubLimits
 from raftlog.server.compactor import Compactor
+from raftlog.server.controller_calls import ask_controller
 from raftlog.server.loop_effects import LoopEffects
+from raftlog.server.node_links import NodeLinks
 from raftlog.server.peer_routes import parse_routes
 from raftlog.server.workers import Workers
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.transport.link import PeerLink
 from raftlog.wire.batch import BatchHeader
-from raftlog.wire.calls import NodeAddress, PeerHello, PeerWelcome
+from raftlog.wire.calls import REPORT_PLACEMENT, NodeAddress, PeerHello, PeerWelcome
 from raftlog.wire.codec import encode_command
 
 _IDLE_MARKER_S = 1.0
@@ -66,14 +68,16 @@ class Node:
         settings: Settings,
         folder: DataFolder,
         compactor: Compactor,
-        addresses: dict[NodeId, str],
+        addresses: Mapping[NodeId, str],
+        founders: Sequence[NodeId],
         boot_id: str,
         fail: Callable[[BaseException], None],
     ) -> None:
+        """`addresses`: the nodes that it is started with. `founders` are those that the cluster
+        began with: another one waits until it is given a place."""
         self.settings = settings
         self.identity = folder.identity
         self.node = NodeId(self.identity.node)
-        self.addresses = addresses
         self.boot_id = boot_id
         self._fail = fail
         self._loop = asyncio.get_running_loop()
@@ -84,14 +88,17 @@ class Node:
         self._tick_s = settings.raft.tick_interval_s
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stopping = False
-        routes = parse_routes(settings.server.peer_routes)
-        self.links = {
-            peer: self._link(peer, routes.get((self.node, peer), address))
-            for peer, address in addresses.items()
-            if peer != self.node
-        }
+        self._address = addresses[self.node]
+        self._routes = parse_routes(settings.server.peer_routes)
+        self._reporting: set[ReportPlacement] = set()
+        self.links = NodeLinks(self.node, self._link, fail)
         effects = LoopEffects(
-            self.links, self._workers, self._readers, self._compactions, self._compactor
+            links=self.links,
+            writers=self._workers,
+            readers=self._readers,
+            compactions=self._compactions,
+            compactor=self._compactor,
+            report=self._report,
         )
         self._passed_over: deque[DamagePassedOver] = deque()
         """What was met when files were opened, on any thread, and is still to be counted."""
@@ -105,20 +112,15 @@ class Node:
         timing = settings.raft.timing()
         self._store = GroupStore(
             folder=folder,
-            voters=tuple(sorted(addresses)),
+            voters=tuple(sorted(founders)),
             timing=timing,
-            log_limits=LogLimits(
-                segment_bytes_max=settings.storage.segment_bytes_max,
-                preallocate_bytes=settings.storage.preallocate_bytes,
-                payload_cache_bytes_max=settings.storage.payload_cache_bytes_max,
-                sealed_files_max=settings.storage.sealed_files_max,
-            ),
+            log_limits=_log_limits(settings.storage),
             random=chance,
             tell=told_by_store,
         )
         self.multiraft = MultiRaft(
             node=self.node,
-            nodes=tuple(sorted(addresses)),
+            nodes=addresses,
             store=self._store,
             effects=effects,
             timing=timing,
@@ -130,13 +132,13 @@ class Node:
     def _link(self, peer: NodeId, address: str) -> PeerLink:
         return PeerLink(
             peer=peer,
-            address=address,
+            address=self._routes.get((self.node, peer), address),
             hello=PeerHello(
                 cluster_id=self.identity.cluster_id,
                 node=self.node,
                 store_uuid=self.identity.store_uuid,
                 boot_id=self.boot_id,
-                address=self.addresses[self.node],
+                address=self._address,
             ),
             outbox_bytes_max=self.settings.server.peer_queue_bytes_max,
             reconnect_wait_s=self.settings.server.peer_reconnect_delay_min_s,
@@ -154,8 +156,6 @@ class Node:
         self._count_passed_over()
         for folder, byte_count in self.set_aside.items():
             log.warning("a damaged folder is kept for a person", folder=folder, bytes=byte_count)
-        for link in self.links.values():
-            self.spawn(link.run())
         self._next_tick_s = self._loop.time() + self._tick_s
         self._loop.call_at(self._next_tick_s, self._tick)
 
@@ -166,6 +166,7 @@ class Node:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.links.stop()
         # No turn starts another write now; those in flight must have been noted before the logs
         # are closed, which write and sync the rest.
         await self._workers.stop()
@@ -223,6 +224,21 @@ class Node:
             message_bytes_max=self.settings.message_bytes_max(),
         )
 
+    @property
+    def addresses(self) -> Mapping[NodeId, str]:
+        """The cluster's nodes, this one included, and where they listen, as far as it can know."""
+        return self.multiraft.replicas.nodes
+
+    def other_addresses(self) -> list[str]:
+        """Where the other nodes listen."""
+        return [address for node, address in self.addresses.items() if node != self.node]
+
+    def is_peer(self, node: NodeId) -> bool:
+        """Is it another node of this cluster? Raises `NodeRemoved` if it was one."""
+        if node in self.multiraft.replicas.controller.nodes.retired:
+            raise NodeRemoved(node=node)
+        return node != self.node and node in self.addresses
+
     def known_store(self, node: NodeId) -> str | None:
         """The store bound to the node id by the controller, as far as this node can know."""
         return self.multiraft.replicas.known_store(node)
@@ -236,11 +252,12 @@ class Node:
         self._loop.call_soon(self.multiraft.receive, peer, messages)
 
     def _link_opened(self, _: NodeId) -> None:
-        self.multiraft.peer_reachable(1 + sum(link.connected for link in self.links.values()))
+        self.multiraft.peer_reachable(1 + self.links.connected)
 
     def _refused(self, error: RaftlogError) -> None:
-        """A wiped folder learns here that it must not serve: no peer lets it reach a leader."""
-        if isinstance(error, IdentityRefused) and error.node == self.node:
+        """A wiped folder and a node that was removed learn here that they must not serve: no peer
+        lets them reach a leader."""
+        if isinstance(error, IdentityRefused | NodeRemoved) and error.node == self.node:
             self._fail(error)
 
     def peer_opened(self, hello: PeerHello) -> None:
@@ -346,12 +363,43 @@ class Node:
             self._fail(error)
             raise
 
+    def _report(self, report: ReportPlacement) -> None:
+        """Tell the controller's leader; what gets lost is reported again."""
+        if report not in self._reporting and not self._stopping:
+            self._reporting.add(report)
+            self.spawn(self._tell_controller(report))
+
+    async def _tell_controller(self, report: ReportPlacement) -> None:
+        try:
+            await ask_controller(
+                REPORT_PLACEMENT, self.report_placement, report, others=self.other_addresses()
+            )
+        except RaftlogError as error:
+            log.info("a placement is not reported yet", group=report.group, cause=error.cause)
+        finally:
+            self._reporting.discard(report)
+
+    async def report_placement(self, report: ReportPlacement) -> Outcome:
+        """Put a report into the controller's log. Raises what `propose` raises."""
+        return await self.propose(self.multiraft.replicas.of_controller, report)
+
     def now_us(self, local: LocalReplica) -> int:
         """The time that a leader writes into entries, microseconds since 1970 UTC."""
         return self.multiraft.now_us(local)
 
     def cluster_nodes(self) -> tuple[NodeAddress, ...]:
-        return tuple(NodeAddress(node, self.addresses[node]) for node in sorted(self.addresses))
+        """The cluster's nodes by id, this one included, as far as it can know."""
+        addresses = self.addresses
+        return tuple(NodeAddress(node, addresses[node]) for node in sorted(addresses))
+
+
+def _log_limits(storage: StorageSettings) -> LogLimits:
+    return LogLimits(
+        segment_bytes_max=storage.segment_bytes_max,
+        preallocate_bytes=storage.preallocate_bytes,
+        payload_cache_bytes_max=storage.payload_cache_bytes_max,
+        sealed_files_max=storage.sealed_files_max,
+    )
 
 
 def _limits(settings: Settings) -> MultiRaftLimits:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
-import grpc
-import grpc.aio
 import structlog
 
-from raftlog.core.types import CONTROLLER_GROUP, NodeId, Term
-from raftlog.errors import NotLeader, RaftlogError, Unavailable
-from raftlog.machines.rules import RULES_LATEST
+from raftlog.core.types import NodeId, Term
+from raftlog.errors import Unavailable
+from raftlog.machines.rules import RULES_LATEST, RULES_WITH_MEMBERS
+from raftlog.server.controller_calls import ask_controller
 from raftlog.server.node import Node
 from raftlog.server.services import Services
-from raftlog.transport.link import CHANNEL_OPTIONS
-from raftlog.wire.calls import REGISTER_NODE, SERVICE, RegisterNodeCall
-from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_request
+from raftlog.wire.calls import REGISTER_NODE, RegisterNodeCall
 
-_TRY_TIMEOUT_S = 5.0
 _PAUSE_S = 0.2
-"""One try at the leader, and the pause before the next. No settings: a node tries until it is
-registered, and waits for nothing else meanwhile."""
+"""The pause between two tries. No setting: a node tries until it is registered, and waits for
+nothing else meanwhile."""
 
 _RULES_PAUSE_S = 1.0
 """The pause between two checks whether another leader took over, while the controller does not know
@@ -32,13 +28,14 @@ log = structlog.get_logger(__name__)
 async def register(node: Node, services: Services) -> None:
     """Return once the controller has bound this node's store and knows which rules it knows.
 
-    Raises `IdentityRefused`.
+    Raises `IdentityRefused`, `NodeRemoved`.
     """
     call = RegisterNodeCall(
         node=node.node,
         store_uuid=node.identity.store_uuid,
         address=node.addresses[node.node],
         rules=RULES_LATEST,
+        rack=node.settings.server.rack,
     )
     asked_leader = await _register_once(node, services, call)
     log.info("registered", node=node.node, store_uuid=node.identity.store_uuid)
@@ -47,6 +44,16 @@ async def register(node: Node, services: Services) -> None:
         await asyncio.sleep(_RULES_PAUSE_S)
         if _leader(node) != asked_leader:
             asked_leader = await _register_once(node, services, call)
+    # Under older rules the controller knows no racks.
+    while _lacks_rack(node):
+        await asyncio.sleep(_RULES_PAUSE_S)
+        if node.multiraft.replicas.controller.rules >= RULES_WITH_MEMBERS:
+            await _register_once(node, services, call)
+
+
+def _lacks_rack(node: Node) -> bool:
+    known = node.multiraft.replicas.controller.nodes.get(node.node)
+    return known is not None and known.rack != node.settings.server.rack
 
 
 async def _register_once(
@@ -56,7 +63,9 @@ async def _register_once(
     while True:
         asked = _leader(node)
         try:
-            await _ask(services, call)
+            await ask_controller(
+                REGISTER_NODE, services.register_node, call, others=node.other_addresses()
+            )
         except Unavailable as error:
             log.debug("registration waits", cause=error.cause)
             await asyncio.sleep(_PAUSE_S)
@@ -67,29 +76,3 @@ async def _register_once(
 def _leader(node: Node) -> tuple[Term, NodeId]:
     raft = node.multiraft.replicas.of_controller.raft
     return raft.term, raft.leader
-
-
-async def _ask(services: Services, call: RegisterNodeCall) -> None:
-    """Register here, if this node leads the controller, else with the leader that it names."""
-    try:
-        await services.register_node(call)
-        return
-    except NotLeader as error:
-        if not error.address:
-            raise
-        address = error.address
-    try:
-        async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
-            ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
-            ask = channel.unary_unary(f"/{SERVICE}/{REGISTER_NODE.name}")
-            await ask(encode_request(REGISTER_NODE, call), timeout=_TRY_TIMEOUT_S)
-    except grpc.aio.AioRpcError as error:
-        raise _typed_error(error) from None
-
-
-def _typed_error(error: grpc.aio.AioRpcError) -> RaftlogError:
-    """The typed error that a node sent, or `NotLeader` where the connection itself failed."""
-    for key, value in error.trailing_metadata() or ():
-        if key == ERROR_METADATA_KEY and isinstance(value, bytes):
-            return decode_error(value)
-    return NotLeader(group=CONTROLLER_GROUP)

@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.metadata import version
-from typing import TypeVar
 
 from raftlog import errors
 from raftlog.core.types import GroupId, Offset
 from raftlog.errors import (
     MalformedRequest,
     NotYet,
-    RaftlogError,
     TooMany,
 )
 from raftlog.machines.commands import (
@@ -30,6 +29,7 @@ from raftlog.machines.commands import (
     RegisterNode,
     RemoveWriter,
     Stage,
+    TopicInfo,
     Trim,
 )
 from raftlog.machines.outcomes import (
@@ -59,10 +59,10 @@ from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.server import views
 from raftlog.server.node import Node
 from raftlog.server.order import SenderOrder
+from raftlog.server.placing import PlacingServices
 from raftlog.server.record_batches import batch_reply, checked_summary, column_slices
+from raftlog.server.refused import Accepted, accepted, error_of
 from raftlog.wire import calls
-
-Accepted = TypeVar("Accepted", bound=Outcome)
 
 
 class Services:
@@ -71,6 +71,7 @@ class Services:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._multiraft = node.multiraft
+        self.placing = PlacingServices(node)
         self._limits = node.settings.server
         self._order = SenderOrder(
             wait_max_s=self._limits.reorder_wait_max_s,
@@ -103,9 +104,10 @@ class Services:
 
     async def register_node(self, call: calls.RegisterNodeCall) -> NodeRegistered:
         """Bind a node id of this cluster to its store. Raises `IdentityRefused`."""
-        if call.node not in self._node.addresses:
-            raise MalformedRequest(
-                call="RegisterNode", what=f"node {call.node} is none of this cluster's"
+        controller = self._multiraft.replicas.controller
+        if call.node not in self._node.addresses and call.node not in controller.nodes.retired:
+            raise errors.NodeUnknown(
+                node=call.node, known=", ".join(map(str, sorted(self._node.addresses)))
             )
         outcome = await self._node.propose(
             self._multiraft.replicas.of_controller,
@@ -114,6 +116,7 @@ class Services:
                 store_uuid=call.store_uuid,
                 address=call.address,
                 rules=call.rules,
+                rack=call.rack,
             ),
         )
         return self._accepted(NodeRegistered, outcome)
@@ -128,16 +131,17 @@ class Services:
             found = self._multiraft.replicas.controller.topic(call.name)
             if not isinstance(found, Refused):
                 existed = found.incarnation != call.incarnation
-                return TopicCreated(topic=found, existed=existed)
+                return TopicCreated(topic=self._as_placed(found), existed=existed)
         if call.settings:
             self._check_takes_settings(call.name)
+        voters = self.placing.voters_for(call.name, call.replicas)
         outcome = await self._node.propose(
             self._multiraft.replicas.of_controller,
             CreateTopic(
                 name=call.name,
                 incarnation=call.incarnation,
                 schema=call.schema,
-                voters=tuple(sorted(self._node.addresses)),
+                voters=voters,
                 if_not_exists=call.if_not_exists,
                 timestamp_us=self._node.now_us(self._multiraft.replicas.of_controller),
                 settings=call.settings,
@@ -167,13 +171,18 @@ class Services:
         await self._node.read_barrier(self._multiraft.replicas.of_controller)
         found = self._multiraft.replicas.controller.topic(call.name)
         if isinstance(found, Refused):
-            raise _error_of(found)
-        return calls.TopicReply(topic=found)
+            raise error_of(found)
+        return calls.TopicReply(topic=self._as_placed(found))
 
     async def list_topics(self, _: calls.ListTopics) -> calls.TopicsReply:
         """All topics as of now, linearizable."""
         await self._node.read_barrier(self._multiraft.replicas.of_controller)
-        return calls.TopicsReply(topics=tuple(self._multiraft.replicas.controller.topics()))
+        topics = self._multiraft.replicas.controller.topics()
+        return calls.TopicsReply(topics=tuple(map(self._as_placed, topics)))
+
+    def _as_placed(self, topic: TopicInfo) -> TopicInfo:
+        """The topic with the voters that it has, or is to have: not those that it was made with."""
+        return replace(topic, voters=self._multiraft.replicas.controller.voters_of(topic))
 
     async def watch_groups(self, call: calls.WatchGroups) -> calls.NodeView:
         """This node's own replicas, as they stand."""
@@ -375,14 +384,12 @@ class Services:
 
     def _accepted(self, kind: type[Accepted], outcome: Outcome) -> Accepted:
         """The outcome of a command that was not refused; else raise the error that it names."""
-        if isinstance(outcome, kind):
-            return outcome
-        assert isinstance(outcome, Refused), f"an outcome of another command: {outcome}"
-        error = _error_of(outcome)
-        if isinstance(error, errors.UnknownWriter):
+        try:
+            return accepted(kind, outcome)
+        except errors.UnknownWriter as error:
             # The writer may be another cluster's, so the error names this one.
             error.cluster = self._node.identity.cluster_id
-        raise error
+            raise
 
     def _check_takes_settings(self, topic: str) -> None:
         """Refuse settings here while a node may have a program that does not know them."""
@@ -435,13 +442,6 @@ class Services:
                 limit=limit,
                 option="server.staged_bytes_max",
             )
-
-
-def _error_of(refused: Refused) -> RaftlogError:
-    """The error of the same name, with the same values."""
-    kind: type[RaftlogError] = getattr(errors, refused.code)
-    assert issubclass(kind, RaftlogError)
-    return kind(**dict(refused.values))
 
 
 def _check_sense(call: str, problem: str | None) -> None:

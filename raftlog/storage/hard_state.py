@@ -20,6 +20,7 @@ are always written in one record.
 from __future__ import annotations
 
 import struct
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -174,6 +175,11 @@ class HardStateJournal:
     def get(self, group: GroupId) -> HardState | None:
         """The last state that was put, durable or not; None if the group has none."""
         return self._states.get(group)
+
+    @property
+    def groups(self) -> Collection[GroupId]:
+        """The groups that have a hard state."""
+        return self._states.keys()
 
     def put(self, group: GroupId, state: HardState) -> None:
         """Set a group's state. Its term must not fall, nor its vote change within a term."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Container, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import NoReturn, Protocol, TypeAlias
 
 import grpc
@@ -18,7 +18,13 @@ import structlog
 
 from raftlog.core.messages import PeerMessage
 from raftlog.core.types import NodeId
-from raftlog.errors import DataFolderForeign, IdentityRefused, MalformedRequest, RaftlogError
+from raftlog.errors import (
+    DataFolderForeign,
+    IdentityRefused,
+    MalformedRequest,
+    NodeRemoved,
+    RaftlogError,
+)
 from raftlog.wire.calls import PEER_SERVICE, PeerHello, PeerWelcome
 from raftlog.wire.codec import (
     ERROR_METADATA_KEY,
@@ -53,6 +59,10 @@ class PeerReceiver(Protocol):
         """The id of this node's cluster."""
         ...
 
+    def is_peer(self, node: NodeId) -> bool:
+        """Is it another node of this cluster? Raises `NodeRemoved` if it was one."""
+        ...
+
     def known_store(self, node: NodeId) -> str | None:
         """The store that the controller bound to the node id; None if this node knows of none."""
         ...
@@ -73,12 +83,11 @@ class PeerReceiver(Protocol):
 class PeerStreams:
     """The streams that other nodes opened to this one. For one event loop only.
 
-    `peers` are the other nodes of the cluster. Streams from any other node are refused.
+    Streams from any that is no node of the cluster are refused.
     """
 
-    def __init__(self, receiver: PeerReceiver, peers: Container[NodeId]) -> None:
+    def __init__(self, receiver: PeerReceiver) -> None:
         self._receiver = receiver
-        self._peers = peers
         self._open: Counter[NodeId] = Counter()
         """Streams per peer. A peer that reconnects has two until the lost one is noticed."""
 
@@ -102,8 +111,9 @@ class PeerStreams:
             await context.write(encode_welcome(welcome))
             assembly = PeerFrames()
             async for message in frames:
+                self._receiver.is_peer(hello.node)  # it may have been removed since
                 self._receive(hello.node, welcome.node, assembly.add(message))
-        except MalformedRequest as error:
+        except (MalformedRequest, NodeRemoved) as error:
             log.warning("peer frame refused", cause=error.cause, peer=hello.node)
             await refuse(context, error)
         finally:
@@ -120,7 +130,7 @@ class PeerStreams:
                 found=f"cluster {hello.cluster_id}",
                 wanted=f"cluster {cluster_id}",
             )
-        if hello.node not in self._peers:
+        if not self._receiver.is_peer(hello.node):
             raise DataFolderForeign(
                 folder=folder, found=f"node {hello.node}", wanted="another node of this cluster"
             )

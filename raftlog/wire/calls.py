@@ -18,12 +18,25 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Term
-from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
+from raftlog.machines.commands import (
+    AddNode,
+    AttemptReference,
+    EpochKey,
+    ReportPlacement,
+    RetireNode,
+    SetDuty,
+    TopicInfo,
+)
 from raftlog.machines.outcomes import (
     Appended,
+    DutySet,
     EpochAborted,
     EpochCommitted,
+    GroupPlaced,
+    NodeAdded,
     NodeRegistered,
+    NodeRetired,
+    PlacementReported,
     Staged,
     TopicAltered,
     TopicCreated,
@@ -100,6 +113,68 @@ class RegisterNodeCall:
     store_uuid: str
     address: str
     rules: int
+    rack: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceGroupCall:
+    """Leader of the controller: wish a group elsewhere, as `raftlog.machines.commands.PlaceGroup`
+    says. Answered by `GroupPlaced`."""
+
+    group: GroupId
+    voters: tuple[NodeId, ...]
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribePlacements:
+    """Leader of the controller (linearizable): what is where."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlaces:
+    """A node that groups may be placed on."""
+
+    node: NodeId
+    """The node's number, from 1."""
+    address: str
+    """`host:port`, as clients and peers reach it."""
+    rack: str
+    """Where it stands: nodes of one rack may fail together. "" is a rack of its own."""
+    registered: bool
+    """Whether it has come; before that nothing is placed on it."""
+    draining: bool
+    """Whether it should lead nothing."""
+    leaving: bool
+    """Whether it should hold nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlace:
+    """Where a group should be."""
+
+    group: GroupId
+    """The Raft group; 0 is the controller's."""
+    topic: str
+    """The topic's name; "": the controller's group."""
+    voters: tuple[NodeId, ...]
+    """The nodes that should hold it."""
+    former: tuple[NodeId, ...]
+    """Where it was when its last change was complete."""
+    generation: int
+    """How often it was placed elsewhere, from 0."""
+    reached: bool
+    """Whether its log has committed these voters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementsReply:
+    """All nodes and groups, by id."""
+
+    nodes: tuple[NodePlaces, ...]
+    """Every node."""
+    groups: tuple[GroupPlace, ...]
+    """Every group, the controller's first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +186,8 @@ class CreateTopicCall:
     schema: Schema
     if_not_exists: bool
     settings: tuple[TopicSetting, ...] = ()
+    replicas: int = 0
+    """On how many nodes, 1 to 7; 0: on three, or on all if there are fewer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -589,6 +666,12 @@ PEER_SERVICE = "raftlog.v1.Peer"
 DESCRIBE_CLUSTER = PlainCall("DescribeCluster", DescribeCluster, ClusterDescription)
 REGISTER_NODE = PlainCall("RegisterNode", RegisterNodeCall, NodeRegistered)
 CREATE_TOPIC = PlainCall("CreateTopic", CreateTopicCall, TopicCreated)
+ADD_NODE = PlainCall("AddNode", AddNode, NodeAdded)
+SET_DUTY = PlainCall("SetDuty", SetDuty, DutySet)
+RETIRE_NODE = PlainCall("RetireNode", RetireNode, NodeRetired)
+PLACE_GROUP = PlainCall("PlaceGroup", PlaceGroupCall, GroupPlaced)
+REPORT_PLACEMENT = PlainCall("ReportPlacement", ReportPlacement, PlacementReported)
+DESCRIBE_PLACEMENTS = PlainCall("DescribePlacements", DescribePlacements, PlacementsReply)
 ALTER_TOPIC = PlainCall("AlterTopic", AlterTopicCall, TopicAltered)
 DELETE_TOPIC = PlainCall("DeleteTopic", DeleteTopicCall, TopicDeleted)
 DESCRIBE_TOPIC = PlainCall("DescribeTopic", DescribeTopic, TopicReply)

@@ -12,6 +12,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from raftlog.machines.commands import (
     AbortEpoch,
+    AddNode,
     AlterTopic,
     Append,
     Command,
@@ -24,9 +25,13 @@ from raftlog.machines.commands import (
     ExpireEpoch,
     ExpireProducer,
     ExpireWriter,
+    PlaceGroup,
     RegisterNode,
     RemoveWriter,
+    ReportPlacement,
+    RetireNode,
     Rules,
+    SetDuty,
     SnapshotPoint,
     Stage,
     Trim,
@@ -170,6 +175,11 @@ _NAMES: dict[type, tuple[str, Conversion[Any]]] = {
         "snapshot_point": SnapshotPoint,
         "alter_topic": AlterTopic,
         "configure": Configure,
+        "add_node": AddNode,
+        "set_duty": SetDuty,
+        "retire_node": RetireNode,
+        "place_group": PlaceGroup,
+        "report_placement": ReportPlacement,
     }.items()
 }
 _KINDS: dict[str, Conversion[Any]] = dict(_NAMES.values())

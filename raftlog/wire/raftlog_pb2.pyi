@@ -253,16 +253,62 @@ class Rules(_message.Message):
     def __init__(self, version: _Optional[int] = ...) -> None: ...
 
 class RegisterNode(_message.Message):
-    __slots__ = ("node", "store_uuid", "address", "rules")
+    __slots__ = ("node", "store_uuid", "address", "rules", "rack")
     NODE_FIELD_NUMBER: _ClassVar[int]
     STORE_UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     RULES_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
     node: int
     store_uuid: str
     address: str
     rules: int
-    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ..., rules: _Optional[int] = ...) -> None: ...
+    rack: str
+    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ..., rules: _Optional[int] = ..., rack: _Optional[str] = ...) -> None: ...
+
+class AddNode(_message.Message):
+    __slots__ = ("node", "address")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    address: str
+    def __init__(self, node: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
+
+class SetDuty(_message.Message):
+    __slots__ = ("node", "draining", "leaving")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    draining: bool
+    leaving: bool
+    def __init__(self, node: _Optional[int] = ..., draining: _Optional[bool] = ..., leaving: _Optional[bool] = ...) -> None: ...
+
+class RetireNode(_message.Message):
+    __slots__ = ("node",)
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    def __init__(self, node: _Optional[int] = ...) -> None: ...
+
+class PlaceGroup(_message.Message):
+    __slots__ = ("group", "voters", "generation", "former")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    VOTERS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    FORMER_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    voters: _containers.RepeatedScalarFieldContainer[int]
+    generation: int
+    former: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group: _Optional[int] = ..., voters: _Optional[_Iterable[int]] = ..., generation: _Optional[int] = ..., former: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ReportPlacement(_message.Message):
+    __slots__ = ("group", "generation")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    generation: int
+    def __init__(self, group: _Optional[int] = ..., generation: _Optional[int] = ...) -> None: ...
 
 class CreateTopic(_message.Message):
     __slots__ = ("name", "incarnation", "schema", "voters", "if_not_exists", "timestamp_us", "settings")
@@ -301,7 +347,7 @@ class DeleteTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("append", "stage", "commit_epoch", "abort_epoch", "expire_epoch", "expire_producer", "expire_writer", "register_node", "create_topic", "delete_topic", "rules", "expire", "remove_writer", "trim", "snapshot_point", "alter_topic", "configure")
+    __slots__ = ("append", "stage", "commit_epoch", "abort_epoch", "expire_epoch", "expire_producer", "expire_writer", "register_node", "create_topic", "delete_topic", "rules", "expire", "remove_writer", "trim", "snapshot_point", "alter_topic", "configure", "add_node", "set_duty", "retire_node", "place_group", "report_placement")
     APPEND_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     COMMIT_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -319,6 +365,11 @@ class Command(_message.Message):
     SNAPSHOT_POINT_FIELD_NUMBER: _ClassVar[int]
     ALTER_TOPIC_FIELD_NUMBER: _ClassVar[int]
     CONFIGURE_FIELD_NUMBER: _ClassVar[int]
+    ADD_NODE_FIELD_NUMBER: _ClassVar[int]
+    SET_DUTY_FIELD_NUMBER: _ClassVar[int]
+    RETIRE_NODE_FIELD_NUMBER: _ClassVar[int]
+    PLACE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    REPORT_PLACEMENT_FIELD_NUMBER: _ClassVar[int]
     append: Append
     stage: Stage
     commit_epoch: CommitEpoch
@@ -336,7 +387,12 @@ class Command(_message.Message):
     snapshot_point: SnapshotPoint
     alter_topic: AlterTopic
     configure: Configure
-    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_epoch: _Optional[_Union[CommitEpoch, _Mapping]] = ..., abort_epoch: _Optional[_Union[AbortEpoch, _Mapping]] = ..., expire_epoch: _Optional[_Union[ExpireEpoch, _Mapping]] = ..., expire_producer: _Optional[_Union[ExpireProducer, _Mapping]] = ..., expire_writer: _Optional[_Union[ExpireWriter, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ..., expire: _Optional[_Union[Expire, _Mapping]] = ..., remove_writer: _Optional[_Union[RemoveWriter, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., snapshot_point: _Optional[_Union[SnapshotPoint, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ...) -> None: ...
+    add_node: AddNode
+    set_duty: SetDuty
+    retire_node: RetireNode
+    place_group: PlaceGroup
+    report_placement: ReportPlacement
+    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_epoch: _Optional[_Union[CommitEpoch, _Mapping]] = ..., abort_epoch: _Optional[_Union[AbortEpoch, _Mapping]] = ..., expire_epoch: _Optional[_Union[ExpireEpoch, _Mapping]] = ..., expire_producer: _Optional[_Union[ExpireProducer, _Mapping]] = ..., expire_writer: _Optional[_Union[ExpireWriter, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ..., expire: _Optional[_Union[Expire, _Mapping]] = ..., remove_writer: _Optional[_Union[RemoveWriter, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., snapshot_point: _Optional[_Union[SnapshotPoint, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., add_node: _Optional[_Union[AddNode, _Mapping]] = ..., set_duty: _Optional[_Union[SetDuty, _Mapping]] = ..., retire_node: _Optional[_Union[RetireNode, _Mapping]] = ..., place_group: _Optional[_Union[PlaceGroup, _Mapping]] = ..., report_placement: _Optional[_Union[ReportPlacement, _Mapping]] = ...) -> None: ...
 
 class NodeAddress(_message.Message):
     __slots__ = ("node", "address")
@@ -381,16 +437,18 @@ class ClusterDescription(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., version: _Optional[str] = ..., registered: _Optional[bool] = ..., disk_keeps_up: _Optional[bool] = ..., disk_full: _Optional[str] = ..., rules: _Optional[int] = ..., rules_known: _Optional[int] = ..., behind_rules: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RegisterNodeCall(_message.Message):
-    __slots__ = ("node", "store_uuid", "address", "rules")
+    __slots__ = ("node", "store_uuid", "address", "rules", "rack")
     NODE_FIELD_NUMBER: _ClassVar[int]
     STORE_UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     RULES_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
     node: int
     store_uuid: str
     address: str
     rules: int
-    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ..., rules: _Optional[int] = ...) -> None: ...
+    rack: str
+    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ..., rules: _Optional[int] = ..., rack: _Optional[str] = ...) -> None: ...
 
 class NodeRegistered(_message.Message):
     __slots__ = ("known_before",)
@@ -398,19 +456,107 @@ class NodeRegistered(_message.Message):
     known_before: bool
     def __init__(self, known_before: _Optional[bool] = ...) -> None: ...
 
+class NodeAdded(_message.Message):
+    __slots__ = ("known_before",)
+    KNOWN_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    known_before: bool
+    def __init__(self, known_before: _Optional[bool] = ...) -> None: ...
+
+class DutySet(_message.Message):
+    __slots__ = ("draining", "leaving")
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    draining: bool
+    leaving: bool
+    def __init__(self, draining: _Optional[bool] = ..., leaving: _Optional[bool] = ...) -> None: ...
+
+class NodeRetired(_message.Message):
+    __slots__ = ("known_before",)
+    KNOWN_BEFORE_FIELD_NUMBER: _ClassVar[int]
+    known_before: bool
+    def __init__(self, known_before: _Optional[bool] = ...) -> None: ...
+
+class GroupPlaced(_message.Message):
+    __slots__ = ("generation",)
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    def __init__(self, generation: _Optional[int] = ...) -> None: ...
+
+class PlacementReported(_message.Message):
+    __slots__ = ("done",)
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    done: bool
+    def __init__(self, done: _Optional[bool] = ...) -> None: ...
+
+class PlaceGroupCall(_message.Message):
+    __slots__ = ("group", "voters", "generation")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    VOTERS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    voters: _containers.RepeatedScalarFieldContainer[int]
+    generation: int
+    def __init__(self, group: _Optional[int] = ..., voters: _Optional[_Iterable[int]] = ..., generation: _Optional[int] = ...) -> None: ...
+
+class DescribePlacements(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class NodePlaces(_message.Message):
+    __slots__ = ("node", "address", "rack", "registered", "draining", "leaving")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    address: str
+    rack: str
+    registered: bool
+    draining: bool
+    leaving: bool
+    def __init__(self, node: _Optional[int] = ..., address: _Optional[str] = ..., rack: _Optional[str] = ..., registered: _Optional[bool] = ..., draining: _Optional[bool] = ..., leaving: _Optional[bool] = ...) -> None: ...
+
+class GroupPlace(_message.Message):
+    __slots__ = ("group", "topic", "voters", "former", "generation", "reached")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    VOTERS_FIELD_NUMBER: _ClassVar[int]
+    FORMER_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    REACHED_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    topic: str
+    voters: _containers.RepeatedScalarFieldContainer[int]
+    former: _containers.RepeatedScalarFieldContainer[int]
+    generation: int
+    reached: bool
+    def __init__(self, group: _Optional[int] = ..., topic: _Optional[str] = ..., voters: _Optional[_Iterable[int]] = ..., former: _Optional[_Iterable[int]] = ..., generation: _Optional[int] = ..., reached: _Optional[bool] = ...) -> None: ...
+
+class PlacementsReply(_message.Message):
+    __slots__ = ("nodes", "groups")
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[NodePlaces]
+    groups: _containers.RepeatedCompositeFieldContainer[GroupPlace]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodePlaces, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupPlace, _Mapping]]] = ...) -> None: ...
+
 class CreateTopicCall(_message.Message):
-    __slots__ = ("name", "incarnation", "schema", "if_not_exists", "settings")
+    __slots__ = ("name", "incarnation", "schema", "if_not_exists", "settings", "replicas")
     NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     IF_NOT_EXISTS_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
     name: str
     incarnation: str
     schema: Schema
     if_not_exists: bool
     settings: _containers.RepeatedCompositeFieldContainer[TopicSetting]
-    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., if_not_exists: _Optional[bool] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ...) -> None: ...
+    replicas: int
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., if_not_exists: _Optional[bool] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ..., replicas: _Optional[int] = ...) -> None: ...
 
 class AlterTopicCall(_message.Message):
     __slots__ = ("name", "incarnation", "settings")
@@ -1439,19 +1585,39 @@ class TopicState(_message.Message):
     def __init__(self, rules: _Optional[int] = ..., last_index: _Optional[int] = ..., now_us: _Optional[int] = ..., extents: _Optional[_Union[ExtentsState, _Mapping]] = ..., producers: _Optional[_Union[ProducersState, _Mapping]] = ..., writers: _Optional[_Union[WritersState, _Mapping]] = ..., unused_bytes: _Optional[int] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ..., settings_version: _Optional[int] = ...) -> None: ...
 
 class NodeState(_message.Message):
-    __slots__ = ("node", "store_uuid", "address", "rules")
+    __slots__ = ("node", "store_uuid", "address", "rules", "rack", "draining", "leaving")
     NODE_FIELD_NUMBER: _ClassVar[int]
     STORE_UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     RULES_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
     node: int
     store_uuid: str
     address: str
     rules: int
-    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ..., rules: _Optional[int] = ...) -> None: ...
+    rack: str
+    draining: bool
+    leaving: bool
+    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ..., rules: _Optional[int] = ..., rack: _Optional[str] = ..., draining: _Optional[bool] = ..., leaving: _Optional[bool] = ...) -> None: ...
+
+class PlacementState(_message.Message):
+    __slots__ = ("group", "voters", "generation", "reached", "former")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    VOTERS_FIELD_NUMBER: _ClassVar[int]
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    REACHED_FIELD_NUMBER: _ClassVar[int]
+    FORMER_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    voters: _containers.RepeatedScalarFieldContainer[int]
+    generation: int
+    reached: int
+    former: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group: _Optional[int] = ..., voters: _Optional[_Iterable[int]] = ..., generation: _Optional[int] = ..., reached: _Optional[int] = ..., former: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ControllerState(_message.Message):
-    __slots__ = ("rules", "last_index", "last_timestamp_us", "next_group_id", "nodes", "topics", "deleted")
+    __slots__ = ("rules", "last_index", "last_timestamp_us", "next_group_id", "nodes", "topics", "deleted", "retired", "placements")
     RULES_FIELD_NUMBER: _ClassVar[int]
     LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
     LAST_TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
@@ -1459,6 +1625,8 @@ class ControllerState(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     DELETED_FIELD_NUMBER: _ClassVar[int]
+    RETIRED_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
     rules: int
     last_index: int
     last_timestamp_us: int
@@ -1466,7 +1634,9 @@ class ControllerState(_message.Message):
     nodes: _containers.RepeatedCompositeFieldContainer[NodeState]
     topics: _containers.RepeatedCompositeFieldContainer[TopicInfo]
     deleted: _containers.RepeatedCompositeFieldContainer[TopicInfo]
-    def __init__(self, rules: _Optional[int] = ..., last_index: _Optional[int] = ..., last_timestamp_us: _Optional[int] = ..., next_group_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ..., deleted: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ...) -> None: ...
+    retired: _containers.RepeatedScalarFieldContainer[int]
+    placements: _containers.RepeatedCompositeFieldContainer[PlacementState]
+    def __init__(self, rules: _Optional[int] = ..., last_index: _Optional[int] = ..., last_timestamp_us: _Optional[int] = ..., next_group_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ..., deleted: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ..., retired: _Optional[_Iterable[int]] = ..., placements: _Optional[_Iterable[_Union[PlacementState, _Mapping]]] = ...) -> None: ...
 
 class MachineState(_message.Message):
     __slots__ = ("topic", "controller", "membership")

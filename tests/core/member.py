@@ -176,8 +176,8 @@ class Member:
 
     def change(self, *voters: int, learners: Iterable[int] = ()) -> Span:
         spans: list[Span] = []
-        new, others = node_ids(*voters), node_ids(*learners)
-        self._event(lambda: spans.append(self.raft.change_membership(new, others)))
+        goal = Membership(node_ids(*sorted(voters)), learners=node_ids(*sorted(learners)))
+        self._event(lambda: spans.append(self.raft.change_membership(goal)))
         return spans[0]
 
     def read_index(self, request: int) -> None:

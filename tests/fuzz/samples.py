@@ -6,7 +6,15 @@ import uuid
 
 import pyarrow as pa
 
-from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
+from raftlog.machines.commands import (
+    AddNode,
+    AttemptReference,
+    EpochKey,
+    ReportPlacement,
+    RetireNode,
+    SetDuty,
+    TopicInfo,
+)
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.settings import TopicSetting
 from raftlog.records.batch_codec import encode_batch
@@ -21,10 +29,12 @@ from raftlog.wire.calls import (
     CreateTopicCall,
     DeleteTopicCall,
     DescribeCluster,
+    DescribePlacements,
     DescribeTopic,
     FindOffset,
     ListTopics,
     ListWriters,
+    PlaceGroupCall,
     ReadCall,
     ReadHighWaterMark,
     ReadSizes,
@@ -63,6 +73,12 @@ def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) 
         "CreateTopic": CreateTopicCall(
             name="made", incarnation=_RUN, schema=topic.schema, if_not_exists=True
         ),
+        "AddNode": AddNode(node=9, address="127.0.0.1:9"),
+        "SetDuty": SetDuty(node=9, draining=True, leaving=False),
+        "RetireNode": RetireNode(node=9),
+        "PlaceGroup": PlaceGroupCall(group=topic.group, voters=(8, 9), generation=0),
+        "ReportPlacement": ReportPlacement(group=topic.group, generation=1),
+        "DescribePlacements": DescribePlacements(),
         "AlterTopic": AlterTopicCall(
             name=VICTIM, incarnation=_RUN, settings=(TopicSetting(name="retention_s", value=7),)
         ),

@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from raftlog.core.types import GroupId, LogIndex, NodeId
+from raftlog.machines.cluster_nodes import KnownNode
 from raftlog.machines.commands import (
     AlterTopic,
     ControllerCommand,
@@ -118,7 +119,7 @@ def test_node_id_belongs_to_the_first_store_that_registers_it() -> None:
         {"node": 1, "store_uuid": "store-b", "known_store_uuid": "store-a"},
     )
     assert cluster.machine.fingerprint() == before
-    assert cluster.machine.nodes[NodeId(1)] == ("store-a", "other:2", RULES_FIRST)
+    assert cluster.machine.nodes[NodeId(1)] == KnownNode("store-a", "other:2", RULES_FIRST)
     assert cluster.machine.nodes.get(NodeId(2)) is None
 
 

@@ -22,6 +22,7 @@ SINCE_RULES_1 = {
     "EPOCH_COUNTS_KEPT": 1000,
     "DELETED_TOPICS_KEPT": 1000,
     "NAMES_COMPARED_MAX": 1000,
+    "REPLICAS_MAX": 7,
     "TopicLimits.staged_bytes_per_writer_max": 4 * 1024**3,
     "TopicLimits.writers_max": 10_000,
     "TopicLimits.producers_max": 50_000,

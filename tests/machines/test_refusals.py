@@ -45,10 +45,12 @@ def test_refusal_builds_its_error(where: str, code: str, names: frozenset[str]) 
 
 def test_all_refusals_of_the_machines_were_found() -> None:
     assert {code for _, code, _ in refusals()} == {
-        "CheckpointReset", "CheckpointRewound", "EpochContentMismatch", "EpochIncomplete",
-        "EpochReferencesMismatch", "EpochTooOld", "IdentityRefused", "InvalidOption",
-        "InvalidTopicName", "MalformedRequest", "RunFenced", "SequenceGap", "SequenceReused",
-        "StageGap", "TooMany",
+        "AddressTaken", "CheckpointReset", "CheckpointRewound", "EpochContentMismatch",
+        "EpochIncomplete", "EpochReferencesMismatch", "EpochTooOld", "GroupUnknown",
+        "IdentityRefused", "InvalidOption",
+        "InvalidTopicName", "MalformedRequest", "NodeExists", "NodeInUse", "NodeRemoved",
+        "NodeUnknown", "PlacementOutdated", "PlacementUnderWay", "RunFenced", "SequenceGap",
+        "SequenceReused", "StageGap", "TooMany",
         "TooManyWriters", "TopicExists", "TopicNotFound", "TopicRecreated",
         "UnknownProducer", "UnknownSchemaVersion", "UnknownWriter", "VersionReused",
         "WriterBytesExceeded", "WriterForgotten",

@@ -441,7 +441,9 @@ def test_a_membership_that_none_can_be_is_a_clear_error() -> None:
     sound = encode_state(GroupState(Scene().machine.state()))
     # Protobuf joins messages that follow one another.
     more = pb.MachineState(membership=pb.MembershipState(index=1, command=b'{"voters":[2,1]}'))
-    with pytest.raises(MalformedRequest, match="it names no voters, outgoing ones and learners"):
+    with pytest.raises(
+        MalformedRequest, match="it names no voters, outgoing ones, learners and generation"
+    ):
         decode_state(sound + more.SerializeToString())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -26,6 +26,7 @@ from raftlog.core.types import (
     RaftTiming,
     Term,
 )
+from raftlog.machines.commands import ReportPlacement
 from raftlog.multiraft.catch_up_budget import CatchUpLimits
 from raftlog.multiraft.effects import EntryDamaged, MultiRaftEvent
 from raftlog.multiraft.groups import GroupStore
@@ -76,6 +77,12 @@ class Driver:
     def queued_bytes(self, peer: NodeId) -> int:
         return self.queued
 
+    def follow_nodes(self, nodes: Mapping[NodeId, str]) -> None:
+        pass
+
+    def report(self, report: ReportPlacement) -> None:
+        raise AssertionError("no group is moved")
+
     def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
         self.reads.append((read, ran))
 
@@ -110,7 +117,7 @@ class Scene:
         log.close()
         self.multiraft = MultiRaft(
             node=NODE,
-            nodes=(NODE, BEHIND, OTHER),
+            nodes=dict.fromkeys((NODE, BEHIND, OTHER), ""),
             store=store,
             effects=self.driver,
             timing=TIMING,

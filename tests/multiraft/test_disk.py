@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from raftlog.core.messages import PeerMessage
 from raftlog.core.types import GroupId, HardState, NodeId, Term
 from raftlog.errors import DiskFull
+from raftlog.machines.commands import ReportPlacement
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.disk_watch import DiskWatch
 from raftlog.multiraft.effects import DiskChanged, MultiRaftEvent
@@ -53,6 +54,12 @@ class Driver:
 
     def queued_bytes(self, peer: NodeId) -> int:
         return 0
+
+    def follow_nodes(self, nodes: Mapping[NodeId, str]) -> None:
+        pass
+
+    def report(self, report: ReportPlacement) -> None:
+        raise AssertionError("no group is moved")
 
     def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
         raise AssertionError("a disk reads nothing")

@@ -17,10 +17,11 @@ ONE, TWO, THREE = map(NodeId, (1, 2, 3))
 def learn(scene: Scene, *learners: NodeId) -> MembershipAt:
     """Let these learn from the node, which goes on to decide alone."""
     local = scene.topics[GROUP]
-    span = local.raft.change_membership([ONE], learners)
+    goal = Membership((ONE,), (), learners)
+    span = local.raft.change_membership(goal)
     scene.settle(local)
     assert local.raft.commit_index >= span.first
-    return MembershipAt(span.first, Membership((ONE,), (), learners))
+    return MembershipAt(span.first, goal)
 
 
 def found(scene: Scene) -> MembershipAt:

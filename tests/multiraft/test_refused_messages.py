@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
 
 from raftlog.core.messages import GroupDeleted, Heartbeat, HeartbeatReply, PeerMessage
 from raftlog.core.types import CONTROLLER_GROUP, LogIndex, NodeId, RaftTiming, Term
+from raftlog.machines.commands import ReportPlacement
 from raftlog.multiraft.effects import BackgroundRead, MultiRaftEvent, PeerMessagesRefused
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.multiraft import MultiRaft
@@ -50,6 +51,12 @@ class Driver:
     def queued_bytes(self, peer: NodeId) -> int:
         return 0
 
+    def follow_nodes(self, nodes: Mapping[NodeId, str]) -> None:
+        pass
+
+    def report(self, report: ReportPlacement) -> None:
+        raise AssertionError("no group is moved")
+
     def run_read(self, read: BackgroundRead, ran: Callable[[], None]) -> None:
         self._due.append(lambda: (read.run(), ran()))
 
@@ -85,7 +92,7 @@ def follower(disk: MemoryFileSystem | None = None) -> tuple[MultiRaft, Driver]:
     )
     multiraft = MultiRaft(
         node=NodeId(1),
-        nodes=NODES,
+        nodes=dict.fromkeys(NODES, ""),
         store=store,
         effects=driver,
         timing=RaftTiming(),

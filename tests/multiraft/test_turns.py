@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -21,7 +21,7 @@ from raftlog.core.types import (
     RaftTiming,
     Term,
 )
-from raftlog.machines.commands import TopicInfo
+from raftlog.machines.commands import ReportPlacement, TopicInfo
 from raftlog.machines.schema import Field, Schema
 from raftlog.multiraft.effects import MultiRaftEvent
 from raftlog.multiraft.groups import GroupStore
@@ -69,6 +69,12 @@ class Driver:
     def queued_bytes(self, peer: NodeId) -> int:
         return 0
 
+    def follow_nodes(self, nodes: Mapping[NodeId, str]) -> None:
+        pass
+
+    def report(self, report: ReportPlacement) -> None:
+        raise AssertionError("no group is moved")
+
     def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
         raise AssertionError("no follower catches up")
 
@@ -109,7 +115,7 @@ class Scene:
             log.close()
         self.multiraft = MultiRaft(
             node=NODES[0],
-            nodes=NODES,
+            nodes=dict.fromkeys(NODES, ""),
             store=store,
             effects=self.driver,
             timing=TIMING,

@@ -71,7 +71,7 @@ class OneNode:
         self.multiraft = made(
             MultiRaft,
             node=NodeId(1),
-            nodes=(NodeId(1),),
+            nodes={NodeId(1): ""},
             store=store,
             effects=self,
             timing=timing,
@@ -139,6 +139,12 @@ class OneNode:
 
     def soon(self, turn: Callable[[], None]) -> None:
         self._todo.append(turn)
+
+    def follow_nodes(self, nodes: Any) -> None:
+        """There is no other node."""
+
+    def report(self, report: Any) -> None:
+        raise AssertionError("no group is moved")
 
     def send(self, peer: Any, messages: Any) -> None:
         raise AssertionError("there is no peer")

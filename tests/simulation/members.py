@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from raftlog.core.membership import Membership
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import ChangeUnderWay, MemberBehind
 from raftlog.multiraft.local_replica import LocalReplica
@@ -78,12 +79,16 @@ class MemberChanges:
         if self._restoring and (now.voters, now.is_joint) == (tuple(everyone), False):
             return
         try:
-            node.multiraft.change_membership(local, voters, learners)
+            node.multiraft.change_membership(local, _membership(voters, learners))
         except ChangeUnderWay:
             return
         except MemberBehind:
             others = [each for each in everyone if each not in now.voters]
             if now.learners == tuple(others):
                 return  # they learn already
-            node.multiraft.change_membership(local, now.voters, others)
+            node.multiraft.change_membership(local, _membership(now.voters, others))
         self._simulator.counts["members changed"] += 1
+
+
+def _membership(voters: Iterable[NodeId], learners: Iterable[NodeId]) -> Membership:
+    return Membership(tuple(sorted(voters)), learners=tuple(sorted(learners)))

@@ -7,7 +7,7 @@ checker what it wants to know.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import Any, NamedTuple, TypeVar
@@ -29,6 +29,7 @@ from raftlog.errors import (
 from raftlog.image.job import CompactionJob
 from raftlog.image.job import Reply as CompactionReply
 from raftlog.image.manifest import Image
+from raftlog.machines.commands import ReportPlacement
 from raftlog.multiraft.effects import (
     BackgroundRead,
     CompactionFailed,
@@ -202,7 +203,7 @@ class SimulatedNode:
             self._simulator.counts["torn tail of the journal truncated"] += 1
         multiraft = MultiRaft(
             node=self.node,
-            nodes=self.voters,
+            nodes=dict.fromkeys(self.voters, ""),
             store=store,
             effects=self,
             timing=self._settings.timing,
@@ -357,6 +358,12 @@ class SimulatedNode:
     def queued_bytes(self, peer: NodeId) -> int:
         """A simulated link takes whatever is sent."""
         return 0
+
+    def follow_nodes(self, nodes: Mapping[NodeId, str]) -> None:
+        """The network carries what anybody sends to anybody."""
+
+    def report(self, report: ReportPlacement) -> None:
+        raise AssertionError("no group is moved")
 
     def run_read(self, read: BackgroundRead, ran: Callable[[], None]) -> None:
         """It sees the files some time after it was planned, and is reported later still: in some

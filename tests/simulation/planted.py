@@ -31,7 +31,7 @@ from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.writer_row import WriterRow
 from raftlog.machines.writers import WriterTable
-from raftlog.multiraft import multiraft, retention
+from raftlog.multiraft import duties, retention
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.replica import Replica
 from raftlog.storage import recovery, reopen
@@ -425,7 +425,7 @@ def trim_by_one_clock() -> Any:
     def trim_expired(groups: Any, clock: Any, propose: Any, effects: Any, damaged: Any) -> None:
         original(groups, lambda voters: effects.clock_us(), propose, effects, damaged)
 
-    return replaced(multiraft, "trim_expired", trim_expired)
+    return replaced(duties, "trim_expired", trim_expired)
 
 
 def stamp_by_one_clock() -> Any:

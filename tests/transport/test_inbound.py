@@ -32,6 +32,9 @@ class Receiver:
     def cluster_id(self) -> str:
         return "c"
 
+    def is_peer(self, node: NodeId) -> bool:
+        return node == 2
+
     def known_store(self, node: NodeId) -> str | None:
         return f"s{node}"
 
@@ -50,7 +53,7 @@ class Receiver:
 @asynccontextmanager
 async def listening(receiver: Receiver) -> AsyncIterator[grpc.aio.Channel]:
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((PeerStreams(receiver, {NodeId(2)}).handlers(),))
+    server.add_generic_rpc_handlers((PeerStreams(receiver).handlers(),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

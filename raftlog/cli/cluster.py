@@ -1,0 +1,253 @@
+"""`raftlog cluster`: status, add, remove, replace, drain, rebalance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from raftlog.cli.output import (
+    Format,
+    FormatOption,
+    confirm,
+    say,
+    show_json,
+    show_table,
+)
+from raftlog.cli.session import ServersOption, session_of
+
+if TYPE_CHECKING:
+    from raftlog import Move, Moved, PlacementsReply
+
+app = typer.Typer(help="Nodes that come and go, and where groups are.", no_args_is_help=True)
+
+NodeArgument = Annotated[int, typer.Argument(min=1, metavar="NODE", show_default=False)]
+AddressOption = Annotated[
+    str,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Where the new node listens, for nodes and clients.",
+        show_default=False,
+    ),
+]
+AtOnceOption = Annotated[
+    int, typer.Option(min=1, max=100, help="How many groups move at the same time.")
+]
+TimeoutOption = Annotated[
+    float, typer.Option(min=1, help="Seconds that one group's move may take.")
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Only show which groups would move where.")
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+UndoOption = Annotated[bool, typer.Option("--undo", help="Take it back.")]
+
+_AT_ONCE = 2
+_TIMEOUT_S = 3600.0
+
+
+@app.command()
+def status(
+    context: typer.Context, servers: ServersOption = None, output: FormatOption = Format.TABLE
+) -> None:
+    """Show the cluster's nodes, and on which of them every group is and should be."""
+    with session_of(context, servers).connect() as client:
+        reply = client.members.placements()
+    nodes, groups = _node_rows(reply), _group_rows(reply)
+    if output is Format.JSON:
+        show_json({"nodes": nodes, "groups": groups})
+        return
+    show_table(
+        ["NODE", "ADDRESS", "RACK", "STATE", "GROUPS"], [list(row.values()) for row in nodes]
+    )
+    say("")
+    show_table(
+        ["GROUP", "TOPIC", "NODES", "STATE"],
+        [[row["group"], row["topic"], _list(row["voters"]), row["state"]] for row in groups],
+    )
+
+
+@app.command()
+def add(
+    context: typer.Context,
+    node: NodeArgument,
+    address: AddressOption,
+    servers: ServersOption = None,
+) -> None:
+    """Let a node join the cluster. Then start it, with a folder of its own:
+    `raftlog --servers ... serve --node NODE --data DIR --join`.
+
+    It holds nothing until groups are put on it: new topics are, and `raftlog cluster rebalance`
+    moves others. NODE is an id that no node ever had.
+    """
+    with session_of(context, servers).connect() as client:
+        new = client.members.add(node, address)
+        known = ",".join(each.address for each in client.members.placements().nodes)
+    say(f"node {node} may join from {address}" if new else f"node {node} was added before")
+    say(f"  start it: raftlog --servers {known} serve --node {node} --data DIR --join")
+
+
+@app.command()
+def remove(
+    context: typer.Context,
+    node: NodeArgument,
+    undo: UndoOption = False,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    at_once: AtOnceOption = _AT_ONCE,
+    timeout_s: TimeoutOption = _TIMEOUT_S,
+    servers: ServersOption = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Move everything off a node, which may be dead, then remove it from the cluster.
+
+    Its process ends by itself. Its id is never used again. If this command is ended, give it again:
+    it goes on. --undo takes it back, as long as the node has not been removed.
+    """
+    with session_of(context, servers).connect() as client:
+        if undo:
+            _follow(client.members.keep(node, timeout_s=timeout_s), output)
+            say(f"node {node} stays")
+            return
+        moves = client.members.plan_removal(node)
+        if _only_shown(moves, output, dry_run=dry_run):
+            return
+        if not yes:
+            confirm(f"Remove node {node} for good, after moving {len(moves)} groups?")
+        _follow(client.members.remove(node, at_once=at_once, timeout_s=timeout_s), output)
+    say(f"node {node} is removed")
+
+
+@app.command()
+def replace(
+    context: typer.Context,
+    node: NodeArgument,
+    with_: Annotated[
+        int, typer.Option("--with", min=1, metavar="NODE", help="An id that no node ever had.")
+    ],
+    address: AddressOption,
+    yes: YesOption = False,
+    dry_run: DryRunOption = False,
+    at_once: AtOnceOption = _AT_ONCE,
+    timeout_s: TimeoutOption = _TIMEOUT_S,
+    servers: ServersOption = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Give every place of a node, which may be lost or wiped, to a new one.
+
+    Adds the new node, waits until it is started (`raftlog serve --join`), moves each group that the
+    former one holds, and removes that. If this command is ended, give it again: it goes on.
+    """
+    with session_of(context, servers).connect() as client:
+        moves = client.members.plan_replacement(node, with_)
+        if _only_shown(moves, output, dry_run=dry_run):
+            return
+        if not yes:
+            confirm(f"Give the {len(moves)} groups of node {node} to node {with_} for good?")
+        client.members.add(with_, address)
+        known = ",".join(each.address for each in client.members.placements().nodes)
+        say(
+            f"start it, if it does not run: raftlog --servers {known} serve --node {with_} "
+            "--data DIR --join"
+        )
+        client.members.wait_for(with_, timeout_s)
+        _follow(client.members.replace(node, with_, at_once=at_once, timeout_s=timeout_s), output)
+    say(f"node {with_} has taken node {node}'s place")
+
+
+@app.command()
+def drain(
+    context: typer.Context,
+    node: NodeArgument,
+    undo: UndoOption = False,
+    servers: ServersOption = None,
+) -> None:
+    """Let a node lead nothing, so that stopping it disturbs nobody. --undo: it may lead again."""
+    with session_of(context, servers).connect() as client:
+        client.members.drain(node, undo=undo)
+    say(f"node {node} may lead again" if undo else f"node {node} gives its leaderships away")
+
+
+@app.command()
+def rebalance(
+    context: typer.Context,
+    dry_run: DryRunOption = False,
+    at_once: AtOnceOption = _AT_ONCE,
+    timeout_s: TimeoutOption = _TIMEOUT_S,
+    servers: ServersOption = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Spread groups over racks and nodes, so that no node holds much more than another.
+
+    If this command is ended, what has begun is finished by the nodes; give it again for the rest.
+    """
+    with session_of(context, servers).connect() as client:
+        moves = client.members.plan_rebalance()
+        if _only_shown(moves, output, dry_run=dry_run):
+            return
+        _follow(client.members.carry_out(moves, at_once=at_once, timeout_s=timeout_s), output)
+    say(f"balanced; {len(moves)} groups moved")
+
+
+def _only_shown(moves: list[Move], output: Format, *, dry_run: bool) -> bool:
+    """Show the plan, if that is all that was asked for."""
+    if not dry_run:
+        return False
+    rows = [_move_row(move) for move in moves]
+    if output is Format.JSON:
+        show_json({"moves": rows})
+    else:
+        columns = ["GROUP", "TOPIC", "FROM", "TO"]
+        shown = [[r["group"], r["topic"], _list(r["from"]), _list(r["to"])] for r in rows]
+        show_table(columns, shown)
+    return True
+
+
+def _follow(moved: Iterator[Moved], output: Format) -> None:
+    """Tell of each move that is done."""
+    for each in moved:
+        row = _move_row(each.move) | {"done": each.done, "total": each.total}
+        if output is Format.JSON:
+            show_json(row)
+        else:
+            places = f"{_list(row['from'])} -> {_list(row['to'])}"
+            say(f"[{each.done}/{each.total}] {row['topic']}: {places}")
+
+
+def _move_row(move: Move) -> dict[str, Any]:
+    topic = move.name or "(controller)"
+    return {"group": move.group, "topic": topic, "from": move.before, "to": move.after}
+
+
+def _node_rows(reply: PlacementsReply) -> list[dict[str, Any]]:
+    rows = []
+    for each in reply.nodes:
+        state = "leaving" if each.leaving else "draining" if each.draining else "in service"
+        rows.append(
+            {
+                "node": each.node,
+                "address": each.address,
+                "rack": each.rack,
+                "state": state if each.registered else "added, not started",
+                "groups": sum(each.node in group.voters for group in reply.groups),
+            }
+        )
+    return rows
+
+
+def _group_rows(reply: PlacementsReply) -> list[dict[str, Any]]:
+    return [
+        {
+            "group": each.group,
+            "topic": each.topic or "(controller)",
+            "voters": each.voters,
+            "former": each.former,
+            "state": "there" if each.reached else f"on its way from {_list(each.former)}",
+        }
+        for each in reply.groups
+    ]
+
+
+def _list(nodes: Iterable[int]) -> str:
+    return ", ".join(map(str, nodes))

@@ -1,0 +1,393 @@
+"""Nodes that come and go, and groups that move: what an operator asks of a cluster.
+
+A plan is made here, from what the controller says is where, and carried out group by group. Nothing
+of it is kept by whoever carries it out: what was asked for is done by the groups' leaders in any
+case, and the same command, given again, goes on from what is there.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+from raftlog.client import every_node
+from raftlog.client.connection import Connection
+from raftlog.config import is_address
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
+from raftlog.errors import (
+    DeadlineExceeded,
+    InvalidOption,
+    NodeUnknown,
+    QuorumAtRisk,
+    RaftlogError,
+    TooFewNodes,
+)
+from raftlog.machines.commands import AddNode, RetireNode, SetDuty
+from raftlog.placement import Held, Move, balanced, load_of, replaced, resized, without
+from raftlog.wire.calls import (
+    ADD_NODE,
+    DESCRIBE_PLACEMENTS,
+    PLACE_GROUP,
+    RETIRE_NODE,
+    SET_DUTY,
+    DescribePlacements,
+    GroupPlace,
+    NodePlaces,
+    PlaceGroupCall,
+    PlacementsReply,
+)
+
+AT_ONCE_DEFAULT = 2
+"""Groups that move at the same time. Each sends all its history to the new nodes, at most as fast
+as `server.catch_up_bytes_per_s_max` says."""
+
+_LOOK_S = 0.2
+"""Seconds between two looks at how far a change is. No setting: a look costs one read."""
+
+T = TypeVar("T")
+
+
+class Moved(NamedTuple):
+    """How far a plan is."""
+
+    move: Move
+    """The move that is done now."""
+    done: int
+    """How many are, with it."""
+    total: int
+    """How many the plan has."""
+
+
+class ClusterMembers:
+    """The nodes of a client's cluster, and where its groups are."""
+
+    def __init__(self, connection: Connection, *, view_timeout_s: float) -> None:
+        """`view_timeout_s`: how long a node may take to say that it is there."""
+        self._connection = connection
+        self._view_timeout_s = view_timeout_s
+
+    # ------------------------------------------------------------ what there is
+
+    def placements(self) -> PlacementsReply:
+        """Look up what is where by a linearizable read.
+
+        Returns:
+            Every node, and where every group is and should be.
+        """
+        return self._connection.call_leader(
+            CONTROLLER_GROUP, DESCRIBE_PLACEMENTS, DescribePlacements()
+        )
+
+    # ------------------------------------------------------------ nodes
+
+    def add(self, node: int, address: str) -> bool:
+        """Let a node join, which then has to be started (`raftlog serve --join`).
+
+        Args:
+            node: An id that no node ever had, from 1.
+            address: `host:port`, as the other nodes and clients reach it.
+
+        Returns:
+            Whether this changed anything: False if it was added before.
+
+        Raises:
+            NodeExists: A node with this id has another address.
+            AddressTaken: Another node has the address.
+            NodeRemoved: A node with this id was removed; an id is never used again.
+            InvalidOption: The address is none.
+        """
+        if not is_address(address):
+            raise InvalidOption(
+                option="address",
+                problem=f"is {address!r}, which is not host:port",
+                advice="Give what the other nodes and clients reach, such as 10.0.0.4:7401.",
+            )
+        call = AddNode(node=NodeId(node), address=address)
+        return not self._connection.call_leader(CONTROLLER_GROUP, ADD_NODE, call).known_before
+
+    def drain(self, node: int, *, undo: bool = False) -> None:
+        """Say that a node should lead nothing.
+
+        Args:
+            node: The node.
+            undo: It may lead again.
+
+        Raises:
+            NodeUnknown: There is no such node.
+        """
+        its = self._node(node)
+        self._set_duty(node, draining=not undo, leaving=its.leaving)
+
+    def remove(
+        self, node: int, *, at_once: int = AT_ONCE_DEFAULT, timeout_s: float
+    ) -> Iterator[Moved]:
+        """Move everything off a node, then remove it. Its id is never used again.
+
+        Args:
+            node: The node. It may be dead.
+            at_once: How many groups move at the same time.
+            timeout_s: How long one move may take.
+
+        Yields:
+            Each move that is done.
+
+        Raises:
+            TooFewNodes: A group would have more replicas than there are other nodes.
+            QuorumAtRisk: Too few of the nodes that would decide answer.
+            NodeUnknown: There is no such node.
+            DeadlineExceeded: A move took too long; it goes on, and so does this, given again.
+        """
+        moves = self.plan_removal(node)
+        self._check_quorums(moves)
+        self._set_duty(node, draining=True, leaving=True)
+        yield from self.carry_out(self.plan_removal(node), at_once=at_once, timeout_s=timeout_s)
+        self._connection.call_leader(CONTROLLER_GROUP, RETIRE_NODE, RetireNode(node=NodeId(node)))
+
+    def keep(self, node: int, *, timeout_s: float) -> Iterator[Moved]:
+        """Take back a removal that has not ended: the node stays, and what is on its way from it
+        goes back.
+
+        Args:
+            node: The node.
+            timeout_s: How long one move may take.
+
+        Yields:
+            Each move that is done.
+
+        Raises:
+            NodeUnknown: There is no such node.
+            DeadlineExceeded: A move took too long; it goes on.
+        """
+        self._set_duty(node, draining=False, leaving=False)
+        back = [
+            Move(each.group, each.topic, each.voters, each.former)
+            for each in self.placements().groups
+            if not each.reached and node in each.former and node not in each.voters
+        ]
+        yield from self.carry_out(back, at_once=len(back) or 1, timeout_s=timeout_s)
+
+    def replace(
+        self, old: int, new: int, *, at_once: int = AT_ONCE_DEFAULT, timeout_s: float
+    ) -> Iterator[Moved]:
+        """Give every place of a node to one that was added and has come; then remove the former.
+
+        Args:
+            old: The node to remove. It may be lost.
+            new: The node to take its places.
+            at_once: How many groups move at the same time.
+            timeout_s: How long one move may take.
+
+        Yields:
+            Each move that is done.
+
+        Raises:
+            QuorumAtRisk: Too few of the nodes that would decide answer.
+            NodeUnknown: There is no such node.
+            DeadlineExceeded: A move took too long; it goes on, and so does this, given again.
+        """
+        self._node(new)
+        moves = self.plan_replacement(old, new)
+        self._check_quorums(moves)
+        self._set_duty(old, draining=True, leaving=True)
+        yield from self.carry_out(
+            self.plan_replacement(old, new), at_once=at_once, timeout_s=timeout_s
+        )
+        self._connection.call_leader(CONTROLLER_GROUP, RETIRE_NODE, RetireNode(node=NodeId(old)))
+
+    def wait_for(self, node: int, timeout_s: float) -> None:
+        """Wait until a node that was added has come.
+
+        Args:
+            node: The node.
+            timeout_s: How long to wait.
+
+        Raises:
+            NodeUnknown: Nobody added it.
+            DeadlineExceeded: It has not come.
+        """
+        self._wait(
+            lambda: self._node(node).registered or None,
+            f"Node {node}'s coming",
+            timeout_s,
+            lambda: "it was added, and has not been started (`raftlog serve --join`)",
+        )
+
+    # ------------------------------------------------------------ plans
+
+    def plan_removal(self, node: int) -> list[Move]:
+        """Plan a removal.
+
+        Args:
+            node: The node to remove.
+
+        Returns:
+            The moves that `remove` would make.
+
+        Raises:
+            TooFewNodes: A group would have more replicas than there are other nodes.
+            NodeUnknown: There is no such node.
+        """
+        self._node(node)
+        reply = self.placements()
+        nodes = _usable(reply.nodes, but=node)
+        groups = _held(reply.groups)
+        for held in groups:
+            needed = len(held.voters)
+            if node in held.voters and needed > len(nodes):
+                raise TooFewNodes(what=_name(held), needed=needed, found=len(nodes))
+        return without(NodeId(node), groups, nodes)
+
+    def plan_replacement(self, old: int, new: int) -> list[Move]:
+        """Plan a replacement.
+
+        Args:
+            old: The node to remove.
+            new: The node to take its places.
+
+        Returns:
+            The moves that `replace` would make.
+
+        Raises:
+            NodeUnknown: There is no node `old`.
+        """
+        self._node(old)
+        return replaced(NodeId(old), NodeId(new), _held(self.placements().groups))
+
+    def plan_rebalance(self) -> list[Move]:
+        """Plan moves after which groups are spread evenly over racks and nodes.
+
+        Returns:
+            The moves, for `carry_out`; none if groups are spread evenly.
+        """
+        reply = self.placements()
+        return balanced(_held(reply.groups), _usable(reply.nodes))
+
+    def plan_replicas(self, group: GroupId, count: int) -> list[Move]:
+        """Plan another number of replicas.
+
+        Args:
+            group: The group, as `TopicInfo.group` names it.
+            count: How many nodes are to hold it, 1 to 7.
+
+        Returns:
+            The move, for `carry_out`; none if it has so many.
+
+        Raises:
+            TooFewNodes: There are fewer nodes.
+        """
+        reply = self.placements()
+        nodes, groups = _usable(reply.nodes), _held(reply.groups)
+        held = next(each for each in groups if each.group == group)
+        if count > len(nodes):
+            raise TooFewNodes(what=_name(held), needed=count, found=len(nodes))
+        move = resized(held, count, nodes, load_of(groups))
+        return [move] if move.before != move.after else []
+
+    def carry_out(
+        self, moves: Sequence[Move], *, at_once: int = AT_ONCE_DEFAULT, timeout_s: float
+    ) -> Iterator[Moved]:
+        """Make moves and wait for each.
+
+        Args:
+            moves: The moves of a plan.
+            at_once: How many groups move at the same time.
+            timeout_s: How long one move may take.
+
+        Yields:
+            Each move that is done.
+
+        Raises:
+            QuorumAtRisk: Too few of the nodes that would decide answer.
+            PlacementUnderWay: Somebody else moves one of the groups.
+            DeadlineExceeded: A move took too long; it goes on.
+        """
+        self._check_quorums(moves)
+        waiting, done = list(moves), 0
+        under_way: dict[GroupId, Move] = {}
+        while waiting or under_way:
+            while waiting and len(under_way) < at_once:
+                move = waiting.pop(0)
+                self._place(move)
+                under_way[move.group] = move
+
+            def arrived() -> list[GroupId] | None:
+                groups = {each.group: each for each in self.placements().groups}
+                there = [g for g in under_way if g not in groups or groups[g].reached]
+                return there or None
+
+            what = f"Moving {', '.join(_name(move) for move in under_way.values())}"
+            for group in self._wait(arrived, what, timeout_s, lambda: self._silent(under_way)):
+                done += 1
+                yield Moved(under_way.pop(group), done, len(moves))
+
+    # ------------------------------------------------------------ private
+
+    def _node(self, node: int) -> NodePlaces:
+        nodes = self.placements().nodes
+        for each in nodes:
+            if each.node == node:
+                return each
+        raise NodeUnknown(node=node, known=", ".join(str(each.node) for each in nodes))
+
+    def _set_duty(self, node: int, *, draining: bool, leaving: bool) -> None:
+        call = SetDuty(node=NodeId(node), draining=draining, leaving=leaving)
+        self._connection.call_leader(CONTROLLER_GROUP, SET_DUTY, call)
+
+    def _place(self, move: Move) -> None:
+        now = next((g for g in self.placements().groups if g.group == move.group), None)
+        if now is None or now.voters == move.after:
+            return  # its topic was deleted, or somebody asked for the same before
+        call = PlaceGroupCall(group=move.group, voters=move.after, generation=now.generation)
+        self._connection.call_leader(CONTROLLER_GROUP, PLACE_GROUP, call)
+
+    def _check_quorums(self, moves: Iterable[Move]) -> None:
+        """A change is committed by a majority of both sets: those must be there."""
+        answers = every_node.descriptions(self._connection, self._view_timeout_s)
+        heard = {each.node for _, each in answers if not isinstance(each, RaftlogError)}
+        for move in moves:
+            for voters in (move.before, move.after):
+                there = [voter for voter in voters if voter in heard]
+                if len(there) * 2 <= len(voters):
+                    raise QuorumAtRisk(what=_name(move), voters=_list(voters), heard=_list(there))
+
+    def _silent(self, moves: dict[GroupId, Move]) -> str:
+        wanted = {voter for move in moves.values() for voter in move.after}
+        answers = every_node.descriptions(self._connection, self._view_timeout_s)
+        silent = wanted - {each.node for _, each in answers if not isinstance(each, RaftlogError)}
+        if silent:
+            return f"nodes {_list(sorted(silent))} do not answer"
+        return "the new replicas are still being filled; it goes on, look at `raftlog status`"
+
+    def _wait(
+        self, look: Callable[[], T | None], what: str, timeout_s: float, last: Callable[[], str]
+    ) -> T:
+        deadline_s = time.monotonic() + timeout_s
+        pause = threading.Event()
+        while (found := look()) is None:
+            if time.monotonic() >= deadline_s:
+                raise DeadlineExceeded(what=what, seconds=f"{timeout_s:g}", last=last())
+            pause.wait(_LOOK_S)
+        return found
+
+
+def _usable(nodes: Iterable[NodePlaces], but: int = 0) -> dict[NodeId, str]:
+    """The nodes that take replicas, each with its rack."""
+    return {
+        each.node: each.rack
+        for each in nodes
+        if each.registered and not each.leaving and each.node != but
+    }
+
+
+def _held(groups: Iterable[GroupPlace]) -> list[Held]:
+    return [Held(each.group, each.topic, each.voters) for each in groups]
+
+
+def _name(group: Held | Move) -> str:
+    return f"topic {group.name!r}" if group.group != CONTROLLER_GROUP else "the controller's group"
+
+
+def _list(nodes: Iterable[NodeId]) -> str:
+    return ", ".join(map(str, nodes)) or "none"

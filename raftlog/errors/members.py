@@ -1,0 +1,127 @@
+"""Why nodes or groups are not added, moved or removed: a branch of the tree in `raftlog.errors`.
+
+MembersRefused              nothing was changed
+|-- NodeUnknown
+|-- NodeExists              another node has the id
+|-- AddressTaken            another node has the address
+|-- NodeInUse               groups are placed on the node, or it has not been told to leave
+|-- GroupUnknown
+|-- PlacementOutdated       somebody else placed the group meanwhile
+|-- PlacementUnderWay       one change of a group at a time
+|-- TooFewNodes             for the replicas that a topic has
+`-- QuorumAtRisk            too few of the nodes that would decide are heard
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftlog.errors.exit_code import ExitCode
+from raftlog.errors.raftlog_error import RaftlogError
+
+
+class MembersRefused(RaftlogError):
+    exit_code = ExitCode.REFUSED
+    grpc_status = "FAILED_PRECONDITION"
+
+
+@dataclass(kw_only=True, eq=False)
+class NodeUnknown(MembersRefused):
+    """`known` lists the nodes that could be meant."""
+
+    node: int
+    known: str
+
+    cause_text = "Node {node} is none that can hold a group: these are {known}."
+    remedy_text = "Give one of these, or add the node first: `raftlog cluster add`."
+
+
+@dataclass(kw_only=True, eq=False)
+class NodeExists(MembersRefused):
+    """The id belongs to a node at another address."""
+
+    node: int
+    address: str
+
+    cause_text = "Node {node} exists already, at {address}."
+    remedy_text = "Give the new node an id that no node ever had."
+
+
+@dataclass(kw_only=True, eq=False)
+class AddressTaken(MembersRefused):
+    address: str
+    node: int
+
+    cause_text = "The address {address} is node {node}'s."
+    remedy_text = (
+        "Give the new node another address, or remove node {node} first: `raftlog cluster remove`."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class NodeInUse(MembersRefused):
+    node: int
+    what: str
+
+    cause_text = "Node {node} cannot be removed for good yet: {what}."
+    remedy_text = "Run `raftlog cluster remove {node}`: it moves what the node holds first."
+
+
+@dataclass(kw_only=True, eq=False)
+class GroupUnknown(MembersRefused):
+    group: int
+
+    cause_text = "There is no group {group}: its topic was deleted."
+    remedy_text = "Look at what there is: `raftlog cluster status`."
+
+
+@dataclass(kw_only=True, eq=False)
+class PlacementOutdated(MembersRefused):
+    """It was placed in `generation` meanwhile."""
+
+    group: int
+    generation: int
+
+    cause_text = "Group {group} was placed by somebody else meanwhile (generation {generation})."
+    remedy_text = "Run the command again: it starts from what is there now."
+
+
+@dataclass(kw_only=True, eq=False)
+class PlacementUnderWay(MembersRefused):
+    """The group goes from `former` to `voters`."""
+
+    group: int
+    voters: str
+    former: str
+
+    cause_text = "Group {group} is on its way from nodes {former} to nodes {voters}."
+    remedy_text = (
+        "One change at a time: wait until it is there, or take it back to where it was "
+        "(`raftlog cluster status` shows both)."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class TooFewNodes(MembersRefused):
+    """`what` needs `needed` nodes, and `found` take replicas."""
+
+    what: str
+    needed: int
+    found: int
+
+    cause_text = "{what} needs {needed} nodes, and {found} can hold a replica."
+    remedy_text = "Add a node first (`raftlog cluster add`), or ask for fewer replicas."
+
+
+@dataclass(kw_only=True, eq=False)
+class QuorumAtRisk(MembersRefused):
+    """Of the `voters` that would decide, only `heard` answer."""
+
+    what: str
+    voters: str
+    heard: str
+
+    cause_text = (
+        "{what} would lose its quorum: of the voters {voters}, only {heard} can be reached."
+    )
+    remedy_text = "Start the other nodes first, or `raftlog cluster replace` one that is lost."

@@ -1,0 +1,181 @@
+"""The nodes of a cluster, as the controller knows them: a part of its state.
+
+A node id is a member's number: it is bound to one store (`store_uuid`) and never to another one,
+and the id of a node that was removed is never given again. So a group's log may name its members
+by these ids alone: whoever votes under one has all that was ever promised under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import NamedTuple
+
+from raftlog.core.types import NodeId
+from raftlog.machines.commands import AddNode, RegisterNode, RetireNode, SetDuty
+from raftlog.machines.digest import StateDigest
+from raftlog.machines.outcomes import (
+    DutySet,
+    NodeAdded,
+    NodeRegistered,
+    NodeRetired,
+    Refused,
+    refused,
+)
+from raftlog.machines.rules import RULES_FIRST, RULES_WITH_MEMBERS
+from raftlog.machines.state import NodeState
+
+
+class KnownNode(NamedTuple):
+    """A node as the cluster knows it."""
+
+    store_uuid: str
+    """"": the node was added and has not come yet."""
+    address: str
+    rules: int
+    """The highest version of the rules that its program knows; 0: it has not come yet."""
+    rack: str = ""
+    """Nodes of one rack may fail together; "": it says none."""
+    draining: bool = False
+    """It should lead nothing."""
+    leaving: bool = False
+    """It should hold nothing: what it has goes to other nodes, and then it is removed."""
+
+
+class ClusterNodes(Mapping[NodeId, KnownNode]):
+    """The nodes by id. A refused command changes nothing."""
+
+    def __init__(self, nodes_max: int) -> None:
+        self._nodes_max = nodes_max
+        self._nodes: dict[NodeId, KnownNode] = {}
+        self._retired: set[NodeId] = set()
+
+    @classmethod
+    def restore(
+        cls, nodes: Iterable[NodeState], retired: Iterable[NodeId], nodes_max: int
+    ) -> ClusterNodes:
+        """Those of a state."""
+        restored = cls(nodes_max)
+        for node in nodes:
+            restored._nodes[node.node] = KnownNode(
+                node.store_uuid, node.address, node.rules, node.rack, node.draining, node.leaving
+            )
+        restored._retired.update(retired)
+        return restored
+
+    def state(self) -> tuple[tuple[NodeState, ...], tuple[NodeId, ...]]:
+        """The nodes, and the ids of those that were removed, rising."""
+        nodes = [NodeState(node=node, **known._asdict()) for node, known in self._nodes.items()]
+        return tuple(nodes), tuple(sorted(self._retired))
+
+    def __getitem__(self, node: NodeId) -> KnownNode:
+        return self._nodes[node]
+
+    def __iter__(self) -> Iterator[NodeId]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    @property
+    def retired(self) -> Set[NodeId]:
+        """The ids of nodes that were removed: they are never used again."""
+        return self._retired
+
+    # ------------------------------------------------------------ commands
+
+    def register(self, command: RegisterNode, rules: int) -> NodeRegistered | Refused:
+        """A node says who it is."""
+        known = self._nodes.get(command.node)
+        if command.node in self._retired:
+            return refused("NodeRemoved", node=command.node)
+        if known is not None and known.store_uuid not in ("", command.store_uuid):
+            return refused(
+                "IdentityRefused",
+                node=command.node,
+                store_uuid=command.store_uuid,
+                known_store_uuid=known.store_uuid,
+            )
+        if known is None and len(self._nodes) >= self._nodes_max:
+            return self._too_many()
+        bound = known is not None and known.store_uuid == command.store_uuid
+        self._nodes[command.node] = (known or _STRANGER)._replace(
+            store_uuid=command.store_uuid,
+            address=command.address,
+            rules=max(command.rules, RULES_FIRST),
+            rack=command.rack if rules >= RULES_WITH_MEMBERS else "",
+        )
+        return NodeRegistered(known_before=bound)
+
+    def add(self, command: AddNode) -> NodeAdded | Refused:
+        """Let a node with this id come from this address."""
+        node, address = command.node, command.address
+        if node in self._retired:
+            return refused("NodeRemoved", node=node)
+        known = self._nodes.get(node)
+        if known is not None and known.address != address:
+            return refused("NodeExists", node=node, address=known.address)
+        for other, its in self._nodes.items():
+            if other != node and its.address == address:
+                return refused("AddressTaken", address=address, node=other)
+        if known is not None:
+            return NodeAdded(known_before=True)
+        if len(self._nodes) >= self._nodes_max:
+            return self._too_many()
+        self._nodes[node] = _STRANGER._replace(address=address)
+        return NodeAdded(known_before=False)
+
+    def set_duty(self, command: SetDuty) -> DutySet | Refused:
+        """Say whether a node should lead, and whether it should hold anything."""
+        known = self._nodes.get(command.node)
+        if known is None:
+            return self._unknown(command.node)
+        changed = known._replace(draining=command.draining, leaving=command.leaving)
+        self._nodes[command.node] = changed
+        return DutySet(draining=changed.draining, leaving=changed.leaving)
+
+    def retire(self, command: RetireNode) -> NodeRetired | Refused:
+        """Remove a node that is leaving, for ever. Nothing is placed on it any more."""
+        node = command.node
+        if node in self._retired:
+            return NodeRetired(known_before=False)
+        known = self._nodes.get(node)
+        if known is None:
+            return self._unknown(node)
+        if not known.leaving:
+            return refused("NodeInUse", node=node, what="it is not leaving")
+        del self._nodes[node]
+        self._retired.add(node)
+        return NodeRetired(known_before=True)
+
+    def _unknown(self, node: NodeId) -> Refused:
+        if node in self._retired:
+            return refused("NodeRemoved", node=node)
+        known = ", ".join(map(str, sorted(self._nodes)))
+        return refused("NodeUnknown", node=node, known=known)
+
+    def _too_many(self) -> Refused:
+        return refused("TooMany", what="The cluster", limit=self._nodes_max, unit="nodes")
+
+    # ------------------------------------------------------------ queries
+
+    def digest_into(self, digest: StateDigest, rules: int) -> None:
+        """Older rules know less of a node."""
+        digest.number(len(self._nodes))
+        for node in sorted(self._nodes):
+            known = self._nodes[node]
+            digest.number(node)
+            digest.text(known.store_uuid)
+            digest.text(known.address)
+            if rules > RULES_FIRST:
+                digest.number(known.rules)
+            if rules >= RULES_WITH_MEMBERS:
+                digest.text(known.rack)
+                digest.number(known.draining)
+                digest.number(known.leaving)
+        if rules >= RULES_WITH_MEMBERS:
+            digest.number(len(self._retired))
+            for node in sorted(self._retired):
+                digest.number(node)
+
+
+_STRANGER = KnownNode(store_uuid="", address="", rules=0)

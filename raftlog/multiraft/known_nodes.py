@@ -1,0 +1,71 @@
+"""Which nodes the cluster has and where they listen, as far as one node can know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from raftlog.core.types import LogIndex, NodeId
+from raftlog.machines.cluster_nodes import ClusterNodes
+from raftlog.machines.commands import AddNode, Command, RegisterNode
+from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.limits import ControllerLimits
+from raftlog.machines.rules import RULES_LATEST
+
+
+class KnownNodes(Mapping[NodeId, str]):
+    """The address of each node that this one speaks to, itself included.
+
+    A node that starts has the controller's log and does not know yet what of it is committed. It
+    takes an election to know: the others must be spoken to, and a folder that was wiped must not
+    vote even in that one. So what is in the log counts until all of it is applied, or was
+    truncated, and nothing of it was ever true.
+    """
+
+    def __init__(self, configured: Mapping[NodeId, str]) -> None:
+        """`configured`: what this node was started with. Where it differs it is right, because a
+        person wrote it when machines moved."""
+        self._configured = dict(configured)
+        self._addresses = dict(configured)
+        self._logged = ClusterNodes(ControllerLimits().nodes_max)
+        self._logged_until = LogIndex(0)
+        """Where the controller's log ended when this process started."""
+
+    def __getitem__(self, node: NodeId) -> str:
+        return self._addresses[node]
+
+    def __iter__(self) -> Iterator[NodeId]:
+        return iter(self._addresses)
+
+    def __len__(self) -> int:
+        return len(self._addresses)
+
+    def read_log(self, commands: Iterable[tuple[LogIndex, Command]], last_index: LogIndex) -> None:
+        """What the controller's log holds that its machine does not know yet."""
+        self._logged_until = last_index
+        for _, command in commands:
+            if isinstance(command, RegisterNode):
+                self._logged.register(command, RULES_LATEST)
+            elif isinstance(command, AddNode):
+                self._logged.add(command)
+
+    def follow(self, controller: ControllerMachine, applied_index: LogIndex) -> bool:
+        """The controller's machine has applied that entry; are there other nodes or addresses?"""
+        found: dict[NodeId, str] = {}
+        if applied_index < self._logged_until:
+            found.update({node: known.address for node, known in self._logged.items()})
+        found.update({node: known.address for node, known in controller.nodes.items()})
+        found.update(self._configured)
+        for node in found.keys() & controller.nodes.retired:
+            del found[node]
+        changed = found != self._addresses
+        self._addresses = found
+        return changed
+
+    def store_of(
+        self, node: NodeId, controller: ControllerMachine, applied_index: LogIndex
+    ) -> str | None:
+        """The store that is bound to the node id; None: this node knows of none."""
+        known = controller.nodes.get(node)
+        if known is None and applied_index < self._logged_until:
+            known = self._logged.get(node)
+        return (known.store_uuid or None) if known is not None else None

@@ -1,0 +1,123 @@
+"""How a group comes to where it is wished: its leader's duty, one step after the other.
+
+The wish is in the controller's log (`raftlog.machines.placements`), what the group has is in its
+own log. A leader whose node has not heard of the latest wish does nothing that a newer one undid:
+the generation in the group's log tells.
+
+The steps: those that are to vote learn first; when they have the log, the voters change; when that
+is committed, the leader reports it. After a crash of the leader at any point the next one goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from raftlog.core.leadership import FollowerView
+from raftlog.core.membership import Membership
+from raftlog.core.quorum import is_quorum
+from raftlog.core.ready import Role
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId
+from raftlog.errors import ChangeUnderWay, MemberBehind
+from raftlog.machines.commands import ReportPlacement
+from raftlog.machines.controller import ControllerMachine
+from raftlog.multiraft.local_replica import LocalReplica
+
+_ENTRIES_BEHIND_MAX = 64
+"""A learner that lacks no more than this of what is committed votes without a pause for anybody.
+No setting: it is what is in flight to a busy follower."""
+
+
+def next_step(
+    now: Membership,
+    wanted: Membership,
+    *,
+    caught_up: Collection[NodeId],
+    heard: Collection[NodeId],
+) -> Membership | None:
+    """What a leader changes next to come from `now` to `wanted`; None: nothing, or not yet.
+
+    `caught_up` are the members that have the log, `heard` those that answer.
+    """
+    if now.is_joint or now == wanted or now.generation > wanted.generation:
+        return None
+    coming = [voter for voter in wanted.voters if voter not in now.voters]
+    if all(voter in caught_up for voter in coming):
+        # The change needs a majority of both sets to be committed, and until then nothing is.
+        return wanted if is_quorum(wanted, heard) else None
+    staying = now.voters
+    learners = {*wanted.learners, *coming}.difference(staying)
+    step = Membership(staying, (), tuple(sorted(learners)), wanted.generation)
+    return step if step != now else None
+
+
+def wanted_membership(
+    group: GroupId, now: Membership, controller: ControllerMachine
+) -> Membership | None:
+    """What the group should have, as far as this node has heard; None: it is as it was made.
+
+    Every node has the controller's log. So those that do not vote there learn.
+    """
+    placement = controller.placements.get(group)
+    voters = placement.voters if placement is not None else now.voters
+    generation = placement.generation if placement is not None else now.generation
+    if group != CONTROLLER_GROUP:
+        return Membership(voters, (), (), generation) if placement is not None else None
+    come = {node for node, known in controller.nodes.items() if known.store_uuid}
+    return Membership(voters, (), tuple(sorted(come.difference(voters))), generation)
+
+
+def move_groups(
+    groups: Mapping[GroupId, LocalReplica],
+    controller: ControllerMachine,
+    change: Callable[[LocalReplica, Membership], None],
+    *,
+    patience_ticks: int,
+) -> None:
+    """Take those of the groups that this node leads a step further. A follower that was silent for
+    `patience_ticks` is not heard."""
+    for local in _led(groups, controller):
+        raft = local.raft
+        wanted = wanted_membership(local.group, raft.membership, controller)
+        if wanted is None or raft.membership == wanted:
+            continue
+        views = raft.followers()
+        step = next_step(
+            raft.membership,
+            wanted,
+            caught_up={each.node for each in views if _has_log(each, raft.commit_index)},
+            heard={each.node for each in views if each.contact_ticks < patience_ticks},
+        )
+        if step is None:
+            continue
+        try:
+            change(local, step)
+        except (ChangeUnderWay, MemberBehind):
+            continue  # the next look finds it further
+
+
+def reports_due(
+    groups: Mapping[GroupId, LocalReplica], controller: ControllerMachine
+) -> Iterator[ReportPlacement]:
+    """Of the groups that this node leads, the changes that are committed and not reported."""
+    for local in _led(groups, controller):
+        raft, placement = local.raft, controller.placements.get(local.group)
+        if placement is None or placement.is_reached:
+            continue
+        now, wished = raft.membership, (placement.voters, placement.generation)
+        committed = raft.memberships.latest_index <= raft.commit_index
+        if committed and not now.is_joint and (now.voters, now.generation) == wished:
+            yield ReportPlacement(group=local.group, generation=placement.generation)
+
+
+def _led(
+    groups: Mapping[GroupId, LocalReplica], controller: ControllerMachine
+) -> Iterator[LocalReplica]:
+    """Those that this node leads and that may have to change."""
+    for group in {CONTROLLER_GROUP, *controller.placements.under_way()}:
+        local = groups.get(group)
+        if local is not None and local.raft.role is Role.LEADER:
+            yield local
+
+
+def _has_log(view: FollowerView, commit_index: LogIndex) -> bool:
+    return not view.recovering and view.match_index >= commit_index - _ENTRIES_BEHIND_MAX

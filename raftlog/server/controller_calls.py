@@ -1,0 +1,73 @@
+"""How a node asks the controller's leader, which may be itself or any other node."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import grpc
+import grpc.aio
+
+from raftlog.core.types import CONTROLLER_GROUP
+from raftlog.errors import NotLeader, RaftlogError, Unavailable
+from raftlog.transport.link import CHANNEL_OPTIONS
+from raftlog.wire.calls import SERVICE, PlainCall
+from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_request
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+_TRY_TIMEOUT_S = 5.0
+"""One try at one node. No setting: nobody waits for it."""
+
+
+async def ask_controller(
+    call: PlainCall[Request, Reply],
+    serve: Callable[[Request], Awaitable[object]],
+    request: Request,
+    *,
+    others: Sequence[str],
+) -> None:
+    """Have `serve` answer here, if this node leads the controller, else the node that does.
+
+    `others` are where the other nodes listen.
+
+    Raises what the leader raises, or `Unavailable` if it was not found: then it may have been
+    done all the same.
+    """
+    try:
+        await serve(request)
+        return
+    except NotLeader as error:
+        hint = error.address
+    # A node that has just joined has heard of no leader: any other knows.
+    for address in [hint] if hint else random.sample(others, len(others)):
+        try:
+            await _ask(address, call, request)
+            return
+        except NotLeader as error:
+            if error.address and not hint:
+                await _ask(error.address, call, request)
+                return
+        except Unavailable:
+            continue
+    raise NotLeader(group=CONTROLLER_GROUP)
+
+
+async def _ask(address: str, call: PlainCall[Request, Reply], request: Request) -> None:
+    try:
+        async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
+            ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
+            ask = channel.unary_unary(f"/{SERVICE}/{call.name}")
+            await ask(encode_request(call, request), timeout=_TRY_TIMEOUT_S)
+    except grpc.aio.AioRpcError as error:
+        raise _typed_error(error) from None
+
+
+def _typed_error(error: grpc.aio.AioRpcError) -> RaftlogError:
+    """The typed error that a node sent, or `NotLeader` where the connection itself failed."""
+    for key, value in error.trailing_metadata() or ():
+        if key == ERROR_METADATA_KEY and isinstance(value, bytes):
+            return decode_error(value)
+    return NotLeader(group=CONTROLLER_GROUP)

@@ -1,0 +1,143 @@
+"""The calls about nodes and about where groups are. Only the controller's leader answers them."""
+
+from __future__ import annotations
+
+from raftlog.core.types import CONTROLLER_GROUP, NodeId
+from raftlog.errors import AddressTaken, NodeInUse, RulesTooOld, TooFewNodes
+from raftlog.machines.commands import AddNode, PlaceGroup, ReportPlacement, RetireNode, SetDuty
+from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.outcomes import (
+    DutySet,
+    GroupPlaced,
+    NodeAdded,
+    NodeRetired,
+    PlacementReported,
+)
+from raftlog.machines.placements import Placement
+from raftlog.machines.rules import RULES_WITH_MEMBERS
+from raftlog.placement import REPLICAS_DEFAULT, Held, chosen, load_of
+from raftlog.server.node import Node
+from raftlog.server.refused import accepted
+from raftlog.wire import calls
+
+
+class PlacingServices:
+    """Every method may raise any `RaftlogError`."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._replicas = node.multiraft.replicas
+
+    @property
+    def _controller(self) -> ControllerMachine:
+        return self._replicas.controller
+
+    async def add_node(self, call: AddNode) -> NodeAdded:
+        """Let a node join. Raises `NodeExists`, `AddressTaken`, `NodeRemoved`."""
+        self._check_rules()
+        for node, address in self._node.addresses.items():
+            # Nodes that have not registered yet are known by their configuration only.
+            if address == call.address and node != call.node:
+                raise AddressTaken(address=address, node=node)
+        outcome = await self._node.propose(self._replicas.of_controller, call)
+        return accepted(NodeAdded, outcome)
+
+    async def set_duty(self, call: SetDuty) -> DutySet:
+        """Say what a node is to do. Raises `NodeUnknown`."""
+        self._check_rules()
+        outcome = await self._node.propose(self._replicas.of_controller, call)
+        return accepted(DutySet, outcome)
+
+    async def retire_node(self, call: RetireNode) -> NodeRetired:
+        """Remove a node for ever. Raises `NodeInUse`, `NodeUnknown`."""
+        self._check_rules()
+        if call.node in self._replicas.of_controller.raft.membership.all_voters:
+            raise NodeInUse(node=call.node, what="it votes in the controller's group")
+        outcome = await self._node.propose(self._replicas.of_controller, call)
+        return accepted(NodeRetired, outcome)
+
+    async def place_group(self, call: calls.PlaceGroupCall) -> GroupPlaced:
+        """Wish a group elsewhere. Raises `PlacementUnderWay`, `PlacementOutdated`, `NodeUnknown`,
+        `GroupUnknown`."""
+        self._check_rules()
+        topic = self._controller.topic_of(call.group)
+        former = topic.voters if topic is not None else self._controller_voters()
+        command = PlaceGroup(
+            group=call.group, voters=call.voters, generation=call.generation, former=former
+        )
+        outcome = await self._node.propose(self._replicas.of_controller, command)
+        return accepted(GroupPlaced, outcome)
+
+    async def report_placement(self, call: ReportPlacement) -> PlacementReported:
+        """A group's leader has made the change of this generation, and it is committed."""
+        return accepted(PlacementReported, await self._node.report_placement(call))
+
+    async def describe_placements(self, _: calls.DescribePlacements) -> calls.PlacementsReply:
+        """What is where as of now, linearizable."""
+        await self._node.read_barrier(self._replicas.of_controller)
+        controller = self._controller
+        made = [(CONTROLLER_GROUP, "", self._controller_voters())]
+        made += [(topic.group, topic.name, topic.voters) for topic in controller.topics()]
+        groups = []
+        for group, name, voters in sorted(made):
+            found = controller.placements.get(group, Placement(voters, 0, 0, voters))
+            groups.append(
+                calls.GroupPlace(
+                    group=group,
+                    topic=name,
+                    voters=found.voters,
+                    former=found.former,
+                    generation=found.generation,
+                    reached=found.is_reached,
+                )
+            )
+        return calls.PlacementsReply(nodes=self._nodes(), groups=tuple(groups))
+
+    def voters_for(self, topic: str, replicas: int) -> tuple[NodeId, ...]:
+        """On which nodes a new topic is put; `replicas` 0: the default. Raises `TooFewNodes`,
+        `NotLeader`."""
+        self._node.check_leads(self._replicas.of_controller)
+        controller = self._controller
+        nodes = {each.node: each.rack for each in self._nodes() if _takes_replicas(each)}
+        if replicas > len(nodes):
+            raise TooFewNodes(what=f"Topic {topic!r}", needed=replicas, found=len(nodes))
+        held = [
+            Held(topic.group, topic.name, controller.voters_of(topic))
+            for topic in controller.topics()
+        ]
+        return chosen(replicas or min(REPLICAS_DEFAULT, len(nodes)), nodes, load_of(held))
+
+    def _nodes(self) -> tuple[calls.NodePlaces, ...]:
+        """All nodes by id. One that the cluster began with may not have registered yet."""
+        addresses, known = self._node.addresses, self._controller.nodes
+        founders = self._controller_voters()
+        found = []
+        for node in sorted({*addresses, *known}):
+            its = known.get(node)
+            found.append(
+                calls.NodePlaces(
+                    node=node,
+                    address=addresses.get(node, its.address if its is not None else ""),
+                    rack=its.rack if its is not None else "",
+                    registered=bool(its.store_uuid) if its is not None else node in founders,
+                    draining=its is not None and its.draining,
+                    leaving=its is not None and its.leaving,
+                )
+            )
+        return tuple(found)
+
+    def _controller_voters(self) -> tuple[NodeId, ...]:
+        return self._replicas.of_controller.raft.membership.voters
+
+    def _check_rules(self) -> None:
+        """Refuse changes of members here while a node may have a program that does not know
+        them."""
+        self._node.check_leads(self._replicas.of_controller)
+        rules = self._controller.rules
+        if rules < RULES_WITH_MEMBERS:
+            what = "A change of nodes"
+            raise RulesTooOld(topic="", what=what, rules=rules, needed=RULES_WITH_MEMBERS)
+
+
+def _takes_replicas(node: calls.NodePlaces) -> bool:
+    return node.registered and not node.leaving

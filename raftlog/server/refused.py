@@ -1,0 +1,26 @@
+"""An outcome that may be a refusal: what a call answers, or the error that it raises."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from raftlog import errors
+from raftlog.errors import RaftlogError
+from raftlog.machines.outcomes import Outcome, Refused
+
+Accepted = TypeVar("Accepted", bound=Outcome)
+
+
+def accepted(kind: type[Accepted], outcome: Outcome) -> Accepted:
+    """The outcome of a command that was not refused; else raise the error that it names."""
+    if isinstance(outcome, kind):
+        return outcome
+    assert isinstance(outcome, Refused), f"an outcome of another command: {outcome}"
+    raise error_of(outcome)
+
+
+def error_of(refused: Refused) -> RaftlogError:
+    """The error of the same name, with the same values."""
+    kind: type[RaftlogError] = getattr(errors, refused.code)
+    assert issubclass(kind, RaftlogError)
+    return kind(**dict(refused.values))
