@@ -30,6 +30,7 @@ CLIENT = [
     "sqlglot>=28,<31",
     "typer>=0.15,<1",
     "rich>=13.8,<16",
+    "kazoo>=2.11,<3",
 ]
 SERVER = [
     "uvloop>=0.21,<1; platform_system != 'Windows'",

@@ -40,7 +40,8 @@ def client(options: ConnectionOptions, *, starting: bool = False) -> LogClient:
                 patience = {"refused_timeout_s": options.request_timeout_s}
                 settings = settings.model_copy(update=patience)
             _clients[key] = raftlog.connect(
-                options.bootstrap_servers,
+                options.bootstrap_servers or None,
+                zookeeper=options.zookeeper or None,
                 request_timeout_s=options.request_timeout_s,
                 settings=settings,
             )

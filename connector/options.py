@@ -74,6 +74,13 @@ OPTIONS: tuple[Option, ...] = (
         doc="host:port of some nodes, comma-separated. Default: those of `raftlog up`.",
     ),
     Option(
+        name="raftlog.zookeeper.connect",
+        endpoints=SOURCES | SINKS,
+        setting="zookeeper",
+        doc="In place of raftlog.bootstrap.servers: the ZooKeeper ensemble that knows the nodes, "
+        "host:port,host:port/path.",
+    ),
+    Option(
         name="raftlog.request.timeout.ms",
         endpoints=SOURCES | SINKS,
         setting="request_timeout_s",
@@ -189,7 +196,14 @@ class ConnectionOptions:
     """How to reach the cluster. Hashable: it keys the per-process cache of clients."""
 
     bootstrap_servers: str
+    """"" if `zookeeper` names the ensemble that knows them."""
+    zookeeper: str
     request_timeout_s: float
+
+    @property
+    def servers(self) -> str:
+        """Where the cluster is looked for, for messages."""
+        return self.bootstrap_servers or f"by ZooKeeper at {self.zookeeper}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,6 +355,10 @@ class _Values:
         value = getattr(self._settings, key)
         return str(round(value * 1000)) if key.endswith("_s") else str(value)
 
+    def given(self, name: str) -> str | None:
+        """The option's own text, without a default."""
+        return self._given.get(name.lower())
+
     def optional_count(self, name: str) -> int | None:
         return None if self.text(name) is None else self.count(name)
 
@@ -441,22 +459,38 @@ def _doc(name: str) -> str:
 
 
 def _connection(values: _Values) -> ConnectionOptions:
-    from raftlog.config import is_address
+    servers, zookeeper = _found_by(values)
+    return ConnectionOptions(
+        bootstrap_servers=servers,
+        zookeeper=zookeeper,
+        request_timeout_s=values.count("raftlog.request.timeout.ms") / 1000,
+    )
 
-    text = values.text("raftlog.bootstrap.servers")
+
+def _found_by(values: _Values) -> tuple[str, str]:
+    """(servers, ZooKeeper): how the cluster is found. One of the two is ""."""
+    from raftlog.config import is_address
+    from raftlog.config_ensemble import found_by, parse_ensemble
+
+    by_servers, by_zookeeper = "raftlog.bootstrap.servers", "raftlog.zookeeper.connect"
+    given = found_by(
+        values.given(by_servers), values.given(by_zookeeper), (by_servers, by_zookeeper)
+    )
+    zookeeper = given["zookeeper"] if given else values.text(by_zookeeper) or ""
+    if zookeeper:
+        parse_ensemble(zookeeper, by_zookeeper)
+        return "", zookeeper
+    text = values.text(by_servers)
     assert text is not None, "raftlog.bootstrap.servers has a default"
     servers = [server.strip() for server in text.split(",")]
     for server in servers:
         if not is_address(server):
             raise InvalidOption(
-                option="raftlog.bootstrap.servers",
+                option=by_servers,
                 problem=f"holds {server!r}, which is not host:port",
                 advice="Give host:port pairs, comma-separated: 127.0.0.1:7401,127.0.0.1:7402.",
             )
-    return ConnectionOptions(
-        bootstrap_servers=",".join(servers),
-        request_timeout_s=values.count("raftlog.request.timeout.ms") / 1000,
-    )
+    return ",".join(servers), ""
 
 
 def _subscription(values: _Values) -> Subscription:

@@ -170,7 +170,7 @@ class _RangeReader:
         """The cluster that the servers belong to, asked now."""
         return Cluster(
             id=connection.client(self._connection).cluster_id(),
-            servers=self._connection.bootstrap_servers,
+            servers=self._connection.servers,
         )
 
     def describe(self, name: str) -> TopicInfo:

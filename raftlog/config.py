@@ -26,6 +26,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import ValidationError, model_validator
 from pydantic_settings import BaseSettings, InitSettingsSource, SettingsConfigDict
 
+from raftlog.config_ensemble import DiscoverySettings, EnsembleSettings, refuse_half
 from raftlog.config_problems import (
     PREFIX,
     contradiction,
@@ -49,7 +50,7 @@ _MESSAGE_OVERHEAD_BYTES = MIB
 """Room in a message besides its largest entry: headers, and the other rows of a peer frame."""
 
 
-class ClientSettings(Section):
+class ClientSettings(EnsembleSettings):
     """What a client, the command line and Spark's tasks need."""
 
     renamed: ClassVar[dict[str, Renamed]] = {"attempt_timeout_s": Renamed("try_timeout_s")}
@@ -57,7 +58,7 @@ class ClientSettings(Section):
     bootstrap_servers: str = setting(
         "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403",
         "Nodes to ask first, host:port separated by commas. One that answers names the others. "
-        "The default is what `raftlog up` starts.",
+        "The default is what `raftlog up` starts. Give this or client.zookeeper, not both.",
     )
     request_timeout_s: float = setting(
         30.0,
@@ -522,6 +523,7 @@ class Settings(BaseSettings):
     storage: StorageSettings = StorageSettings()
     topic: TopicSettings = TopicSettings()
     up: UpSettings = UpSettings()
+    discovery: DiscoverySettings = DiscoverySettings()
 
     @model_validator(mode="after")
     def _together(self) -> Settings:
@@ -574,6 +576,7 @@ SECTIONS: dict[str, type[Section]] = {
     "storage": StorageSettings,
     "topic": TopicSettings,
     "up": UpSettings,
+    "discovery": DiscoverySettings,
 }
 
 
@@ -582,6 +585,19 @@ def validate(settings: Settings) -> None:
     found = contradiction(partial(_value, settings))
     if found is not None:
         raise found
+    client = settings.client
+    if (
+        client.zookeeper
+        and client.bootstrap_servers
+        and "bootstrap_servers" in client.model_fields_set
+    ):
+        raise InvalidOption(
+            option="client.zookeeper",
+            problem="is given, and client.bootstrap_servers as well",
+            advice="A client finds its cluster in one way: leave one of the two out.",
+        )
+    refuse_half("client", client)
+    refuse_half("discovery", settings.discovery)
     up = settings.up
     if up.port + up.nodes - 1 > PORT_MAX:
         raise InvalidOption(

@@ -69,7 +69,7 @@ class Section(BaseModel):
         A value must have its key's type: no text is read as a number. Raises `InvalidOption`.
         """
         chosen = {name: _plain(value) for name, value in given.items() if value is not None}
-        values = dict(self) | chosen
+        values = {name: getattr(self, name) for name in self.model_fields_set} | chosen
         try:
             return type(self).model_validate(values, strict=True)
         except ValidationError as error:

@@ -4,7 +4,8 @@
 #   requirements.lock and the project itself (editable). A stamp over the lock and
 #   setup.py makes a second call take milliseconds.
 # need_java: sets JAVA_HOME to a Java that Spark 4.3 runs on (17 or later).
-# As root on Debian and its derivatives both install what is missing. Elsewhere they say what to
+# need_zookeeper: sees that ZooKeeper's jars are there, for the tests and the demo that use it.
+# As root on Debian and its derivatives they install what is missing. Elsewhere they say what to
 # install, and stop.
 
 set -euo pipefail
@@ -120,4 +121,18 @@ need_java() {
         JAVA_HOME=$(find_java) || stop "the Java that apt-get installed was not found."
     fi
     export JAVA_HOME
+}
+
+need_zookeeper() {
+    if [ -n "${ZOOKEEPER_CLASSPATH:-}" ] || [ -e /usr/share/java/zookeeper.jar ]; then
+        return
+    fi
+    may_install || stop "ZooKeeper's jars were not found." \
+        "Install them (Debian, Ubuntu: apt-get install libzookeeper-java), or unpack a release" \
+        "of ZooKeeper and set ZOOKEEPER_CLASSPATH='/path/to/apache-zookeeper/lib/*'."
+    quietly apt-get update -qq
+    apt_offers libzookeeper-java ||
+        stop "this distribution has no package libzookeeper-java; set ZOOKEEPER_CLASSPATH."
+    mkdir -p /usr/share/man/man1
+    apt_install libzookeeper-java
 }

@@ -4,6 +4,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv
 need_java
+need_zookeeper
 scripts/lint.sh
 status=0
 $VENV/bin/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests "$@" || status=$?

@@ -58,8 +58,9 @@ PACKAGES = {
     "raftlog.machines": Package(pure=True),
     "raftlog.config_section": Package(ours=(), third_party=("pydantic",)),
     "raftlog.config_problems": Package(ours=("raftlog.config_section",), third_party=("pydantic",)),
+    "raftlog.config_ensemble": Package(ours=("raftlog.config_section",)),
     "raftlog.config": Package(
-        ours=("raftlog.config_problems", "raftlog.config_section"),
+        ours=("raftlog.config_ensemble", "raftlog.config_problems", "raftlog.config_section"),
         third_party=("pydantic", "pydantic_settings"),
     ),
     "raftlog.wire": Package(
@@ -120,10 +121,15 @@ PACKAGES = {
         ),
         third_party=("pyarrow",),
     ),
+    "raftlog.discovery": Package(
+        ours=("raftlog.config_ensemble",), third_party=("kazoo", "pydantic")
+    ),
     "raftlog.client": Package(
         ours=(
+            "raftlog.discovery",
             "raftlog.wire",
             "raftlog.config",
+            "raftlog.config_ensemble",
             "raftlog.config_section",
             "raftlog.placement",
             "raftlog.records",
@@ -135,6 +141,7 @@ PACKAGES = {
         ours=(
             "raftlog.config",
             "raftlog.core",
+            "raftlog.discovery",
             "raftlog.image",
             "raftlog.multiraft",
             "raftlog.machines",
@@ -167,8 +174,10 @@ PACKAGES = {
         ours=(
             "raftlog.client",
             "raftlog.config",
+            "raftlog.config_ensemble",
             "raftlog.chaos",
             "raftlog.bench",
+            "raftlog.discovery",
             "raftlog.machines.settings",
             "raftlog.records",
         ),
@@ -186,7 +195,13 @@ PACKAGES = {
         )
     ),
     "raftlog.spark": Package(
-        ours=("raftlog.client", "raftlog.config", "raftlog.machines.limits", "raftlog.records"),
+        ours=(
+            "raftlog.client",
+            "raftlog.config",
+            "raftlog.config_ensemble",
+            "raftlog.machines.limits",
+            "raftlog.records",
+        ),
         third_party=("pyspark", "pyarrow", "py4j"),
     ),
     "pyspark_raftlog": Package(ours=("raftlog.spark",), pure=True),

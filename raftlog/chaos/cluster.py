@@ -131,7 +131,11 @@ class ProcessCluster:
     def client(self, request_timeout_s: float = 30.0) -> LogClient:
         """A client of only this cluster, whatever the environment says."""
         settings = load().client.model_copy(
-            update={"bootstrap_servers": self.servers, "request_timeout_s": request_timeout_s}
+            update={
+                "bootstrap_servers": self.servers,
+                "zookeeper": "",
+                "request_timeout_s": request_timeout_s,
+            }
         )
         return connect(settings=settings)
 

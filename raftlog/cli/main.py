@@ -30,8 +30,9 @@ from raftlog.cli import (
     writers,
 )
 from raftlog.cli.output import say_error
-from raftlog.cli.session import ServersOption, Session
+from raftlog.cli.session import FLAGS, ServersOption, Session
 from raftlog.config import CONFIG_VARIABLE, load
+from raftlog.config_ensemble import found_by
 from raftlog.errors import PathUnusable, RaftlogError
 
 app = typer.Typer(
@@ -85,6 +86,14 @@ def root(
         ),
     ] = None,
     servers: ServersOption = None,
+    zookeeper: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT,.../PATH",
+            help="The ZooKeeper ensemble that knows the nodes, in place of --servers.",
+            show_default=False,
+        ),
+    ] = None,
     version: Annotated[
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print and exit."),
@@ -92,8 +101,8 @@ def root(
 ) -> None:
     """A replicated, typed commit log that Spark reads and writes, exactly once."""
     flags = list(set_ or [])
-    if servers is not None:
-        flags.append(f"client.bootstrap_servers={servers}")
+    found = found_by(servers, zookeeper, FLAGS)
+    flags += [f"client.{key}={value}" for key, value in found.items()]
     passed_on = [f"--config={config.resolve()}"] if config is not None else []
     passed_on += [f"--set={flag}" for flag in flags]
     context.obj = Session(settings=load(config, flags), passed_on=tuple(passed_on))

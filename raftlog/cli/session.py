@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from raftlog.config import Settings
+from raftlog.config_ensemble import found_by
 
 if TYPE_CHECKING:
     from raftlog.client.log_client import LogClient
@@ -26,6 +27,9 @@ ServersOption = Annotated[
     ),
 ]
 """Accepted before and after the verb. The one after it wins."""
+
+FLAGS = ("--servers", "--zookeeper")
+"""How a verb finds its cluster: one of these, or as the settings say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,5 +54,5 @@ def session_of(context: typer.Context, servers: str | None = None) -> Session:
     if servers is None:
         return found
     settings = found.settings
-    client = settings.client.model_copy(update={"bootstrap_servers": servers})
+    client = settings.client.model_copy(update=found_by(servers, None, FLAGS))
     return replace(found, settings=settings.model_copy(update={"client": client}))

@@ -187,6 +187,7 @@ class Running:
         client_settings = session.settings.client.model_copy(
             update={
                 "bootstrap_servers": ",".join(self.cluster.addresses.values()),
+                "zookeeper": "",
                 "try_timeout_s": 1.0,
                 "refused_timeout_s": 0.0,  # so that the loop can look after the children
             }

@@ -22,6 +22,7 @@ import tenacity
 
 from raftlog.client.forks import in_each_child, leave_alone
 from raftlog.client.servers import parse_servers
+from raftlog.client.zookeeper_servers import Found, ZooKeeperServers
 from raftlog.config import ClientSettings
 from raftlog.core.types import GroupId
 from raftlog.errors import (
@@ -36,11 +37,13 @@ from raftlog.errors import (
     ReplicaQuarantined,
     TooLarge,
     UnknownWriter,
+    ZooKeeperUnavailable,
 )
 from raftlog.wire.calls import (
     DESCRIBE_CLUSTER,
     SERVICE,
     Call,
+    ClusterDescription,
     DescribeCluster,
     Reply,
     Request,
@@ -73,6 +76,13 @@ _AVOIDED_S = 5.0
 """How long a node that gave no answer is not asked if there are others. A node that hangs costs a
 request a whole try, and only the keepalive gives its connection up. No setting: it decides only
 which node is asked first."""
+
+_LOOK_AGAIN_S = 5.0
+"""While none of the known nodes answers, ZooKeeper is asked this often. No setting: an ensemble
+must not be flooded by the clients of a cluster that is down."""
+
+_BOOTSTRAP_MAX = 100
+"""So many addresses are remembered while ZooKeeper names others. No setting: it bounds memory."""
 
 _HINTS_MAX = 3
 """So many hints of the leader are followed almost at once; then the pauses grow, because the nodes
@@ -133,8 +143,16 @@ class Connection:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
-        self._bootstrap = parse_servers(settings.bootstrap_servers)
+        self._zookeeper: ZooKeeperServers | None = None
+        self._bootstrap: tuple[str, ...] = ()
+        """The nodes to ask first. Empty until ZooKeeper has named them, if it is to."""
+        if settings.zookeeper:
+            self._zookeeper = ZooKeeperServers(settings, _describe)
+        else:
+            self._bootstrap = parse_servers(settings.bootstrap_servers)
+        self._look_again_at_s = 0.0
         self._lock = threading.Lock()
+        self._finding = threading.Lock()
         self._closed = False
         in_each_child(self, Connection._begin_again)
         self._channels: dict[str, grpc.Channel] = {}
@@ -146,6 +164,13 @@ class Connection:
         """Whether any node ever answered."""
         self._addresses: tuple[str, ...] = ()
         self._turn = random.randrange(1 << 16)
+
+    @property
+    def servers(self) -> str:
+        """How the cluster is found, in words for messages."""
+        if self._zookeeper is None:
+            return self.settings.bootstrap_servers
+        return f"{', '.join(self._bootstrap)} by ZooKeeper at {self.settings.zookeeper}"
 
     def close(self) -> None:
         """Close the channels of this process, for good."""
@@ -160,6 +185,7 @@ class Connection:
         """In a forked child: the channels belong to the parent."""
         leave_alone(self._channels, self._stubs)
         self._lock = threading.Lock()
+        self._finding = threading.Lock()
         self._channels, self._stubs = {}, {}
 
     # ------------------------------------------------------------ calls
@@ -268,6 +294,7 @@ class Connection:
             nonlocal longest_s
             given_s, began_s = _try_s(deadline, longest_s), time.monotonic()
             try:
+                self._find_nodes(given_s)
                 return once(given_s)
             except RaftlogError as error:
                 if time.monotonic() - began_s > 0.9 * given_s:  # grpc's clock is another one
@@ -278,6 +305,8 @@ class Connection:
 
         def give_up(_: tenacity.RetryCallState) -> T:
             if deadline.remaining_s() > 0:
+                if isinstance(failures.reason, ZooKeeperUnavailable):
+                    raise failures.reason
                 raise NodeUnreachable(
                     address=", ".join(self._bootstrap),
                     problem="no raftlog node listens there",
@@ -304,6 +333,9 @@ class Connection:
         Leaves out a node that just gave no answer, if there is another.
         """
         choice = among or self._addresses or self._bootstrap
+        if not choice:
+            assert self._zookeeper is not None, "other bootstrap servers are known from the start"
+            raise self._zookeeper.unknown("it was not asked yet")
         now_s = time.monotonic()
         answering = [each for each in choice if self._avoided_until_s.get(each, 0.0) <= now_s]
         choice = answering or choice
@@ -327,9 +359,53 @@ class Connection:
                     ),
                 )
             except DeadlineExceeded:
+                if not self._bootstrap:
+                    raise
                 return self._bootstrap
             self._addresses = tuple(node.address for node in description.nodes)
         return self._addresses
+
+    def _find_nodes(self, timeout_s: float) -> None:
+        """Ask ZooKeeper, if no node is known yet. One thread does, and the others wait for it."""
+        if self._bootstrap or not self._finding.acquire(timeout=timeout_s):
+            return
+        try:
+            if not self._bootstrap:
+                assert self._zookeeper is not None, "nodes are known, or ZooKeeper knows them"
+                self._take(self._zookeeper.find(timeout_s))
+        finally:
+            self._finding.release()
+
+    def _look_again(self) -> None:
+        """Ask ZooKeeper again, in the background, if none of the known nodes has answered.
+
+        A cluster that one node of which is known never depends on what ZooKeeper says.
+        """
+        now_s = time.monotonic()
+        known = self._addresses or self._bootstrap
+        if self._zookeeper is None or not known or now_s < self._look_again_at_s:
+            return
+        if all(self._avoided_until_s.get(each, 0.0) > now_s for each in known):
+            self._look_again_at_s = now_s + _LOOK_AGAIN_S
+            threading.Thread(target=self._find_others, name="zookeeper", daemon=True).start()
+
+    def _find_others(self) -> None:
+        if not self._finding.acquire(blocking=False):
+            return
+        try:
+            assert self._zookeeper is not None, "only then it is asked again"
+            self._take(self._zookeeper.find(self.settings.try_timeout_s))
+        except RaftlogError:
+            pass  # the known nodes are tried on, and their errors are told
+        finally:
+            self._finding.release()
+
+    def _take(self, found: Found) -> None:
+        """Nodes that said that they are of this cluster. Those known before stay known."""
+        addresses = dict.fromkeys((*found.addresses, *self._bootstrap))
+        self._bootstrap = tuple(addresses)[:_BOOTSTRAP_MAX]
+        self._addresses = found.addresses
+        self._leaders = found.leaders | self._leaders
 
     # ------------------------------------------------------------ parts
 
@@ -370,17 +446,21 @@ class Connection:
         typed = typed_error(address, error)
         if isinstance(typed, NodeUnreachable):
             self._avoided_until_s[address] = time.monotonic() + _AVOIDED_S
+            self._look_again()
         else:
             self._answered = True
         if isinstance(typed, UnknownWriter):
-            typed.servers = self.settings.bootstrap_servers
+            typed.servers = self.servers
         return typed
 
     def _nobody_listens(self, failures: _Failures) -> bool:
-        """Whether the addresses may be wrong: no node was ever heard at any of them."""
+        """Whether the addresses may be wrong: no node was ever heard at any of them, or ZooKeeper
+        named none."""
+        patience_s = self.settings.refused_timeout_s
+        if not self._bootstrap:
+            return failures.unnamed_for_s() >= patience_s
         return not self._answered and all(
-            failures.refused_for_s(address) >= self.settings.refused_timeout_s
-            for address in self._bootstrap
+            failures.refused_for_s(address) >= patience_s for address in self._bootstrap
         )
 
     def _stub(self, address: str, method: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
@@ -426,6 +506,19 @@ class Connection:
         return exponential(state)
 
 
+def _describe(address: str, timeout_s: float) -> ClusterDescription:
+    """What a node says of itself that ZooKeeper names. Nothing is remembered of the address."""
+    request = encode_request(DESCRIBE_CLUSTER, DescribeCluster())
+    with grpc.insecure_channel(address, options=_CHANNEL_OPTIONS) as channel:
+        stub: grpc.UnaryUnaryMultiCallable[bytes, bytes]
+        stub = channel.unary_unary(f"/{SERVICE}/{DESCRIBE_CLUSTER.name}")
+        try:
+            reply, _ = decode_reply(DESCRIBE_CLUSTER, stub(request, timeout_s))
+        except grpc.RpcError as error:
+            raise typed_error(address, error) from None
+    return reply
+
+
 def _try_s(deadline: Deadline, longest_s: float) -> float:
     """Seconds for the next try; never 0, with which grpc would not even send it."""
     return max(0.001, min(deadline.remaining_s(), longest_s))
@@ -440,6 +533,8 @@ class _Failures:
         self._full: DiskFull | Overloaded | None = None
         self._quarantined: dict[int, ReplicaQuarantined] = {}
         """By node."""
+        self._unnamed_since_s: float | None = None
+        """Since when ZooKeeper named no node."""
         self._refused_since_s: dict[str, float] = {}
         """Addresses where no node listened in any try so far: since when."""
 
@@ -450,6 +545,8 @@ class _Failures:
             self._full = error
         if isinstance(error, ReplicaQuarantined):
             self._quarantined[error.node] = error
+        if isinstance(error, ZooKeeperUnavailable) and self._unnamed_since_s is None:
+            self._unnamed_since_s = time.monotonic()
         if isinstance(error, NodeUnreachable):
             if error.problem in _NO_NODE.values():
                 self._refused_since_s.setdefault(error.address, time.monotonic())
@@ -475,6 +572,11 @@ class _Failures:
             *others, last = (each for _, each in sorted(self._quarantined.items()))
             return " ".join([*(each.cause for each in others), str(last)])
         return str(reason) if reason is not None else ""
+
+    def unnamed_for_s(self) -> float:
+        """For how many seconds did ZooKeeper name no node? -1: it was not asked."""
+        since_s = self._unnamed_since_s
+        return -1.0 if since_s is None else time.monotonic() - since_s
 
     def refused_for_s(self, address: str) -> float:
         """For how many seconds did nobody listen there? -1: somebody may, for all that is known."""

@@ -24,6 +24,7 @@ from raftlog.client.reader import TopicReader
 from raftlog.client.shared_producers import SharedProducers
 from raftlog.client.watermark import NodeAnswer, Watermark, watermark_of
 from raftlog.config import ClientSettings, load
+from raftlog.config_ensemble import found_by
 from raftlog.core.types import GroupId, Offset
 from raftlog.errors import RaftlogError
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
@@ -67,6 +68,7 @@ SchemaLike = str | pa.Schema | Schema
 def connect(
     servers: str | None = None,
     *,
+    zookeeper: str | None = None,
     request_timeout_s: float | None = None,
     settings: ClientSettings | None = None,
 ) -> LogClient:
@@ -74,6 +76,7 @@ def connect(
 
     Args:
         servers: `host:port` of some nodes, separated by commas. Default: those of the settings.
+        zookeeper: In place of `servers`: who knows them, as `host:port,host:port/path`.
         request_timeout_s: The one total deadline of each request, retries included, in seconds:
             above 0, at most 3600. Default: that of the settings.
         settings: All settings of the client. Default: those of the file that RAFTLOG_CONFIG names
@@ -86,7 +89,8 @@ def connect(
         InvalidOption: A setting has no valid value.
     """
     chosen = (settings or load().client).with_arguments(
-        bootstrap_servers=servers, request_timeout_s=request_timeout_s
+        **found_by(servers, zookeeper, ("servers", "zookeeper")),
+        request_timeout_s=request_timeout_s,
     )
     return LogClient(Connection(chosen))
 

@@ -4,6 +4,7 @@
     |-- Unavailable                 retriable: nobody can answer now
     |   |-- NotLeader               the asked node does not lead; carries a hint
     |   |-- NodeUnreachable         no answer from that address
+    |   |-- ZooKeeperUnavailable    it named no node, and none is known from elsewhere
     |   |-- NodeStopping            the node was told to stop
     |   |-- NoQuorum                a leader that lost its majority, or an election in progress
     |   |-- ReplicaDiverged         this replica's state or history differs from the majority's
@@ -141,6 +142,7 @@ from raftlog.errors.unavailable import (
     ReplicaQuarantined,
     StateDisputed,
     Unavailable,
+    ZooKeeperUnavailable,
 )
 from raftlog.errors.write import (
     CheckpointReset,
@@ -244,5 +246,6 @@ __all__ = [
     "WriterBytesExceeded",
     "WriterForgotten",
     "WriterNotFound",
+    "ZooKeeperUnavailable",
     "from_wire",
 ]

@@ -54,6 +54,21 @@ class NodeUnreachable(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
+class ZooKeeperUnavailable(Unavailable):
+    """ZooKeeper named no node of the cluster, and none is known from elsewhere."""
+
+    ensemble: str
+    """Hosts and path."""
+    problem: str
+
+    cause_text = "ZooKeeper at {ensemble} named no node of a cluster: {problem}."
+    remedy_text = (
+        "Check client.zookeeper (--zookeeper; in Spark raftlog.zookeeper.connect), or name nodes "
+        "instead: --servers, client.bootstrap_servers, in Spark raftlog.bootstrap.servers."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
 class NodeStopping(Unavailable):
     """The node was told to stop and takes no more calls."""
 

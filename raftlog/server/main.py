@@ -33,6 +33,7 @@ from raftlog.errors import (
     RaftlogError,
 )
 from raftlog.machines.topic import TopicMachine
+from raftlog.server.announcing import announce, announcer_of
 from raftlog.server.compactor import COMPACTION_PROGRAM, Compactor
 from raftlog.server.leases import LeaseWatch
 from raftlog.server.listener import Listener
@@ -140,6 +141,7 @@ async def _serve(
         return server
 
     listener = Listener(new_server, addresses[node_id])
+    announcer = announcer_of(node) if settings.discovery.zookeeper else None
     await node.start()
     # Not before: a client that connects to a port where nobody answers yet waits there in vain.
     await listener.start()
@@ -150,6 +152,8 @@ async def _serve(
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     node.spawn(register(node, services))
     node.spawn(_watch_leases(node))
+    if announcer is not None:
+        node.spawn(announce(node, announcer))
     log.info("serving", node=node_id, address=addresses[node_id], pid=os.getpid())
     await stop.wait()
     log.info("stopping", node=node_id)

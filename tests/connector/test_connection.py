@@ -21,7 +21,9 @@ def unreachable(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConnectionOptions]:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         servers = f"127.0.0.1:{bound.getsockname()[1]}"
-        yield ConnectionOptions(bootstrap_servers=servers, request_timeout_s=DEADLINE_S)
+        yield ConnectionOptions(
+            bootstrap_servers=servers, zookeeper="", request_timeout_s=DEADLINE_S
+        )
 
 
 def test_a_query_that_starts_is_soon_told_that_nothing_listens(

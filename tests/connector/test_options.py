@@ -16,6 +16,8 @@ from raftlog.spark.options import (
 SUBSCRIBE = {"subscribe": "flights"}
 TOPIC = {"topic": "flights"}
 
+ZOOKEEPER = "raftlog.zookeeper.connect"
+
 
 def refused(given, endpoint):
     parse = (
@@ -237,3 +239,19 @@ def test_a_query_that_may_replay_more_than_its_last_batch_is_refused():
     assert "replays batches before the last" in str(error)
     sink_options(TOPIC | {"asyncprogresstrackingenabled": "false"}, Endpoint.STREAM_SINK)
     assert "not known to write" in str(refused(TOPIC | option, Endpoint.BATCH_SINK))
+
+
+def test_a_cluster_is_found_by_servers_or_by_zookeeper(monkeypatch):
+    given = {"subscribe": "t", "raftlog.zookeeper.connect": "zk1:2181,zk2:2181/sales"}
+    connection = source_options(given, Endpoint.BATCH_SOURCE).subscription.connection
+    assert (connection.bootstrap_servers, connection.zookeeper) == ("", given[ZOOKEEPER])
+    with pytest.raises(InvalidOption, match="leave one of the two out"):
+        source_options(given | {"raftlog.bootstrap.servers": "a:1"}, Endpoint.BATCH_SOURCE)
+    with pytest.raises(InvalidOption, match="zk1:2181"):
+        source_options({"subscribe": "t", ZOOKEEPER: "zk1/../x"}, Endpoint.BATCH_SOURCE)
+    monkeypatch.setenv("RAFTLOG_CLIENT__ZOOKEEPER", "zk9:2181")
+    from_settings = source_options({"subscribe": "t"}, Endpoint.BATCH_SOURCE)
+    assert from_settings.subscription.connection.zookeeper == "zk9:2181"
+    nearer = {"subscribe": "t", "raftlog.bootstrap.servers": "a:1"}
+    connection = source_options(nearer, Endpoint.BATCH_SOURCE).subscription.connection
+    assert (connection.bootstrap_servers, connection.zookeeper) == ("a:1", "")

@@ -1,0 +1,205 @@
+"""A node's part in ZooKeeper: its own entry and those of the groups that it leads, kept up to date.
+
+The node says what should stand there and goes on at once. A thread here makes it so, as soon as the
+ensemble lets it, and looks now and then whether it still does. So an ensemble that is down, paused
+or full of nonsense costs a node nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
+from kazoo.protocol.states import KazooState
+
+from raftlog.config_ensemble import DiscoverySettings
+from raftlog.discovery.entries import (
+    CLUSTER,
+    LEADERS,
+    NODES,
+    ClusterEntry,
+    LeaderEntry,
+    NodeEntry,
+    Unusable,
+    parse,
+)
+from raftlog.discovery.session import FAILURES, Session
+
+_REFRESH_S = 5.0
+"""How often a node looks whether its entries are as they should be. No setting: two requests."""
+_RETRY_S = 0.5
+"""The pause after something failed. No setting: the ensemble is asked again gently."""
+_REQUEST_S = 10.0
+"""The longest wait for one answer; after it, all is tried again. No setting: nobody waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """What should stand in ZooKeeper besides the node's own entry."""
+
+    leads: Mapping[int, LeaderEntry] = field(default_factory=dict)
+    """By group. A node that no longer leads one leaves the entry to its successor."""
+    gone: frozenset[int] = frozenset()
+    """Groups that are deleted for good: their entries are removed."""
+
+
+class Announcer:
+    """Writes a node's entries from a thread of its own. Any thread may call its methods."""
+
+    def __init__(
+        self,
+        settings: DiscoverySettings,
+        *,
+        cluster: ClusterEntry,
+        node: NodeEntry,
+        tell: Callable[[str, str], None],
+    ) -> None:
+        """`cluster` is written where no cluster is named yet, as by one founded without ZooKeeper.
+
+        `tell(state, problem)` is called from other threads whenever the state changes; no problem:
+        "". Raises `InvalidOption`.
+        """
+        assert cluster.cluster_id == node.cluster_id, "a node announces its own cluster"
+        self._cluster = cluster
+        self._node = node
+        self._tell = tell
+        self._told = ("", "")
+        self._session = Session(settings, option="discovery.zookeeper")
+        self._client = self._session.client
+        self._client.add_listener(self._on_state)
+        self._wanted = Announcement()
+        self._written: dict[int, LeaderEntry] = {}
+        self._listed: frozenset[int] = frozenset()
+        self._wake = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="zookeeper", daemon=True)
+
+    def start(self) -> None:
+        """Connect and write, in the background."""
+        self._thread.start()
+
+    def announce(self, wanted: Announcement) -> None:
+        """Replace what should stand there. Never waits; only the latest counts."""
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._wake.set()
+
+    @property
+    def listed(self) -> frozenset[int]:
+        """Groups that have an entry, as last seen: perhaps some are gone."""
+        return self._listed
+
+    def stop(self, timeout_s: float) -> None:
+        """End the session, so that the node's entry disappears at once. Waits no longer than
+        `timeout_s`: then the ensemble removes the entry when the session's time is over."""
+        self._stopping = True
+        self._wake.set()
+        self._thread.join(timeout_s)
+
+    # ------------------------------------------------------------ the thread
+
+    def _run(self) -> None:
+        self._client.start_async()
+        pause_s = _REFRESH_S
+        while not self._stopping:
+            self._wake.wait(pause_s)
+            self._wake.clear()
+            if self._stopping or not self._client.connected:
+                continue
+            try:
+                problem = self._write_all()
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                pause_s = _RETRY_S  # another wrote at the same moment: look again
+            except FAILURES as error:
+                pause_s = _RETRY_S
+                self._say("nothing could be written", str(error) or type(error).__name__)
+            else:
+                pause_s = _REFRESH_S
+                self._say("announced" if not problem else "not announced", problem)
+        self._session.close()
+
+    def _on_state(self, state: KazooState) -> None:
+        """kazoo's own thread tells: it must not wait here."""
+        if state == KazooState.CONNECTED:
+            self._wake.set()
+        elif not self._stopping:
+            self._say("no connection", "the ensemble does not answer, or ended the session")
+
+    def _say(self, state: str, problem: str) -> None:
+        if (state, problem) != self._told:
+            self._told = (state, problem)
+            self._tell(state, problem)
+
+    def _write_all(self) -> str:
+        """Make the entries what they should be. Returns why this must not be done, or ""."""
+        wanted = self._wanted
+        problem = self._check_cluster()
+        if problem:
+            return problem
+        self._write_node()
+        there = frozenset(self._session.numbers(LEADERS, timeout_s=_REQUEST_S))
+        for group, entry in wanted.leads.items():
+            if group not in there or self._written.get(group) != entry:
+                self._write_leader(entry)
+                self._written[group] = entry
+        for group in wanted.gone & there:
+            with contextlib.suppress(NoNodeError):
+                self._client.delete(self._session.path(LEADERS, group))
+        for group in self._written.keys() - wanted.leads.keys():
+            del self._written[group]
+        self._listed = there - wanted.gone
+        return ""
+
+    def _check_cluster(self) -> str:
+        """Name the cluster if none is. Why nothing may be written here, or ""."""
+        path = self._session.path(CLUSTER)
+        try:
+            data, _ = self._client.get(path)
+        except NoNodeError:
+            self._session.make_folders()
+            self._client.create(path, self._cluster.encode(), acl=self._session.acl)
+            data = self._cluster.encode()
+        self._session.make_folders(NODES, LEADERS)
+        try:
+            found = parse(ClusterEntry, data).cluster_id
+        except Unusable as error:
+            return f"the entry of the cluster is not one of ours: {error}"
+        if found != self._cluster.cluster_id:
+            return f"this path is of cluster {found}, not of {self._cluster.cluster_id}"
+        return ""
+
+    def _write_node(self) -> None:
+        """The node's entry belongs to this session and says what it should.
+
+        One that is there may be an earlier process's, whose session has not ended yet.
+        """
+        path = self._session.path(NODES, self._node.node)
+        wanted = self._node.encode()
+        session_id, _ = self._client.client_id or (None, None)
+        try:
+            data, stat = self._client.get(path)
+        except NoNodeError:
+            pass
+        else:
+            if data == wanted and stat.ephemeralOwner == session_id:
+                return
+            self._client.delete(path, version=stat.version)
+        self._client.create(path, wanted, acl=self._session.acl, ephemeral=True)
+
+    def _write_leader(self, entry: LeaderEntry) -> None:
+        """Write it, unless a later term's leader has: an older term never replaces a newer one."""
+        path = self._session.path(LEADERS, entry.group)
+        try:
+            data, stat = self._client.get(path)
+        except NoNodeError:
+            self._client.create(path, entry.encode(), acl=self._session.acl)
+            return
+        with contextlib.suppress(Unusable):
+            found = parse(LeaderEntry, data)
+            if found.cluster_id == entry.cluster_id and found.term > entry.term:
+                return
+        # Of two leaders that write at once, one finds another version and looks again.
+        self._client.set(path, entry.encode(), version=stat.version)

@@ -1,0 +1,99 @@
+"""What a client reads: the nodes that say they serve, and who leads what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kazoo.exceptions import NoNodeError
+
+from raftlog.config_ensemble import EnsembleSettings
+from raftlog.discovery.entries import (
+    CLUSTER,
+    ENTRIES_MAX,
+    LEADERS,
+    NODES,
+    ClusterEntry,
+    LeaderEntry,
+    NodeEntry,
+    NumberedEntry,
+    Unusable,
+    parse,
+)
+from raftlog.discovery.session import Session, connected
+
+NumberedType = TypeVar("NumberedType", bound=NumberedEntry)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Directory:
+    """The entries of one cluster, as they were read. Any of them may be forged or old."""
+
+    cluster: ClusterEntry | None
+    """None: no cluster has this path."""
+    nodes: tuple[NodeEntry, ...]
+    """By number, at most one entry for each."""
+    leaders: tuple[LeaderEntry, ...]
+    passed_over: tuple[str, ...]
+    """Entries that are not of this cluster, or not as ours are written, each with the reason."""
+
+    def addresses(self) -> tuple[str, ...]:
+        """Where the nodes say they listen, without repeats."""
+        return tuple(dict.fromkeys(each for node in self.nodes for each in node.addresses))
+
+
+def look_up(settings: EnsembleSettings, *, timeout_s: float) -> Directory:
+    """Read the cluster's entries. Raises `ZooKeeperUnavailable`, `InvalidOption`."""
+    with connected(settings, option="client.zookeeper", timeout_s=timeout_s) as session:
+        return read_directory(session, timeout_s=timeout_s)
+
+
+def read_directory(session: Session, *, timeout_s: float) -> Directory:
+    """The entries below the session's path; `timeout_s` bounds each of a few waits.
+
+    Raises kazoo's exceptions.
+    """
+    passed_over: list[str] = []
+    try:
+        data, _ = session.client.get_async(session.path(CLUSTER)).get(timeout=timeout_s)
+        cluster = parse(ClusterEntry, data)
+    except NoNodeError:
+        return Directory(cluster=None, nodes=(), leaders=(), passed_over=())
+    except Unusable as error:
+        reason = f"{CLUSTER}: {error}"
+        return Directory(cluster=None, nodes=(), leaders=(), passed_over=(reason,))
+
+    def read(folder: str, kind: type[NumberedType]) -> tuple[NumberedType, ...]:
+        return _read_folder(session, folder, kind, cluster.cluster_id, timeout_s, passed_over)
+
+    nodes, leaders = read(NODES, NodeEntry), read(LEADERS, LeaderEntry)
+    return Directory(cluster=cluster, nodes=nodes, leaders=leaders, passed_over=tuple(passed_over))
+
+
+def _read_folder(
+    session: Session,
+    folder: str,
+    kind: type[NumberedType],
+    cluster_id: str,
+    timeout_s: float,
+    passed_over: list[str],
+) -> tuple[NumberedType, ...]:
+    """The entries of one folder, by number. All are asked for at once."""
+    numbers = session.numbers(folder, timeout_s=timeout_s)
+    asked = {n: session.client.get_async(session.path(folder, n)) for n in numbers[:ENTRIES_MAX]}
+    found = []
+    for number, answer in asked.items():
+        try:
+            data, _ = answer.get(timeout=timeout_s)
+            entry = parse(kind, data)
+            if entry.cluster_id != cluster_id:
+                raise Unusable("it is of another cluster")
+            if entry.number != number:
+                raise Unusable(f"it speaks of {entry.number}")
+        except NoNodeError:
+            continue  # its session has just ended
+        except Unusable as error:
+            passed_over.append(f"{folder}/{number}: {error}")
+        else:
+            found.append(entry)
+    return tuple(found)

@@ -1,0 +1,152 @@
+"""A session with a ZooKeeper ensemble: kazoo's client, with our settings. It does the reconnecting.
+
+kazoo's own log lines go nowhere: they would hold the password at its most talkative level.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.retry import KazooRetry
+from kazoo.security import ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
+
+from raftlog.config_ensemble import DiscoverySettings, Ensemble, EnsembleSettings, parse_ensemble
+from raftlog.discovery.entries import number_of
+from raftlog.errors import InvalidOption, ZooKeeperUnavailable
+
+_RECONNECT_PAUSE_MAX_S = 2.0
+"""The longest pause before an ensemble that is away is dialled again. No setting: it costs a few
+packets, and an ensemble that is back is used soon."""
+
+_log = logging.getLogger("raftlog.zookeeper")
+_log.addHandler(logging.NullHandler())
+_log.setLevel(logging.WARNING)
+_log.propagate = False
+
+FAILURES = (KazooException, KazooTimeoutError, OSError)
+"""What a request to an ensemble may raise."""
+
+
+class Session:
+    """A KazooClient, the cluster's path, and the access rules of what it creates."""
+
+    def __init__(self, settings: EnsembleSettings, *, option: str) -> None:
+        """`option` is the setting's name for messages. Contacts nobody. Raises `InvalidOption`."""
+        self.ensemble: Ensemble = parse_ensemble(settings.zookeeper, option)
+        self.acl: list[ACL] = OPEN_ACL_UNSAFE
+        auth: list[tuple[str, str]] = []
+        credentials = (
+            settings.zookeeper_credentials if isinstance(settings, DiscoverySettings) else ""
+        )
+        if credentials:
+            user, password = _credentials(credentials)
+            auth = [("digest", f"{user}:{password}")]
+            self.acl = [make_digest_acl(user, password, all=True), *READ_ACL_UNSAFE]
+        for key in ("zookeeper_ca_file", "zookeeper_cert_file", "zookeeper_key_file"):
+            _check_readable(option, key, getattr(settings, key))
+        self.client = KazooClient(
+            hosts=self.ensemble.hosts,
+            timeout=settings.zookeeper_session_timeout_s,
+            auth_data=auth,
+            connection_retry=KazooRetry(max_tries=-1, max_delay=_RECONNECT_PAUSE_MAX_S),
+            logger=_log,
+            use_ssl=bool(settings.zookeeper_ca_file),
+            ca=settings.zookeeper_ca_file or None,
+            certfile=settings.zookeeper_cert_file or None,
+            keyfile=settings.zookeeper_key_file or None,
+            check_hostname=True,
+        )
+
+    def path(self, *parts: str | int) -> str:
+        """The path of an entry."""
+        return "/".join([self.ensemble.root, *map(str, parts)])
+
+    def connect(self, timeout_s: float) -> None:
+        """Wait for the session. Raises `ZooKeeperUnavailable`."""
+        if not self.client.start_async().wait(timeout_s):
+            raise self.unavailable(f"no answer within {timeout_s:.4g} s")
+
+    def unavailable(self, problem: object) -> ZooKeeperUnavailable:
+        """The error for what went wrong, which may be one of kazoo's exceptions."""
+        text = problem if isinstance(problem, str) else f"{type(problem).__name__} {problem}"
+        return ZooKeeperUnavailable(
+            ensemble=self.ensemble.hosts + self.ensemble.root, problem=text.strip()
+        )
+
+    def make_folders(self, *names: str) -> None:
+        """Create the cluster's path and folders in it, where they are missing."""
+        root = self.ensemble.root.split("/")
+        above = ["/".join(root[:end]) for end in range(2, len(root) + 1)]
+        for path in [*above, *map(self.path, names)]:
+            with contextlib.suppress(NodeExistsError):
+                self.client.create(path, b"", acl=self.acl)
+
+    def numbers(self, folder: str, *, timeout_s: float) -> list[int]:
+        """The numbers among the names in a folder, ascending; none if it is not there."""
+        try:
+            names = self.client.get_children_async(self.path(folder)).get(timeout=timeout_s)
+        except NoNodeError:
+            return []
+        return sorted(number for number in map(number_of, names) if number is not None)
+
+    def close(self) -> None:
+        """End the session, which removes what lives only as long as it does.
+
+        Takes up to the session's timeout while the ensemble does not answer.
+        """
+        with contextlib.suppress(*FAILURES):
+            self.client.stop()
+        self.client.close()
+
+
+@contextlib.contextmanager
+def connected(settings: EnsembleSettings, *, option: str, timeout_s: float) -> Iterator[Session]:
+    """A session for a few requests. What they raise becomes `ZooKeeperUnavailable`.
+
+    Leaving does not wait until the session has ended.
+    """
+    session = Session(settings, option=option)
+    try:
+        session.connect(timeout_s)
+        yield session
+    except FAILURES as error:
+        raise session.unavailable(error) from error
+    finally:
+        threading.Thread(target=session.close, name="zookeeper-close", daemon=True).start()
+
+
+def _credentials(reference: str) -> tuple[str, str]:
+    """(user, password). Never shows either."""
+    kind, _, name = reference.partition(":")
+    text: str | None = None
+    if kind == "env":
+        text = os.environ.get(name)
+    elif kind == "file":
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            text = Path(name).read_text(encoding="utf-8")
+    user, colon, password = (text or "").strip().partition(":")
+    if not (user and colon and password):
+        raise InvalidOption(
+            option="discovery.zookeeper_credentials",
+            problem="does not lead to a text user:password",
+            advice="Give file:PATH of a readable file that holds only user:password, or env:NAME "
+            "of a variable that does.",
+        )
+    return user, password
+
+
+def _check_readable(option: str, key: str, file: str) -> None:
+    if file and not os.access(file, os.R_OK):
+        raise InvalidOption(
+            option=f"{option.partition('.')[0]}.{key}",
+            problem="names a file that cannot be read",
+            advice="Give a PEM file that this process may read.",
+        )
