@@ -1,6 +1,7 @@
 """The folder of a cluster that `raftlog up` made: what it records, and which nodes run from it.
 
     DIR/cluster.toml             cluster id, nodes' addresses, and the nodes it began with
+    DIR/founding                 what `raftlog init` says in ZooKeeper that it is this folder
     DIR/up.pid                   the pid of the `raftlog up` that runs here, locked by it likewise
     DIR/node-2/                  node 2's data, and nothing else
     DIR/node-2.pid               the pid of node 2's process, locked by it while it lives
@@ -42,6 +43,7 @@ FORMAT = 1
 CLUSTER_FILE = "cluster.toml"
 _DRAFT_FILE = "cluster.draft"
 _UP_FILE = "up.pid"
+_FOUNDING_FILE = "founding"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +79,7 @@ def new_cluster(folder: Path, *, addresses: dict[int, str]) -> ClusterFolder:
 
     A start that was killed before it recorded its cluster may have left files, which are ours.
     """
-    ours = (_DRAFT_FILE, _UP_FILE)
+    ours = (_DRAFT_FILE, _UP_FILE, _FOUNDING_FILE)
     if folder.exists() and any(each.name not in ours for each in folder.iterdir()):
         raise DataFolderForeign(
             folder=str(folder),
@@ -90,6 +92,20 @@ def new_cluster(folder: Path, *, addresses: dict[int, str]) -> ClusterFolder:
         addresses=addresses,
         founders=tuple(addresses),
     )
+
+
+def founding_token(folder: Path) -> str:
+    """A random text that only this folder has, durable before it is returned.
+
+    With it a node is known again that was ended while it founded a cluster; a wiped folder is not.
+    """
+    file = folder / _FOUNDING_FILE
+    if not file.exists():
+        _write_durably(file, uuid.uuid4().hex)
+    token = file.read_text(encoding="utf-8")
+    if len(token) != 32 or not token.isalnum():
+        raise _unreadable(file, "it is damaged")
+    return token
 
 
 def record(cluster: ClusterFolder) -> None:
@@ -121,7 +137,8 @@ def open_folder(folder: Path) -> ClusterFolder:
         raise InvalidOption(
             option="--data",
             problem=f"names {folder}, which is not a cluster's folder: it has no {CLUSTER_FILE}",
-            advice=f"Make one with `raftlog up --data {folder}`, or give the right folder.",
+            advice=f"Make one with `raftlog up --data {folder}` or, on several machines, "
+            "`raftlog init`; or give the right folder.",
         ) from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise _unreadable(file, str(error)) from error

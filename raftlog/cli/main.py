@@ -19,6 +19,7 @@ from raftlog.cli import (
     chaos,
     cluster,
     down,
+    init,
     produce,
     scrub,
     serve,
@@ -46,6 +47,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("up")(up.up)
+app.command("init")(init.init)
 app.command("serve")(serve.serve)
 app.command("down")(down.down)
 app.command("status")(status.status)

@@ -53,7 +53,7 @@ _ADDRESS: TypeAdapter[str] = TypeAdapter(Address)
 NodeNumber = Annotated[int, Field(ge=1, lt=2**31)]
 
 
-class _Entry(BaseModel):
+class Entry(BaseModel):
     """Fields that a later version adds are passed over."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True, hide_input_in_errors=True)
@@ -63,10 +63,10 @@ class _Entry(BaseModel):
         return self.model_dump_json().encode()
 
 
-EntryType = TypeVar("EntryType", bound=_Entry)
+EntryType = TypeVar("EntryType", bound=Entry)
 
 
-class NumberedEntry(_Entry):
+class NumberedEntry(Entry):
     """An entry whose name in its folder is a number, which it repeats."""
 
     cluster_id: Identifier
@@ -104,7 +104,7 @@ class LeaderEntry(NumberedEntry):
         return self.group
 
 
-class Founder(_Entry):
+class Founder(Entry):
     """A node that is to be a voter of a new cluster."""
 
     node: NodeNumber
@@ -114,7 +114,7 @@ class Founder(_Entry):
     cluster that was founded without ZooKeeper: no folder has that."""
 
 
-class ClusterEntry(_Entry):
+class ClusterEntry(Entry):
     """The cluster at this path."""
 
     cluster_id: Identifier

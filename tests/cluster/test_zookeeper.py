@@ -7,9 +7,12 @@ leaves it whole.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -20,13 +23,21 @@ from kazoo.exceptions import NoAuthError
 import raftlog
 from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
 from raftlog.chaos.ensemble import EnsembleProcesses
+from raftlog.cli import cluster_folder
 from raftlog.client.log_client import LogClient
 from raftlog.config import ClientSettings
 from raftlog.config_ensemble import DiscoverySettings
 from raftlog.discovery.announcer import Announcement, Announcer
 from raftlog.discovery.directory import Directory, look_up
 from raftlog.discovery.entries import ClusterEntry, Founder, LeaderEntry, NodeEntry
-from raftlog.errors import RaftlogError, ZooKeeperUnavailable
+from raftlog.discovery.founding import found
+from raftlog.errors import (
+    DeadlineExceeded,
+    ExitCode,
+    InvalidOption,
+    RaftlogError,
+    ZooKeeperUnavailable,
+)
 
 WAIT_S = 30.0
 SESSION_S = 4.0
@@ -462,3 +473,157 @@ def test_a_path_without_a_cluster_is_named(where: str) -> None:
         pytest.raises(ZooKeeperUnavailable, match="no cluster has this path"),
     ):
         client.list_topics()
+
+
+# ---------------------------------------------------------------- founding
+
+
+def a_founder(node: int, token: str = "") -> Founder:
+    return Founder(node=node, address=f"127.0.0.1:{7400 + node}", token=token or uuid.uuid4().hex)
+
+
+def all_found(
+    where: str, founders: Sequence[Founder], nodes: int, timeout_s: float = WAIT_S
+) -> list[ClusterEntry | RaftlogError]:
+    """What comes of it if all found a cluster at the same moment."""
+    settings = DiscoverySettings(zookeeper=where)
+
+    def one(founder: Founder) -> ClusterEntry | RaftlogError:
+        try:
+            return found(settings, founder, nodes=nodes, timeout_s=timeout_s)
+        except RaftlogError as error:
+            return error
+
+    with ThreadPoolExecutor(len(founders)) as threads:
+        return list(threads.map(one, founders))
+
+
+def test_nodes_that_found_at_once_found_exactly_one_cluster(ensemble: EnsembleProcesses) -> None:
+    for number in range(10):
+        where = f"{ensemble.hosts}/rounds/{uuid.uuid4().hex}"
+        founders = [a_founder(node) for node in (1, 2, 3, 4, 5)]
+        came = all_found(where, founders, nodes=3 if number % 2 else 5)
+        clusters = [each for each in came if isinstance(each, ClusterEntry)]
+        assert len({each.cluster_id for each in clusters}) == 1, came
+        cluster = clusters[0]
+        assert len(cluster.founders) == len(clusters) == (3 if number % 2 else 5)
+        for founder, outcome in zip(founders, came, strict=True):
+            if founder in cluster.founders:
+                assert outcome == cluster
+            else:
+                assert "founded without this folder" in str(outcome)
+
+
+def test_a_founder_that_was_ended_goes_on_and_a_wiped_one_does_not(where: str) -> None:
+    settings = DiscoverySettings(zookeeper=where)
+    first = a_founder(1)
+    with pytest.raises(DeadlineExceeded, match=r"1 of 2 nodes stand ready: \[1\]"):
+        found(settings, first, nodes=2, timeout_s=0.5)
+    other, cluster = all_found(where, [a_founder(2), first], nodes=2)
+    assert other == cluster
+    assert found(settings, first, nodes=2, timeout_s=WAIT_S) == cluster
+    wiped = first.model_copy(update={"token": uuid.uuid4().hex})
+    with pytest.raises(InvalidOption, match="founded without this folder as node 1"):
+        found(settings, wiped, nodes=2, timeout_s=WAIT_S)
+    moved = first.model_copy(update={"address": "127.0.0.1:1"})
+    with pytest.raises(InvalidOption, match="founded without this folder as node 1"):
+        found(settings, moved, nodes=2, timeout_s=WAIT_S)
+
+
+def test_founders_that_contradict_one_another_found_nothing(where: str) -> None:
+    settings = DiscoverySettings(zookeeper=where)
+    twice = all_found(where, [a_founder(1), a_founder(1)], nodes=2, timeout_s=1.0)
+    assert all(isinstance(each, DeadlineExceeded) for each in twice)
+    assert any("another folder stands ready as node 1" in str(each) for each in twice)
+    same = a_founder(2).model_copy(update={"address": a_founder(3).address})
+    refused = all_found(where, [same, a_founder(3)], nodes=3, timeout_s=2.0)
+    assert any("--address" in str(each) for each in refused)
+    with ThreadPoolExecutor(1) as threads:
+        of_five = threads.submit(all_found, where, [a_founder(4)], nodes=5, timeout_s=3.0)
+        with pytest.raises((InvalidOption, DeadlineExceeded)) as error:
+            found(settings, a_founder(5), nodes=2, timeout_s=5.0)
+        assert "--nodes" in str([error.value, *of_five.result()])
+    assert directory(where).cluster is None
+
+
+def test_a_founding_outlives_the_loss_of_a_server(where: str, ensemble: EnsembleProcesses) -> None:
+    with ThreadPoolExecutor(2) as threads, zookeeper(where) as watching:
+        waiting = threads.submit(all_found, where, [a_founder(1), a_founder(2)], nodes=3)
+        wait_for(
+            lambda: (
+                len(watching.retry(watching.get_children, "/founding")) == 2
+                if watching.exists("/founding")
+                else False
+            ),
+            "two nodes to stand ready",
+            WAIT_S,
+        )
+        for number in (1, 2, 3):  # whichever they are connected to
+            ensemble.kill(number)
+            ensemble.start(number)
+            ensemble.wait_serving(number)
+        third = threads.submit(all_found, where, [a_founder(3)], nodes=3)
+        came = [*waiting.result(WAIT_S), *third.result(WAIT_S)]
+        assert all(each == came[0] for each in came), came
+        assert isinstance(came[0], ClusterEntry)
+
+
+def test_machines_told_to_init_at_once_become_one_cluster(tmp_path: Path, where: str) -> None:
+    port = free_ports(3)
+    flags = ["--set", f"discovery.zookeeper={where}"]
+
+    def init(node: int) -> subprocess.CompletedProcess[str]:
+        return command(
+            *flags, "init", "--node", str(node), "--address", f"127.0.0.1:{port + node - 1}",
+            "--data", str(tmp_path / f"machine-{node}"),
+        )  # fmt: skip
+
+    with ThreadPoolExecutor(3) as threads:
+        came = list(threads.map(init, (1, 2, 3)))
+    assert [each.returncode for each in came] == [0, 0, 0], came
+    ids = {cluster_folder.open_folder(tmp_path / f"machine-{n}").cluster_id for n in (1, 2, 3)}
+    assert len(ids) == 1
+    again = init(1)
+    assert again.returncode == 0
+    assert "nothing is founded" in again.stderr + again.stdout
+    with ExitStack() as stack:
+        for node in (1, 2, 3):
+            stack.enter_context(served(tmp_path / f"machine-{node}", node, flags))
+        wait_nodes(where, 1, 2, 3)
+        with raftlog.connect(zookeeper=where) as client:
+            assert {client.cluster_id()} == ids
+            client.create_topic("t", "a INT")
+            with client.producer("t") as producer:
+                producer.append([{"a": 1}])
+            assert values(client, "t") == [1]
+        late = command(
+            *flags, "init", "--node", "1", "--address", f"127.0.0.1:{port}",
+            "--data", str(tmp_path / "wiped"),
+        )  # fmt: skip
+        assert late.returncode == int(ExitCode.USAGE)
+        assert "founded without this folder" in late.stderr
+        empty = command(*flags, "serve", "--node", "1", "--data", str(tmp_path / "wiped"))
+        assert empty.returncode == int(ExitCode.USAGE)
+        assert "not a cluster's folder" in empty.stderr
+
+
+@contextmanager
+def served(folder: Path, node: int, flags: Sequence[str]) -> Iterator[None]:
+    """A node that runs from the folder."""
+    words = [*flags, "serve", "--node", str(node), "--data", str(folder)]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "raftlog", *words], stdout=log, stderr=log
+        )
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(WAIT_S)
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run `raftlog` to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "raftlog", *words], capture_output=True, text=True, timeout=60
+    )
