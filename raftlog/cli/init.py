@@ -73,11 +73,13 @@ def init(
         founder = Founder(node=node, address=address, token=token)
         cluster = found(discovery, founder, nodes=nodes, timeout_s=timeout_s)
         addresses = {each.node: each.address for each in cluster.founders}
-        cluster_folder.record(replace(
+        cluster_folder.record(
+            replace(
                 new,
                 cluster_id=cluster.cluster_id,
                 addresses=addresses,
                 founders=tuple(addresses),
-            ))
+            )
+        )
     say(f"founded the cluster {cluster.cluster_id} of the nodes {', '.join(map(str, addresses))}")
     say(f"  start this one: raftlog serve --node {node} --data {folder}")
