@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from raftlog.errors import TopicRecreated
-from raftlog.spark.options import ConnectionOptions
+from raftlog.errors import RaftlogError, TopicRecreated
+from raftlog.spark.options import FOUND, ConnectionOptions, connection_options
 
 if TYPE_CHECKING:
     from raftlog import LogClient, TopicInfo
@@ -35,17 +36,33 @@ def client(options: ConnectionOptions, *, starting: bool = False) -> LogClient:
     key = (os.getpid(), options, starting)
     with _lock:
         if key not in _clients:
-            settings = load().client
+            found_by = {
+                "bootstrap_servers": options.bootstrap_servers,
+                "zookeeper": options.zookeeper,
+            }
+            settings = load().client.model_copy(update=found_by)
             if not starting:
                 patience = {"refused_timeout_s": options.request_timeout_s}
                 settings = settings.model_copy(update=patience)
             _clients[key] = raftlog.connect(
-                options.bootstrap_servers or None,
-                zookeeper=options.zookeeper or None,
-                request_timeout_s=options.request_timeout_s,
-                settings=settings,
+                request_timeout_s=options.request_timeout_s, settings=settings
             )
         return _clients[key]
+
+
+def with_found_servers(given: Mapping[str, str]) -> Mapping[str, str]:
+    """A data source's options, with the nodes that ZooKeeper names now, if it is to name them.
+
+    Whatever is wrong is left to the request that comes next: it is raised there, with its options.
+    """
+    try:
+        options = connection_options(given)
+        if not options.zookeeper:
+            return given
+        nodes = client(options, starting=True).describe_cluster()
+    except RaftlogError:
+        return given
+    return {**given, FOUND: ",".join(address for address, _ in nodes)}
 
 
 def topic(options: ConnectionOptions, name: str, incarnation: str) -> TopicInfo:

@@ -7,6 +7,7 @@ can be refused is refused on the driver, before any task.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 
 class RaftlogDataSource(DataSource):
     """`spark.read`, `readStream`, `write` and `writeStream` with `.format("raftlog")`."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        """Spark makes it once for a query, and sends copies to the workers."""
+        super().__init__(dict(connection.with_found_servers(options)))
 
     @classmethod
     def name(cls) -> str:

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 SPARKS_OWN = frozenset({"path", "queryname", "checkpointlocation", "outputmode"})
 """Keys that Spark adds to the options of a source or sink. They are not ours."""
 
+FOUND = "raftlog.zookeeper.found"
+"""Not for users: the nodes that ZooKeeper named when a data source was made. Spark keeps that for
+as long as a query runs, so its processes find the cluster while ZooKeeper is away."""
+
 ASYNC_PROGRESS = "asyncProgressTrackingEnabled"
 """Spark's option by which a stream may replay more than its last batch."""
 
@@ -196,14 +200,16 @@ class ConnectionOptions:
     """How to reach the cluster. Hashable: it keys the per-process cache of clients."""
 
     bootstrap_servers: str
-    """"" if `zookeeper` names the ensemble that knows them."""
+    """Besides `zookeeper`: those that it named before, or ""."""
     zookeeper: str
+    """The ensemble that knows the nodes, or ""."""
     request_timeout_s: float
 
     @property
     def servers(self) -> str:
         """Where the cluster is looked for, for messages."""
-        return self.bootstrap_servers or f"by ZooKeeper at {self.zookeeper}"
+        by_zookeeper = f"by ZooKeeper at {self.zookeeper}" if self.zookeeper else ""
+        return " ".join(filter(None, (self.bootstrap_servers, by_zookeeper)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +253,11 @@ class SinkOptions:
     checkpoint of the query around it; "" if the option is not given."""
     query_name: str
     """A stream's; "" if it has none."""
+
+
+def connection_options(given: Mapping[str, str]) -> ConnectionOptions:
+    """How the cluster is reached, before it is known what for. Raises `InvalidOption`."""
+    return _connection(_Values(given, SOURCES | SINKS))
 
 
 def subscription(given: Mapping[str, str]) -> Subscription:
@@ -319,8 +330,13 @@ class _Values:
         self._settings: ClientSettings | None = None
         self._given: dict[str, str] = {}
         self._sparks_own: dict[str, str] = {}
+        self.found = ""
+        """The nodes that ZooKeeper named before."""
         for key, value in given.items():
             lowered = key.lower()
+            if lowered == FOUND:
+                self.found = value
+                continue
             if lowered in SPARKS_OWN:
                 self._sparks_own[lowered] = value
                 continue
@@ -468,7 +484,7 @@ def _connection(values: _Values) -> ConnectionOptions:
 
 
 def _found_by(values: _Values) -> tuple[str, str]:
-    """(servers, ZooKeeper): how the cluster is found. One of the two is ""."""
+    """(servers, ZooKeeper): how the cluster is found. By servers, the second is ""."""
     from raftlog.config import is_address
     from raftlog.config_ensemble import found_by, parse_ensemble
 
@@ -479,7 +495,7 @@ def _found_by(values: _Values) -> tuple[str, str]:
     zookeeper = given["zookeeper"] if given else values.text(by_zookeeper) or ""
     if zookeeper:
         parse_ensemble(zookeeper, by_zookeeper)
-        return "", zookeeper
+        return values.found, zookeeper
     text = values.text(by_servers)
     assert text is not None, "raftlog.bootstrap.servers has a default"
     servers = [server.strip() for server in text.split(",")]

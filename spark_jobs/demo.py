@@ -5,7 +5,9 @@
 Starts a cluster with `raftlog up` and runs ingest.py and pipeline.py side by side. Kills the leader
 of `flights` with -9 while both run, and starts it again with `raftlog serve`. Waits until all rows
 have arrived, and lets verify.py compare both topics with the input. It uses the commands as a user
-would. Exits with 1 on any difference, or if a step did not happen as it should.
+would. With --zookeeper, nodes, jobs and commands meet in a ZooKeeper ensemble of three, which is
+killed together with the leader. Exits with 1 on any difference, or if a step did not happen as it
+should.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             f"  raftlog down --data {folder / 'cluster'}"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    stage = Stage(folder, options.port, console)
+    stage = Stage(folder, options.port, console, zookeeper=options.zookeeper)
     equal = False
     try:
         equal = play(stage)
@@ -98,6 +100,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--data", type=Path, default=Path("demo-data"), help="a folder of its own")
     made.add_argument("--port", type=int, default=7401, help="of node 1; the others follow")
     made.add_argument("--keep", action="store_true", help="leave the cluster running at the end")
+    made.add_argument("--zookeeper", action="store_true", help="find the cluster by ZooKeeper")
     return made
 
 
@@ -108,6 +111,9 @@ def play(stage: Stage) -> bool:
     """The demo from start to end. Returns whether the log equals the input."""
     say = stage.console.print
     began = time.monotonic()
+    if stage.wants_zookeeper:
+        stage.start_zookeeper()
+        say(f"three ZooKeeper servers run: {stage.zookeeper}")
     stage.start_cluster()
     say(f"{NODES} nodes are ready after {time.monotonic() - began:.1f} s: {stage.servers}")
     stage.start_watch()
@@ -173,11 +179,17 @@ def through(
             files.arrive(FILES)
             kill_above = flights + 2 * ROWS // FILES
         elif kill is None and kill_above <= flights < ROWS:
+            if stage.zookeeper:
+                stage.order_zookeeper("kill")
+                say("killed all three ZooKeeper servers: nobody who knows the cluster needs them")
             kill = stage.kill_leader(flights)
             say(f"killed node {kill.node}, the leader of flights, at record {flights:,}")
         elif kill is not None and not revived and flights > kill.flights_end:
             say(f"flights continues with two nodes; node {kill.node} is started again")
             stage.revive(kill.node)
+            if stage.zookeeper:
+                stage.order_zookeeper("start")
+                say("started the ZooKeeper servers again")
             revived = True
         elif kill is not None and flights == delays == ROWS:
             return kill
@@ -233,8 +245,13 @@ def progress_bars(stage: Stage) -> Iterator[Callable[[], None]]:
 class Stage:
     """The processes of the demo, their logs, and what `raftlog watermark --watch` prints."""
 
-    def __init__(self, folder: Path, port: int, console: Console) -> None:
+    def __init__(
+        self, folder: Path, port: int, console: Console, *, zookeeper: bool = False
+    ) -> None:
         self.folder = folder
+        self.wants_zookeeper = zookeeper
+        self.zookeeper = ""
+        """How the ensemble is reached, once it runs; "": the cluster is found by its servers."""
         self.console = console
         self.servers = ",".join(f"127.0.0.1:{port + number}" for number in range(NODES))
         self._port = port
@@ -246,7 +263,16 @@ class Stage:
 
     def raftlog(self) -> list[str]:
         """The command, for this demo's cluster."""
-        return [str(BIN / "raftlog"), "--servers", self.servers]
+        return [str(BIN / "raftlog"), *self._found_by()]
+
+    def _found_by(self) -> list[str]:
+        """The flags of commands and jobs that say where the cluster is."""
+        return ["--zookeeper", self.zookeeper] if self.zookeeper else ["--servers", self.servers]
+
+    def _nodes_command(self) -> list[str]:
+        """The command to run nodes, which announce themselves if there is an ensemble."""
+        announce = ["--set", f"discovery.zookeeper={self.zookeeper}"] if self.zookeeper else []
+        return [str(BIN / "raftlog"), *announce]
 
     def log_file(self, name: str) -> Path:
         """Where a process's output goes."""
@@ -255,10 +281,31 @@ class Stage:
     def pause(self, seconds: float) -> None:
         self._idle.wait(seconds)
 
+    def start_zookeeper(self) -> None:
+        """Start an ensemble, and wait until it answers."""
+        command = [sys.executable, "-m", "raftlog.chaos.ensemble"]
+        command += ["--folder", str(self.folder / "zookeeper")]
+        process = self._start("zookeeper", command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert process.stdout is not None, "its output is a pipe"
+        hosts = process.stdout.readline().decode().strip()
+        if not hosts:
+            raise StoryError(f"ZooKeeper did not start: {self.log_file('zookeeper').read_text()}")
+        self.zookeeper = f"{hosts}/raftlog/demo"
+
+    def order_zookeeper(self, order: str) -> None:
+        """Have all its servers killed, or started again."""
+        process = self._processes["zookeeper"]
+        assert process.stdin is not None, "its input is a pipe"
+        assert process.stdout is not None, "its output is a pipe"
+        process.stdin.write(f"{order}\n".encode())
+        process.stdin.flush()
+        if process.stdout.readline().decode().strip() != order:
+            raise StoryError(f"ZooKeeper ended: {self.log_file('zookeeper').read_text()}")
+
     def start_cluster(self) -> None:
         """Start `raftlog up`, and wait for its one line that says that all nodes are ready."""
         data = str(self.folder / "cluster")
-        command = [str(BIN / "raftlog"), "up", "--nodes", str(NODES), "--port", str(self._port)]
+        command = [*self._nodes_command(), "up", "--nodes", str(NODES), "--port", str(self._port)]
         command += ["--data", data, "-o", "json"]
         up = self._start("up", command, stdout=subprocess.PIPE)
         assert up.stdout is not None, "its output is a pipe"
@@ -284,11 +331,15 @@ class Stage:
         """One of the other jobs, on this Python, in a small Spark of its own."""
         work = self.folder / "jobs" / name
         command = [sys.executable, "-m", f"raftlog.spark_jobs.{name}"]
-        command += ["--servers", self.servers, "--work", str(work), *flags]
+        command += [*self._found_by(), "--work", str(work), *flags]
         return self._start(name, command)
 
     def _start(
-        self, name: str, command: list[str], stdout: int | None = None
+        self,
+        name: str,
+        command: list[str],
+        stdout: int | None = None,
+        stdin: int = subprocess.DEVNULL,
     ) -> subprocess.Popen[bytes]:
         """Start it outside this process's group: Ctrl-C reaches only the demo, which ends it in
         order.
@@ -300,7 +351,7 @@ class Stage:
         with self.log_file(name).open("ab") as log:
             process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=log if stdout is None else stdout,
                 stderr=log,
                 env=environment,
@@ -330,7 +381,7 @@ class Stage:
 
     def revive(self, node: int) -> None:
         """Start a node again as `raftlog up` advises."""
-        command = [str(BIN / "raftlog"), "serve", "--node", str(node)]
+        command = [*self._nodes_command(), "serve", "--node", str(node)]
         self._start(f"serve-{node}", [*command, "--data", str(self.folder / "cluster")])
 
     def await_end(self, process: subprocess.Popen[bytes], name: str) -> None:

@@ -15,7 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from raftlog.spark_jobs import nycflights
-from raftlog.spark_jobs.session import await_end, job_parser, open_session, stop_on_signals
+from raftlog.spark_jobs.session import (
+    await_end,
+    found_by,
+    job_parser,
+    open_session,
+    stop_on_signals,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -35,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     writer = (
         flights.writeStream.format("raftlog")
         .queryName("ingest")
-        .option("raftlog.bootstrap.servers", options.servers)
+        .options(**found_by(options))
         .option("topic", options.topic)
         # Under a name of its own, a writer that lost its checkpoint is recognised and refused.
         # Without one it would look like another query, and would write every row once more.

@@ -20,7 +20,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from raftlog.spark_jobs import nycflights
-from raftlog.spark_jobs.session import await_end, job_parser, open_session, stop_on_signals
+from raftlog.spark_jobs.session import (
+    await_end,
+    found_by,
+    job_parser,
+    open_session,
+    stop_on_signals,
+)
 
 LATE_MINUTES = 15
 VERY_LATE_MINUTES = 60
@@ -33,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     stopped = stop_on_signals()
     flights = (
         spark.readStream.format("raftlog")
-        .option("raftlog.bootstrap.servers", options.servers)
+        .options(**found_by(options))
         .option("subscribe", options.source)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", options.max_offsets)
@@ -44,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         .writeStream.format("raftlog")
         .queryName("pipeline")
-        .option("raftlog.bootstrap.servers", options.servers)
+        .options(**found_by(options))
         .option("topic", options.sink)
         .option("txnAppId", "pipeline")  # see ingest.py
         .option("checkpointLocation", str(options.work / "checkpoint"))

@@ -28,7 +28,7 @@ SETTINGS = {
 
 
 def job_parser(description: str, work: str) -> argparse.ArgumentParser:
-    """A parser with the flags of every job: `--servers` and `--work`."""
+    """A parser with the flags of every job: `--servers` or `--zookeeper`, and `--work`."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
@@ -38,6 +38,9 @@ def job_parser(description: str, work: str) -> argparse.ArgumentParser:
         help="host:port of the nodes",
     )
     parser.add_argument(
+        "--zookeeper", help="in place of --servers: the ensemble, host:port,host:port/path"
+    )
+    parser.add_argument(
         "--work",
         type=Path,
         default=DEFAULT_WORK / work,
@@ -45,6 +48,13 @@ def job_parser(description: str, work: str) -> argparse.ArgumentParser:
         "the topics, because a job that lost its checkpoint is refused",
     )
     return parser
+
+
+def found_by(options: argparse.Namespace) -> dict[str, str]:
+    """The option of source and sink that says where the cluster is."""
+    if options.zookeeper:
+        return {"raftlog.zookeeper.connect": options.zookeeper}
+    return {"raftlog.bootstrap.servers": options.servers}
 
 
 def open_session(name: str) -> SparkSession:

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from raftlog.spark_jobs import nycflights
-from raftlog.spark_jobs.session import job_parser, open_session
+from raftlog.spark_jobs.session import found_by, job_parser, open_session
 
 EXPECTED_DELAYS = """
     SELECT f.carrier, f.flight, f.tailnum, f.origin, f.dest, f.time_hour, f.sched_dep_time,
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         (options.flights, flights),
         (options.delays, spark.sql(EXPECTED_DELAYS)),
     ):
-        found = read_topic(spark, options.servers, topic)
+        found = read_topic(spark, found_by(options), topic)
         comparisons.append(compare(topic, expected, found))
         writes[topic] = write_times(found)
     if options.report:
@@ -98,11 +98,11 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
-def read_topic(spark: SparkSession, servers: str, topic: str) -> DataFrame:
+def read_topic(spark: SparkSession, cluster: dict[str, str], topic: str) -> DataFrame:
     """All of a topic, with its metadata columns."""
     return (
         spark.read.format("raftlog")
-        .option("raftlog.bootstrap.servers", servers)
+        .options(**cluster)
         .option("subscribe", topic)
         .option("includeMetadata", "true")
         .load()

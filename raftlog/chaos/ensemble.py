@@ -2,9 +2,10 @@
 
     python -m raftlog.chaos.ensemble --folder DIR
 
-runs one until its input ends or SIGTERM, and prints how to reach it as soon as it answers. It needs
-Java and ZooKeeper's jar: Debian's package libzookeeper-java, or ZOOKEEPER_CLASSPATH. It signals
-only processes that it started, by their ids.
+runs one until its input ends or SIGTERM. As soon as it answers, it prints how to reach it. A line
+`kill` ends all its servers at once, a line `start` starts them again; each is repeated when it is
+done. It needs Java and ZooKeeper's jar: Debian's package libzookeeper-java, or ZOOKEEPER_CLASSPATH.
+It signals only processes that it started, by their ids.
 """
 
 from __future__ import annotations
@@ -51,10 +52,7 @@ class EnsembleProcesses:
     def __enter__(self) -> EnsembleProcesses:
         with ExitStack() as unless_serving:
             unless_serving.callback(self.stop)
-            for number in self._numbers:
-                self.start(number)
-            for number in self._numbers:
-                self.wait_serving(number)
+            self.start_all()
             unless_serving.pop_all()
         return self
 
@@ -69,6 +67,13 @@ class EnsembleProcesses:
     def port(self, number: int) -> int:
         """Where a server's clients connect."""
         return self._client_ports[number]
+
+    def start_all(self) -> None:
+        """Start every server, and wait until all of them serve. Raises `DeadlineExceeded`."""
+        for number in self._numbers:
+            self.start(number)
+        for number in self._numbers:
+            self.wait_serving(number)
 
     def start(self, number: int) -> None:
         """Start a server, or start it again with its data. Does not wait for it."""
@@ -182,7 +187,14 @@ def main() -> None:
     with EnsembleProcesses(options.folder, servers=options.servers) as ensemble:
         sys.stdout.write(ensemble.hosts + "\n")
         sys.stdout.flush()
-        sys.stdin.read()
+        for line in sys.stdin:
+            order = line.strip()
+            if order == "kill":
+                ensemble.kill()
+            elif order == "start":
+                ensemble.start_all()
+            sys.stdout.write(f"{order}\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":

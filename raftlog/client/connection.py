@@ -146,9 +146,10 @@ class Connection:
         self._zookeeper: ZooKeeperServers | None = None
         self._bootstrap: tuple[str, ...] = ()
         """The nodes to ask first. Empty until ZooKeeper has named them, if it is to."""
+        given = "bootstrap_servers" in settings.model_fields_set and settings.bootstrap_servers
         if settings.zookeeper:
             self._zookeeper = ZooKeeperServers(settings, _describe)
-        else:
+        if given or not settings.zookeeper:  # given besides ZooKeeper: it named them before
             self._bootstrap = parse_servers(settings.bootstrap_servers)
         self._look_again_at_s = 0.0
         self._lock = threading.Lock()

@@ -6,14 +6,16 @@ leaves it whole.
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 import sys
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,7 @@ from raftlog.errors import (
     RaftlogError,
     ZooKeeperUnavailable,
 )
+from raftlog.spark.datasource import RaftlogDataSource
 
 WAIT_S = 30.0
 SESSION_S = 4.0
@@ -198,8 +201,7 @@ def test_with_the_ensemble_killed_or_paused_no_write_or_read_of_a_known_cluster_
                 cluster.serve(3)
                 wait_caught_up(cluster, client)
             finally:
-                for number in (1, 2, 3):
-                    ensemble.start(number)
+                ensemble.start_all()
             writing.wait_more(20)
         wait_nodes(where, 1, 2, 3)  # by kazoo's own reconnection, of all that lived through it
         assert values(client, "t") == list(range(writing.written))
@@ -228,10 +230,31 @@ def test_a_whole_cluster_starts_and_serves_while_the_ensemble_is_down(
             ):
                 stranger.list_topics()
     finally:
-        for number in (1, 2, 3):
-            ensemble.start(number)
-        for number in (1, 2, 3):
-            ensemble.wait_serving(number)
+        ensemble.start_all()
+
+
+def test_a_query_s_new_processes_need_no_ensemble(
+    tmp_path: Path, where: str, ensemble: EnsembleProcesses
+) -> None:
+    with started(tmp_path / "data", where) as cluster, cluster.client() as client:
+        client.create_topic("t", "a INT")
+        wait_nodes(where, 1, 2, 3)
+        source = RaftlogDataSource({"subscribe": "t", "raftlog.zookeeper.connect": where})
+        unknowing = copy.copy(source)
+        unknowing.options = {"subscribe": "t", "raftlog.zookeeper.connect": where}
+        ensemble.kill()
+        try:
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+                assert process.submit(columns, source).result(WAIT_S) == ["a"]
+                with pytest.raises(ZooKeeperUnavailable):
+                    process.submit(columns, unknowing).result(WAIT_S)
+        finally:
+            ensemble.start_all()
+
+
+def columns(source: RaftlogDataSource) -> list[str]:
+    """What a worker of Spark asks a data source."""
+    return source.schema().names
 
 
 def test_a_client_follows_a_cluster_that_moved(tmp_path: Path, where: str) -> None:
