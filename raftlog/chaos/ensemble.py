@@ -25,7 +25,11 @@ from raftlog.errors import InvalidOption
 
 SERVERS = 3
 CLASSPATH_VARIABLE = "ZOOKEEPER_CLASSPATH"
-_JARS = (Path("/usr/share/java/zookeeper.jar"), Path("/usr/share/java/slf4j-simple.jar"))
+_JARS = tuple(
+    Path("/usr/share/java", f"{name}.jar")
+    for name in ("zookeeper", "slf4j-simple", "netty-codec", "netty-resolver")
+)
+"""The first names what else it needs, but not where it logs, nor all that TLS needs."""
 _START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 20.0
 _TICK_MS = 500
@@ -40,11 +44,14 @@ _JVM = ("-Xmx64m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
 class EnsembleProcesses:
     """Servers 1 to `servers`. Use as a context manager: leaving it ends them all."""
 
-    def __init__(self, folder: Path, *, servers: int = SERVERS, extra: str = "") -> None:
-        """`extra` are further lines of each server's configuration. Starts nothing yet."""
+    def __init__(
+        self, folder: Path, *, servers: int = SERVERS, port: int | None = None, extra: str = ""
+    ) -> None:
+        """`port` is the first of three for each server, by default a free one; `extra` are further
+        lines of each server's configuration. Starts nothing yet."""
         self._folder = folder
         self._numbers = range(1, servers + 1)
-        first = free_ports(3 * servers)
+        first = free_ports(3 * servers) if port is None else port
         self._client_ports = {n: first + 3 * (n - 1) for n in self._numbers}
         self._extra = extra
         self._running: dict[int, subprocess.Popen[bytes]] = {}
@@ -82,7 +89,7 @@ class EnsembleProcesses:
         (folder / "myid").write_text(f"{number}\n")
         settings = folder / "zoo.cfg"
         settings.write_text(self._configuration(number, folder))
-        command = [_java(), *_JVM, "-cp", _classpath(),
+        command = [java(), *_JVM, "-cp", _classpath(),
                    "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(settings)]  # fmt: skip
         with signals_deferred(), (folder / "log").open("ab") as log:
             self._running[number] = subprocess.Popen(
@@ -95,11 +102,14 @@ class EnsembleProcesses:
 
     def wait_serving(self, number: int) -> None:
         """Wait until the server is part of a majority. Raises `DeadlineExceeded`."""
-        wait_for(
-            lambda: b"Mode: " in _asked(self.port(number)),
-            f"ZooKeeper server {number}, whose log is {self._folder}/zookeeper-{number}/log,",
-            _START_TIMEOUT_S,
-        )
+        process = self._running[number]
+        log = self._folder / f"zookeeper-{number}" / "log"
+
+        def serves() -> bool:
+            assert process.poll() is None, f"server {number} ended: {log.read_text()}"
+            return b"Mode: " in _asked(self.port(number))
+
+        wait_for(serves, f"ZooKeeper server {number}, whose log is {log},", _START_TIMEOUT_S)
 
     def kill(self, *numbers: int) -> None:
         """End servers at once; none given: all that run."""
@@ -151,7 +161,8 @@ def _asked(port: int) -> bytes:
     return b""
 
 
-def _java() -> str:
+def java() -> str:
+    """The program that runs the servers: JAVA_HOME's, else the one on PATH."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if found is None:
