@@ -64,7 +64,8 @@ class Announcer:
         """
         assert cluster.cluster_id == node.cluster_id, "a node announces its own cluster"
         self._cluster = cluster
-        self._node = node
+        self.entry = node
+        """The node's own."""
         self._tell = tell
         self._told = ("", "")
         self._session = Session(settings, option="discovery.zookeeper")
@@ -176,8 +177,8 @@ class Announcer:
 
         One that is there may be an earlier process's, whose session has not ended yet.
         """
-        path = self._session.path(NODES, self._node.node)
-        wanted = self._node.encode()
+        path = self._session.path(NODES, self.entry.node)
+        wanted = self.entry.encode()
         session_id, _ = self._client.client_id or (None, None)
         try:
             data, stat = self._client.get(path)

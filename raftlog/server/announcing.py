@@ -59,13 +59,13 @@ async def announce(node: Node, announcer: Announcer) -> None:
     announcer.start()
     try:
         while True:
-            announcer.announce(_announcement(node, announcer.listed))
+            announcer.announce(_announcement(node, announcer))
             await asyncio.sleep(_LOOK_S)
     finally:
         await asyncio.to_thread(announcer.stop, _STOP_S)
 
 
-def _announcement(node: Node, listed: frozenset[int]) -> Announcement:
+def _announcement(node: Node, announcer: Announcer) -> Announcement:
     replicas = node.multiraft.replicas
     leads = {}
     for local in replicas.values():
@@ -77,12 +77,12 @@ def _announcement(node: Node, listed: frozenset[int]) -> Announcement:
                 cluster_id=node.identity.cluster_id,
                 term=local.raft.term,
                 node=node.node,
-                address=node.addresses[node.node],
+                address=announcer.entry.addresses[0],
             )
     gone: frozenset[int] = frozenset()
     if CONTROLLER_GROUP in leads:
         is_deleted = replicas.controller.is_deleted
-        gone = frozenset(group for group in listed if is_deleted(GroupId(group)))
+        gone = frozenset(group for group in announcer.listed if is_deleted(GroupId(group)))
     return Announcement(leads=leads, gone=gone)
 
 
