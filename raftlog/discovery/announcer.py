@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.protocol.states import KazooState
 
@@ -27,13 +29,16 @@ from raftlog.discovery.entries import (
     parse,
 )
 from raftlog.discovery.session import FAILURES, Session
+from raftlog.errors import InvalidOption
 
 _REFRESH_S = 5.0
 """How often a node looks whether its entries are as they should be. No setting: two requests."""
 _RETRY_S = 0.5
 """The pause after something failed. No setting: the ensemble is asked again gently."""
-_REQUEST_S = 10.0
-"""The longest wait for one answer; after it, all is tried again. No setting: nobody waits."""
+_SESSIONS_LOST = 3
+"""After so many times a session's length without a connection, kazoo's client is replaced: an
+answer that no ensemble gives has ended its thread for good. An outage lets it be replaced too, now
+and then, which costs nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +73,9 @@ class Announcer:
         """The node's own."""
         self._tell = tell
         self._told = ("", "")
+        self._settings = settings
         self._session = Session(settings, option="discovery.zookeeper")
-        self._client = self._session.client
-        self._client.add_listener(self._on_state)
+        self._connected_at_s = time.monotonic()
         self._wanted = Announcement()
         self._written: dict[int, LeaderEntry] = {}
         self._listed: frozenset[int] = frozenset()
@@ -102,14 +107,24 @@ class Announcer:
 
     # ------------------------------------------------------------ the thread
 
+    @property
+    def _client(self) -> KazooClient:
+        return self._session.client
+
     def _run(self) -> None:
-        self._client.start_async()
-        pause_s = _REFRESH_S
+        self._open()
+        lost_after_s = _SESSIONS_LOST * self._settings.zookeeper_session_timeout_s
+        pause_s = min(_REFRESH_S, lost_after_s)
         while not self._stopping:
             self._wake.wait(pause_s)
             self._wake.clear()
-            if self._stopping or not self._client.connected:
+            if self._stopping:
+                break
+            if not self._client.connected:
+                if time.monotonic() > self._connected_at_s + lost_after_s:
+                    self._replace_session()
                 continue
+            self._connected_at_s = time.monotonic()
             try:
                 problem = self._write_all()
             except (BadVersionError, NodeExistsError, NoNodeError):
@@ -118,9 +133,26 @@ class Announcer:
                 pause_s = _RETRY_S
                 self._say("nothing could be written", str(error) or type(error).__name__)
             else:
-                pause_s = _REFRESH_S
+                pause_s = min(_REFRESH_S, lost_after_s)
                 self._say("announced" if not problem else "not announced", problem)
         self._session.close()
+
+    def _open(self) -> None:
+        self._connected_at_s = time.monotonic()
+        self._client.add_listener(self._on_state)
+        self._client.start_async()
+
+    def _replace_session(self) -> None:
+        self._connected_at_s = time.monotonic()
+        try:
+            session = Session(self._settings, option="discovery.zookeeper")
+        except InvalidOption as error:  # its files are gone, perhaps for a moment
+            self._say("no connection", error.cause)
+            return
+        self._client.remove_listener(self._on_state)
+        self._session.close_later()
+        self._session = session
+        self._open()
 
     def _on_state(self, state: KazooState) -> None:
         """kazoo's own thread tells: it must not wait here."""
@@ -141,14 +173,14 @@ class Announcer:
         if problem:
             return problem
         self._write_node()
-        there = frozenset(self._session.numbers(LEADERS, timeout_s=_REQUEST_S))
+        there = frozenset(self._session.numbers(LEADERS))
         for group, entry in wanted.leads.items():
             if group not in there or self._written.get(group) != entry:
                 self._write_leader(entry)
                 self._written[group] = entry
         for group in wanted.gone & there:
             with contextlib.suppress(NoNodeError):
-                self._client.delete(self._session.path(LEADERS, group))
+                self._session.delete(self._session.path(LEADERS, group))
         for group in self._written.keys() - wanted.leads.keys():
             del self._written[group]
         self._listed = there - wanted.gone
@@ -158,10 +190,10 @@ class Announcer:
         """Name the cluster if none is. Why nothing may be written here, or ""."""
         path = self._session.path(CLUSTER)
         try:
-            data, _ = self._client.get(path)
+            data, _ = self._session.get(path)
         except NoNodeError:
             self._session.make_folders()
-            self._client.create(path, self._cluster.encode(), acl=self._session.acl)
+            self._session.create(path, self._cluster.encode())
             data = self._cluster.encode()
         self._session.make_folders(NODES, LEADERS)
         try:
@@ -181,26 +213,26 @@ class Announcer:
         wanted = self.entry.encode()
         session_id, _ = self._client.client_id or (None, None)
         try:
-            data, stat = self._client.get(path)
+            data, stat = self._session.get(path)
         except NoNodeError:
             pass
         else:
             if data == wanted and stat.ephemeralOwner == session_id:
                 return
-            self._client.delete(path, version=stat.version)
-        self._client.create(path, wanted, acl=self._session.acl, ephemeral=True)
+            self._session.delete(path, stat.version)
+        self._session.create(path, wanted, ephemeral=True)
 
     def _write_leader(self, entry: LeaderEntry) -> None:
         """Write it, unless a later term's leader has: an older term never replaces a newer one."""
         path = self._session.path(LEADERS, entry.group)
         try:
-            data, stat = self._client.get(path)
+            data, stat = self._session.get(path)
         except NoNodeError:
-            self._client.create(path, entry.encode(), acl=self._session.acl)
+            self._session.create(path, entry.encode())
             return
         with contextlib.suppress(Unusable):
             found = parse(LeaderEntry, data)
             if found.cluster_id == entry.cluster_id and found.term > entry.term:
                 return
         # Of two leaders that write at once, one finds another version and looks again.
-        self._client.set(path, entry.encode(), version=stat.version)
+        self._session.set(path, entry.encode(), stat.version)

@@ -45,17 +45,14 @@ class Directory:
 def look_up(settings: EnsembleSettings, *, timeout_s: float) -> Directory:
     """Read the cluster's entries. Raises `ZooKeeperUnavailable`, `InvalidOption`."""
     with connected(settings, option="client.zookeeper", timeout_s=timeout_s) as session:
-        return read_directory(session, timeout_s=timeout_s)
+        return read_directory(session)
 
 
-def read_directory(session: Session, *, timeout_s: float) -> Directory:
-    """The entries below the session's path; `timeout_s` bounds each of a few waits.
-
-    Raises kazoo's exceptions.
-    """
+def read_directory(session: Session) -> Directory:
+    """The entries below the session's path. Raises kazoo's exceptions."""
     passed_over: list[str] = []
     try:
-        data, _ = session.client.get_async(session.path(CLUSTER)).get(timeout=timeout_s)
+        data, _ = session.get(session.path(CLUSTER))
         cluster = parse(ClusterEntry, data)
     except NoNodeError:
         return Directory(cluster=None, nodes=(), leaders=(), passed_over=())
@@ -64,7 +61,7 @@ def read_directory(session: Session, *, timeout_s: float) -> Directory:
         return Directory(cluster=None, nodes=(), leaders=(), passed_over=(reason,))
 
     def read(folder: str, kind: type[NumberedType]) -> tuple[NumberedType, ...]:
-        return _read_folder(session, folder, kind, cluster.cluster_id, timeout_s, passed_over)
+        return _read_folder(session, folder, kind, cluster.cluster_id, passed_over)
 
     nodes, leaders = read(NODES, NodeEntry), read(LEADERS, LeaderEntry)
     return Directory(cluster=cluster, nodes=nodes, leaders=leaders, passed_over=tuple(passed_over))
@@ -75,16 +72,15 @@ def _read_folder(
     folder: str,
     kind: type[NumberedType],
     cluster_id: str,
-    timeout_s: float,
     passed_over: list[str],
 ) -> tuple[NumberedType, ...]:
     """The entries of one folder, by number. All are asked for at once."""
-    numbers = session.numbers(folder, timeout_s=timeout_s)
+    numbers = session.numbers(folder)
     asked = {n: session.client.get_async(session.path(folder, n)) for n in numbers[:ENTRIES_MAX]}
     found = []
     for number, answer in asked.items():
         try:
-            data, _ = answer.get(timeout=timeout_s)
+            data, _ = session.gotten(answer)
             entry = parse(kind, data)
             if entry.cluster_id != cluster_id:
                 raise Unusable("it is of another cluster")

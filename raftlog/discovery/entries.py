@@ -125,8 +125,10 @@ class Unusable(ValueError):
     """An entry that no node of ours writes. The text says what is wrong, without its content."""
 
 
-def parse(kind: type[EntryType], data: bytes) -> EntryType:
-    """The entry in these bytes. Raises `Unusable`."""
+def parse(kind: type[EntryType], data: bytes | None) -> EntryType:
+    """The entry in these bytes; ZooKeeper's may have none. Raises `Unusable`."""
+    if not data:
+        raise Unusable("it is empty")
     if len(data) > ENTRY_BYTES_MAX:
         raise Unusable(f"it has {len(data)} bytes")
     try:

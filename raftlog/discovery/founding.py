@@ -20,6 +20,7 @@ from kazoo.exceptions import (
     NoNodeError,
     SessionExpiredError,
 )
+from kazoo.handlers.threading import KazooTimeoutError
 from pydantic import Field
 
 from raftlog.config_ensemble import DiscoverySettings
@@ -65,7 +66,7 @@ def found(
             changed.clear()
             try:
                 found = _step(session, me, nodes, changed)
-            except (ConnectionLoss, SessionExpiredError) as error:
+            except (ConnectionLoss, SessionExpiredError, KazooTimeoutError) as error:
                 found = f"the ensemble does not answer ({type(error).__name__})"
             if isinstance(found, ClusterEntry):
                 return _with(found, me, session)
@@ -96,9 +97,9 @@ def _step(
 def _founded(session: Session, changed: threading.Event) -> ClusterEntry | None:
     """The path's cluster. If there is none yet, `changed` is set when there is."""
     path = session.path(CLUSTER)
-    if session.client.exists(path, watch=lambda _: changed.set()) is None:
+    if not session.exists(path, lambda _: changed.set()):
         return None
-    data, _ = session.client.get(path)
+    data, _ = session.get(path)
     try:
         return parse(ClusterEntry, data)
     except Unusable as error:
@@ -123,7 +124,7 @@ def _stand_ready(session: Session, me: Founder, nodes: int) -> bool:
     wanted = Candidate(founder=me, nodes=nodes)
     session_id, _ = session.client.client_id or (None, None)
     try:
-        data, stat = session.client.get(path)
+        data, stat = session.get(path)
     except NoNodeError:
         pass
     else:
@@ -132,13 +133,13 @@ def _stand_ready(session: Session, me: Founder, nodes: int) -> bool:
         if not _is_ours(data, me):
             return False
         with contextlib.suppress(BadVersionError, NoNodeError):
-            session.client.delete(path, version=stat.version)
+            session.delete(path, stat.version)
     with contextlib.suppress(NodeExistsError):
-        session.client.create(path, wanted.encode(), acl=session.acl, ephemeral=True)
+        session.create(path, wanted.encode(), ephemeral=True)
     return True
 
 
-def _is_ours(data: bytes, me: Founder) -> bool:
+def _is_ours(data: bytes | None, me: Founder) -> bool:
     """Is it what an earlier process in this folder wrote, whose session has not ended yet?"""
     try:
         return parse(Candidate, data).founder.token == me.token
@@ -148,11 +149,10 @@ def _is_ours(data: bytes, me: Founder) -> bool:
 
 def _ready(session: Session, nodes: int, changed: threading.Event) -> dict[int, Founder]:
     """Who stands ready. `changed` is set when others do."""
-    session.client.get_children(session.path(FOUNDING), watch=lambda _: changed.set())
     ready: dict[int, Founder] = {}
-    for number in session.numbers(FOUNDING, timeout_s=_LOOK_S)[:ENTRIES_MAX]:
+    for number in session.numbers(FOUNDING, lambda _: changed.set())[:ENTRIES_MAX]:
         with contextlib.suppress(NoNodeError, Unusable):
-            data, _ = session.client.get(session.path(FOUNDING, number))
+            data, _ = session.get(session.path(FOUNDING, number))
             candidate = parse(Candidate, data)
             founder = candidate.founder
             if founder.node != number:
@@ -177,4 +177,4 @@ def _write(session: Session, founders: list[Founder]) -> None:
     """Found the cluster, unless somebody was faster."""
     cluster = ClusterEntry(cluster_id=str(uuid.uuid4()), founders=tuple(founders))
     with contextlib.suppress(NodeExistsError):
-        session.client.create(session.path(CLUSTER), cluster.encode(), acl=session.acl)
+        session.create(session.path(CLUSTER), cluster.encode())

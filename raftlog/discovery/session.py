@@ -8,13 +8,17 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NodeExistsError, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.interfaces import IAsyncResult
+from kazoo.protocol.states import ZnodeStat
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
@@ -31,15 +35,27 @@ _log.addHandler(logging.NullHandler())
 _log.setLevel(logging.WARNING)
 _log.propagate = False
 
-FAILURES = (KazooException, KazooTimeoutError, OSError)
-"""What a request to an ensemble may raise."""
+FAILURES = (
+    KazooException,
+    KazooTimeoutError,
+    OSError,
+    struct.error,
+    ValueError,
+    RuntimeError,
+)
+"""What a request to an ensemble may raise. The last three are what kazoo makes of answers that no
+ensemble gives."""
 
 
 class Session:
     """A KazooClient, the cluster's path, and the access rules of what it creates."""
 
-    def __init__(self, settings: EnsembleSettings, *, option: str) -> None:
-        """`option` is the setting's name for messages. Contacts nobody. Raises `InvalidOption`."""
+    def __init__(
+        self, settings: EnsembleSettings, *, option: str, request_timeout_s: float | None = None
+    ) -> None:
+        """`option` is the setting's name for messages. `request_timeout_s` bounds the wait for each
+        answer, by default as long as a session lasts. Contacts nobody. Raises `InvalidOption`."""
+        self._request_timeout_s = request_timeout_s or settings.zookeeper_session_timeout_s
         self.ensemble: Ensemble = parse_ensemble(settings.zookeeper, option)
         self.acl: list[ACL] = OPEN_ACL_UNSAFE
         auth: list[tuple[str, str]] = []
@@ -87,15 +103,52 @@ class Session:
         above = ["/".join(root[:end]) for end in range(2, len(root) + 1)]
         for path in [*above, *map(self.path, names)]:
             with contextlib.suppress(NodeExistsError):
-                self.client.create(path, b"", acl=self.acl)
+                self._wait(self.client.create_async(path, b"", acl=self.acl))
 
-    def numbers(self, folder: str, *, timeout_s: float) -> list[int]:
-        """The numbers among the names in a folder, ascending; none if it is not there."""
+    # Each of these raises kazoo's exceptions. Not kazoo's own methods that wait: these wait for
+    # ever for an answer that was none.
+
+    def get(self, path: str) -> tuple[bytes | None, ZnodeStat]:
+        """What stands there."""
+        return self.gotten(self.client.get_async(path))
+
+    def gotten(self, asked: IAsyncResult) -> tuple[bytes | None, ZnodeStat]:
+        """The answer to a `get_async` of kazoo's."""
+        data, stat = self._wait(asked)
+        return data, stat
+
+    def exists(self, path: str, watch: Callable[[object], None]) -> bool:
+        """Whether something stands there; `watch` is called once when that changes."""
+        return self._wait(self.client.exists_async(path, watch=watch)) is not None
+
+    def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> None:
+        """Write what does not stand there yet."""
+        self._wait(self.client.create_async(path, data, acl=self.acl, ephemeral=ephemeral))
+
+    def set(self, path: str, data: bytes, version: int) -> None:
+        """Replace what stands there, if it has this version."""
+        self._wait(self.client.set_async(path, data, version=version))
+
+    def delete(self, path: str, version: int = -1) -> None:
+        """Remove what stands there, if it has this version; -1: any."""
+        self._wait(self.client.delete_async(path, version=version))
+
+    def numbers(self, folder: str, watch: Callable[[object], None] | None = None) -> list[int]:
+        """The numbers among the names in a folder, ascending; none if it is not there. `watch` is
+        called once when the names change."""
         try:
-            names = self.client.get_children_async(self.path(folder)).get(timeout=timeout_s)
+            names = self._wait(self.client.get_children_async(self.path(folder), watch=watch))
         except NoNodeError:
             return []
-        return sorted(number for number in map(number_of, names) if number is not None)
+        numbers = (number_of(name) for name in names if name)
+        return sorted(number for number in numbers if number is not None)
+
+    def _wait(self, asked: IAsyncResult) -> Any:
+        return asked.get(timeout=self._request_timeout_s)
+
+    def close_later(self) -> None:
+        """End the session without waiting for that."""
+        threading.Thread(target=self.close, name="zookeeper-close", daemon=True).start()
 
     def close(self) -> None:
         """End the session, which removes what lives only as long as it does.
@@ -113,14 +166,14 @@ def connected(settings: EnsembleSettings, *, option: str, timeout_s: float) -> I
 
     Leaving does not wait until the session has ended.
     """
-    session = Session(settings, option=option)
+    session = Session(settings, option=option, request_timeout_s=timeout_s)
     try:
         session.connect(timeout_s)
         yield session
     except FAILURES as error:
         raise session.unavailable(error) from error
     finally:
-        threading.Thread(target=session.close, name="zookeeper-close", daemon=True).start()
+        session.close_later()
 
 
 def _credentials(reference: str) -> tuple[str, str]:

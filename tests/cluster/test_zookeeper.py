@@ -294,6 +294,7 @@ def test_forged_entries_stop_nothing_and_join_nothing(tmp_path: Path, where: str
             addresses=(other.servers,),
         )
         forger.create("/nodes/9", elsewhere.encode())
+        forger.create("/nodes/7", None)
         forger.create("/nodes/8", b"\xff" * 100_000)
         forger.create("/nodes/..%2f..", elsewhere.encode())
         forger.create("/leaders/99", b"{}")
@@ -320,6 +321,7 @@ def test_forged_entries_stop_nothing_and_join_nothing(tmp_path: Path, where: str
         )
         found = directory(where)
         assert [reason.partition(":")[0] for reason in found.passed_over] == [
+            "nodes/7",
             "nodes/8",
             "leaders/99",
         ]
