@@ -12,7 +12,7 @@ import threading
 import time
 import uuid
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from raftlog import AttemptReference, EpochKey, LogClient, TopicInfo
 from raftlog.chaos.history import Fate, History, MarkRead, Read, Write, record_number
 from raftlog.client.connection import Connection, Deadline
 from raftlog.config import ClientSettings
-from raftlog.core.types import GroupId
+from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import DeadlineExceeded, RaftlogError
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class OneNode(Connection):
         super().__init__(settings)
         self._only = address
 
-    def addresses(self) -> tuple[str, ...]:
+    def addresses(self, nodes: Collection[NodeId] = ()) -> tuple[str, ...]:
         """The address of the one node."""
         return (self._only,)
 

@@ -83,9 +83,15 @@ def serve(
 
 
 def _joined(folder: Path, node: int, context: typer.Context) -> ClusterFolder:
-    """The cluster in the folder with all nodes that there are now; recorded if it is not there.
-    Raises `NodeUnknown` if nobody has added the node."""
+    """The cluster in the folder, which is asked for if the node is not in it yet, and recorded.
+
+    A node that has joined asks nobody again: its data tells it what nodes there are. Raises
+    `NodeUnknown` if nobody has added the node."""
     from raftlog.client.log_client import connect
+
+    known = open_folder(folder) if exists(folder) else None
+    if known is not None and node in known.addresses and node not in known.founders:
+        return known
 
     with connect(settings=session_of(context).settings.client) as client:
         cluster_id = client.cluster_id()
@@ -93,7 +99,6 @@ def _joined(folder: Path, node: int, context: typer.Context) -> ClusterFolder:
     found = {int(each.node): each.address for each in nodes}
     if node not in found:
         raise NodeUnknown(node=node, known=", ".join(map(str, found)))
-    known = open_folder(folder) if exists(folder) else None
     if known is not None and known.cluster_id != cluster_id:
         raise DataFolderForeign(
             folder=str(folder), found=f"cluster {known.cluster_id}", wanted=f"cluster {cluster_id}"

@@ -14,7 +14,8 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import grpc
@@ -24,7 +25,7 @@ from raftlog.client.forks import in_each_child, leave_alone
 from raftlog.client.servers import parse_servers
 from raftlog.client.zookeeper_servers import Found, ZooKeeperServers
 from raftlog.config import ClientSettings
-from raftlog.core.types import GroupId
+from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import (
     DeadlineExceeded,
     DiskFull,
@@ -83,6 +84,16 @@ must not be flooded by the clients of a cluster that is down."""
 
 _BOOTSTRAP_MAX = 100
 """So many addresses are remembered while ZooKeeper names others. No setting: it bounds memory."""
+
+_NODES_KEPT_S = 30.0
+"""How long a client keeps what the cluster said of its nodes. No setting: asking costs one small
+call, and until then reads find what has moved by trying."""
+
+_ASK_S = 1.0
+"""How long a node that has just answered may take to name the others."""
+
+_DOUBTED_KEPT_S = 1.0
+"""The same, where a node is wanted that the cluster did not name, or a leader has moved."""
 
 _HINTS_MAX = 3
 """So many hints of the leader are followed almost at once; then the pauses grow, because the nodes
@@ -163,7 +174,10 @@ class Connection:
         self._avoided_until_s: dict[str, float] = {}
         self._answered = False
         """Whether any node ever answered."""
+        self._nodes: dict[NodeId, str] = {}
         self._addresses: tuple[str, ...] = ()
+        """Of all nodes, once the cluster has told them."""
+        self._nodes_told_at_s = -_NODES_KEPT_S
         self._turn = random.randrange(1 << 16)
 
     @property
@@ -331,25 +345,30 @@ class Connection:
     def next_address(self, among: Sequence[str] = ()) -> str:
         """The nodes in turn, or those of `among`. Starts anywhere, so that clients spread.
 
-        Leaves out a node that just gave no answer, if there is another.
+        Leaves out a node that just gave no answer; if there is no other among these, any that the
+        client knows may have an answer.
         """
-        choice = among or self._addresses or self._bootstrap
-        if not choice:
+        known = self._addresses or self._bootstrap
+        if not (among or known):
             assert self._zookeeper is not None, "other bootstrap servers are known from the start"
             raise self._zookeeper.unknown("it was not asked yet")
         now_s = time.monotonic()
-        answering = [each for each in choice if self._avoided_until_s.get(each, 0.0) <= now_s]
-        choice = answering or choice
+        for choice in (among, known):
+            answering = [each for each in choice if self._avoided_until_s.get(each, 0.0) <= now_s]
+            if answering:
+                break
+        choice = answering or among or known
         with self._lock:
             self._turn += 1
             return choice[self._turn % len(choice)]
 
-    def addresses(self) -> tuple[str, ...]:
-        """Every node of the cluster, asked for once; the bootstrap servers while none answers.
+    def addresses(self, nodes: Collection[NodeId] = ()) -> tuple[str, ...]:
+        """Where these nodes of the cluster listen, or all of them if none of these is known; the
+        bootstrap servers while none answers. Nodes come and go: the cluster is asked now and then.
 
         Raises `NodeUnreachable` if nothing listens at any of these.
         """
-        if not self._addresses:
+        if self._asks_nodes(doubted=not self._nodes.keys() >= set(nodes)):
             patience_s = self.settings.try_timeout_s + self.settings.refused_timeout_s
             try:
                 description = self.call_any(
@@ -360,11 +379,21 @@ class Connection:
                     ),
                 )
             except DeadlineExceeded:
-                if not self._bootstrap:
+                if not (self._addresses or self._bootstrap):
                     raise
-                return self._bootstrap
-            self._addresses = tuple(node.address for node in description.nodes)
-        return self._addresses
+                return self._addresses or self._bootstrap
+            self._note_nodes(description)
+        return tuple(self._nodes[each] for each in nodes if each in self._nodes) or self._addresses
+
+    def _asks_nodes(self, *, doubted: bool) -> bool:
+        """Is it time to ask the cluster again which nodes there are?"""
+        kept_s = _DOUBTED_KEPT_S if doubted else _NODES_KEPT_S
+        return time.monotonic() >= self._nodes_told_at_s + kept_s
+
+    def _note_nodes(self, description: ClusterDescription) -> None:
+        self._nodes = dict(description.nodes)
+        self._addresses = tuple(self._nodes.values())
+        self._nodes_told_at_s = time.monotonic()
 
     def _find_nodes(self, timeout_s: float) -> None:
         """Ask ZooKeeper, if no node is known yet. One thread does, and the others wait for it."""
@@ -489,6 +518,10 @@ class Connection:
 
     def _learn(self, group: GroupId, asked: str, error: RaftlogError) -> None:
         """A hint names the leader. Any other retriable error makes the known leader doubtful."""
+        if isinstance(error, NotLeader) and self._asks_nodes(doubted=True):
+            # Groups move when nodes come and go: later none of those may be left that are known.
+            with suppress(RaftlogError):
+                self._note_nodes(self.ask(asked, DESCRIBE_CLUSTER, DescribeCluster(), _ASK_S))
         if isinstance(error, NotLeader) and error.address and error.address != asked:
             self._leaders[group] = error.address
         elif error.retriable and self._leaders.get(group) == asked:

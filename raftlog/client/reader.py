@@ -8,6 +8,7 @@ written, sliced to the range. Every chunk's CRC is checked before it is decoded.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ from raftlog.errors import (
     DeadlineExceeded,
     Internal,
     InvalidOption,
+    NotLeader,
     RaftlogError,
 )
 from raftlog.machines.commands import TopicInfo
@@ -62,6 +64,8 @@ class TopicReader:
         self._connection = connection
         self._topic = topic
         self._preference = preference
+        self._elsewhere: set[str] = set()
+        """Nodes that said that they have no replica."""
         self._asked = ""
         by_name = {field.name: field.id for field in topic.schema.fields}
         self._columns = list(by_name) if columns is None else list(columns)
@@ -104,7 +108,7 @@ class TopicReader:
         deadline = self._deadline(start, end)
         try:
             return self._connection.retry(
-                lambda try_s: self._connection.ask(self._address(), READ_SIZES, call, try_s),
+                lambda try_s: self._ask_sizes(call, try_s),
                 deadline,
             )
         except DeadlineExceeded as error:
@@ -160,7 +164,7 @@ class TopicReader:
         try:
             # A replica answers only when it knows or gives up, so this loop does not spin.
             self._connection.retry(
-                lambda left_s: self._connection.ask(self._address(), READ_SIZES, call, left_s),
+                lambda left_s: self._ask_sizes(call, left_s),
                 deadline,
             )
         except DeadlineExceeded:
@@ -182,7 +186,7 @@ class TopicReader:
             except DataLoss as error:
                 # This replica's copy is damaged. The others have their own.
                 damaged[self._asked] = self._verified(error, next_offset, mark)
-                if len(damaged) >= len(self._connection.addresses()):
+                if damaged.keys() >= set(self._holders()):
                     raise _damaged_everywhere(damaged) from error
             except DeadlineExceeded as error:
                 raise self._beyond(mark) or error from None
@@ -234,7 +238,8 @@ class TopicReader:
         ) -> tuple[Iterator[tuple[BatchReply, memoryview]], BatchReply, memoryview]:
             self._asked = self._address(damaged)
             stream = self._connection.stream(self._asked, READ, call, try_s)
-            first = next(stream, None)
+            with self._noting(self._asked):
+                first = next(stream, None)
             if first is None:
                 raise Internal(what=f"no batches at all in [{start}, {end}) below mark {mark}")
             return stream, *first
@@ -285,10 +290,33 @@ class TopicReader:
         leader = self._connection.leader(self._topic.group)
         if self._preference == "leader" and leader not in damaged:
             return leader
-        sound = [each for each in self._connection.addresses() if each not in damaged]
+        sound = [each for each in self._holders() if each not in damaged]
         if self._preference == "follower":
             sound = [each for each in sound if each != leader] or sound
         return self._connection.next_address(sound)
+
+    def _holders(self) -> list[str]:
+        """Where replicas are, as far as it is known: a topic may move while it is read."""
+        for nodes in (self._topic.voters, ()):
+            known = self._connection.addresses(nodes)
+            if found := [each for each in known if each not in self._elsewhere]:
+                return found
+        self._elsewhere.clear()
+        return list(self._connection.addresses())
+
+    def _ask_sizes(self, call: ReadSizes, try_s: float) -> RangeSizes:
+        address = self._address()
+        with self._noting(address):
+            return self._connection.ask(address, READ_SIZES, call, try_s)
+
+    @contextmanager
+    def _noting(self, address: str) -> Iterator[None]:
+        """Only a node without a replica answers a read so: leave it out from then on."""
+        try:
+            yield
+        except NotLeader:
+            self._elsewhere.add(address)
+            raise
 
 
 def _damaged_everywhere(damaged: Mapping[str, DataLoss]) -> DataLoss:

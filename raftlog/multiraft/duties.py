@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from raftlog.core.membership import Membership
 from raftlog.core.types import Payload, RaftTiming
 from raftlog.errors import CorruptFile
+from raftlog.machines.commands import ReportPlacement
 from raftlog.multiraft.carried_settings import carry_settings
 from raftlog.multiraft.clocks import VoterClocks
 from raftlog.multiraft.effects import Effects
@@ -48,12 +49,23 @@ class LeaderDuties:
         self._propose = propose
         self._change = change
         self._damaged = damaged
+        self._reported: dict[ReportPlacement, int] = {}
+        """What was reported and is not known to have arrived, and at which tick."""
 
     def propose_due(self, groups: Collection[LocalReplica]) -> None:
         """Propose the rules and settings that are due in those of the groups."""
         controller = self._replicas.controller
         raise_rules(groups, controller, self._replicas.nodes, self._propose)
         carry_settings(groups, controller, self._propose)
+
+    def _report(self, ticks: int) -> None:
+        due = list(reports_due(self._replicas, self._replicas.controller))
+        self._reported = {each: at for each, at in self._reported.items() if each in due}
+        again_after = _REPORT_HEARTBEATS * self._timing.heartbeat_ticks
+        for report in due:
+            if ticks - self._reported.get(report, -again_after) >= again_after:
+                self._reported[report] = ticks
+                self._effects.report(report)
 
     def tick(self, ticks: int) -> None:
         """So many ticks of the clock have passed since the start."""
@@ -65,9 +77,7 @@ class LeaderDuties:
                 self._change,
                 patience_ticks=self._timing.election_ticks_min,
             )
-        if ticks % (_REPORT_HEARTBEATS * heartbeat) == 0:
-            for report in reports_due(self._replicas, self._replicas.controller):
-                self._effects.report(report)
+            self._report(ticks)
         if ticks % (_DUE_HEARTBEATS * heartbeat) == 0:
             self.propose_due(self._replicas.values())
         if ticks % self._retention_ticks == 0:

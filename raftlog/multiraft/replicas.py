@@ -202,11 +202,14 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         self._forget_deleted()
 
     def _is_wanted(self, topic: TopicInfo) -> bool:
-        """Should the topic have a replica here?"""
+        """Should the topic have a replica here? Until a change is reported the former voters may be
+        needed to make it, also one that hears of the topic and of the change at once."""
         placement = self.controller.placements.get(topic.group)
         if placement is None:
             return self._node in topic.voters
-        return self._node in placement.voters
+        return self._node in placement.voters or (
+            self._node in placement.former and not placement.is_reached
+        )
 
     def _is_here(self, group: GroupId) -> bool:
         """Is there a replica, or are its files made, removed or damaged?"""

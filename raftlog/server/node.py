@@ -279,6 +279,15 @@ class Node:
         if local.raft.role is not Role.LEADER:
             raise self._hinted(NotLeader(group=local.group, leader=local.raft.leader))
 
+    def not_here(self, group: GroupId) -> NotLeader:
+        """The error of a call for a group that has no replica here. It names a node that should
+        have one, if there is another."""
+        controller = self.multiraft.replicas.controller
+        topic = controller.topic_of(group)
+        voters = controller.voters_of(topic) if topic is not None else ()
+        others = [each for each in voters if each != self.node]
+        return self._hinted(NotLeader(group=group, leader=random.choice(others) if others else 0))
+
     def _hinted(self, error: NotLeader) -> NotLeader:
         """The error with the leader's address, if this node knows it."""
         error.address = self.addresses.get(NodeId(error.leader), "")

@@ -404,7 +404,7 @@ class Services:
         `TopicRecreated`."""
         local = self._multiraft.replicas.of_topic(group, incarnation)
         if local is None:
-            raise errors.NotLeader(group=group)
+            raise self._node.not_here(group)
         return local
 
     def _leading(self, group: GroupId, incarnation: str) -> LocalReplica:

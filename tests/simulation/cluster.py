@@ -12,7 +12,7 @@ from raftlog.machines.rules import RULES_LATEST
 from tests.simulation.checkers import Checker
 from tests.simulation.faults import Faults
 from tests.simulation.history import TopicHistory
-from tests.simulation.members import MemberChanges
+from tests.simulation.members import Placing
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
 from tests.simulation.promises import Promise, Violation
@@ -96,8 +96,9 @@ class Simulation:
             nodes=self.nodes,
             groups=self.groups,
         )
-        self.members = MemberChanges(
+        self.members = Placing(
             simulator=self.simulator,
+            network=self.network,
             settings=self.settings,
             nodes=self.nodes,
             groups=self.groups,

@@ -1,42 +1,54 @@
-"""Changes of who votes and who learns in a group, while everything else goes on."""
+"""Groups that are placed on other nodes, while everything else goes on.
+
+Wishes go to the controller's leader, as an operator's do. The groups' leaders do the rest, and
+their reports take the same way. So replicas come into being empty, catch up, vote, and are removed
+again, on nodes that once promised something in the same group.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from raftlog.core.membership import Membership
-from raftlog.core.types import GroupId, NodeId
-from raftlog.errors import ChangeUnderWay, MemberBehind
-from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
+from raftlog.machines.commands import Command, PlaceGroup, ReportPlacement
+from raftlog.machines.outcomes import GroupPlaced, PlacementReported
+from raftlog.machines.placements import Placement
+from raftlog.machines.rules import RULES_WITH_MEMBERS
+from raftlog.wire.codec import encode_command
+from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
 from tests.simulation.simulator import Simulator
 from tests.simulation.swarm import Settings
 
 
-class MemberChanges:
-    """Asks leaders for changes, now and then, until `restore`."""
+class Placing:
+    """Wishes groups elsewhere, now and then, until `restore`; and carries leaders' reports."""
 
     def __init__(
         self,
         *,
         simulator: Simulator,
+        network: Network,
         settings: Settings,
         nodes: dict[NodeId, SimulatedNode],
         groups: Callable[[], list[GroupId]],
     ) -> None:
         self._simulator = simulator
+        self._network = network
         self._settings = settings
         self._nodes = nodes
         self._groups = groups
         self._random = simulator.random("members")
         self._restoring = False
+        for node in nodes.values():
+            node.reports = self._report
 
     def start(self) -> None:
         if self._settings.changes_members and len(self._nodes) > 1:
             self._plan()
 
     def restore(self) -> None:
-        """Let every node vote in every group again, as soon as it can."""
+        """Let every node hold every group again, as soon as it can."""
         self._restoring = True
 
     def are_restored(self) -> bool:
@@ -45,7 +57,7 @@ class MemberChanges:
         for group in self._groups():
             for node in self._nodes.values():
                 local = node.local(group)
-                if local is None:
+                if local is None or local.raft.recovering:
                     return False
                 membership = local.raft.membership
                 if (membership.voters, membership.is_joint) != (everyone, False):
@@ -53,42 +65,50 @@ class MemberChanges:
         return True
 
     def _plan(self) -> None:
-        interval_us = self._settings.tick_us if self._restoring else self._settings.fault_us
-        self._simulator.at(self._random.randrange(1, 4 * interval_us), self._happen)
+        self._simulator.at(self._random.randrange(1, 6 * self._settings.tick_us), self._happen)
 
     def _happen(self) -> None:
         groups = self._groups()
         if not self._restoring:
             groups = [groups[self._random.randrange(len(groups))]]
         for group in groups:
-            for node in self._nodes.values():
-                local = node.local(group) if node.leads(group) else None
-                if local is not None:
-                    self._change(node, local)
-        if not (self._restoring and self.are_restored()):
-            self._plan()
+            self._wish(group)
+        self._plan()  # also when all is restored: an earlier wish may still be under way
 
-    def _change(self, node: SimulatedNode, local: LocalReplica) -> None:
-        everyone = list(self._nodes)
+    def _wish(self, group: GroupId) -> None:
+        leader = self._controllers_leader()
+        if leader is None:
+            return
+        controller = leader.multiraft.replicas.controller
+        if controller.rules < RULES_WITH_MEMBERS:
+            return
+        everyone = tuple(self._nodes)
+        now = controller.placements.get(group, Placement(everyone, 0, 0, everyone))
         voters = everyone
         if not self._restoring:
+            # Two of three nodes confirm a time that a majority of all nodes does; one does not.
             count = self._random.randrange(len(everyone) // 2 + 1, len(everyone) + 1)
-            voters = self._random.sample(everyone, count)
-        learners = [each for each in everyone if each not in voters and self._random.randrange(2)]
-        now = local.raft.membership
-        if self._restoring and (now.voters, now.is_joint) == (tuple(everyone), False):
+            voters = tuple(sorted(self._random.sample(everyone, count)))
+        if voters == now.voters:
             return
-        try:
-            node.multiraft.change_membership(local, _membership(voters, learners))
-        except ChangeUnderWay:
-            return
-        except MemberBehind:
-            others = [each for each in everyone if each not in now.voters]
-            if now.learners == tuple(others):
-                return  # they learn already
-            node.multiraft.change_membership(local, _membership(now.voters, others))
-        self._simulator.counts["members changed"] += 1
+        command = PlaceGroup(group=group, voters=voters, generation=now.generation, former=everyone)
+        self._ask(leader, command, GroupPlaced, "groups placed elsewhere")
 
+    def _report(self, report: ReportPlacement) -> None:
+        def arrive() -> None:
+            leader = self._controllers_leader()
+            if leader is not None:
+                self._ask(leader, report, PlacementReported, "placements reported")
 
-def _membership(voters: Iterable[NodeId], learners: Iterable[NodeId]) -> Membership:
-    return Membership(tuple(sorted(voters)), learners=tuple(sorted(learners)))
+        self._network.call(arrive)
+
+    def _ask(self, leader: SimulatedNode, command: Command, done: type, what: str) -> None:
+        def answered(outcome: object) -> None:
+            self._simulator.counts[what] += isinstance(outcome, done)
+
+        payload = Payload(encode_command(command, None), b"")
+        leader.propose(CONTROLLER_GROUP, lambda _: payload, answered)
+
+    def _controllers_leader(self) -> SimulatedNode | None:
+        leaders = [node for node in self._nodes.values() if node.leads(CONTROLLER_GROUP)]
+        return leaders[-1] if leaders else None

@@ -1,10 +1,12 @@
-"""Planted bugs of memberships: see `tests.simulation.planted`."""
+"""Planted bugs of memberships and placements: see `tests.simulation.planted`."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from raftlog.core.membership import Membership
+from raftlog.machines.placements import Placement
+from raftlog.multiraft.groups import GroupStore
 from tests.simulation.planting import replaced
 
 
@@ -13,4 +15,22 @@ def new_voters_decide_alone() -> Any:
     return replaced(Membership, "deciding", property(lambda self: (self.voters,)))
 
 
-MEMBER_BUGS = (new_voters_decide_alone,)
+def removed_before_it_is_reported() -> Any:
+    """A replica goes as soon as it is not wanted, while its vote may still count."""
+    return replaced(Placement, "is_reached", property(lambda self: True))
+
+
+def removed_replica_counts_again() -> Any:
+    """What was placed elsewhere and comes back takes part at once, with an empty log."""
+
+    def begin_recovery(self: Any, group: Any, lost: Any) -> int:
+        return 0
+
+    return replaced(GroupStore, "begin_recovery", begin_recovery)
+
+
+MEMBER_BUGS = (
+    new_voters_decide_alone,
+    removed_before_it_is_reported,
+    removed_replica_counts_again,
+)

@@ -278,7 +278,8 @@ class Clients:
 
     def register(self, node: NodeId, rules: int) -> Task:
         """Say which rules the node's program knows, some time during the simulation."""
-        yield Sleep(self.random.randrange(1, self.settings.chaos_us))
+        early = 20 if self.settings.changes_members else 1  # groups are moved by the latest rules
+        yield Sleep(self.random.randrange(1, self.settings.chaos_us // early))
         command = RegisterNode(
             node=node, store_uuid=f"store-{node}", address=f"node-{node}:1", rules=rules
         )

@@ -1,0 +1,241 @@
+"""Nodes that join, leave and take another's place, on real processes and under load."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.client.log_client import LogClient
+from raftlog.errors import (
+    AddressTaken,
+    DeadlineExceeded,
+    ExitCode,
+    InvalidOption,
+    NodeExists,
+    NodeRemoved,
+    NodeUnknown,
+    QuorumAtRisk,
+    RaftlogError,
+    TooFewNodes,
+)
+from raftlog.machines.commands import TopicInfo
+from raftlog.placement import Move
+
+PATIENCE_S = 60.0
+ROWS = 20
+
+
+class Joined:
+    """A node that was added, in a process of its own and with a folder of its own."""
+
+    def __init__(self, cluster: ProcessCluster, node: int, address: str, data: Path) -> None:
+        self.node = node
+        self.address = address
+        self.data = data
+        self._cluster = cluster
+        self._log = data.with_suffix(".log")
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [
+                    sys.executable, "-m", "raftlog", "--servers", self._cluster.servers,
+                    "serve", "--node", str(self.node), "--data", str(self.data), "--join",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )  # fmt: skip
+
+    def restart(self) -> None:
+        self.end()
+        self.process = self._start()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+
+
+class Load:
+    """Appends to a topic, one batch after the other, until it is told to stop."""
+
+    def __init__(self, cluster: ProcessCluster, topic: TopicInfo) -> None:
+        self.written: list[int] = []
+        self.failed: list[RaftlogError] = []
+        self._cluster = cluster
+        self._topic = topic
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        with self._cluster.client() as client, client.producer(self._topic) as producer:
+            number = 0
+            while not self._stop.is_set():
+                rows = [{"id": number * ROWS + each} for each in range(ROWS)]
+                try:
+                    producer.append_and_flush(rows)
+                except RaftlogError as error:
+                    self.failed.append(error)
+                    return
+                self.written += [row["id"] for row in rows]
+                number += 1
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(PATIENCE_S)
+
+
+@contextlib.contextmanager
+def grown(tmp_path: Path, nodes: int) -> Iterator[tuple[ProcessCluster, LogClient, list[Joined]]]:
+    """Three nodes, and others that were added."""
+    port = free_ports(3 + nodes)
+    with (
+        ProcessCluster.start(tmp_path / "data", port=port) as cluster,
+        cluster.client() as client,
+        contextlib.ExitStack() as stack,
+    ):
+        joined = []
+        for number in range(4, 4 + nodes):
+            address = cluster.address(number)
+            assert client.members.add(number, address)
+            each = Joined(cluster, number, address, tmp_path / f"node-{number}")
+            stack.callback(each.end)
+            joined.append(each)
+        for each in joined:
+            client.members.wait_for(each.node, PATIENCE_S)
+        yield cluster, client, joined
+
+
+def places(client: LogClient) -> dict[str, tuple[int, ...]]:
+    return {each.topic: each.voters for each in client.members.placements().groups}
+
+
+def rows_of(client: LogClient, topic: TopicInfo) -> list[int]:
+    mark = client.read_high_water_mark(topic).high_water_mark
+    found: list[int] = []
+    for batch in client.read(topic, end=mark):
+        found += batch.column("id").to_pylist()
+    return found
+
+
+def ended(cluster: ProcessCluster, node: int) -> None:
+    wait_for(lambda: not cluster.runs(node), f"node {node} to end", PATIENCE_S)
+
+
+@pytest.mark.timeout(300)
+def test_all_first_nodes_go_under_load_and_nothing_is_lost(tmp_path: Path) -> None:
+    """CHECKLIST 44, 73 to 77 on nodes. A client that knows only the first nodes goes on."""
+    with grown(tmp_path, 2) as (cluster, client, joined):
+        topic = client.create_topic("moved", "id bigint", replicas=3)
+        alone = client.create_topic("alone", "id bigint", replicas=1)
+        client.append(alone, [{"id": 7}])
+        first = client.create_topic("first", "id bigint", replicas=2)
+        with Load(cluster, topic) as load:
+            for node in (1, 2):
+                list(client.members.remove(node, timeout_s=PATIENCE_S))
+                ended(cluster, node)
+            assert places(client)[""] == places(client)["moved"] == (3, 4, 5)
+            joined[0].restart()
+            cluster.kill(3)
+            so_far = len(load.written)
+            wait_for(lambda: len(load.written) > so_far + 10 * ROWS, "appends to go on", PATIENCE_S)
+        assert load.failed == []
+        assert rows_of(client, topic) == load.written
+        assert rows_of(client, alone) == [7]
+        assert set(places(client)["first"]) <= {3, 4, 5}
+        assert client.describe_topic(first).voters == places(client)["first"]
+        cluster.serve(1)
+        wait_for(lambda: cluster.exit_code(1) is not None, "node 1 to be refused", PATIENCE_S)
+        assert cluster.exit_code(1) == ExitCode.NODE_REFUSED
+
+
+@pytest.mark.timeout(300)
+def test_a_lost_node_is_replaced_under_load(tmp_path: Path) -> None:
+    with grown(tmp_path, 1) as (cluster, client, (four,)):
+        topic = client.create_topic("moved", "id bigint")
+        kept = client.create_topic("kept", "id bigint", replicas=1)
+        client.append(kept, [{"id": 7}])
+        lost = next(node for node in (1, 2, 3) if node not in places(client)["kept"])
+        with Load(cluster, topic) as load:
+            cluster.kill(lost)
+            list(client.members.replace(lost, four.node, timeout_s=PATIENCE_S))
+            so_far = len(load.written)
+            wait_for(lambda: len(load.written) > so_far + 10 * ROWS, "appends to go on", PATIENCE_S)
+        assert load.failed == []
+        assert rows_of(client, topic) == load.written
+        assert lost not in {*places(client)[""], *places(client)["moved"]}
+        with pytest.raises(NodeRemoved):
+            client.members.add(lost, cluster.address(lost))
+        cluster.serve(lost)
+        wait_for(lambda: cluster.exit_code(lost) is not None, "it to be refused", PATIENCE_S)
+        assert cluster.exit_code(lost) == ExitCode.NODE_REFUSED
+
+
+@pytest.mark.timeout(300)
+def test_a_group_that_comes_back_to_a_node_is_filled_again(tmp_path: Path) -> None:
+    """What the node promised in it before is kept: it counts for nothing until it has the log."""
+    with grown(tmp_path, 1) as (cluster, client, _):
+        topic = client.create_topic("moved", "id bigint", replicas=3)
+        with Load(cluster, topic) as load:
+            for leaving in (1, 2, 3, 4, 1):
+                group = next(g for g in client.members.placements().groups if g.topic == "moved")
+                voters = tuple(node for node in (1, 2, 3, 4) if node != leaving)
+                move = Move(group.group, group.topic, group.voters, voters)
+                list(client.members.carry_out([move], timeout_s=PATIENCE_S))
+        assert load.failed == []
+        assert rows_of(client, topic) == load.written
+        mark = cluster.wait_caught_up(client, "moved", timeout_s=PATIENCE_S)
+        assert {each.node for each in mark.replicas} == {2, 3, 4}
+
+
+@pytest.mark.timeout(300)
+def test_what_would_do_harm_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+        client.create_topic("three", "id bigint")
+        members = client.members
+        before = members.placements()
+        with pytest.raises(TooFewNodes, match="needs 3 nodes, and 2 can hold"):
+            list(members.remove(3, timeout_s=1))
+        with pytest.raises(NodeExists, match="Node 2 exists already, at"):
+            members.add(2, "127.0.0.1:9")
+        with pytest.raises(AddressTaken, match="is node 2's"):
+            members.add(4, cluster.address(2))
+        with pytest.raises(InvalidOption, match="not host:port"):
+            members.add(4, "nowhere")
+        with pytest.raises(NodeUnknown, match="Node 9 is none"):
+            list(members.replace(3, 9, timeout_s=1))
+        with pytest.raises(TooFewNodes, match="needs 5 nodes, and 3 can hold"):
+            client.create_topic("five", "id bigint", replicas=5)
+        assert members.placements() == before
+        assert members.add(4, cluster.address(4))
+        assert not members.add(4, cluster.address(4)), "it was added before"
+        with pytest.raises(DeadlineExceeded, match="has not been started"):
+            members.wait_for(4, 0.5)
+        moved = Move(members.placements().groups[1].group, "three", (1, 2, 3), (2, 4))
+        with pytest.raises(QuorumAtRisk, match="of the voters 2, 4, only 2 can be reached"):
+            list(members.carry_out([moved], timeout_s=1))
+        outside = Joined(cluster, 5, cluster.address(5), tmp_path / "node-5")
+        assert outside.process.wait(PATIENCE_S) == ExitCode.REFUSED, "nobody added it"
+
+
+@pytest.mark.timeout(300)
+def test_groups_are_spread_over_new_nodes(tmp_path: Path) -> None:
+    with grown(tmp_path, 1) as (_, client, _four):
+        for number in range(4):
+            client.create_topic(f"t{number}", "id bigint", replicas=2)
+        held = [voters for topic, voters in places(client).items() if topic]
+        assert sorted(sum(node in voters for voters in held) for node in (1, 2, 3, 4)) == [2] * 4
+        list(client.members.remove(4, timeout_s=PATIENCE_S))
+        assert client.members.plan_rebalance() == []
