@@ -49,7 +49,8 @@ class OneNode(Connection):
     """A connection to only one node, which it asks once, whichever node leads."""
 
     def __init__(self, settings: ClientSettings, address: str) -> None:
-        super().__init__(settings)
+        found_by = {"bootstrap_servers": address, "zookeeper": ""}
+        super().__init__(settings.model_copy(update=found_by))
         self._only = address
 
     def addresses(self, nodes: Collection[NodeId] = ()) -> tuple[str, ...]:
