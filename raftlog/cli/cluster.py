@@ -44,7 +44,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 UndoOption = Annotated[bool, typer.Option("--undo", help="Take it back.")]
 
 _AT_ONCE = 2
-_TIMEOUT_S = 3600.0
+TIMEOUT_S = 3600.0
 
 
 @app.command()
@@ -96,7 +96,7 @@ def remove(
     yes: YesOption = False,
     dry_run: DryRunOption = False,
     at_once: AtOnceOption = _AT_ONCE,
-    timeout_s: TimeoutOption = _TIMEOUT_S,
+    timeout_s: TimeoutOption = TIMEOUT_S,
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
@@ -107,15 +107,15 @@ def remove(
     """
     with session_of(context, servers).connect() as client:
         if undo:
-            _follow(client.members.keep(node, timeout_s=timeout_s), output)
+            follow(client.members.keep(node, timeout_s=timeout_s), output)
             say(f"node {node} stays")
             return
         moves = client.members.plan_removal(node)
-        if _only_shown(moves, output, dry_run=dry_run):
+        if only_shown(moves, output, dry_run=dry_run):
             return
         if not yes:
             confirm(f"Remove node {node} for good, after moving {len(moves)} groups?")
-        _follow(client.members.remove(node, at_once=at_once, timeout_s=timeout_s), output)
+        follow(client.members.remove(node, at_once=at_once, timeout_s=timeout_s), output)
     say(f"node {node} is removed")
 
 
@@ -130,7 +130,7 @@ def replace(
     yes: YesOption = False,
     dry_run: DryRunOption = False,
     at_once: AtOnceOption = _AT_ONCE,
-    timeout_s: TimeoutOption = _TIMEOUT_S,
+    timeout_s: TimeoutOption = TIMEOUT_S,
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
@@ -141,7 +141,7 @@ def replace(
     """
     with session_of(context, servers).connect() as client:
         moves = client.members.plan_replacement(node, with_)
-        if _only_shown(moves, output, dry_run=dry_run):
+        if only_shown(moves, output, dry_run=dry_run):
             return
         if not yes:
             confirm(f"Give the {len(moves)} groups of node {node} to node {with_} for good?")
@@ -152,7 +152,7 @@ def replace(
             "--data DIR --join"
         )
         client.members.wait_for(with_, timeout_s)
-        _follow(client.members.replace(node, with_, at_once=at_once, timeout_s=timeout_s), output)
+        follow(client.members.replace(node, with_, at_once=at_once, timeout_s=timeout_s), output)
     say(f"node {with_} has taken node {node}'s place")
 
 
@@ -174,7 +174,7 @@ def rebalance(
     context: typer.Context,
     dry_run: DryRunOption = False,
     at_once: AtOnceOption = _AT_ONCE,
-    timeout_s: TimeoutOption = _TIMEOUT_S,
+    timeout_s: TimeoutOption = TIMEOUT_S,
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
@@ -184,13 +184,13 @@ def rebalance(
     """
     with session_of(context, servers).connect() as client:
         moves = client.members.plan_rebalance()
-        if _only_shown(moves, output, dry_run=dry_run):
+        if only_shown(moves, output, dry_run=dry_run):
             return
-        _follow(client.members.carry_out(moves, at_once=at_once, timeout_s=timeout_s), output)
+        follow(client.members.carry_out(moves, at_once=at_once, timeout_s=timeout_s), output)
     say(f"balanced; {len(moves)} groups moved")
 
 
-def _only_shown(moves: list[Move], output: Format, *, dry_run: bool) -> bool:
+def only_shown(moves: list[Move], output: Format, *, dry_run: bool) -> bool:
     """Show the plan, if that is all that was asked for."""
     if not dry_run:
         return False
@@ -204,7 +204,7 @@ def _only_shown(moves: list[Move], output: Format, *, dry_run: bool) -> bool:
     return True
 
 
-def _follow(moved: Iterator[Moved], output: Format) -> None:
+def follow(moved: Iterator[Moved], output: Format) -> None:
     """Tell of each move that is done."""
     for each in moved:
         row = _move_row(each.move) | {"done": each.done, "total": each.total}

@@ -1,4 +1,4 @@
-"""`raftlog topic`: create, list, describe, config, trim, delete."""
+"""`raftlog topic`: create, list, describe, replicas, config, trim, delete."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from raftlog.cli.cluster import TIMEOUT_S, DryRunOption, TimeoutOption, follow, only_shown
 from raftlog.cli.output import (
     Format,
     FormatOption,
@@ -116,6 +117,27 @@ def create(
                 f"{name} exists already, and its settings are as before: "
                 f"`raftlog topic config {name} NAME=VALUE` changes them"
             )
+
+
+@app.command()
+def replicas(
+    context: typer.Context,
+    name: NameArgument,
+    count: Annotated[int, typer.Argument(min=1, max=7, metavar="REPLICAS", show_default=False)],
+    dry_run: DryRunOption = False,
+    timeout_s: TimeoutOption = TIMEOUT_S,
+    servers: ServersOption = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Put a topic on more or fewer nodes. Its records stay readable meanwhile.
+
+    If this command is ended, what has begun is finished by the nodes.
+    """
+    with session_of(context, servers).connect() as client:
+        group = client.describe_topic(name).group
+        moves = client.members.plan_replicas(group, count)
+        if not only_shown(moves, output, dry_run=dry_run):
+            follow(client.members.carry_out(moves, timeout_s=timeout_s), output)
 
 
 @app.command()

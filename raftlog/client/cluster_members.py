@@ -10,9 +10,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
-from raftlog.client import every_node
 from raftlog.client.connection import Connection
 from raftlog.config import is_address
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
@@ -28,10 +28,12 @@ from raftlog.machines.commands import AddNode, RetireNode, SetDuty
 from raftlog.placement import Held, Move, balanced, load_of, replaced, resized, without
 from raftlog.wire.calls import (
     ADD_NODE,
+    DESCRIBE_CLUSTER,
     DESCRIBE_PLACEMENTS,
     PLACE_GROUP,
     RETIRE_NODE,
     SET_DUTY,
+    DescribeCluster,
     DescribePlacements,
     GroupPlace,
     NodePlaces,
@@ -344,18 +346,27 @@ class ClusterMembers:
 
     def _check_quorums(self, moves: Iterable[Move]) -> None:
         """A change is committed by a majority of both sets: those must be there."""
-        answers = every_node.descriptions(self._connection, self._view_timeout_s)
-        heard = {each.node for _, each in answers if not isinstance(each, RaftlogError)}
+        heard = self._heard()
         for move in moves:
             for voters in (move.before, move.after):
                 there = [voter for voter in voters if voter in heard]
                 if len(there) * 2 <= len(voters):
                     raise QuorumAtRisk(what=_name(move), voters=_list(voters), heard=_list(there))
 
+    def _heard(self) -> set[NodeId]:
+        """The nodes that answer."""
+        found = set()
+        for node in self.placements().nodes:
+            with suppress(RaftlogError):
+                self._connection.ask(
+                    node.address, DESCRIBE_CLUSTER, DescribeCluster(), self._view_timeout_s
+                )
+                found.add(node.node)
+        return found
+
     def _silent(self, moves: dict[GroupId, Move]) -> str:
         wanted = {voter for move in moves.values() for voter in move.after}
-        answers = every_node.descriptions(self._connection, self._view_timeout_s)
-        silent = wanted - {each.node for _, each in answers if not isinstance(each, RaftlogError)}
+        silent = wanted - self._heard()
         if silent:
             return f"nodes {_list(sorted(silent))} do not answer"
         return "the new replicas are still being filled; it goes on, look at `raftlog status`"

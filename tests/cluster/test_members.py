@@ -237,5 +237,12 @@ def test_groups_are_spread_over_new_nodes(tmp_path: Path) -> None:
             client.create_topic(f"t{number}", "id bigint", replicas=2)
         held = [voters for topic, voters in places(client).items() if topic]
         assert sorted(sum(node in voters for voters in held) for node in (1, 2, 3, 4)) == [2] * 4
+        more = client.members.plan_replicas(client.describe_topic("t0").group, 4)
+        list(client.members.carry_out(more, timeout_s=PATIENCE_S))
+        assert places(client)["t0"] == (1, 2, 3, 4)
+        fewer = client.members.plan_replicas(client.describe_topic("t0").group, 1)
+        list(client.members.carry_out(fewer, timeout_s=PATIENCE_S))
+        assert len(places(client)["t0"]) == 1
         list(client.members.remove(4, timeout_s=PATIENCE_S))
+        list(client.members.carry_out(client.members.plan_rebalance(), timeout_s=PATIENCE_S))
         assert client.members.plan_rebalance() == []

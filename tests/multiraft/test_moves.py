@@ -1,0 +1,114 @@
+"""How a group's leader comes from what the group has to what is wished, one step at a time."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from raftlog.core.membership import Membership, changed, completed
+from raftlog.core.quorum import is_quorum
+from raftlog.core.types import LogIndex, NodeId
+from raftlog.machines.commands import AddNode, RegisterNode, RetireNode, Rules, SetDuty
+from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.rules import RULES_LATEST
+from raftlog.multiraft.known_nodes import KnownNodes
+from raftlog.multiraft.moves import next_step
+
+
+def ids(*nodes: int) -> tuple[NodeId, ...]:
+    return tuple(map(NodeId, nodes))
+
+
+ABC = Membership(ids(1, 2, 3))
+EVERYBODY = ids(*range(1, 8))
+
+
+def step(
+    now: Membership,
+    wanted: Membership,
+    *,
+    caught_up: tuple[NodeId, ...] = EVERYBODY,
+    heard: tuple[NodeId, ...] = EVERYBODY,
+) -> Membership | None:
+    return next_step(now, wanted, caught_up=caught_up, heard=heard)
+
+
+def test_those_that_come_learn_first_and_vote_when_they_have_the_log() -> None:
+    wanted = Membership(ids(2, 3, 4), generation=1)
+    learning = step(ABC, wanted, caught_up=ids(1, 2, 3))
+    assert learning == Membership(ids(1, 2, 3), learners=ids(4), generation=1)
+    assert step(learning, wanted, caught_up=ids(1, 2, 3)) is None, "it is still behind"
+    assert step(learning, wanted) == wanted
+
+
+def test_nothing_is_changed_that_could_not_be_committed() -> None:
+    wanted = Membership(ids(1, 4), generation=1)
+    now = Membership(ids(1, 2, 3), learners=ids(4), generation=1)
+    assert step(now, wanted, heard=ids(1, 2, 3)) is None
+    assert step(now, wanted, heard=ids(1, 4)) == wanted
+
+
+def test_an_older_wish_never_undoes_a_newer() -> None:
+    now = Membership(ids(2, 3, 4), generation=2)
+    assert step(now, Membership(ids(1, 2, 3), generation=1)) is None
+    assert step(now, Membership(ids(2, 3, 4), generation=3)) == Membership(
+        ids(2, 3, 4), generation=3
+    ), "the newer generation is written though the voters are the same"
+    assert step(now, now) is None
+
+
+def test_a_change_under_way_is_completed_first() -> None:
+    assert step(Membership(ids(2, 3), ids(1, 2), generation=1), ABC) is None
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_the_steps_always_arrive(seed: int) -> None:
+    """Whatever the wishes were before, and however late the members are."""
+    random = Random(seed)
+    now, generation = Membership(ids(1, 2, 3)), 0
+    for _ in range(20):
+        generation += 1
+        voters = sorted(random.sample(EVERYBODY, random.randrange(1, 6)))
+        others = [node for node in EVERYBODY if node not in voters]
+        learners = sorted(random.sample(others, random.randrange(len(others) + 1)))
+        wanted = Membership(tuple(voters), (), tuple(learners), generation)
+        for _ in range(random.randrange(1, 5) if random.random() < 0.3 else 10):
+            caught_up = EVERYBODY if random.random() < 0.7 else now.members
+            found = step(now, wanted, caught_up=caught_up)
+            if found is None:
+                continue
+            assert is_quorum(found, set(EVERYBODY))
+            coming = set(found.voters) - set(now.voters)
+            assert coming <= set(now.learners) | set(caught_up)
+            now = changed(now, found)
+            now = completed(now) if now.is_joint else now
+        assert now.generation <= generation
+    for _ in range(10):
+        now = step(now, wanted) or now
+    assert now == wanted
+
+
+def test_a_node_speaks_to_those_that_its_log_names_until_it_knows_more() -> None:
+    """What is configured counts where it differs: a person wrote it when machines moved."""
+    known = KnownNodes({NodeId(1): "a:1", NodeId(2): "moved:1"})
+    register = RegisterNode(node=NodeId(2), store_uuid="s2", address="b:1", rules=RULES_LATEST)
+    add = AddNode(node=NodeId(4), address="d:1")
+    known.read_log([(LogIndex(1), register), (LogIndex(2), add)], LogIndex(2))
+    machine = ControllerMachine()
+    assert known.follow(machine, LogIndex(0))
+    assert dict(known) == {1: "a:1", 2: "moved:1", 4: "d:1"}
+    assert known.store_of(NodeId(2), machine, LogIndex(0)) == "s2"
+    assert known.store_of(NodeId(4), machine, LogIndex(0)) is None
+    assert known.follow(machine, LogIndex(2)), "the entries were truncated"
+    assert dict(known) == {1: "a:1", 2: "moved:1"}
+    assert known.store_of(NodeId(2), machine, LogIndex(2)) is None
+    commands = [
+        register, Rules(version=RULES_LATEST), add,
+        SetDuty(node=NodeId(2), draining=True, leaving=True), RetireNode(node=NodeId(2)),
+    ]  # fmt: skip
+    for index, command in enumerate(commands, 3):
+        machine.apply(LogIndex(index), command)
+    assert known.follow(machine, LogIndex(7))
+    assert dict(known) == {1: "a:1", 4: "d:1"}, "a removed node is none, configured or not"
+    assert not known.follow(machine, LogIndex(8))
