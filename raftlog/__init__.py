@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.client.arguments import ReadPreference
     from raftlog.client.attempt import Attempt
     from raftlog.client.cluster_members import ClusterMembers, Moved
+    from raftlog.client.groups import Groups
+    from raftlog.client.key_values import Consistency, KeyValueStore
     from raftlog.client.log_client import LogClient, SchemaLike, connect
     from raftlog.client.producer import Producer, Rows
     from raftlog.client.watermark import NodeAnswer, ReplicaWatermark, Watermark
@@ -26,6 +28,7 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.core.types import GroupId
     from raftlog.errors import RaftlogError
     from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
+    from raftlog.machines.kv_commands import KeyChange, KeyValue
     from raftlog.machines.outcomes import Appended, EpochCommitted
     from raftlog.machines.schema import Field, Schema
     from raftlog.machines.settings import TopicSetting
@@ -35,7 +38,6 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
         FollowerView,
         GroupPlace,
         GroupView,
-        NodeAddress,
         NodePlaces,
         NodeView,
         PlacementsReply,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
         SetAsideView,
         WriterView,
     )
+    from raftlog.wire.group_calls import GroupEvent, NodeAddress, Servers
 
 __version__ = "0.1.0"
 
@@ -65,7 +68,7 @@ _HOMES = {
     "ReadableRange": "raftlog.wire.calls",
     "RangeSizes": "raftlog.wire.calls",
     "ClusterDescription": "raftlog.wire.calls",
-    "NodeAddress": "raftlog.wire.calls",
+    "NodeAddress": "raftlog.wire.group_calls",
     "NodeAnswer": "raftlog.client.watermark",
     "NodeView": "raftlog.wire.calls",
     "GroupView": "raftlog.wire.calls",
@@ -73,6 +76,13 @@ _HOMES = {
     "SetAsideView": "raftlog.wire.calls",
     "FollowerView": "raftlog.wire.calls",
     "ReplicaWatermark": "raftlog.client.watermark",
+    "KeyValueStore": "raftlog.client.key_values",
+    "Groups": "raftlog.client.groups",
+    "Servers": "raftlog.wire.group_calls",
+    "KeyValue": "raftlog.machines.kv_commands",
+    "KeyChange": "raftlog.machines.kv_commands",
+    "Consistency": "raftlog.client.key_values",
+    "GroupEvent": "raftlog.wire.group_calls",
     "Field": "raftlog.machines.schema",
     "ClientSettings": "raftlog.config",
     "RaftlogError": "raftlog.errors",
@@ -114,6 +124,13 @@ __all__ = [
     "SetAsideView",
     "FollowerView",
     "ReplicaWatermark",
+    "KeyValueStore",
+    "Groups",
+    "Servers",
+    "KeyValue",
+    "KeyChange",
+    "Consistency",
+    "GroupEvent",
     "Field",
     "ClientSettings",
     "RaftlogError",

@@ -43,6 +43,8 @@ class Package:
 
 VALUES = (
     "raftlog.machines.commands",
+    "raftlog.machines.group_info",
+    "raftlog.machines.kv_commands",
     "raftlog.machines.limits",
     "raftlog.machines.outcomes",
     "raftlog.machines.schema",
@@ -191,6 +193,7 @@ PACKAGES = {
             "raftlog.config",
             "raftlog.placement",
             "raftlog.wire.calls",
+            "raftlog.wire.group_calls",
             *VALUES,
         )
     ),

@@ -19,7 +19,9 @@ from raftlog.cli import (
     chaos,
     cluster,
     down,
+    events,
     init,
+    kv,
     produce,
     scrub,
     serve,
@@ -58,6 +60,8 @@ app.add_typer(cluster.app, name="cluster")
 app.command("produce")(produce.produce)
 app.command("tail")(tail.tail)
 app.command("watermark")(watermark.watermark)
+app.add_typer(kv.app, name="kv")
+app.command("events")(events.events)
 app.command("bench")(bench.bench)
 app.command("chaos")(chaos.chaos)
 

@@ -19,6 +19,8 @@ from raftlog.client.attempt import Attempt
 from raftlog.client.cluster_members import ClusterMembers
 from raftlog.client.connection import Connection, Deadline
 from raftlog.client.epoch_key import check_key
+from raftlog.client.groups import Groups
+from raftlog.client.key_values import KeyValueStore
 from raftlog.client.producer import Producer, Rows
 from raftlog.client.reader import TopicReader
 from raftlog.client.shared_producers import SharedProducers
@@ -114,6 +116,8 @@ class LogClient:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._shared_producers = SharedProducers(connection, self._describe)
+        self.kv = KeyValueStore(connection)
+        self.groups = Groups(connection)
 
     def __enter__(self) -> LogClient:
         return self

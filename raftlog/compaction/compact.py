@@ -23,7 +23,7 @@ from raftlog.core.types import (
     Offset,
 )
 from raftlog.errors import CorruptFile, DiskFailed, FormatUnsupported, Internal, RaftlogError
-from raftlog.image.group_manifest import topic_from_manifest
+from raftlog.image.group_manifest import info_from_manifest
 from raftlog.image.history_file import (
     HistoryFile,
     RowGroup,
@@ -43,8 +43,8 @@ from raftlog.image.manifest import (
 from raftlog.image.open_image import OpenImage
 from raftlog.image.snapshot_file import read_snapshot, write_snapshot
 from raftlog.image.stages_file import write_stages
-from raftlog.machines.commands import TopicInfo
 from raftlog.machines.extents import Extent
+from raftlog.machines.group_info import CONTROLLER, GroupInfo
 from raftlog.machines.schema import Schema
 from raftlog.machines.topic import TopicMachine
 from raftlog.state_hash import STATE_HASH_FIRST, next_state_hash
@@ -86,9 +86,8 @@ def _make(
     fs: FileSystem, job: CompactionJob, pace: Pace, small_file_bytes: int, made: list[str]
 ) -> Image:
     """See `compact`. The names of the files that it has made are added to `made`."""
-    topic = topic_of(fs, job)
     image = job.image
-    replay = _Replay(fs, job, topic, pace)
+    replay = _Replay(fs, job, info_of(fs, job), pace)
     replay.run()
     machine = replay.machine
     info = SnapshotInfo(
@@ -124,40 +123,38 @@ def _make(
     )
 
 
-def topic_of(fs: FileSystem, job: CompactionJob) -> TopicInfo | None:
-    """The topic of the job's group; None: it is the controller's."""
+def info_of(fs: FileSystem, job: CompactionJob) -> GroupInfo:
+    """What the job's group is."""
     if job.group == CONTROLLER_GROUP:
-        return None
-    return topic_from_manifest(read_manifest(fs, job.folder))
+        return CONTROLLER
+    return info_from_manifest(read_manifest(fs, job.folder))
 
 
 class _Replay:
     """The machine on its way from the newest whole snapshot to the job's point."""
 
-    def __init__(
-        self, fs: FileSystem, job: CompactionJob, topic: TopicInfo | None, pace: Pace
-    ) -> None:
+    def __init__(self, fs: FileSystem, job: CompactionJob, info: GroupInfo, pace: Pace) -> None:
         self._fs = fs
         self._job = job
         self._pace = pace
         self._scanned: dict[LogIndex, EntryPlace] = {}
         """The entries on the way that have a body."""
         self._image = OpenImage(fs, job.folder, job.group, job.image)
-        self._index, self._hash, (self.machine, self.membership) = self._begin(topic)
+        self._index, self._hash, (self.machine, self.membership) = self._begin(info)
 
-    def _begin(self, topic: TopicInfo | None) -> tuple[LogIndex, bytes, Restored]:
+    def _begin(self, info: GroupInfo) -> tuple[LogIndex, bytes, Restored]:
         job, image = self._job, self._job.image
-        for info in reversed(image.snapshots):
-            if image.base[0] <= info.index < job.index:
+        for each in reversed(image.snapshots):
+            if image.base[0] <= each.index < job.index:
                 try:
-                    state = read_snapshot(self._fs, job.folder, job.group, info)
-                    return info.index, info.state_hash, restored(topic, state)
+                    state = read_snapshot(self._fs, job.folder, job.group, each)
+                    return each.index, each.state_hash, restored(info, state)
                 except (CorruptFile, FormatUnsupported):
                     continue  # the node found it damaged as well, and has said so
         if image.base[0]:
             problem = f"no snapshot is whole from which the log after {image.base[0]} goes on"
             raise CorruptFile(file=self._fs.location(job.folder), position=0, problem=problem)
-        return LogIndex(0), STATE_HASH_FIRST, Restored(new_machine(topic), None)
+        return LogIndex(0), STATE_HASH_FIRST, Restored(new_machine(info), None)
 
     def run(self) -> None:
         """Apply the entries up to the job's point. Raises `CorruptFile`, `Internal`."""

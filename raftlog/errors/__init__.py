@@ -13,6 +13,7 @@
     |   |-- HistoryDisputed         the replicas' histories differ, and none has a majority
     |   |-- ChangeUnderWay          one change of a group's members at a time
     |   |-- MemberBehind            a node that is to vote has not got the log yet
+    |   |-- IndexOverflow           this replica has not applied that index of its log
     |   |-- NotYet                  this replica has not applied far enough; ask another
     |   |-- Overloaded              a bounded queue is full
     |   |-- DiskFull                writes wait or are refused until there is room; reads continue
@@ -36,6 +37,8 @@
     |   `-- TopicExists
     |-- TopicRecreated              the requested incarnation was deleted, or recreated
     |-- OffsetTrimmed               below the log's start
+    |-- IndexUnderflow              below what is kept of a log's states
+    |-- WatcherTooSlow              events came faster than they were taken
     |-- DataLoss                    records that must exist do not
     |   `-- CorruptFile             a file's bytes are not what was written
     |-- WriteRefused                the exactly-once rules refused the write
@@ -52,6 +55,9 @@
     |   |-- StageGap                a stage arrived before its predecessor
     |   |-- UnknownProducer         a forgotten producer, whose last append may be in the log
     |   |-- EpochReferencesMismatch the same run names other attempts than it committed
+    |   |-- SequencePassed          a late resend to the key-value store
+    |   |-- UnknownSession          the key-value store has ended the session
+    |   |-- VersionConflict         the key has another version than the write expects
     |   |-- SequenceGap             a producer's append arrived before its predecessor
     |   |-- SequenceReused          other records under a producer's earlier sequence
     |   |-- UnknownSchemaVersion    the client must describe the topic again
@@ -76,6 +82,14 @@ from raftlog.errors.data import (
 )
 from raftlog.errors.exit_code import (
     ExitCode,
+)
+from raftlog.errors.index import (
+    IndexOverflow,
+    IndexUnderflow,
+    SequencePassed,
+    UnknownSession,
+    VersionConflict,
+    WatcherTooSlow,
 )
 from raftlog.errors.members import (
     AddressTaken,
@@ -194,6 +208,8 @@ __all__ = [
     "HistoryDisputed",
     "IdentityRefused",
     "Internal",
+    "IndexOverflow",
+    "IndexUnderflow",
     "InvalidOption",
     "InvalidRequest",
     "InvalidTopicName",
@@ -227,6 +243,7 @@ __all__ = [
     "RunFenced",
     "SchemaMismatch",
     "SequenceGap",
+    "SequencePassed",
     "SequenceReused",
     "StageGap",
     "StateDisputed",
@@ -240,8 +257,11 @@ __all__ = [
     "Unavailable",
     "UnknownProducer",
     "UnknownSchemaVersion",
+    "UnknownSession",
     "UnknownWriter",
+    "VersionConflict",
     "VersionReused",
+    "WatcherTooSlow",
     "WriteRefused",
     "WriterBytesExceeded",
     "WriterForgotten",

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
+from typing import assert_never
 
 from raftlog.core.types import GroupId, NodeId
 from raftlog.machines.commands import TopicInfo
+from raftlog.machines.group_info import ControllerInfo, CreatedInfo, GroupInfo, KvInfo
 from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.schema import Field, Schema
 
 
-def manifest_of(topic: TopicInfo | None) -> str:
-    """The manifest's text; None: the controller's."""
-    if topic is None:
-        return "{}"
+def manifest_of(info: GroupInfo) -> str:
+    """The manifest's text."""
+    match info:
+        case ControllerInfo():
+            return "{}"
+        case TopicInfo():
+            return _of_topic(info)
+        case KvInfo():
+            return json.dumps({"kv": asdict(info)}, sort_keys=True)
+        case _:
+            assert_never(info)
+
+
+def _of_topic(topic: TopicInfo) -> str:
     return json.dumps(
         {
             "name": topic.name,
@@ -34,9 +47,18 @@ def manifest_of(topic: TopicInfo | None) -> str:
     )
 
 
-def topic_from_manifest(text: str) -> TopicInfo:
-    """The topic that `manifest_of` described: a manifest whose checksum is right."""
+def info_from_manifest(text: str) -> CreatedInfo:
+    """What `manifest_of` described, which is not the controller's: a manifest whose checksum is
+    right."""
     table = json.loads(text)
+    if "kv" in table:
+        table = table["kv"]
+        return KvInfo(
+            group=GroupId(table["group"]),
+            voters=tuple(NodeId(voter) for voter in table["voters"]),
+            created_us=table["created_us"],
+            rules=table["rules"],
+        )
     return TopicInfo(
         name=table["name"],
         incarnation=table["incarnation"],

@@ -27,7 +27,7 @@ from raftlog.image.manifest import (
 )
 from raftlog.image.snapshot_file import read_snapshot
 from raftlog.image.stages_file import StagesFile
-from raftlog.machines.commands import TopicInfo
+from raftlog.machines.group_info import GroupInfo
 from raftlog.storage import fresh
 from raftlog.storage.contract import FileSystem
 
@@ -126,14 +126,11 @@ class Incoming:
     Those that write raise `DiskFull` (call them again) and `DiskFailed`.
     """
 
-    def __init__(
-        self, fs: FileSystem, folder: str, group: GroupId, topic: TopicInfo | None
-    ) -> None:
-        """`folder` is the group's; no topic: the controller's group."""
+    def __init__(self, fs: FileSystem, folder: str, info: GroupInfo) -> None:
+        """`folder` is the group's."""
         self._fs = fs
         self._folder = folder
-        self._group = group
-        self._topic = topic
+        self._info = info
         self._wanted: dict[str, FileInfo] = {}
 
     def begin(self, image: Image, here: Container[str], snapshot_bytes: int) -> list[Missing]:
@@ -151,7 +148,7 @@ class Incoming:
                 self._fs.remove(self._path(name))
                 position = 0
             missing.append(Missing(name, position, byte_count))
-        self._remove_others()
+        discard_received(self._fs, self._folder, kept=self._wanted)
         return missing
 
     def write(self, name: str, position: int, data: bytes) -> None:
@@ -189,14 +186,14 @@ class Incoming:
     def discard(self) -> None:
         """Remove all that was received."""
         self._wanted.clear()
-        self._remove_others()
+        discard_received(self._fs, self._folder)
 
     def _check(self, info: FileInfo) -> None:
-        fs, folder, group, prefix = self._fs, self._folder, self._group, INCOMING_PREFIX
+        fs, folder, group, prefix = self._fs, self._folder, self._info.group, INCOMING_PREFIX
         match info:
             case SnapshotInfo():
                 state = read_snapshot(fs, folder, group, info, prefix=prefix)
-                restored(self._topic, state)
+                restored(self._info, state)
             case StagesInfo():
                 stages = StagesFile(fs, folder, group, info, prefix=prefix)
                 try:
@@ -227,11 +224,13 @@ class Incoming:
     def _path(self, name: str) -> str:
         return f"{self._folder}/{INCOMING_PREFIX}{name}"
 
-    def _remove_others(self) -> None:
-        kept = {INCOMING_PREFIX + name for name in self._wanted}
-        for name in self._fs.list(self._folder):
-            if name.startswith(INCOMING_PREFIX) and name not in kept:
-                self._fs.remove(f"{self._folder}/{name}")
+
+def discard_received(fs: FileSystem, folder: str, kept: Container[str] = ()) -> None:
+    """Remove what was received of images for the group's folder, but for the files of the names in
+    `kept`."""
+    for name in fs.list(folder):
+        if name.startswith(INCOMING_PREFIX) and name.removeprefix(INCOMING_PREFIX) not in kept:
+            fs.remove(f"{folder}/{name}")
 
 
 def publish(fs: FileSystem, folder: str, image: Image, received: frozenset[str]) -> None:

@@ -1,4 +1,4 @@
-"""The commands of the two machines: a closed set of typed values.
+"""The commands of the machines: a closed set of typed values.
 
 Only `raftlog.wire.codec` turns them into bytes and back. A leader or a client decided the numbers
 in them; a machine only judges them. Ids made outside (attempt, producer, run, incarnation) are
@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raftlog.core.types import NO_INDEX, GroupId, LogIndex, NodeId, Offset
+from raftlog.machines.kv_commands import DeleteKey, OpenSession, PutKey
 from raftlog.machines.schema import Schema
 from raftlog.machines.settings import TopicSetting
 
@@ -344,6 +345,14 @@ class DeleteTopic:
     incarnation: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateKv:
+    """Create the cluster's key-value store, if there is none (rules 5)."""
+
+    voters: tuple[NodeId, ...]
+    timestamp_us: int
+
+
 ControllerCommand = (
     RegisterNode
     | AddNode
@@ -354,11 +363,17 @@ ControllerCommand = (
     | CreateTopic
     | AlterTopic
     | DeleteTopic
+    | CreateKv
     | Rules
     | SnapshotPoint
 )
 
-Command = TopicCommand | ControllerCommand
+
+# ---------------------------------------------------------------- the key-value store's group
+
+KvCommand = OpenSession | PutKey | DeleteKey | Rules | SnapshotPoint
+
+Command = TopicCommand | ControllerCommand | KvCommand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

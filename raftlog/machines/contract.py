@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from typing import Protocol, TypeVar
 
 from raftlog.core.types import LogIndex
-from raftlog.machines.state import ControllerState, TopicState
+from raftlog.machines.state import MachineState
 
 CommandT = TypeVar("CommandT", contravariant=True)
 OutcomeT = TypeVar("OutcomeT", bound=Hashable, covariant=True)
@@ -32,7 +32,7 @@ class StateMachine(Protocol[CommandT, OutcomeT]):
         """
         ...
 
-    def state(self) -> TopicState | ControllerState:
+    def state(self) -> MachineState:
         """The whole state as a value, of which the same machine can be made. O(state)."""
         ...
 

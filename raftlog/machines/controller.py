@@ -20,6 +20,7 @@ from raftlog.machines.commands import (
     AddNode,
     AlterTopic,
     ControllerCommand,
+    CreateKv,
     CreateTopic,
     DeleteTopic,
     PlaceGroup,
@@ -32,6 +33,7 @@ from raftlog.machines.commands import (
     TopicInfo,
 )
 from raftlog.machines.digest import StateDigest
+from raftlog.machines.group_info import CreatedInfo, KvInfo
 from raftlog.machines.limits import (
     DELETED_TOPICS_KEPT,
     NAMES_COMPARED_MAX,
@@ -42,6 +44,7 @@ from raftlog.machines.outcomes import (
     ControllerOutcome,
     DutySet,
     GroupPlaced,
+    KvCreated,
     NodeAdded,
     NodeRegistered,
     NodeRetired,
@@ -69,6 +72,7 @@ from raftlog.machines.state import ControllerState
 from raftlog.machines.validity import (
     malformed,
     problem_of_alteration,
+    problem_of_kv,
     problem_of_node,
     problem_of_node_command,
     problem_of_placement,
@@ -92,7 +96,8 @@ class ControllerMachine:
         self._nodes = ClusterNodes(self._limits.nodes_max)
         self._placements = Placements()
         self._topics: dict[str, TopicInfo] = {}
-        self._groups: dict[GroupId, TopicInfo] = {}
+        self._groups: dict[GroupId, CreatedInfo] = {}
+        self._kv: KvInfo | None = None
         self._deleted: dict[str, TopicInfo] = {}
         """The last deleted topics by incarnation, oldest first."""
         self._next_group_id = 1
@@ -114,6 +119,8 @@ class ControllerMachine:
         machine._placements = Placements.restore(state.placements)
         for topic in state.topics:
             machine._topics[topic.name] = machine._groups[topic.group] = topic
+        for kv in state.kvs:
+            machine._kv = machine._groups[kv.group] = kv
         machine._deleted = {topic.incarnation: topic for topic in state.deleted}
         machine._next_group_id = state.next_group_id
         machine._last_index = state.last_index
@@ -133,6 +140,7 @@ class ControllerMachine:
             deleted=tuple(self._deleted.values()),
             retired=retired,
             placements=self._placements.state(),
+            kvs=() if self._kv is None else (self._kv,),
         )
 
     # ------------------------------------------------------------ commands
@@ -154,6 +162,8 @@ class ControllerMachine:
                 return self._alter_topic(index, command)
             case DeleteTopic():
                 return self._delete_topic(command)
+            case CreateKv():
+                return self._create_kv(command)
             case Rules():
                 return self._raise_rules(index, command)
             case SnapshotPoint():
@@ -252,10 +262,7 @@ class ControllerMachine:
 
     def _new_topic(self, index: LogIndex, command: CreateTopic) -> TopicInfo:
         settings = changed((), command.settings) if self.rules >= RULES_WITH_SETTINGS else ()
-        group = GroupId(self._next_group_id)
-        assert group not in self._groups, "group ids are never used again"
-        self._next_group_id += 1
-        self._last_timestamp_us = max(self._last_timestamp_us, command.timestamp_us)
+        group = self._new_group(command.timestamp_us)
         topic = TopicInfo(
             name=command.name,
             incarnation=command.incarnation,
@@ -271,6 +278,29 @@ class ControllerMachine:
         self._topics[topic.name] = topic
         self._groups[group] = topic
         return topic
+
+    def _new_group(self, timestamp_us: int) -> GroupId:
+        group = GroupId(self._next_group_id)
+        assert group not in self._groups, "group ids are never used again"
+        self._next_group_id += 1
+        self._last_timestamp_us = max(self._last_timestamp_us, timestamp_us)
+        return group
+
+    def _create_kv(self, command: CreateKv) -> KvCreated | Refused:
+        problem = problem_of_kv(command, self.rules)
+        if problem is not None:
+            return malformed("CreateKv", problem)
+        if self._kv is not None:
+            return KvCreated(kv=self._kv, existed=True)
+        group = self._new_group(command.timestamp_us)
+        self._kv = KvInfo(
+            group=group,
+            voters=command.voters,
+            created_us=self._last_timestamp_us,
+            rules=self.rules,
+        )
+        self._groups[group] = self._kv
+        return KvCreated(kv=self._kv, existed=False)
 
     def _alter_topic(self, index: LogIndex, command: AlterTopic) -> TopicAltered | Refused:
         problem = problem_of_alteration(command, self.rules)
@@ -338,10 +368,10 @@ class ControllerMachine:
         read."""
         return self._placements
 
-    def voters_of(self, topic: TopicInfo) -> tuple[NodeId, ...]:
-        """Where the topic's replicas should be."""
-        placement = self._placements.get(topic.group)
-        return placement.voters if placement is not None else topic.voters
+    def voters_of(self, info: CreatedInfo) -> tuple[NodeId, ...]:
+        """Where the group's replicas should be."""
+        placement = self._placements.get(info.group)
+        return placement.voters if placement is not None else info.voters
 
     def behind_rules(self, nodes: Iterable[NodeId], version: int) -> tuple[NodeId, ...]:
         """Those of `nodes` that did not say that they know `version`, rising. One that was added
@@ -366,8 +396,17 @@ class ControllerMachine:
         """The live topics by name."""
         return [self._topics[name] for name in sorted(self._topics)]
 
-    def topic_of(self, group: GroupId) -> TopicInfo | None:
-        """The live topic of the group; None if there is none in this state."""
+    def groups(self) -> list[CreatedInfo]:
+        """Every group that was created and lives, in a fixed order."""
+        return [*self.topics(), *(() if self._kv is None else (self._kv,))]
+
+    @property
+    def kv(self) -> KvInfo | None:
+        """The key-value store; None: there is none yet."""
+        return self._kv
+
+    def info_of(self, group: GroupId) -> CreatedInfo | None:
+        """What the created group is; None if it does not live in this state."""
         return self._groups.get(group)
 
     def is_deleted(self, group: GroupId) -> bool:
@@ -393,6 +432,9 @@ class ControllerMachine:
             _digest_topic(digest, topic)
         if self.rules >= RULES_WITH_MEMBERS:
             self._placements.digest_into(digest)
+        if self._kv is not None:
+            for number in (self._kv.group, *self._kv.voters, self._kv.created_us, self._kv.rules):
+                digest.number(number)
         return digest.finish()
 
     def _nearest(self, name: str) -> str:

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, get_args
 
 from raftlog.machines.commands import TopicInfo
+from raftlog.machines.group_info import KvInfo
 from raftlog.machines.outcomes import (
     Appended,
     Configured,
@@ -23,6 +24,8 @@ from raftlog.machines.outcomes import (
     Expired,
     ExpiredByAge,
     GroupPlaced,
+    KeyWritten,
+    KvCreated,
     NodeAdded,
     NodeRegistered,
     NodeRetired,
@@ -30,6 +33,7 @@ from raftlog.machines.outcomes import (
     PlacementReported,
     Refused,
     RulesApplied,
+    SessionOpened,
     SnapshotPointApplied,
     Staged,
     TopicAltered,
@@ -81,6 +85,10 @@ _KINDS: dict[type, tuple[int, tuple[str, ...]]] = {
     NodeRetired: (23, ("known_before",)),
     GroupPlaced: (24, ("generation",)),
     PlacementReported: (25, ("done",)),
+    KvCreated: (40, ("kv", "existed")),
+    KvInfo: (41, ("group", "voters", "created_us", "rules")),
+    SessionOpened: (42, ("session",)),
+    KeyWritten: (43, ("version", "previous")),
 }
 """A kind's number, and its fields: the first has number 1. Add new ones at the end."""
 
@@ -128,6 +136,9 @@ _REFUSALS: dict[str, tuple[int, tuple[str, ...]]] = {
     "PlacementOutdated": (31, ("group", "generation")),
     "PlacementUnderWay": (32, ("group", "voters", "former")),
     "GroupUnknown": (33, ("group",)),
+    "UnknownSession": (50, ("session",)),
+    "SequencePassed": (51, ("session", "sequence", "last_sequence")),
+    "VersionConflict": (52, ("key", "expected", "found")),
 }
 """The same by error code: a refusal's number, and the values that are part of the bytes."""
 

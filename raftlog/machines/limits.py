@@ -1,4 +1,4 @@
-"""The bounds of the two machines. Refusals depend on them, so they are part of what is applied.
+"""The bounds of the machines. Refusals depend on them, so they are part of what is applied.
 
 ! Two replicas with different numbers apply one log to different states, and so does one replica
 that replays its log after a number was changed. So every node of a cluster passes the same values,
@@ -78,6 +78,30 @@ class TopicLimits:
         assert self.transient_writers_max > 0
         assert self.producers_max > 0
         assert self.attempts_per_epoch_max > 0
+
+
+KEY_CHARACTERS_MAX = 1024
+"""The most characters of a key in the key-value store."""
+
+VALUE_BYTES_MAX = 65_536
+"""The most bytes of a value there: it is for small things, and held in memory by every replica."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvLimits:
+    """The bounds of the key-value store. All are 1 or more."""
+
+    keys_max: int = 100_000
+    bytes_max: int = 64 * 1024 * 1024
+    """Of all values and keys, these as UTF-8."""
+    sessions_max: int = 10_000
+    """Sessions that are remembered. One more ends the one that wrote, or was opened, longest ago.
+    """
+
+    def __post_init__(self) -> None:
+        assert self.keys_max > 0
+        assert self.bytes_max > 0
+        assert self.sessions_max > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

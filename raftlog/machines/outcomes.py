@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from raftlog.core.types import LogIndex, Offset
 from raftlog.machines.commands import TopicInfo
+from raftlog.machines.group_info import KvInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +178,31 @@ class Configured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KvCreated:
+    """The key-value store exists. `existed`: it did before, so this command changed nothing."""
+
+    kv: KvInfo
+    existed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionOpened:
+    """A session of writes to the key-value store."""
+
+    session: LogIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyWritten:
+    """A put or delete was done. 0: the key is, or was, absent."""
+
+    version: LogIndex
+    """The version that the key has now."""
+    previous: LogIndex
+    """The version that it had."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
     """A command that changed nothing, and why. `values` are the error's, sorted by name."""
 
@@ -208,11 +234,13 @@ ControllerOutcome = (
     | TopicCreated
     | TopicAltered
     | TopicDeleted
+    | KvCreated
     | RulesApplied
     | SnapshotPointApplied
     | Refused
 )
-Outcome = TopicOutcome | ControllerOutcome
+KvOutcome = SessionOpened | KeyWritten | RulesApplied | SnapshotPointApplied | Refused
+Outcome = TopicOutcome | ControllerOutcome | KvOutcome
 
 
 def refused(code: str, **values: str | int) -> Refused:

@@ -11,6 +11,7 @@ at one index of the log, so all replicas switch at the same entry.
 3. Snapshot points, trims and settings of topics. What the state holds of the extents no longer
    depends on which of them a replica still has.
 4. Nodes that come and go, and groups that are placed elsewhere.
+5. The key-value store.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ RULES_FIRST = 1
 RULES_WITH_MEMBERS = 4
 """The first rules under which nodes come and go."""
 
-RULES_LATEST = 4
+RULES_WITH_KV = 5
+"""The first rules that know the key-value store."""
+
+RULES_LATEST = 5
 """The highest version that this program knows."""
 
 

@@ -17,6 +17,8 @@ from typing import NamedTuple
 
 from raftlog.core.types import NO_INDEX, GroupId, LogIndex, NodeId, Offset
 from raftlog.machines.commands import TopicInfo
+from raftlog.machines.group_info import KvInfo
+from raftlog.machines.kv_commands import KeyValue
 from raftlog.machines.settings import TopicSetting
 
 
@@ -163,6 +165,31 @@ class TopicState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionState:
+    """A session of writes, with what its last one came to."""
+
+    session: LogIndex
+    sequence: int
+    """Of its last write; 0: there was none."""
+    result: int
+    """A `raftlog.machines.kv.Result`."""
+    version: LogIndex
+    previous: LogIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvState:
+    """The key-value store after entry `last_index`."""
+
+    rules: int
+    last_index: LogIndex
+    keys: tuple[KeyValue, ...]
+    """By key."""
+    sessions: tuple[SessionState, ...]
+    """The longest silent first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
     """A node that registered."""
 
@@ -203,3 +230,8 @@ class ControllerState:
     """The ids of removed nodes, rising."""
     placements: tuple[PlacementState, ...] = ()
     """By group."""
+    kvs: tuple[KvInfo, ...] = ()
+    """The key-value store, if there is one."""
+
+
+MachineState = TopicState | ControllerState | KvState

@@ -12,10 +12,13 @@ from itertools import pairwise
 from raftlog.machines.columns import NUMBER_BYTES, unpack
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.digest import DIGEST_BYTES
+from raftlog.machines.kv import Result
+from raftlog.machines.rules import RULES_WITH_KV
 from raftlog.machines.state import (
     AgesState,
     ControllerState,
     ExtentsState,
+    KvState,
     OpenAttemptState,
     ProducersState,
     TopicState,
@@ -44,6 +47,29 @@ def problem_of_topic_state(state: TopicState) -> str | None:
     )
 
 
+def problem_of_kv_state(state: KvState) -> str | None:
+    """What is wrong with the state, or None."""
+    if state.rules < RULES_WITH_KV:
+        return f"a key-value store under rules {state.rules}; there is none below {RULES_WITH_KV}"
+    keys = [each.key for each in state.keys]
+    if keys != sorted(keys) or "" in keys:
+        return "keys that are not in order"
+    versions = [each.version for each in state.keys] + [each.session for each in state.sessions]
+    if any(not 0 < version <= state.last_index for version in versions):
+        return f"a version or session that is not between 0 and entry {state.last_index}"
+    for each in state.sessions:
+        numbers = (each.sequence, each.version, each.previous)
+        if each.result not in set(Result):
+            return f"a result of {each.result}"
+        if problem := _problem_of_numbers(numbers):
+            return problem
+    return (
+        _problem_of_numbers((state.last_index,))
+        or _problem_of_keys("keys", keys)
+        or _problem_of_keys("sessions", (each.session for each in state.sessions))
+    )
+
+
 def problem_of_controller_state(state: ControllerState) -> str | None:
     """What is wrong with the state, or None."""
     topics: list[tuple[str, Callable[[TopicInfo], object], tuple[TopicInfo, ...]]] = [
@@ -51,10 +77,14 @@ def problem_of_controller_state(state: ControllerState) -> str | None:
         ("groups", lambda topic: topic.group, state.topics + state.deleted),
         ("deleted incarnations", lambda topic: topic.incarnation, state.deleted),
     ]
+    if len(state.kvs) > 1:
+        return f"{len(state.kvs)} key-value stores; there is one at most"
     for what, key, infos in topics:
         if problem := _problem_of_keys(what, map(key, infos)):
             return problem
-    if any(not 0 < each.group < state.next_group_id for each in state.topics + state.deleted):
+    groups = [each.group for each in state.topics + state.deleted]
+    groups += [each.group for each in state.kvs]
+    if any(not 0 < group < state.next_group_id for group in groups):
         return f"a group that is not between 0 and {state.next_group_id}"
     numbers = (state.rules - 1, state.last_index, state.last_timestamp_us)
     return _problem_of_numbers(numbers) or _problem_of_keys(

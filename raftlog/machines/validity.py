@@ -7,8 +7,9 @@ one must become a refusal; an assertion would stop all nodes for good.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from raftlog.core.types import NodeId
 from raftlog.machines.commands import (
     AbortEpoch,
     AddNode,
@@ -17,6 +18,7 @@ from raftlog.machines.commands import (
     BatchSummary,
     CommitEpoch,
     Configure,
+    CreateKv,
     CreateTopic,
     EpochKey,
     Expire,
@@ -30,15 +32,18 @@ from raftlog.machines.commands import (
     Stage,
     Trim,
 )
+from raftlog.machines.kv_commands import ANY_VERSION, KeyWrite, PutKey
 from raftlog.machines.limits import (
     BATCH_BYTES_MAX,
     BATCH_RECORDS_MAX,
     INTEGER_MAX,
+    KEY_CHARACTERS_MAX,
     REPLICAS_MAX,
     TEXT_CHARACTERS_MAX,
+    VALUE_BYTES_MAX,
 )
 from raftlog.machines.outcomes import Refused, refused
-from raftlog.machines.rules import RULES_WITH_MEMBERS
+from raftlog.machines.rules import RULES_WITH_KV, RULES_WITH_MEMBERS
 
 _CRC_END = 2**32
 
@@ -172,10 +177,33 @@ def problem_of_placement(command: PlaceGroup, rules: int) -> str | None:
 
 def problem_of_topic(command: CreateTopic) -> str | None:
     """What is invalid about the command besides its name and schema, or None."""
-    voters = list(command.voters)
-    if not voters or voters != sorted(set(voters)) or voters[0] < 1:
-        return f"voters are {voters}"
-    return _text_problem("incarnation", command.incarnation) or _time_problem(command.timestamp_us)
+    return (
+        _voters_problem(command.voters)
+        or _text_problem("incarnation", command.incarnation)
+        or _time_problem(command.timestamp_us)
+    )
+
+
+def problem_of_key_write(command: KeyWrite) -> str | None:
+    """What is invalid about the command, or None."""
+    if not 1 <= command.sequence < INTEGER_MAX:
+        return f"sequence is {command.sequence}"
+    if not ANY_VERSION <= command.expected < INTEGER_MAX:
+        return f"expected is {command.expected}"
+    if not 0 < len(command.key) <= KEY_CHARACTERS_MAX:
+        return f"key has {len(command.key)} characters; 1 to {KEY_CHARACTERS_MAX} are allowed"
+    if isinstance(command, PutKey) and len(command.value) > VALUE_BYTES_MAX:
+        return f"value has {len(command.value)} bytes; {VALUE_BYTES_MAX} are allowed"
+    return None
+
+
+def problem_of_kv(command: CreateKv, rules: int) -> str | None:
+    """What is invalid about the command, or None."""
+    return (
+        _rules_problem(rules, RULES_WITH_KV)
+        or _voters_problem(command.voters)
+        or _time_problem(command.timestamp_us)
+    )
 
 
 def malformed(call: str, problem: str) -> Refused:
@@ -228,6 +256,12 @@ def _time_problem(timestamp_us: int) -> str | None:
 
 def _rules_problem(rules: int, needed: int) -> str | None:
     return None if rules >= needed else f"this group applies rules {rules}; it needs {needed}"
+
+
+def _voters_problem(voters: Sequence[NodeId]) -> str | None:
+    if not voters or list(voters) != sorted(set(voters)) or voters[0] < 1:
+        return f"voters are {list(voters)}"
+    return None
 
 
 def _batch_problem(batch: BatchSummary) -> str | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from raftlog.core.ready import Role
 from raftlog.core.types import Payload
 from raftlog.errors import DiskFull, Overloaded
-from raftlog.machines.commands import Configure
+from raftlog.machines.commands import Configure, TopicInfo
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.settings import RULES_WITH_SETTINGS
 from raftlog.machines.topic import TopicMachine
@@ -40,8 +40,8 @@ def carry_settings(
 def settings_due(local: LocalReplica, controller: ControllerMachine) -> Configure | None:
     """What the group's leader should put into its log now; None: its settings are the latest that
     are known here, or were proposed in its term. A repeat would be harmless."""
-    topic, machine = controller.topic_of(local.group), local.machine
-    if topic is None or not isinstance(machine, TopicMachine):
+    topic, machine = controller.info_of(local.group), local.machine
+    if not isinstance(topic, TopicInfo) or not isinstance(machine, TopicMachine):
         return None
     version = topic.settings_version
     if machine.rules < RULES_WITH_SETTINGS or machine.settings_version >= version:

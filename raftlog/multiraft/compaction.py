@@ -23,6 +23,7 @@ from raftlog.errors import CorruptFile, DiskFull, Overloaded, RaftlogError
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.image.manifest import SMALL_FILE_BYTES, Image
 from raftlog.machines.commands import SnapshotPoint
+from raftlog.machines.group_info import label_of
 from raftlog.machines.topic import TopicMachine
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import CompactionFailed, Effects
@@ -167,11 +168,10 @@ class Compactions:
             and since.byte_count < limits.backlog_max * limits.bytes_max
         ):
             return None
-        assert local.topic is not None, "entries of the controller have no body"
         return Overloaded(
             queue="storage.compaction_backlog_max",
             limit=limits.backlog_max,
-            holder=f"The compaction of topic {local.topic.name!r} is behind: "
+            holder=f"The compaction of topic {label_of(local.info)!r} is behind: "
             f"{len(local.replica.points)} snapshot points wait for it, and after them "
             f"{since.entries} entries of {since.byte_count} bytes",
         )
@@ -356,7 +356,7 @@ class Compactions:
         if isinstance(reply, RaftlogError):
             self._effects.tell(
                 CompactionFailed(
-                    group=local.group, topic=local.topic, cause=reply.cause, remedy=reply.remedy
+                    group=local.group, info=local.info, cause=reply.cause, remedy=reply.remedy
                 )
             )
             self._failed[local.group] = local

@@ -17,6 +17,7 @@ from raftlog.core.types import GroupId, LogIndex, NodeId, Offset
 from raftlog.errors import DiskFull, PeerProtocolViolation
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.machines.commands import ReportPlacement, TopicInfo
+from raftlog.machines.group_info import CreatedInfo, GroupInfo
 from raftlog.storage.write import LogWrite
 
 T = TypeVar("T")
@@ -24,26 +25,26 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeadershipChanged:
-    """A replica's role, term or leader is another now; `topic` is None for the controller."""
+    """A replica's role, term or leader is another now."""
 
     group: GroupId
-    topic: TopicInfo | None
+    info: GroupInfo
     state: SoftState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOpened:
-    """The controller's log created a topic, and its replica is here now."""
+    """The controller's log created a group, and its replica is here now."""
 
-    topic: TopicInfo
+    info: CreatedInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRemoved:
-    """The controller's log deleted a topic, and its files are gone from here."""
+    """The controller's log deleted a group, and its files are gone from here."""
 
     group: GroupId
-    topic: TopicInfo | None
+    info: GroupInfo | None
     """None: it was quarantined, and this node could not tell whose files they were."""
 
 
@@ -92,7 +93,7 @@ class StateCompared:
     """What a replica knows of its own state has changed (`raftlog.comparison`)."""
 
     group: GroupId
-    topic: TopicInfo | None
+    info: GroupInfo
     trust: Trust
 
 
@@ -102,7 +103,7 @@ class HistoryCompared:
     trusted now, records [start, end) are in doubt."""
 
     group: GroupId
-    topic: TopicInfo | None
+    info: GroupInfo
     trust: Trust
     start: Offset
     end: Offset
@@ -113,7 +114,7 @@ class ReplicaRebuilding:
     """A replica that has diverged fetches an image of `peer`, to go on from there."""
 
     group: GroupId
-    topic: TopicInfo | None
+    info: GroupInfo
     peer: NodeId
 
 
@@ -123,7 +124,7 @@ class ReplicaRebuilt:
     The history files that it had are kept under another name."""
 
     group: GroupId
-    topic: TopicInfo | None
+    info: GroupInfo
     index: LogIndex
 
 
@@ -132,7 +133,7 @@ class RebuildsSpent:
     """A replica has diverged again, soon after it was rebuilt: it stays as it is for a while."""
 
     group: GroupId
-    topic: TopicInfo | None
+    info: GroupInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +141,7 @@ class CompactionFailed:
     """A snapshot point was not compacted. It is tried again; until then the log keeps growing."""
 
     group: GroupId
-    topic: TopicInfo | None
+    info: GroupInfo
     cause: str
     remedy: str
 
@@ -150,7 +151,7 @@ class ImageInstalled:
     """A replica that lacked what its leader's log had dropped stands at another node's image."""
 
     group: GroupId
-    topic: TopicInfo | None
+    info: GroupInfo
     index: LogIndex
 
 
@@ -176,7 +177,7 @@ class GroupQuarantined:
     """A group's files are damaged: it has no replica here, and the others of the node go on."""
 
     group: GroupId
-    topic: TopicInfo | None
+    info: GroupInfo | None
     """None if the file that tells it is what is damaged."""
     cause: str
 
@@ -196,7 +197,7 @@ class EntryDamaged:
     """An entry that a follower needs is damaged here: for a while another node should lead."""
 
     group: GroupId
-    topic: TopicInfo | None
+    info: GroupInfo
     cause: str
 
 
@@ -205,7 +206,7 @@ class DamageFound:
     """A scrub, a read or a compaction has met damage in a replica's files. Told once."""
 
     group: GroupId
-    topic: TopicInfo | None
+    info: GroupInfo
     cause: str
 
 
@@ -214,7 +215,7 @@ class DamageHealed:
     """What was damaged is whole again, with bytes that another replica gave."""
 
     group: GroupId
-    topic: TopicInfo | None
+    info: GroupInfo
     what: str
 
 
@@ -224,7 +225,7 @@ class DamageNotHealable:
     tried again now and then. Told once."""
 
     group: GroupId
-    topic: TopicInfo | None
+    info: GroupInfo
     cause: str
 
 
@@ -233,7 +234,7 @@ class GroupRefilling:
     """A quarantined replica gets a new folder, and its log again from its peers."""
 
     group: GroupId
-    topic: TopicInfo | None
+    info: GroupInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,7 +243,7 @@ class ReplicaRecovered:
     log ends with entry `index`."""
 
     group: GroupId
-    topic: TopicInfo | None
+    info: GroupInfo
     index: LogIndex
 
 

@@ -1,7 +1,7 @@
 """The replicas of a data folder: opened, created and removed, with their files.
 
-A group's folder is `groups/<id>/`. Its manifest says which topic it belongs to, so a restarted node
-serves its topics before it has caught up with the controller. Only the controller's log decides
+A group's folder is `groups/<id>/`. Its manifest says what group it is, so a restarted node
+serves its groups before it has caught up with the controller. Only the controller's log decides
 when a folder is made or removed.
 """
 
@@ -29,16 +29,16 @@ from raftlog.core.types import (
     Term,
 )
 from raftlog.errors import CorruptFile, DiskFull, FormatUnsupported
-from raftlog.image.group_manifest import manifest_of, topic_from_manifest
-from raftlog.image.incoming import Incoming, install, publish
+from raftlog.image.group_manifest import info_from_manifest, manifest_of
+from raftlog.image.incoming import Incoming, discard_received, install, publish
 from raftlog.image.machine import Restored, new_machine, restored
 from raftlog.image.manifest import Image, leftovers, read_image, write_image
 from raftlog.image.open_image import OpenImage
 from raftlog.image.outvoted import NEVER_OUTVOTED, Outvoted, read_outvoted, write_outvoted
 from raftlog.image.rebuild import rebuild
 from raftlog.image.snapshot_file import read_snapshot
-from raftlog.machines.commands import TopicInfo
 from raftlog.machines.contract import StateMachine
+from raftlog.machines.group_info import CONTROLLER, ControllerInfo, GroupInfo
 from raftlog.machines.outcomes import Outcome
 from raftlog.multiraft.effects import (
     DamagePassedOver,
@@ -77,7 +77,7 @@ class Quarantine(NamedTuple):
     """A group whose files are damaged, so that it has no replica here. They stay as they are."""
 
     group: GroupId
-    topic: TopicInfo | None
+    info: GroupInfo | None
     """None if the file that tells it is what is damaged."""
     damage: CorruptFile
     lost: LastEntry | None
@@ -85,10 +85,10 @@ class Quarantine(NamedTuple):
 
 
 class OpenedGroup(NamedTuple):
-    """A replica over a group's files; no topic: the controller's."""
+    """A replica over a group's files."""
 
     replica: Replica
-    topic: TopicInfo | None
+    info: GroupInfo
     image: OpenImage
     outvoted: Outvoted = NEVER_OUTVOTED
 
@@ -145,10 +145,10 @@ class GroupStore:
         groups = self._folder.groups()
         found: list[OpenedGroup | Quarantine] = []
         if CONTROLLER_GROUP not in groups:
-            found.append(self.replica(None, self.make_group(None)))
+            found.append(self.replica(CONTROLLER, self.make_group(CONTROLLER)))
         else:
-            found.append(self.replica(None, self._open_controller()))
-        found.extend(self._topic_group(group) for group in groups if group != CONTROLLER_GROUP)
+            found.append(self.replica(CONTROLLER, self._open_controller()))
+        found.extend(self._created_group(group) for group in groups if group != CONTROLLER_GROUP)
         return found
 
     def _told_of(self, group: GroupId, damages: Iterable[CorruptFile | None]) -> None:
@@ -159,17 +159,19 @@ class GroupStore:
 
     def _open_controller(self) -> GroupFiles:
         try:
-            return self._open_group(CONTROLLER_GROUP, None)
+            return self._open_group(CONTROLLER)
         except CorruptFile as damage:
             if len(self._controller_voters) == 1:
                 raise
-            self._tell(GroupQuarantined(group=CONTROLLER_GROUP, topic=None, cause=damage.cause))
+            self._tell(
+                GroupQuarantined(group=CONTROLLER_GROUP, info=CONTROLLER, cause=damage.cause)
+            )
         recovery = self.begin_recovery(CONTROLLER_GROUP, self._last_entry(CONTROLLER_GROUP))
         while (write := self.journal.take_write()) is not None:
             write.run_whole()
             self.journal.written(write)
-        self._tell(GroupRefilling(group=CONTROLLER_GROUP, topic=None))
-        return self.make_group_again(None, recovery)
+        self._tell(GroupRefilling(group=CONTROLLER_GROUP, info=CONTROLLER))
+        return self.make_group_again(CONTROLLER, recovery)
 
     def begin_recovery(self, group: GroupId, lost: LastEntry | None) -> int:
         """Put into the journal that another recovery of the group begins, of a log that ended with
@@ -188,33 +190,31 @@ class GroupStore:
         last = last_entry(fs, folder, group, image.base)
         return last if last is not None and last.index >= image.index else None
 
-    def _topic_group(self, group: GroupId) -> OpenedGroup | Quarantine:
-        topic: TopicInfo | None = None
+    def _created_group(self, group: GroupId) -> OpenedGroup | Quarantine:
+        info: GroupInfo | None = None
         try:
             self._told_of(group, [self._folder.mend_manifest(group)])
-            topic = topic_from_manifest(self._folder.manifest(group))
-            files = self._open_group(group, topic)
+            info = info_from_manifest(self._folder.manifest(group))
+            files = self._open_group(info)
         except CorruptFile as error:
-            return Quarantine(group, topic, error, self._last_entry(group))
-        return self.replica(topic, files)
+            return Quarantine(group, info, error, self._last_entry(group))
+        return self.replica(info, files)
 
-    def make_group(self, topic: TopicInfo | None) -> GroupFiles:
-        """A new topic's folder and empty log, durable on return. Touches only files."""
-        group = CONTROLLER_GROUP if topic is None else topic.group
-        self._folder.create_group(group, manifest_of(topic))
-        return self._open_group(group, topic)
+    def make_group(self, info: GroupInfo) -> GroupFiles:
+        """A new group's folder and empty log, durable on return. Touches only files."""
+        self._folder.create_group(info.group, manifest_of(info))
+        return self._open_group(info)
 
-    def make_group_again(self, topic: TopicInfo | None, recovery: int) -> GroupFiles:
+    def make_group_again(self, info: GroupInfo, recovery: int) -> GroupFiles:
         """As `make_group`, for a group whose recovery of this number the journal knows durably. The
         folder that it has is set aside."""
-        group = CONTROLLER_GROUP if topic is None else topic.group
-        self._folder.set_aside(group, recovery)
+        self._folder.set_aside(info.group, recovery)
         self.set_aside = self._folder.set_aside_folders()
-        return self.make_group(topic)
+        return self.make_group(info)
 
-    def replica(self, topic: TopicInfo | None, files: GroupFiles) -> OpenedGroup:
-        """A replica over the files; None: the controller's. Raises `CorruptFile` as `open_all`."""
-        group = CONTROLLER_GROUP if topic is None else topic.group
+    def replica(self, info: GroupInfo, files: GroupFiles) -> OpenedGroup:
+        """A replica over the files. Raises `CorruptFile` as `open_all`."""
+        group = info.group
         self._check_journal(group, files.image)
         replica = self._replica_type(
             node=self._node,
@@ -234,14 +234,14 @@ class GroupStore:
             ),
         )
         image = OpenImage(self._folder.fs, self.folder_of(group), group, files.image)
-        return OpenedGroup(replica, topic, image, files.outvoted)
+        return OpenedGroup(replica, info, image, files.outvoted)
 
-    def mend_copies(self, group: GroupId, topic: TopicInfo | None) -> bool:
+    def mend_copies(self, info: GroupInfo) -> bool:
         """Write both copies of the group's two manifests again, as far as they are known and there
         is room. Returns whether it is done: never later, the group may be gone by then."""
-        fs, folder = self._folder.fs, self.folder_of(group)
+        fs, folder = self._folder.fs, self.folder_of(info.group)
         try:
-            self._folder.create_group(group, manifest_of(topic))
+            self._folder.create_group(info.group, manifest_of(info))
             image = read_image(fs, folder).image
             if image.generation:
                 write_image(fs, folder, image)
@@ -302,30 +302,28 @@ class GroupStore:
         """
         publish(self._folder.fs, self.folder_of(group), image, received)
 
-    def incoming(self, group: GroupId, topic: TopicInfo | None) -> Incoming:
+    def incoming(self, info: GroupInfo) -> Incoming:
         """Where an image of another node is received for the group."""
-        return Incoming(self._folder.fs, self.folder_of(group), group, topic)
+        return Incoming(self._folder.fs, self.folder_of(info.group), info)
 
     def discard_received(self, groups: Iterable[GroupId]) -> None:
         """Remove what was received of images for these groups, and is not theirs."""
         for group in groups:
             if self._folder.fs.exists(self.folder_of(group)):
-                self.incoming(group, None).discard()
+                discard_received(self._folder.fs, self.folder_of(group))
 
-    def install(
-        self, group: GroupId, topic: TopicInfo | None, image: Image
-    ) -> GroupFiles | CorruptFile:
+    def install(self, info: GroupInfo, image: Image) -> GroupFiles | CorruptFile:
         """Let an image that was received whole take the place of all that the group has, and open
         it. Durable when this returns. Returns the damage if what was checked on arrival cannot be
         read back.
 
         The former log and image must be closed. Raises `DiskFull`: then it may be called again.
         """
-        install(self._folder.fs, self.folder_of(group), group, image)
-        return self._open_again(group, topic)
+        install(self._folder.fs, self.folder_of(info.group), info.group, image)
+        return self._open_again(info)
 
     def rebuild(
-        self, group: GroupId, topic: TopicInfo | None, image: Image, log_base: Base, now_us: int
+        self, info: GroupInfo, image: Image, log_base: Base, now_us: int
     ) -> GroupFiles | CorruptFile:
         """Let an image that was received whole take the place of one that was outvoted, and open
         the group. The log stays. Durable when this returns, and counted before it begins. Returns
@@ -333,17 +331,17 @@ class GroupStore:
 
         The former log and image must be closed. Raises `DiskFull`: then it may be called again.
         """
-        fs, folder = self._folder.fs, self.folder_of(group)
+        fs, folder = self._folder.fs, self.folder_of(info.group)
         former = read_outvoted(fs, folder)
         if now_us not in former.rebuilt_us:
             write_outvoted(fs, folder, former.rebuilt(now_us))
         rebuild(fs, folder, image, log_base)
         write_outvoted(fs, folder, replace(read_outvoted(fs, folder), history=False))
-        return self._open_again(group, topic)
+        return self._open_again(info)
 
-    def _open_again(self, group: GroupId, topic: TopicInfo | None) -> GroupFiles | CorruptFile:
+    def _open_again(self, info: GroupInfo) -> GroupFiles | CorruptFile:
         try:
-            return self._open_group(group, topic)
+            return self._open_group(info)
         except CorruptFile as damage:
             return damage
 
@@ -381,21 +379,22 @@ class GroupStore:
         self.journal.close()
         self._folder.close()
 
-    def _open_group(self, group: GroupId, topic: TopicInfo | None) -> GroupFiles:
+    def _open_group(self, info: GroupInfo) -> GroupFiles:
         """The group's log and its machine at the newest snapshot that is whole.
 
         Damage that something else stands in for is told and mended. Raises `CorruptFile`: then the
         log's torn end may have been truncated, and nothing else was changed.
         """
+        group = info.group
         fs, folder = self._folder.fs, self.folder_of(group)
         image, damaged = read_image(fs, folder)
         put_in_place(fs, folder, image.base, image.fresh_log)
         log = self._open_log(group, image.base)
         try:
-            files = self._at_snapshot(topic, log, image)
-            if topic is None:
-                # Whoever replays a topic's damaged command ends that replica. A node cannot end its
-                # replica of the controller: it must have another log before it begins.
+            files = self._at_snapshot(info, log, image)
+            if isinstance(info, ControllerInfo):
+                # Whoever replays another group's damaged command ends that replica. A node cannot
+                # end its replica of the controller: it must have another log before it begins.
                 for index in range(files.applied_index + 1, log.last_index + 1):
                     log.command(index)
         except CorruptFile:
@@ -408,19 +407,18 @@ class GroupStore:
             fs.remove(path)
         return files
 
-    def _at_snapshot(self, topic: TopicInfo | None, log: GroupLog, image: Image) -> GroupFiles:
+    def _at_snapshot(self, info: GroupInfo, log: GroupLog, image: Image) -> GroupFiles:
         """The machine at the newest snapshot that is whole. Raises `CorruptFile` if the log does
         not go on from any."""
-        group = CONTROLLER_GROUP if topic is None else topic.group
-        fs, folder = self._folder.fs, self.folder_of(group)
+        fs, folder = self._folder.fs, self.folder_of(info.group)
         if log.last_index < image.index:
             problem = f"the log ends with entry {log.last_index}, below the snapshot {image.index}"
             raise CorruptFile(file=fs.location(folder), position=0, problem=problem)
-        found, index, state_hash = self._newest_whole(topic, log, image)
+        found, index, state_hash = self._newest_whole(info, log, image)
         return GroupFiles(
             log=log,
             machine=found.machine,
-            memberships=self._memberships(topic, log, found.membership, index),
+            memberships=self._memberships(info, log, found.membership, index),
             applied_index=index,
             state_hash=state_hash,
             image=image,
@@ -428,32 +426,34 @@ class GroupStore:
         )
 
     def _newest_whole(
-        self, topic: TopicInfo | None, log: GroupLog, image: Image
+        self, info: GroupInfo, log: GroupLog, image: Image
     ) -> tuple[Restored, LogIndex, bytes]:
         """What the newest whole snapshot comes to, its index and state hash; or the beginning."""
-        group = CONTROLLER_GROUP if topic is None else topic.group
-        fs, folder = self._folder.fs, self.folder_of(group)
-        for info in reversed(image.snapshots):
-            if info.index < log.base_index:
+        fs, folder = self._folder.fs, self.folder_of(info.group)
+        for each in reversed(image.snapshots):
+            if each.index < log.base_index:
                 break
             try:
-                found = restored(topic, read_snapshot(fs, folder, group, info))
+                found = restored(info, read_snapshot(fs, folder, info.group, each))
             except CorruptFile as error:
-                self._tell(DamagePassedOver(group=group, cause=error.cause))
+                self._tell(DamagePassedOver(group=info.group, cause=error.cause))
             else:
-                return found, info.index, info.state_hash
+                return found, each.index, each.state_hash
         if log.base_index:
             problem = f"no snapshot is whole from which the log after {log.base_index} goes on"
             raise CorruptFile(file=fs.location(folder), position=0, problem=problem)
-        return Restored(new_machine(topic), None), NO_INDEX, STATE_HASH_FIRST
+        return Restored(new_machine(info), None), NO_INDEX, STATE_HASH_FIRST
 
     def _memberships(
-        self, topic: TopicInfo | None, log: GroupLog, found: MembershipAt | None, index: LogIndex
+        self, info: GroupInfo, log: GroupLog, found: MembershipAt | None, index: LogIndex
     ) -> Memberships:
         """That of the snapshot at `index`, or the one that the group was made with, and those of
         the log after it. Raises `CorruptFile`: who votes must be known."""
         if found is None:
-            voters = self._controller_voters if topic is None else topic.voters
+            if isinstance(info, ControllerInfo):
+                voters = self._controller_voters
+            else:
+                voters = info.voters
             # Another node was not there when the group was made: it waits until the log names it.
             founded = Membership(voters if self._node in voters else ())
             found = MembershipAt(NO_INDEX, founded)

@@ -179,7 +179,7 @@ class ImageExchange:
             return
         target = ImageTarget(
             group=local.group,
-            incoming=self._store.incoming(local.group, local.topic),
+            incoming=self._store.incoming(local.info),
             wanted=wanted,
             here=lambda: local.image.manifest.names(),
             whole=lambda image, _: self._fetched(local, image),
@@ -203,7 +203,7 @@ class ImageExchange:
         """Fetch files of the peer's image for a repair, as `ImageTarget` says. False: not now."""
         if local.installing or local.adopting:
             return False
-        incoming = self._store.incoming(local.group, local.topic)
+        incoming = self._store.incoming(local.info)
         target = ImageTarget(local.group, incoming, wanted, here, whole, failed)
         return self._begin(target, peer)
 
@@ -211,7 +211,7 @@ class ImageExchange:
         """All of the image is here. The log may have caught up meanwhile, and what was outvoted may
         have been found right."""
         if not local.needs_image(*image.base) and not _is_rebuilt_by(local, image):
-            incoming = self._store.incoming(local.group, local.topic)
+            incoming = self._store.incoming(local.info)
             self._disk.queue_job(incoming.discard, lambda _: None)
             return
         if local.raft.term < image.snapshots[-1].term:
@@ -231,16 +231,16 @@ class ImageExchange:
         if not local.replica.term_is_durable(self._waiting[local].snapshots[-1].term):
             return
         image = self._waiting.pop(local)
-        group, topic = local.group, local.topic
+        group, info = local.group, local.info
         event: ImageInstalled | ReplicaRebuilt
         if local.needs_image(*image.base):
-            event = ImageInstalled(group=group, topic=topic, index=image.index)
-            work = partial(self._store.install, group, topic, image)
+            event = ImageInstalled(group=group, info=info, index=image.index)
+            work = partial(self._store.install, info, image)
         else:
             log = local.replica.log
-            event = ReplicaRebuilt(group=group, topic=topic, index=image.index)
+            event = ReplicaRebuilt(group=group, info=info, index=image.index)
             base, now_us = (log.base_index, log.base_term), self._now_us(local)
-            work = partial(self._store.rebuild, group, topic, image, base, now_us)
+            work = partial(self._store.rebuild, info, image, base, now_us)
         local.replica.log.abandon()
         local.image.close()
 
@@ -249,7 +249,7 @@ class ImageExchange:
             if isinstance(found, CorruptFile):
                 self._install_damaged(local, found)
                 return
-            opened = self._store.replica(topic, found)
+            opened = self._store.replica(info, found)
             local.reopen(opened.replica, opened.image, opened.outvoted)
             self._effects.tell(event)
             self._installed(local)

@@ -32,8 +32,11 @@ from raftlog.image.stages_file import StagesFile
 from raftlog.machines.byte_index import joined
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.contract import StateMachine
+from raftlog.machines.group_info import GroupInfo
+from raftlog.machines.kv import KvMachine
 from raftlog.machines.outcomes import Outcome
 from raftlog.machines.topic import TopicMachine
+from raftlog.multiraft.group_events import GroupEvents, GroupStatus
 from raftlog.replica import Output, Replica
 from raftlog.storage.log import GroupLog
 from raftlog.wire.batch import BatchHeader
@@ -69,8 +72,8 @@ class _Write(NamedTuple):
     reply: WriteReply
 
 
-class _HighWaterMarkWait(NamedTuple):
-    mark: Offset
+class _Wait(NamedTuple):
+    is_over: Callable[[], bool]
     reply: ReadReply
 
 
@@ -86,13 +89,13 @@ class LocalReplica:
     def __init__(
         self,
         replica: Replica,
-        topic: TopicInfo | None,
+        info: GroupInfo,
         image: OpenImage,
         outvoted: Outvoted = NEVER_OUTVOTED,
     ) -> None:
         self.replica = replica
         self.raft = replica.raft
-        self.topic = topic
+        self.info = info
         self.image = image
         """What this replica holds besides its log."""
         self.outvoted = outvoted
@@ -131,7 +134,10 @@ class LocalReplica:
         self._numbers = itertools.count(1)
         self._writes: dict[LogIndex, _Write] = {}
         self._reads: dict[int, ReadReply] = {}
-        self._high_water_mark_waits: dict[int, _HighWaterMarkWait] = {}
+        self._waits: dict[int, _Wait] = {}
+        """For entries to be applied here."""
+        self.events = GroupEvents()
+        """What watchers are told."""
         self._note_history()
 
     @property
@@ -156,6 +162,13 @@ class LocalReplica:
         assert isinstance(machine, TopicMachine), "only topics have marks"
         return machine
 
+    @property
+    def kv_machine(self) -> KvMachine:
+        """The machine of the key-value store's group."""
+        machine = self.replica.machine
+        assert isinstance(machine, KvMachine), "only the key-value store has keys"
+        return machine
+
     def propose(self, payload: Payload, reply: WriteReply) -> None:
         """Put a command into the log. Raises `NotLeader` or `Overloaded`: then it is not there,
         and `reply` is never called."""
@@ -174,16 +187,36 @@ class LocalReplica:
     def await_high_water_mark(self, mark: Offset, reply: ReadReply) -> int:
         """Reply once this replica has applied the topic up to `mark`, which it has not yet.
 
-        Returns the number by which `forget_high_water_mark` ends the wait.
+        Returns the number by which `forget_wait` ends the wait.
         """
         assert self.topic_machine.high_water_mark < mark, "there is nothing to wait for"
+        return self._await(lambda: self.topic_machine.high_water_mark >= mark, reply)
+
+    def await_applied(self, index: LogIndex, reply: ReadReply) -> int:
+        """Reply once this replica has applied entry `index`, which it has not yet; the rest as
+        `await_high_water_mark`."""
+        assert self.replica.applied_index < index, "there is nothing to wait for"
+        return self._await(lambda: self.replica.applied_index >= index, reply)
+
+    def _await(self, is_over: Callable[[], bool], reply: ReadReply) -> int:
         number = next(self._numbers)
-        self._high_water_mark_waits[number] = _HighWaterMarkWait(mark, reply)
+        self._waits[number] = _Wait(is_over, reply)
         return number
 
-    def forget_high_water_mark(self, number: int) -> None:
-        """End the wait that `await_high_water_mark` gave this number; it may have been answered."""
-        self._high_water_mark_waits.pop(number, None)
+    def forget_wait(self, number: int) -> None:
+        """End the wait that has this number; it may have been answered."""
+        self._waits.pop(number, None)
+
+    def status(self) -> GroupStatus:
+        """What watchers are told of, as this node knows it."""
+        raft = self.raft
+        return GroupStatus(
+            leader=raft.leader,
+            term=raft.term,
+            applied_index=self.replica.applied_index,
+            voters=tuple(sorted(raft.membership.voters)),
+            learners=tuple(sorted(raft.membership.learners)),
+        )
 
     def require_agreed(self, start: Offset, end: Offset) -> None:
         """May records [start, end) be read from this replica now, for all that is known of its
@@ -309,7 +342,7 @@ class LocalReplica:
         """What is in history now can be compared with the other replicas'."""
         image = self.image.manifest
         digest = image.history_digest
-        if self.topic is not None and image.snapshots and digest is not None:
+        if isinstance(self.info, TopicInfo) and image.snapshots and digest is not None:
             self.replica.history_reached(image.index, digest, image.settled)
 
     def may_go_on_from(self, image: Image) -> bool:
@@ -350,8 +383,7 @@ class LocalReplica:
         self.point_proposed = self.rules_proposed = None
         self.idle_ticks = 0
         self._note_history()
-        if self._high_water_mark_waits:
-            self._settle_high_water_marks()
+        self._settle_waits()
 
     def has_recovered(self) -> bool:
         """Has the recovery of a lost log ended since this was last asked?"""
@@ -374,18 +406,21 @@ class LocalReplica:
             self._reads.pop(request_id)(NoQuorum(what="a read"))
         if output.soft_state is not None and output.soft_state.role is not Role.LEADER:
             self.abandon_writes(NoQuorum(what="a write"))
-        if output.applied and self._high_water_mark_waits:
-            self._settle_high_water_marks()
+        if output.applied:
+            self._settle_waits()
+        if self.events.watched:
+            self.events.note(self.status())
 
     def abandon_all(self, error: RaftlogError) -> None:
         """The group is gone from this node, so this is the last chance to answer."""
         self.abandon_writes(NoQuorum(what="a write"))
         waits = [
             *self._reads.values(),
-            *(wait.reply for wait in self._high_water_mark_waits.values()),
+            *(wait.reply for wait in self._waits.values()),
         ]
         self._reads.clear()
-        self._high_water_mark_waits.clear()
+        self._waits.clear()
+        self.events.end(error)
         for reply in waits:
             reply(error)
 
@@ -396,10 +431,7 @@ class LocalReplica:
         for write in writes.values():
             write.reply(error)
 
-    def _settle_high_water_marks(self) -> None:
-        reached = self.topic_machine.high_water_mark
-        due = [
-            number for number, wait in self._high_water_mark_waits.items() if wait.mark <= reached
-        ]
-        for number in due:
-            self._high_water_mark_waits.pop(number).reply(None)
+    def _settle_waits(self) -> None:
+        over = [number for number, wait in self._waits.items() if wait.is_over()]
+        for number in over:
+            self._waits.pop(number).reply(None)

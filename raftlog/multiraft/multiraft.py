@@ -336,7 +336,7 @@ class MultiRaft:
         self._settle(local, output)
         if output.soft_state is not None:
             self._effects.tell(
-                LeadershipChanged(group=local.group, topic=local.topic, state=output.soft_state)
+                LeadershipChanged(group=local.group, info=local.info, state=output.soft_state)
             )
             self._duties.propose_due([local])
         self._write_log(local)
@@ -382,13 +382,13 @@ class MultiRaft:
         if local.has_recovered():
             self._effects.tell(
                 ReplicaRecovered(
-                    group=local.group, topic=local.topic, index=local.raft.log.last_index
+                    group=local.group, info=local.info, index=local.raft.log.last_index
                 )
             )
         if output.state_trust is not None:
             self._awake.tick_again(local)
             self._effects.tell(
-                StateCompared(group=local.group, topic=local.topic, trust=output.state_trust)
+                StateCompared(group=local.group, info=local.info, trust=output.state_trust)
             )
         if output.history_trust is not None:
             self._awake.tick_again(local)
@@ -396,7 +396,7 @@ class MultiRaft:
             self._effects.tell(
                 HistoryCompared(
                     group=local.group,
-                    topic=local.topic,
+                    info=local.info,
                     trust=output.history_trust,
                     start=start,
                     end=end,
@@ -486,7 +486,7 @@ class MultiRaft:
     def _unfit(self, local: LocalReplica, damage: CorruptFile) -> None:
         """A follower needs what is damaged here: the replica should not lead."""
         self._awake.tick_again(local)
-        self._effects.tell(EntryDamaged(group=local.group, topic=local.topic, cause=damage.cause))
+        self._effects.tell(EntryDamaged(group=local.group, info=local.info, cause=damage.cause))
         self.repairs.met(local, damage)
 
     def _journal_durable(self) -> None:
@@ -661,16 +661,19 @@ class MultiRaft:
         limit = self._limits.request_bytes_max
         if self._request_bytes and self._request_bytes + payload.size > limit:
             raise Overloaded(queue="server.request_bytes_max", limit=limit)
-        full = self._disk.full(local.group, has_body=bool(payload.body))
-        if full is not None:
+        if payload.body:
+            self.check_takes_more(local)
+        elif (full := self._disk.full(local.group, has_body=False)) is not None:
             raise self._own(full)
-        if not payload.body:
-            return
+
+    def check_takes_more(self, local: LocalReplica) -> None:
+        """Raises `DiskFull` or `Overloaded` if the group, led here, must not be given more now."""
+        if (full := self._disk.full(local.group, has_body=True)) is not None:
+            raise self._own(full)
         if hindering := self._full_disks.hindering(local.raft.membership):
             nodes = " and of ".join(f"node {node}" for node in hindering)
             raise DiskFull(file="more records", node=nodes)
-        overload = self._compactions.overload(local)
-        if overload is not None:
+        if (overload := self._compactions.overload(local)) is not None:
             raise overload
 
     def _own(self, full: DiskFull) -> DiskFull:

@@ -16,6 +16,7 @@ from functools import partial
 from raftlog.comparison import Trust
 from raftlog.core.types import NOBODY, GroupId
 from raftlog.image.outvoted import Outvoted
+from raftlog.machines.group_info import ControllerInfo
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import Effects, RebuildsSpent, ReplicaRebuilding
 from raftlog.multiraft.groups import GroupStore
@@ -69,7 +70,7 @@ class Rebuilds:
 
     def look_at(self, local: LocalReplica) -> None:
         """What is known of the replica may have changed: note it durably, and do what follows."""
-        if local.topic is None or local.installing or self._stopped:
+        if isinstance(local.info, ControllerInfo) or local.installing or self._stopped:
             return
         if local.replica.has_news:
             return  # it is told first: an image would be the end of it
@@ -84,10 +85,10 @@ class Rebuilds:
         if not local.replica.diverged:
             self._told.pop(local.group, None)
         elif not local.outvoted.may_rebuild(self._now_us(local)):
-            self._tell_once(RebuildsSpent(group=local.group, topic=local.topic))
+            self._tell_once(RebuildsSpent(group=local.group, info=local.info))
         elif local.raft.leader not in (NOBODY, local.replica.node) and local not in self._noting:
             peer = local.raft.leader
-            self._tell_once(ReplicaRebuilding(group=local.group, topic=local.topic, peer=peer))
+            self._tell_once(ReplicaRebuilding(group=local.group, info=local.info, peer=peer))
             self._images.rebuild(local, peer)
 
     def _noted(self, local: LocalReplica, value: Outvoted, _: None) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from raftlog.core.types import GroupId, LastEntry
-from raftlog.machines.commands import TopicInfo
+from raftlog.machines.group_info import CreatedInfo
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.groups import GroupFiles, GroupStore
 
@@ -33,7 +33,7 @@ class Refills:
         store: GroupStore,
         disk: NodeDisk,
         journal_changed: Callable[[], None],
-        made: Callable[[TopicInfo, GroupFiles], None],
+        made: Callable[[CreatedInfo, GroupFiles], None],
     ) -> None:
         """`made` is told of each new folder, which is durable."""
         self._store = store
@@ -42,20 +42,20 @@ class Refills:
         self._made = made
         self._begun: dict[GroupId, _Begun] = {}
 
-    def begin(self, topic: TopicInfo, lost: LastEntry | None = None) -> None:
-        """Give the topic's group a new folder; nothing of the former one is open, whose log ended
+    def begin(self, info: CreatedInfo, lost: LastEntry | None = None) -> None:
+        """Give the group a new folder; nothing of the former one is open, whose log ended
         with `lost` (None: that cannot be told).
 
         Where a recovery lasts, another one begins: nothing that was said in that one counts.
         """
-        recovery = self._store.begin_recovery(topic.group, lost)
+        recovery = self._store.begin_recovery(info.group, lost)
 
         def make() -> None:
             self._disk.queue_job(
-                partial(self._store.make_group_again, topic, recovery), partial(self._made, topic)
+                partial(self._store.make_group_again, info, recovery), partial(self._made, info)
             )
 
-        self._when_durable(topic.group, make)
+        self._when_durable(info.group, make)
 
     def give_up(self, group: GroupId, lost: LastEntry | None, remove: Callable[[], None]) -> None:
         """`remove` the files of a group that is not this node's any more. It may be given back:

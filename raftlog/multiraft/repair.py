@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from raftlog.core.messages import EntryMessage, EntryRequest
-from raftlog.core.types import GroupId, LogIndex, NodeId
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId
 from raftlog.errors import CorruptFile
 from raftlog.image.damage import Damage, DamagedEntry, DamagedFile, DamagedLog
 from raftlog.image.manifest import MANIFEST_COPIES
@@ -134,7 +134,7 @@ class Repairs:
         self._note_files(local)
         self._found[local.group] += 1
         cause = self._latest[local.group] = damage.cause.cause
-        self._effects.tell(DamageFound(group=local.group, topic=local.topic, cause=cause))
+        self._effects.tell(DamageFound(group=local.group, info=local.info, cause=cause))
         self._heal(local, key, item)
 
     def met(self, local: LocalReplica, cause: CorruptFile) -> None:
@@ -231,7 +231,7 @@ class Repairs:
                     self._segments.begin(local, first)
                 elif cause.file.endswith(MANIFEST_COPIES):
                     self._images.write_manifest(local)
-                elif local.topic is not None and len(local.raft.membership.members) > 1:
+                elif local.group != CONTROLLER_GROUP and len(local.raft.membership.members) > 1:
                     self._quarantine(local, cause)
 
     def _is_covered(self, local: LocalReplica, index: LogIndex, item: _Item) -> bool:
@@ -334,7 +334,7 @@ class Repairs:
     def _tell_healed(self, local: LocalReplica, item: _Item) -> None:
         self._healed[local.group] += 1
         what = item.damage.cause.cause
-        self._effects.tell(DamageHealed(group=local.group, topic=local.topic, what=what))
+        self._effects.tell(DamageHealed(group=local.group, info=local.info, what=what))
 
     def _give_up(self, local: LocalReplica, item: _Item) -> None:
         """No peer could help. What is damaged stays."""
@@ -342,7 +342,7 @@ class Repairs:
         if not item.hopeless:
             item.hopeless = True
             cause = item.damage.cause.cause
-            self._effects.tell(DamageNotHealable(group=local.group, topic=local.topic, cause=cause))
+            self._effects.tell(DamageNotHealable(group=local.group, info=local.info, cause=cause))
 
 
 def _key_of(damage: Damage) -> _Key:

@@ -7,6 +7,7 @@ write and no read of the group is out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import assert_never
 
 from raftlog.core.recovery import is_recovering
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, LastEntry, NodeId, Term
@@ -20,6 +21,7 @@ from raftlog.errors import (
 )
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.group_info import ControllerInfo, CreatedInfo, GroupInfo, KvInfo, label_of
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import (
     Effects,
@@ -140,9 +142,9 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         its files here are damaged.
         """
         local = self._replicas.get(group)
-        if local is not None and local.topic is not None:
-            if local.topic.incarnation != incarnation or local.deleted_elsewhere:
-                raise TopicRecreated(topic=local.topic.name, wanted=incarnation)
+        if local is not None and isinstance(local.info, TopicInfo):
+            if local.info.incarnation != incarnation or local.deleted_elsewhere:
+                raise TopicRecreated(topic=local.info.name, wanted=incarnation)
             return local
         if self.controller.is_deleted(group):
             former = self.controller.deleted_topic(incarnation)
@@ -153,10 +155,18 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             raise self._refusal(quarantine)
         return None
 
+    def of_group(self, group: GroupId) -> LocalReplica | None:
+        """The replica of the group; None: not here (yet). Raises `ReplicaQuarantined` when its
+        files here are damaged."""
+        quarantine = self.quarantined.get(group)
+        if quarantine is not None:
+            raise self._refusal(quarantine)
+        return self._replicas.get(group)
+
     def _refusal(self, quarantine: Quarantine) -> ReplicaQuarantined:
-        topic, damage = quarantine.topic, quarantine.damage
+        info, damage = quarantine.info, quarantine.damage
         return ReplicaQuarantined(
-            topic=topic.name if topic is not None else f"group {quarantine.group}",
+            topic=label_of(info) if info is not None else f"group {quarantine.group}",
             node=self._node,
             file=damage.file,
             position=damage.position,
@@ -164,14 +174,13 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         )
 
     def check_here(self, local: LocalReplica) -> None:
-        """Raises `TopicRecreated` if the replica's group is gone.
+        """Raises `TopicRecreated` if the replica's group is gone, `NotLeader` if its replica is.
 
         A caller that waited meanwhile may still hold it: it believes that it leads, and nothing
         would ever answer.
         """
         if self._replicas.get(local.group) is not local:
-            assert local.topic is not None, "the controller's group is never deleted"
-            raise TopicRecreated(topic=local.topic.name, wanted=local.topic.incarnation)
+            raise _gone(local.info)
 
     # ------------------------------------------------------------ come and go
 
@@ -184,29 +193,27 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         if self.of_controller.replica.applied_index < self._store.deletions_index:
             return
         controller = self.controller
-        for topic in controller.topics():
-            if self._is_wanted(topic) and not self._is_here(topic.group):
-                self._open(topic)
+        for info in controller.groups():
+            if self._is_wanted(info) and not self._is_here(info.group):
+                self._open(info)
         for group in [group for group in self._replicas if controller.is_deleted(group)]:
             local = self._replicas.pop(group)
-            assert local.topic is not None, "the controller's group is never deleted"
-            error = TopicRecreated(topic=local.topic.name, wanted=local.topic.incarnation)
-            self._end(local, error)
+            self._end(local, _gone(local.info))
         for group, placement in controller.placements.items():
             elsewhere = placement.is_reached and self._node not in placement.voters
             if elsewhere and group != CONTROLLER_GROUP:
                 self._give_up(group)
         for group in self.quarantined.keys() - self._closing:
             if controller.is_deleted(group):
-                self._remove(group, self.quarantined.pop(group).topic, lambda: None)
+                self._remove(group, self.quarantined.pop(group).info, lambda: None)
         self._forget_deleted()
 
-    def _is_wanted(self, topic: TopicInfo) -> bool:
-        """Should the topic have a replica here? Until a change is reported the former voters may be
-        needed to make it, also one that hears of the topic and of the change at once."""
-        placement = self.controller.placements.get(topic.group)
+    def _is_wanted(self, info: CreatedInfo) -> bool:
+        """Should the group have a replica here? Until a change is reported the former voters may be
+        needed to make it, also one that hears of the group and of the change at once."""
+        placement = self.controller.placements.get(info.group)
         if placement is None:
-            return self._node in topic.voters
+            return self._node in info.voters
         return self._node in placement.voters or (
             self._node in placement.former and not placement.is_reached
         )
@@ -228,7 +235,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             self._end(self._replicas.pop(group), NotLeader(group=group))
         elif group in self.quarantined and group not in self._closing:
             quarantine = self.quarantined.pop(group)
-            self._remove_elsewhere(group, quarantine.topic, quarantine.lost, lambda: None)
+            self._remove_elsewhere(group, quarantine.info, quarantine.lost, lambda: None)
 
     def _forget_deleted(self) -> None:
         """The hard state of a group that was here once goes when the group is deleted."""
@@ -238,44 +245,44 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
                 journal.forget(group)
                 self._journal_changed()
 
-    def _open(self, topic: TopicInfo) -> None:
-        self._opening.add(topic.group)
-        state = self._store.journal.get(topic.group)
+    def _open(self, info: CreatedInfo) -> None:
+        self._opening.add(info.group)
+        state = self._store.journal.get(info.group)
         if state is not None and is_recovering(state.recovery):
-            self._refills.begin(topic)  # a crash came while it was given a new folder
+            self._refills.begin(info)  # a crash came while it was given a new folder
         else:
             self._disk.queue_job(
-                lambda: self._make(topic), lambda found: self._made_or_damaged(topic, found)
+                lambda: self._make(info), lambda found: self._made_or_damaged(info, found)
             )
 
-    def _make(self, topic: TopicInfo) -> GroupFiles | CorruptFile:
+    def _make(self, info: CreatedInfo) -> GroupFiles | CorruptFile:
         try:
-            return self._store.make_group(topic)
+            return self._store.make_group(info)
         except CorruptFile as damage:
             return damage  # somebody has removed the folder of a group that has served
 
-    def _made_or_damaged(self, topic: TopicInfo, found: GroupFiles | CorruptFile) -> None:
+    def _made_or_damaged(self, info: CreatedInfo, found: GroupFiles | CorruptFile) -> None:
         if isinstance(found, CorruptFile):
-            self._opening.discard(topic.group)
-            self._quarantine(Quarantine(topic.group, topic, found, None))
+            self._opening.discard(info.group)
+            self._quarantine(Quarantine(info.group, info, found, None))
             self.follow_controller()
         else:
-            self._made(topic, found)
+            self._made(info, found)
 
-    def _made(self, topic: TopicInfo, files: GroupFiles) -> None:
-        self._opening.discard(topic.group)
-        opened = self._store.replica(topic, files)
+    def _made(self, info: CreatedInfo, files: GroupFiles) -> None:
+        self._opening.discard(info.group)
+        opened = self._store.replica(info, files)
         local = LocalReplica(*opened)
         local.raft.note_disk(keeps_up=self._disk.keeps_up)
         self._add(local)
-        self._effects.tell(GroupOpened(topic=topic))
+        self._effects.tell(GroupOpened(info=info))
         self.follow_controller()
 
     # ------------------------------------------------------------ damage
 
     def quarantine(self, local: LocalReplica, damage: CorruptFile) -> None:
-        """The topic's log turned out to be damaged where it must be read: end the replica."""
-        quarantine = Quarantine(local.group, local.topic, damage, local.replica.last_durable)
+        """The group's log turned out to be damaged where it must be read: end the replica."""
+        quarantine = Quarantine(local.group, local.info, damage, local.replica.last_durable)
         self._closing.add(local.group)
         del self._replicas[local.group]
         self._quarantine(quarantine)
@@ -285,7 +292,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         self.quarantined[quarantine.group] = quarantine
         self._effects.tell(
             GroupQuarantined(
-                group=quarantine.group, topic=quarantine.topic, cause=quarantine.damage.cause
+                group=quarantine.group, info=quarantine.info, cause=quarantine.damage.cause
             )
         )
         if quarantine.group not in self._closing:
@@ -294,25 +301,27 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
     def _refill_known(self, quarantine: Quarantine) -> None:
         """A replica that knows where its log ended is filled again at once: it may be needed to
         elect the leader that it gets the log from."""
-        topic = quarantine.topic
-        if topic is not None and len(topic.voters) > 1 and quarantine.lost is not None:
-            self._refill(topic, quarantine.lost)
+        info, lost = quarantine.info, quarantine.lost
+        if info is None or isinstance(info, ControllerInfo) or lost is None:
+            return
+        if len(info.voters) > 1:
+            self._refill(info, lost)
 
-    def _refill(self, topic: TopicInfo, lost: LastEntry | None) -> None:
-        del self.quarantined[topic.group]
-        self._opening.add(topic.group)
-        self._refills.begin(topic, lost)
-        self._effects.tell(GroupRefilling(group=topic.group, topic=topic))
+    def _refill(self, info: CreatedInfo, lost: LastEntry | None) -> None:
+        del self.quarantined[info.group]
+        self._opening.add(info.group)
+        self._refills.begin(info, lost)
+        self._effects.tell(GroupRefilling(group=info.group, info=info))
 
     def heard_leader(self, group: GroupId, term: Term) -> None:
         """A leader of that term speaks to the group's replica here. One that is quarantined is
         filled again: there is somebody to get it from."""
-        topic = self.controller.topic_of(group)
-        if group not in self.quarantined or group in self._closing or topic is None:
+        info = self.controller.info_of(group)
+        if group not in self.quarantined or group in self._closing or info is None:
             return
         state = self._store.journal.get(group)
         if state is None or term >= state.term:
-            self._refill(topic, self.quarantined[group].lost)
+            self._refill(info, self.quarantined[group].lost)
 
     def journal_durable(self) -> None:
         """The journal of hard states is durable further than before."""
@@ -336,8 +345,6 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         Call it when one of these has ended. A deleted group's hard state is forgotten after the
         files; that of one which is elsewhere is kept, marked, from before they go.
         """
-        topic = local.topic
-        assert topic is not None, "the controller's group is never removed"
         assert local.group not in self._replicas, "only a group that is gone loses its files"
         if local.busy:
             return  # whatever ends last comes here again
@@ -348,25 +355,25 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             self.follow_controller()
             return
         if self.controller.is_deleted(local.group):
-            self._remove(local.group, topic, local.replica.log.discard)
+            self._remove(local.group, local.info, local.replica.log.discard)
         else:
             lost = local.replica.last_durable
-            self._remove_elsewhere(local.group, topic, lost, local.replica.log.discard)
+            self._remove_elsewhere(local.group, local.info, lost, local.replica.log.discard)
 
     def _remove_elsewhere(
         self,
         group: GroupId,
-        topic: TopicInfo | None,
+        info: GroupInfo | None,
         lost: LastEntry | None,
         close_files: Callable[[], None],
     ) -> None:
         """Remove the files of a group that is elsewhere now, whose log ended with `lost`, when the
         journal says durably that they do not count any more."""
         self._removing.add(group)
-        self._refills.give_up(group, lost, lambda: self._remove(group, topic, close_files))
+        self._refills.give_up(group, lost, lambda: self._remove(group, info, close_files))
 
     def _remove(
-        self, group: GroupId, topic: TopicInfo | None, close_files: Callable[[], None]
+        self, group: GroupId, info: GroupInfo | None, close_files: Callable[[], None]
     ) -> None:
         self._removing.add(group)
         applied = self.of_controller.replica.applied_index
@@ -377,7 +384,18 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
 
         def removed(_: None) -> None:
             self._removing.discard(group)
-            self._effects.tell(GroupRemoved(group=group, topic=topic))
+            self._effects.tell(GroupRemoved(group=group, info=info))
             self.follow_controller()  # which forgets it, or makes it again
 
         self._disk.queue_job(remove, removed)
+
+
+def _gone(info: GroupInfo) -> RaftlogError:
+    """What callers are told who hold a replica that is no longer here."""
+    match info:
+        case TopicInfo():
+            return TopicRecreated(topic=info.name, wanted=info.incarnation)
+        case ControllerInfo() | KvInfo():
+            return NotLeader(group=info.group)
+        case _:
+            assert_never(info)

@@ -241,7 +241,7 @@ class Scrubs:
             if done:
                 self._mended(local, cause)
 
-        mend = partial(self._store.mend_copies, local.group, local.topic)
+        mend = partial(self._store.mend_copies, local.info)
         self._disk.queue_job(mend, mended)
 
     # ------------------------------------------------------------ the end of one

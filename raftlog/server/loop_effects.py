@@ -15,6 +15,7 @@ from raftlog.core.types import NodeId
 from raftlog.errors import DiskFull
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.machines.commands import ReportPlacement
+from raftlog.machines.group_info import label_of
 from raftlog.multiraft.effects import (
     BackgroundRead,
     CompactionFailed,
@@ -137,19 +138,19 @@ class LoopEffects:
 
     def tell(self, event: MultiRaftEvent) -> None:
         match event:
-            case LeadershipChanged(group=group, topic=topic, state=state):
+            case LeadershipChanged(group=group, info=info, state=state):
                 log.info(
                     "leadership",
                     group=group,
-                    topic=topic.name if topic else "(controller)",
+                    topic=label_of(info),
                     role=state.role.value,
                     term=state.term,
                     leader=state.leader,
                 )
-            case GroupOpened(topic=topic):
-                log.info("group opened", group=topic.group, topic=topic.name)
-            case GroupRemoved(group=group, topic=topic):
-                log.info("group removed", group=group, topic=topic.name if topic else "(unknown)")
+            case GroupOpened(info=info):
+                log.info("group opened", group=info.group, topic=label_of(info))
+            case GroupRemoved(group=group, info=info):
+                log.info("group removed", group=group, topic=label_of(info))
             case GroupDeletedElsewhere(group=group, peer=peer):
                 log.info("group deleted elsewhere", group=group, peer=peer)
             case PeerMessagesRefused(latest=violation, count=count):
@@ -164,11 +165,11 @@ class LoopEffects:
                 _tell_rebuild(event)
             case StateCompared() | HistoryCompared():
                 _tell_compared(event)
-            case CompactionFailed(group=group, topic=topic, cause=cause, remedy=remedy):
+            case CompactionFailed(group=group, info=info, cause=cause, remedy=remedy):
                 log.error(
                     "the log was not compacted; it is tried again, and the log grows until then",
                     group=group,
-                    topic=topic.name if topic else "(controller)",
+                    topic=label_of(info),
                     cause=cause,
                     remedy=remedy,
                 )
@@ -203,7 +204,7 @@ class LoopEffects:
 
 
 def _tell_compared(event: StateCompared | HistoryCompared) -> None:
-    topic = event.topic.name if event.topic else "(controller)"
+    topic = label_of(event.info)
     tell = log.info if event.trust is Trust.TRUSTED else log.error
     match event:
         case StateCompared(trust=trust):
@@ -215,7 +216,7 @@ def _tell_compared(event: StateCompared | HistoryCompared) -> None:
 
 
 def _tell_rebuild(event: ReplicaRebuilding | ReplicaRebuilt | RebuildsSpent) -> None:
-    topic = event.topic.name if event.topic else "(controller)"
+    topic = label_of(event.info)
     match event:
         case ReplicaRebuilding(group=group, peer=peer):
             log.warning(
@@ -268,33 +269,33 @@ def _tell_damage(
                 group=group,
                 cause=cause,
             )
-        case GroupQuarantined(group=group, topic=topic, cause=cause):
+        case GroupQuarantined(group=group, info=info, cause=cause):
             log.error(
                 "a group's files are damaged: its replica here is quarantined, the others of "
                 "this node serve",
                 group=group,
-                topic=topic.name if topic else "(controller or unknown)",
+                topic=label_of(info),
                 cause=cause,
             )
-        case EntryDamaged(group=group, topic=topic, cause=cause):
+        case EntryDamaged(group=group, info=info, cause=cause):
             log.error(
                 "an entry that a follower needs is damaged: another node should lead for a while",
                 group=group,
-                topic=topic.name if topic else "(controller)",
+                topic=label_of(info),
                 cause=cause,
             )
-        case GroupRefilling(group=group, topic=topic):
+        case GroupRefilling(group=group, info=info):
             log.warning(
                 "a quarantined replica is filled again from its peers; `raftlog status` names its "
                 "damaged folder, which is kept",
                 group=group,
-                topic=topic.name if topic else "(controller)",
+                topic=label_of(info),
             )
-        case ReplicaRecovered(group=group, topic=topic, index=index):
+        case ReplicaRecovered(group=group, info=info, index=index):
             log.info(
                 "the replica has its log again",
                 group=group,
-                topic=topic.name if topic else "(controller)",
+                topic=label_of(info),
                 index=index,
             )
         case _:
@@ -302,7 +303,7 @@ def _tell_damage(
 
 
 def _tell_repair(event: DamageFound | DamageHealed | DamageNotHealable) -> None:
-    topic = event.topic.name if event.topic else "(controller)"
+    topic = label_of(event.info)
     match event:
         case DamageFound(cause=cause):
             log.error(
@@ -327,11 +328,11 @@ def _tell_repair(event: DamageFound | DamageHealed | DamageNotHealable) -> None:
 
 def _tell_image(event: ImageInstalled | ImageRefused) -> None:
     match event:
-        case ImageInstalled(group=group, topic=topic, index=index):
+        case ImageInstalled(group=group, info=info, index=index):
             log.info(
                 "the replica lacked what its leader's log had dropped: it stands at an image now",
                 group=group,
-                topic=topic.name if topic else "(controller)",
+                topic=label_of(info),
                 index=index,
             )
         case ImageRefused(group=group, peer=peer, cause=cause):

@@ -22,7 +22,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from raftlog.config import Settings
 from raftlog.core.ready import Role
-from raftlog.core.types import CONTROLLER_GROUP, NodeId, Payload
+from raftlog.core.types import NodeId, Payload
 from raftlog.errors import (
     AcknowledgedEntriesLost,
     DiskFailed,
@@ -187,14 +187,14 @@ async def _watch_leases(node: Node) -> None:
     while True:
         await asyncio.sleep(node.settings.topic.lease_check_s)
         for local in node.multiraft.replicas.values():
-            if local.group == CONTROLLER_GROUP:
+            machine = local.machine
+            if not isinstance(machine, TopicMachine):
                 continue
             watch = watches.setdefault(local.group, LeaseWatch(node.settings.topic))
             if local.raft.role is not Role.LEADER:
                 watch.restart()
                 continue
-            assert isinstance(local.machine, TopicMachine)
-            due = watch.due(local.machine, now_s=loop.time(), now_us=node.now_us(local))
+            due = watch.due(machine, now_s=loop.time(), now_us=node.now_us(local))
             for command in due:
                 try:
                     payload = Payload(encode_command(command, None), b"")

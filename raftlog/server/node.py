@@ -21,7 +21,7 @@ import structlog
 from raftlog.config import Settings, StorageSettings
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
-from raftlog.core.types import GroupId, NodeId, Offset, Payload
+from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Payload
 from raftlog.errors import IdentityRefused, NodeRemoved, NotLeader, RaftlogError, TooLarge
 from raftlog.machines.commands import Command, ReportPlacement
 from raftlog.machines.outcomes import Outcome
@@ -44,8 +44,10 @@ from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
 from raftlog.transport.link import PeerLink
 from raftlog.wire.batch import BatchHeader
-from raftlog.wire.calls import REPORT_PLACEMENT, NodeAddress, PeerHello, PeerWelcome
+from raftlog.wire.calls import REPORT_PLACEMENT
 from raftlog.wire.codec import encode_command
+from raftlog.wire.group_calls import NodeAddress
+from raftlog.wire.peer_greetings import PeerHello, PeerWelcome
 
 _IDLE_MARKER_S = 1.0
 """A log that was not written for so long gets its synced marker, which bears witness to the end
@@ -283,10 +285,18 @@ class Node:
         """The error of a call for a group that has no replica here. It names a node that should
         have one, if there is another."""
         controller = self.multiraft.replicas.controller
-        topic = controller.topic_of(group)
-        voters = controller.voters_of(topic) if topic is not None else ()
+        info = controller.info_of(group)
+        voters = controller.voters_of(info) if info is not None else ()
         others = [each for each in voters if each != self.node]
         return self._hinted(NotLeader(group=group, leader=random.choice(others) if others else 0))
+
+    def group_here(self, group: GroupId) -> LocalReplica:
+        """The replica of the group. Raises `NotLeader` where there is none (yet), and
+        `ReplicaQuarantined` when its files here are damaged."""
+        local = self.multiraft.replicas.of_group(group)
+        if local is None:
+            raise self.not_here(group)
+        return local
 
     def _hinted(self, error: NotLeader) -> NotLeader:
         """The error with the leader's address, if this node knows it."""
@@ -342,7 +352,18 @@ class Node:
         try:
             await done
         finally:
-            local.forget_high_water_mark(number)
+            local.forget_wait(number)
+
+    async def applied(self, local: LocalReplica, index: LogIndex) -> None:
+        """Wait until the replica here has applied entry `index`."""
+        if local.replica.applied_index >= index:
+            return
+        done, reply = self._awaited()
+        number = local.await_applied(index, reply)
+        try:
+            await done
+        finally:
+            local.forget_wait(number)
 
     def _awaited(self) -> tuple[asyncio.Future[None], Callable[[RaftlogError | None], None]]:
         """A future, and the reply that ends it."""

@@ -6,6 +6,7 @@ from raftlog.core.types import CONTROLLER_GROUP, NodeId
 from raftlog.errors import AddressTaken, NodeInUse, RulesTooOld, TooFewNodes
 from raftlog.machines.commands import AddNode, PlaceGroup, ReportPlacement, RetireNode, SetDuty
 from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.group_info import label_of
 from raftlog.machines.outcomes import (
     DutySet,
     GroupPlaced,
@@ -60,8 +61,8 @@ class PlacingServices:
         """Wish a group elsewhere. Raises `PlacementUnderWay`, `PlacementOutdated`, `NodeUnknown`,
         `GroupUnknown`."""
         self._check_rules()
-        topic = self._controller.topic_of(call.group)
-        former = topic.voters if topic is not None else self._controller_voters()
+        info = self._controller.info_of(call.group)
+        former = info.voters if info is not None else self._controller_voters()
         command = PlaceGroup(
             group=call.group, voters=call.voters, generation=call.generation, former=former
         )
@@ -77,7 +78,7 @@ class PlacingServices:
         await self._node.read_barrier(self._replicas.of_controller)
         controller = self._controller
         made = [(CONTROLLER_GROUP, "", self._controller_voters())]
-        made += [(topic.group, topic.name, topic.voters) for topic in controller.topics()]
+        made += [(info.group, label_of(info), info.voters) for info in controller.groups()]
         groups = []
         for group, name, voters in sorted(made):
             found = controller.placements.get(group, Placement(voters, 0, 0, voters))
@@ -93,17 +94,17 @@ class PlacingServices:
             )
         return calls.PlacementsReply(nodes=self._nodes(), groups=tuple(groups))
 
-    def voters_for(self, topic: str, replicas: int) -> tuple[NodeId, ...]:
-        """On which nodes a new topic is put; `replicas` 0: the default. Raises `TooFewNodes`,
+    def voters_for(self, what: str, replicas: int) -> tuple[NodeId, ...]:
+        """On which nodes a new group is put; `replicas` 0: the default. Raises `TooFewNodes`,
         `NotLeader`."""
         self._node.check_leads(self._replicas.of_controller)
         controller = self._controller
         nodes = {each.node: each.rack for each in self._nodes() if _takes_replicas(each)}
         if replicas > len(nodes):
-            raise TooFewNodes(what=f"Topic {topic!r}", needed=replicas, found=len(nodes))
+            raise TooFewNodes(what=what, needed=replicas, found=len(nodes))
         held = [
-            Held(topic.group, topic.name, controller.voters_of(topic))
-            for topic in controller.topics()
+            Held(info.group, label_of(info), controller.voters_of(info))
+            for info in controller.groups()
         ]
         return chosen(replicas or min(REPLICAS_DEFAULT, len(nodes)), nodes, load_of(held))
 

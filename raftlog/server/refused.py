@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from raftlog import errors
-from raftlog.errors import RaftlogError
+from raftlog.errors import MalformedRequest, RaftlogError
 from raftlog.machines.outcomes import Outcome, Refused
 
 Accepted = TypeVar("Accepted", bound=Outcome)
@@ -24,3 +24,9 @@ def error_of(refused: Refused) -> RaftlogError:
     kind: type[RaftlogError] = getattr(errors, refused.code)
     assert issubclass(kind, RaftlogError)
     return kind(**dict(refused.values))
+
+
+def check_sense(call: str, problem: str | None) -> None:
+    """Refuse here what every replica would refuse at apply, before its bytes are replicated."""
+    if problem is not None:
+        raise MalformedRequest(call=call, what=problem)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import grpc
 import grpc.aio
@@ -36,10 +36,13 @@ class CallGate:
         self._in_flight = 0
         self._closed = False
         self._idle = asyncio.Event()
+        self._watches: set[_Call] = set()
 
     async def close(self) -> None:
-        """Refuse further calls, and give those in flight time to end."""
+        """Refuse further calls, end those that watch, and give the others time to end."""
         self._closed = True
+        for watch in self._watches:
+            watch.end()
         if self._in_flight:
             try:
                 async with asyncio.timeout(self._limits.shutdown_timeout_s):
@@ -47,14 +50,19 @@ class CallGate:
             except TimeoutError:
                 log.warning("calls cut off", calls=self._in_flight)
 
-    def call(self, name: str, context: Context) -> _Call:
+    @property
+    def closed(self) -> bool:
+        """Does the node stop?"""
+        return self._closed
+
+    def call(self, call: calls.Call[Any, Any], context: Context) -> _Call:
         """One call's time, as an asynchronous context: over the bound it is `Overloaded`; past its
         deadline it ends."""
         longest = self._limits.request_timeout_max_s
         remaining = context.time_remaining()
-        return _Call(self, name, longest if remaining is None else min(remaining, longest))
+        return _Call(self, call, longest if remaining is None else min(remaining, longest))
 
-    def enter(self) -> None:
+    def enter(self, entered: _Call) -> None:
         """Count a call. Raises `NodeStopping`, `Overloaded`; then it is not counted."""
         if self._closed:
             raise NodeStopping()
@@ -62,10 +70,13 @@ class CallGate:
         if self._in_flight >= limit:
             raise Overloaded(queue="server.requests_max", limit=limit)
         self._in_flight += 1
+        if entered.watches:
+            self._watches.add(entered)
 
-    def leave(self) -> None:
+    def leave(self, left: _Call) -> None:
         """A call that was counted has ended."""
         self._in_flight -= 1
+        self._watches.discard(left)
         if self._closed and self._in_flight == 0:
             self._idle.set()
 
@@ -73,17 +84,23 @@ class CallGate:
 class _Call:
     """A class, not a generator of `asynccontextmanager`: every call passes here."""
 
-    __slots__ = ("_gate", "_name", "_seconds", "_timeout")
+    __slots__ = ("_gate", "_name", "_seconds", "_timeout", "watches")
 
-    def __init__(self, gate: CallGate, name: str, seconds: float) -> None:
+    def __init__(self, gate: CallGate, call: calls.Call[Any, Any], seconds: float) -> None:
         self._gate = gate
-        self._name = name
+        self._name = call.name
         self._seconds = seconds
         self._timeout = asyncio.timeout(seconds)
+        self.watches = isinstance(call, calls.WatchCall)
+        """Whether it waits for what may never come."""
 
     async def __aenter__(self) -> None:
-        self._gate.enter()
+        self._gate.enter(self)
         await self._timeout.__aenter__()
+
+    def end(self) -> None:
+        """End it now: the node stops."""
+        self._timeout.reschedule(asyncio.get_running_loop().time())
 
     async def __aexit__(
         self,
@@ -91,10 +108,12 @@ class _Call:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._gate.leave()
+        self._gate.leave(self)
         try:
             await self._timeout.__aexit__(kind, error, trace)
         except TimeoutError:
+            if self.watches and self._gate.closed:
+                raise NodeStopping() from None
             raise DeadlineExceeded(what=self._name, seconds=f"{self._seconds:.3g}") from None
 
 
@@ -145,6 +164,15 @@ def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandle
             plain(calls.SCRUB, services.scrub),
             plain(calls.LIST_WRITERS, services.list_writers),
             plain(calls.REMOVE_WRITER, services.remove_writer),
+            plain(calls.OPEN_KV, services.kv.open_kv),
+            plain(calls.OPEN_SESSION, services.kv.open_session),
+            plain(calls.PUT_KEY, services.kv.put_key),
+            plain(calls.DELETE_KEY, services.kv.delete_key),
+            plain(calls.READ_KEYS, services.kv.read_keys),
+            streamed(calls.WATCH_KEYS, services.kv.watch_keys),
+            plain(calls.GET_LAST_APPLIED, services.groups.get_last_applied),
+            plain(calls.GET_SERVERS, services.groups.get_servers),
+            streamed(calls.WATCH_EVENTS, services.groups.watch_events),
         ]
     )
     assert handlers.keys() == calls.CALLS.keys(), "every call is served, and no other"
@@ -158,7 +186,7 @@ def _unary(
 ) -> Callable[[bytes, Context], Awaitable[bytes]]:
     async def answer(data: bytes, context: Context) -> bytes | RaftlogError:
         try:
-            async with gate.call(call.name, context):
+            async with gate.call(call, context):
                 request, body = decode_request(call, data)
                 return encode_reply(call, await serve(request, body))
         except RaftlogError as error:
@@ -189,7 +217,7 @@ def _stream(
 ) -> Callable[[bytes, Context], AsyncIterator[bytes]]:
     async def handle(data: bytes, context: Context) -> AsyncIterator[bytes]:
         try:
-            async with gate.call(call.name, context):
+            async with gate.call(call, context):
                 request, _ = decode_request(call, data)
                 async for reply, body in serve(request):
                     yield encode_reply(call, reply, body)

@@ -57,11 +57,13 @@ from raftlog.machines.validity import (
 )
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.server import views
+from raftlog.server.group_services import GroupServices
+from raftlog.server.kv_services import KvServices
 from raftlog.server.node import Node
 from raftlog.server.order import SenderOrder
 from raftlog.server.placing import PlacingServices
 from raftlog.server.record_batches import batch_reply, checked_summary, column_slices
-from raftlog.server.refused import Accepted, accepted, error_of
+from raftlog.server.refused import Accepted, accepted, check_sense, error_of
 from raftlog.wire import calls
 
 
@@ -73,6 +75,8 @@ class Services:
         self._multiraft = node.multiraft
         self.placing = PlacingServices(node)
         self._limits = node.settings.server
+        self.groups = GroupServices(node)
+        self.kv = KvServices(node, self.placing)
         self._order = SenderOrder(
             wait_max_s=self._limits.reorder_wait_max_s,
             senders_max=self._limits.reorder_senders_max,
@@ -134,7 +138,7 @@ class Services:
                 return TopicCreated(topic=self._as_placed(found), existed=existed)
         if call.settings:
             self._check_takes_settings(call.name)
-        voters = self.placing.voters_for(call.name, call.replicas)
+        voters = self.placing.voters_for(f"Topic {call.name!r}", call.replicas)
         outcome = await self._node.propose(
             self._multiraft.replicas.of_controller,
             CreateTopic(
@@ -223,7 +227,7 @@ class Services:
             timestamp_us=self._node.now_us(local),
             batch=checked_summary(local.topic_machine.info, call.batch, call.crc, body),
         )
-        _check_sense("Append", problem_of_append(command))
+        check_sense("Append", problem_of_append(command))
         await self._order.turn(call.producer, call.sequence)
         done = self._node.propose(local, command, call.batch, body)
         self._order.proposed(call.producer, call.sequence)
@@ -240,7 +244,7 @@ class Services:
             batch=checked_summary(local.topic_machine.info, call.batch, call.crc, body),
             create_writer=call.create_writer,
         )
-        _check_sense("Stage", problem_of_stage(command, RULES_LATEST))
+        check_sense("Stage", problem_of_stage(command, RULES_LATEST))
         self._check_staged_bytes(local.topic_machine, command)
         await self._order.turn(call.attempt, call.number)
         done = self._node.propose(local, command, call.batch, body)
@@ -293,7 +297,7 @@ class Services:
         machine = local.topic_machine
         command = RemoveWriter(writer=call.writer)
         _check_rules("Removing a writer", machine, needed=2)
-        _check_sense("RemoveWriter", problem_of_removal(command, machine.rules))
+        check_sense("RemoveWriter", problem_of_removal(command, machine.rules))
         outcome = await self._node.propose(local, command)
         return self._accepted(WriterRemoved, outcome)
 
@@ -303,7 +307,7 @@ class Services:
         machine = local.topic_machine
         command = Trim(offset=call.offset)
         _check_rules("Trimming a topic", machine, needed=3)
-        _check_sense("Trim", problem_of_trim(command, machine.rules))
+        check_sense("Trim", problem_of_trim(command, machine.rules))
         return self._accepted(Trimmed, await self._node.propose(local, command))
 
     # ------------------------------------------------------------ reading
@@ -442,12 +446,6 @@ class Services:
                 limit=limit,
                 option="server.staged_bytes_max",
             )
-
-
-def _check_sense(call: str, problem: str | None) -> None:
-    """Refuse here what every replica would refuse at apply, before its bytes are replicated."""
-    if problem is not None:
-        raise MalformedRequest(call=call, what=problem)
 
 
 def _check_rules(what: str, machine: TopicMachine, *, needed: int) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from raftlog.core.ready import Role
-from raftlog.core.types import LogIndex, Offset
+from raftlog.core.types import CONTROLLER_GROUP, LogIndex, Offset
+from raftlog.machines.group_info import label_of
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.writer_row import WriterRow
 from raftlog.multiraft.groups import Quarantine
@@ -23,7 +24,7 @@ def group_view(node: Node, local: LocalReplica) -> GroupView:
     topic = machine if isinstance(machine, TopicMachine) else None
     return GroupView(
         group=local.group,
-        topic=topic.info.name if topic else "",
+        topic="" if local.group == CONTROLLER_GROUP else label_of(local.info),
         incarnation=topic.info.incarnation if topic else "",
         node=node.node,
         role="recovering" if raft.recovering else raft.role.value,
@@ -62,7 +63,7 @@ def quarantine_view(quarantine: Quarantine) -> QuarantineView:
     """A group that has no replica here, because its files are damaged."""
     return QuarantineView(
         group=quarantine.group,
-        topic=quarantine.topic.name if quarantine.topic is not None else "",
+        topic=label_of(quarantine.info) if quarantine.info is not None else "",
         problem=quarantine.damage.cause,
     )
 

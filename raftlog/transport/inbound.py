@@ -25,7 +25,7 @@ from raftlog.errors import (
     NodeRemoved,
     RaftlogError,
 )
-from raftlog.wire.calls import PEER_SERVICE, PeerHello, PeerWelcome
+from raftlog.wire.calls import PEER_SERVICE
 from raftlog.wire.codec import (
     ERROR_METADATA_KEY,
     PeerFrames,
@@ -33,6 +33,7 @@ from raftlog.wire.codec import (
     encode_error,
     encode_welcome,
 )
+from raftlog.wire.peer_greetings import PeerHello, PeerWelcome
 
 Context: TypeAlias = "grpc.aio.ServicerContext[bytes, bytes]"
 """A call or stream as grpc's server passes it to a handler. Its frames are not decoded."""

@@ -20,7 +20,7 @@ from raftlog.core.messages import PeerMessage
 from raftlog.core.types import NodeId
 from raftlog.errors import RaftlogError
 from raftlog.transport.outbox import Outbox
-from raftlog.wire.calls import PEER_SERVICE, PeerHello, PeerWelcome
+from raftlog.wire.calls import PEER_SERVICE
 from raftlog.wire.codec import (
     ERROR_METADATA_KEY,
     decode_error,
@@ -29,6 +29,7 @@ from raftlog.wire.codec import (
     encode_peer_messages,
 )
 from raftlog.wire.framing import pieces
+from raftlog.wire.peer_greetings import PeerHello, PeerWelcome
 
 ByteStream: TypeAlias = "grpc.aio.StreamStreamCall[bytes, bytes]"
 

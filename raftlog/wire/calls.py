@@ -15,7 +15,7 @@ the one the caller means.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Term
 from raftlog.machines.commands import (
@@ -33,10 +33,12 @@ from raftlog.machines.outcomes import (
     EpochAborted,
     EpochCommitted,
     GroupPlaced,
+    KeyWritten,
     NodeAdded,
     NodeRegistered,
     NodeRetired,
     PlacementReported,
+    SessionOpened,
     Staged,
     TopicAltered,
     TopicCreated,
@@ -47,17 +49,27 @@ from raftlog.machines.outcomes import (
 from raftlog.machines.schema import Schema
 from raftlog.machines.settings import TopicSetting
 from raftlog.wire.batch import BatchHeader
+from raftlog.wire.group_calls import (
+    GetLastApplied,
+    GetServers,
+    GroupEvent,
+    LastApplied,
+    NodeAddress,
+    Servers,
+    WatchEvents,
+)
+from raftlog.wire.kv_calls import (
+    DeleteKeyCall,
+    KeyChanges,
+    KeysReply,
+    KvReply,
+    OpenKv,
+    OpenSessionCall,
+    PutKeyCall,
+    ReadKeys,
+    WatchKeys,
+)
 from raftlog.wire.runs import Runs
-
-
-class NodeAddress(NamedTuple):
-    """A node and where it listens."""
-
-    node: NodeId
-    """The node's number, from 1."""
-    address: str
-    """`host:port`, as clients and peers reach it."""
-
 
 READ_PIECES_MAX = 10_000
 """Pieces that a range of records may be split into. More tasks than any Spark stage should have,
@@ -593,34 +605,6 @@ class RemoveWriterCall:
     writer: str
 
 
-# ---------------------------------------------------------------- between nodes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerHello:
-    """The first frame of a peer stream: who calls, from which start of its process."""
-
-    cluster_id: str
-    node: NodeId
-    store_uuid: str
-    boot_id: str
-    address: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PeerWelcome:
-    """The accepting node's answer.
-
-    It takes messages of at most `message_bytes_max`, and longer frames in pieces; 0: it is of a
-    version that knows no pieces.
-    """
-
-    node: NodeId
-    store_uuid: str
-    boot_id: str
-    message_bytes_max: int
-
-
 # ---------------------------------------------------------------- the table
 
 Request = TypeVar("Request")
@@ -657,6 +641,12 @@ class StreamedCall(Call[Request, Reply]):
     __slots__ = ()
 
 
+class WatchCall(StreamedCall[Request, Reply]):
+    """A stream that waits for what may never come. It ends when the node stops."""
+
+    __slots__ = ()
+
+
 UnaryCall = PlainCall[Request, Reply] | BodyCall[Request, Reply]
 """A call with one reply."""
 
@@ -689,6 +679,15 @@ WATCH_GROUPS = PlainCall("WatchGroups", WatchGroups, NodeView)
 SCRUB = PlainCall("Scrub", ScrubCall, NodeView)
 LIST_WRITERS = PlainCall("ListWriters", ListWriters, WritersReply)
 REMOVE_WRITER = PlainCall("RemoveWriter", RemoveWriterCall, WriterRemoved)
+OPEN_KV = PlainCall("OpenKv", OpenKv, KvReply)
+OPEN_SESSION = PlainCall("OpenSession", OpenSessionCall, SessionOpened)
+PUT_KEY = PlainCall("PutKey", PutKeyCall, KeyWritten)
+DELETE_KEY = PlainCall("DeleteKey", DeleteKeyCall, KeyWritten)
+READ_KEYS = PlainCall("ReadKeys", ReadKeys, KeysReply)
+WATCH_KEYS = WatchCall("WatchKeys", WatchKeys, KeyChanges)
+GET_LAST_APPLIED = PlainCall("GetLastApplied", GetLastApplied, LastApplied)
+GET_SERVERS = PlainCall("GetServers", GetServers, Servers)
+WATCH_EVENTS = WatchCall("WatchEvents", WatchEvents, GroupEvent)
 
 CALLS: dict[str, Call[Any, Any]] = {
     call.name: call for call in tuple(globals().values()) if isinstance(call, Call)

@@ -18,6 +18,7 @@ from raftlog.machines.commands import (
     Command,
     CommitEpoch,
     Configure,
+    CreateKv,
     CreateTopic,
     DeleteTopic,
     EpochKey,
@@ -36,6 +37,7 @@ from raftlog.machines.commands import (
     Stage,
     Trim,
 )
+from raftlog.machines.kv_commands import DeleteKey, OpenSession, PutKey
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.codec_values import (
@@ -180,6 +182,10 @@ _NAMES: dict[type, tuple[str, Conversion[Any]]] = {
         "retire_node": RetireNode,
         "place_group": PlaceGroup,
         "report_placement": ReportPlacement,
+        "create_kv": CreateKv,
+        "open_session": OpenSession,
+        "put_key": PutKey,
+        "delete_key": DeleteKey,
     }.items()
 }
 _KINDS: dict[str, Conversion[Any]] = dict(_NAMES.values())

@@ -27,10 +27,10 @@ from raftlog.core.messages import (
 )
 from raftlog.core.types import Entry, EntryKind, LogIndex, Payload, Term
 from raftlog.wire import raftlog_pb2 as pb
-from raftlog.wire.calls import PeerHello, PeerWelcome
 from raftlog.wire.codec_values import CONVERSIONS, UNREADABLE, malformed
 from raftlog.wire.framing import Assembly, Unreadable, join, split
 from raftlog.wire.mapping import Conversion
+from raftlog.wire.peer_greetings import PeerHello, PeerWelcome
 
 V = TypeVar("V", PeerHello, PeerWelcome)
 

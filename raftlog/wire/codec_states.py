@@ -9,8 +9,12 @@ from typing import NamedTuple, assert_never
 
 from raftlog.core.membership import MembershipAt, decode_membership, encode_membership
 from raftlog.core.types import LogIndex
-from raftlog.machines.state import ControllerState, TopicState
-from raftlog.machines.state_validity import problem_of_controller_state, problem_of_topic_state
+from raftlog.machines.state import ControllerState, KvState, MachineState, TopicState
+from raftlog.machines.state_validity import (
+    problem_of_controller_state,
+    problem_of_kv_state,
+    problem_of_topic_state,
+)
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.codec_values import CONVERSIONS, UNREADABLE, malformed
 from raftlog.wire.framing import Unreadable
@@ -19,12 +23,13 @@ _VERSION_BYTE = bytes([1])
 
 _TOPIC = CONVERSIONS.of(TopicState)
 _CONTROLLER = CONVERSIONS.of(ControllerState)
+_KV = CONVERSIONS.of(KvState)
 
 
 class GroupState(NamedTuple):
     """What a snapshot holds."""
 
-    machine: TopicState | ControllerState
+    machine: MachineState
     membership: MembershipAt | None = None
     """None: the members are those that the group was made with."""
 
@@ -37,6 +42,8 @@ def encode_state(state: GroupState) -> bytes:
             message = pb.MachineState(topic=_TOPIC.encode(machine))
         case ControllerState():
             message = pb.MachineState(controller=_CONTROLLER.encode(machine))
+        case KvState():
+            message = pb.MachineState(kv=_KV.encode(machine))
         case _:
             assert_never(machine)
     if state.membership is not None:
@@ -57,7 +64,7 @@ def _decode(data: bytes) -> GroupState:
     if data[:1] != _VERSION_BYTE:
         raise Unreadable(f"a state begins with {data[:1].hex() or 'nothing'}, not 01")
     message = pb.MachineState.FromString(data[1:])
-    state: TopicState | ControllerState
+    state: MachineState
     match message.WhichOneof("state"):
         case "topic":
             state = _TOPIC.decode(message.topic)
@@ -65,6 +72,9 @@ def _decode(data: bytes) -> GroupState:
         case "controller":
             state = _CONTROLLER.decode(message.controller)
             problem = problem_of_controller_state(state)
+        case "kv":
+            state = _KV.decode(message.kv)
+            problem = problem_of_kv_state(state)
         case _:
             raise Unreadable("a state of no known kind")
     if problem is not None:

@@ -347,7 +347,7 @@ class DeleteTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("append", "stage", "commit_epoch", "abort_epoch", "expire_epoch", "expire_producer", "expire_writer", "register_node", "create_topic", "delete_topic", "rules", "expire", "remove_writer", "trim", "snapshot_point", "alter_topic", "configure", "add_node", "set_duty", "retire_node", "place_group", "report_placement")
+    __slots__ = ("append", "stage", "commit_epoch", "abort_epoch", "expire_epoch", "expire_producer", "expire_writer", "register_node", "create_topic", "delete_topic", "rules", "expire", "remove_writer", "trim", "snapshot_point", "alter_topic", "configure", "add_node", "set_duty", "retire_node", "place_group", "report_placement", "create_kv", "open_session", "put_key", "delete_key")
     APPEND_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     COMMIT_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -370,6 +370,10 @@ class Command(_message.Message):
     RETIRE_NODE_FIELD_NUMBER: _ClassVar[int]
     PLACE_GROUP_FIELD_NUMBER: _ClassVar[int]
     REPORT_PLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    CREATE_KV_FIELD_NUMBER: _ClassVar[int]
+    OPEN_SESSION_FIELD_NUMBER: _ClassVar[int]
+    PUT_KEY_FIELD_NUMBER: _ClassVar[int]
+    DELETE_KEY_FIELD_NUMBER: _ClassVar[int]
     append: Append
     stage: Stage
     commit_epoch: CommitEpoch
@@ -392,7 +396,11 @@ class Command(_message.Message):
     retire_node: RetireNode
     place_group: PlaceGroup
     report_placement: ReportPlacement
-    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_epoch: _Optional[_Union[CommitEpoch, _Mapping]] = ..., abort_epoch: _Optional[_Union[AbortEpoch, _Mapping]] = ..., expire_epoch: _Optional[_Union[ExpireEpoch, _Mapping]] = ..., expire_producer: _Optional[_Union[ExpireProducer, _Mapping]] = ..., expire_writer: _Optional[_Union[ExpireWriter, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ..., expire: _Optional[_Union[Expire, _Mapping]] = ..., remove_writer: _Optional[_Union[RemoveWriter, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., snapshot_point: _Optional[_Union[SnapshotPoint, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., add_node: _Optional[_Union[AddNode, _Mapping]] = ..., set_duty: _Optional[_Union[SetDuty, _Mapping]] = ..., retire_node: _Optional[_Union[RetireNode, _Mapping]] = ..., place_group: _Optional[_Union[PlaceGroup, _Mapping]] = ..., report_placement: _Optional[_Union[ReportPlacement, _Mapping]] = ...) -> None: ...
+    create_kv: CreateKv
+    open_session: OpenSession
+    put_key: PutKey
+    delete_key: DeleteKey
+    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_epoch: _Optional[_Union[CommitEpoch, _Mapping]] = ..., abort_epoch: _Optional[_Union[AbortEpoch, _Mapping]] = ..., expire_epoch: _Optional[_Union[ExpireEpoch, _Mapping]] = ..., expire_producer: _Optional[_Union[ExpireProducer, _Mapping]] = ..., expire_writer: _Optional[_Union[ExpireWriter, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ..., expire: _Optional[_Union[Expire, _Mapping]] = ..., remove_writer: _Optional[_Union[RemoveWriter, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., snapshot_point: _Optional[_Union[SnapshotPoint, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., add_node: _Optional[_Union[AddNode, _Mapping]] = ..., set_duty: _Optional[_Union[SetDuty, _Mapping]] = ..., retire_node: _Optional[_Union[RetireNode, _Mapping]] = ..., place_group: _Optional[_Union[PlaceGroup, _Mapping]] = ..., report_placement: _Optional[_Union[ReportPlacement, _Mapping]] = ..., create_kv: _Optional[_Union[CreateKv, _Mapping]] = ..., open_session: _Optional[_Union[OpenSession, _Mapping]] = ..., put_key: _Optional[_Union[PutKey, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ...) -> None: ...
 
 class NodeAddress(_message.Message):
     __slots__ = ("node", "address")
@@ -1617,7 +1625,7 @@ class PlacementState(_message.Message):
     def __init__(self, group: _Optional[int] = ..., voters: _Optional[_Iterable[int]] = ..., generation: _Optional[int] = ..., reached: _Optional[int] = ..., former: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ControllerState(_message.Message):
-    __slots__ = ("rules", "last_index", "last_timestamp_us", "next_group_id", "nodes", "topics", "deleted", "retired", "placements")
+    __slots__ = ("rules", "last_index", "last_timestamp_us", "next_group_id", "nodes", "topics", "deleted", "retired", "placements", "kvs")
     RULES_FIELD_NUMBER: _ClassVar[int]
     LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
     LAST_TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
@@ -1627,6 +1635,7 @@ class ControllerState(_message.Message):
     DELETED_FIELD_NUMBER: _ClassVar[int]
     RETIRED_FIELD_NUMBER: _ClassVar[int]
     PLACEMENTS_FIELD_NUMBER: _ClassVar[int]
+    KVS_FIELD_NUMBER: _ClassVar[int]
     rules: int
     last_index: int
     last_timestamp_us: int
@@ -1636,17 +1645,20 @@ class ControllerState(_message.Message):
     deleted: _containers.RepeatedCompositeFieldContainer[TopicInfo]
     retired: _containers.RepeatedScalarFieldContainer[int]
     placements: _containers.RepeatedCompositeFieldContainer[PlacementState]
-    def __init__(self, rules: _Optional[int] = ..., last_index: _Optional[int] = ..., last_timestamp_us: _Optional[int] = ..., next_group_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ..., deleted: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ..., retired: _Optional[_Iterable[int]] = ..., placements: _Optional[_Iterable[_Union[PlacementState, _Mapping]]] = ...) -> None: ...
+    kvs: _containers.RepeatedCompositeFieldContainer[KvInfo]
+    def __init__(self, rules: _Optional[int] = ..., last_index: _Optional[int] = ..., last_timestamp_us: _Optional[int] = ..., next_group_id: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeState, _Mapping]]] = ..., topics: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ..., deleted: _Optional[_Iterable[_Union[TopicInfo, _Mapping]]] = ..., retired: _Optional[_Iterable[int]] = ..., placements: _Optional[_Iterable[_Union[PlacementState, _Mapping]]] = ..., kvs: _Optional[_Iterable[_Union[KvInfo, _Mapping]]] = ...) -> None: ...
 
 class MachineState(_message.Message):
-    __slots__ = ("topic", "controller", "membership")
+    __slots__ = ("topic", "controller", "kv", "membership")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_FIELD_NUMBER: _ClassVar[int]
+    KV_FIELD_NUMBER: _ClassVar[int]
     MEMBERSHIP_FIELD_NUMBER: _ClassVar[int]
     topic: TopicState
     controller: ControllerState
+    kv: KvState
     membership: MembershipState
-    def __init__(self, topic: _Optional[_Union[TopicState, _Mapping]] = ..., controller: _Optional[_Union[ControllerState, _Mapping]] = ..., membership: _Optional[_Union[MembershipState, _Mapping]] = ...) -> None: ...
+    def __init__(self, topic: _Optional[_Union[TopicState, _Mapping]] = ..., controller: _Optional[_Union[ControllerState, _Mapping]] = ..., kv: _Optional[_Union[KvState, _Mapping]] = ..., membership: _Optional[_Union[MembershipState, _Mapping]] = ...) -> None: ...
 
 class MembershipState(_message.Message):
     __slots__ = ("index", "command")
@@ -1687,3 +1699,285 @@ class Trimmed(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     log_start_offset: int
     def __init__(self, log_start_offset: _Optional[int] = ...) -> None: ...
+
+class KvInfo(_message.Message):
+    __slots__ = ("group", "voters", "created_us", "rules")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    VOTERS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_US_FIELD_NUMBER: _ClassVar[int]
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    voters: _containers.RepeatedScalarFieldContainer[int]
+    created_us: int
+    rules: int
+    def __init__(self, group: _Optional[int] = ..., voters: _Optional[_Iterable[int]] = ..., created_us: _Optional[int] = ..., rules: _Optional[int] = ...) -> None: ...
+
+class CreateKv(_message.Message):
+    __slots__ = ("voters", "timestamp_us")
+    VOTERS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_US_FIELD_NUMBER: _ClassVar[int]
+    voters: _containers.RepeatedScalarFieldContainer[int]
+    timestamp_us: int
+    def __init__(self, voters: _Optional[_Iterable[int]] = ..., timestamp_us: _Optional[int] = ...) -> None: ...
+
+class OpenSession(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class PutKey(_message.Message):
+    __slots__ = ("session", "sequence", "key", "value", "expected")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    sequence: int
+    key: str
+    value: bytes
+    expected: int
+    def __init__(self, session: _Optional[int] = ..., sequence: _Optional[int] = ..., key: _Optional[str] = ..., value: _Optional[bytes] = ..., expected: _Optional[int] = ...) -> None: ...
+
+class DeleteKey(_message.Message):
+    __slots__ = ("session", "sequence", "key", "expected")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    sequence: int
+    key: str
+    expected: int
+    def __init__(self, session: _Optional[int] = ..., sequence: _Optional[int] = ..., key: _Optional[str] = ..., expected: _Optional[int] = ...) -> None: ...
+
+class KvCreated(_message.Message):
+    __slots__ = ("kv", "existed")
+    KV_FIELD_NUMBER: _ClassVar[int]
+    EXISTED_FIELD_NUMBER: _ClassVar[int]
+    kv: KvInfo
+    existed: bool
+    def __init__(self, kv: _Optional[_Union[KvInfo, _Mapping]] = ..., existed: _Optional[bool] = ...) -> None: ...
+
+class SessionOpened(_message.Message):
+    __slots__ = ("session",)
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    def __init__(self, session: _Optional[int] = ...) -> None: ...
+
+class KeyWritten(_message.Message):
+    __slots__ = ("version", "previous")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    previous: int
+    def __init__(self, version: _Optional[int] = ..., previous: _Optional[int] = ...) -> None: ...
+
+class KeyValue(_message.Message):
+    __slots__ = ("key", "version", "value")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    version: int
+    value: bytes
+    def __init__(self, key: _Optional[str] = ..., version: _Optional[int] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class SessionState(_message.Message):
+    __slots__ = ("session", "sequence", "result", "version", "previous")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    RESULT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    sequence: int
+    result: int
+    version: int
+    previous: int
+    def __init__(self, session: _Optional[int] = ..., sequence: _Optional[int] = ..., result: _Optional[int] = ..., version: _Optional[int] = ..., previous: _Optional[int] = ...) -> None: ...
+
+class KvState(_message.Message):
+    __slots__ = ("rules", "last_index", "keys", "sessions")
+    RULES_FIELD_NUMBER: _ClassVar[int]
+    LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    rules: int
+    last_index: int
+    keys: _containers.RepeatedCompositeFieldContainer[KeyValue]
+    sessions: _containers.RepeatedCompositeFieldContainer[SessionState]
+    def __init__(self, rules: _Optional[int] = ..., last_index: _Optional[int] = ..., keys: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., sessions: _Optional[_Iterable[_Union[SessionState, _Mapping]]] = ...) -> None: ...
+
+class OpenKv(_message.Message):
+    __slots__ = ("create",)
+    CREATE_FIELD_NUMBER: _ClassVar[int]
+    create: bool
+    def __init__(self, create: _Optional[bool] = ...) -> None: ...
+
+class KvReply(_message.Message):
+    __slots__ = ("kvs",)
+    KVS_FIELD_NUMBER: _ClassVar[int]
+    kvs: _containers.RepeatedCompositeFieldContainer[KvInfo]
+    def __init__(self, kvs: _Optional[_Iterable[_Union[KvInfo, _Mapping]]] = ...) -> None: ...
+
+class OpenSessionCall(_message.Message):
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    def __init__(self, group: _Optional[int] = ...) -> None: ...
+
+class PutKeyCall(_message.Message):
+    __slots__ = ("group", "session", "sequence", "key", "value", "expected")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    session: int
+    sequence: int
+    key: str
+    value: bytes
+    expected: int
+    def __init__(self, group: _Optional[int] = ..., session: _Optional[int] = ..., sequence: _Optional[int] = ..., key: _Optional[str] = ..., value: _Optional[bytes] = ..., expected: _Optional[int] = ...) -> None: ...
+
+class DeleteKeyCall(_message.Message):
+    __slots__ = ("group", "session", "sequence", "key", "expected")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    EXPECTED_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    session: int
+    sequence: int
+    key: str
+    expected: int
+    def __init__(self, group: _Optional[int] = ..., session: _Optional[int] = ..., sequence: _Optional[int] = ..., key: _Optional[str] = ..., expected: _Optional[int] = ...) -> None: ...
+
+class ReadKeys(_message.Message):
+    __slots__ = ("group", "strong", "at_least", "exactly", "prefix", "start", "end", "limit")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    STRONG_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_FIELD_NUMBER: _ClassVar[int]
+    EXACTLY_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    END_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    strong: bool
+    at_least: int
+    exactly: int
+    prefix: str
+    start: str
+    end: str
+    limit: int
+    def __init__(self, group: _Optional[int] = ..., strong: _Optional[bool] = ..., at_least: _Optional[int] = ..., exactly: _Optional[int] = ..., prefix: _Optional[str] = ..., start: _Optional[str] = ..., end: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class KeysReply(_message.Message):
+    __slots__ = ("index", "keys", "more")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    keys: _containers.RepeatedCompositeFieldContainer[KeyValue]
+    more: bool
+    def __init__(self, index: _Optional[int] = ..., keys: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., more: _Optional[bool] = ...) -> None: ...
+
+class WatchKeys(_message.Message):
+    __slots__ = ("group", "prefix", "after", "seconds")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    prefix: str
+    after: int
+    seconds: int
+    def __init__(self, group: _Optional[int] = ..., prefix: _Optional[str] = ..., after: _Optional[int] = ..., seconds: _Optional[int] = ...) -> None: ...
+
+class KeyChange(_message.Message):
+    __slots__ = ("index", "key", "value", "deleted")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    key: str
+    value: bytes
+    deleted: bool
+    def __init__(self, index: _Optional[int] = ..., key: _Optional[str] = ..., value: _Optional[bytes] = ..., deleted: _Optional[bool] = ...) -> None: ...
+
+class KeyChanges(_message.Message):
+    __slots__ = ("index", "changes")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    changes: _containers.RepeatedCompositeFieldContainer[KeyChange]
+    def __init__(self, index: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[KeyChange, _Mapping]]] = ...) -> None: ...
+
+class GetLastApplied(_message.Message):
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    def __init__(self, group: _Optional[int] = ...) -> None: ...
+
+class LastApplied(_message.Message):
+    __slots__ = ("index",)
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    def __init__(self, index: _Optional[int] = ...) -> None: ...
+
+class GetServers(_message.Message):
+    __slots__ = ("group",)
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    def __init__(self, group: _Optional[int] = ...) -> None: ...
+
+class Servers(_message.Message):
+    __slots__ = ("voters", "learners", "observers", "leader", "leader_address", "term", "applied_index")
+    VOTERS_FIELD_NUMBER: _ClassVar[int]
+    LEARNERS_FIELD_NUMBER: _ClassVar[int]
+    OBSERVERS_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_INDEX_FIELD_NUMBER: _ClassVar[int]
+    voters: _containers.RepeatedCompositeFieldContainer[NodeAddress]
+    learners: _containers.RepeatedCompositeFieldContainer[NodeAddress]
+    observers: _containers.RepeatedCompositeFieldContainer[NodeAddress]
+    leader: int
+    leader_address: str
+    term: int
+    applied_index: int
+    def __init__(self, voters: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., learners: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., observers: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., leader: _Optional[int] = ..., leader_address: _Optional[str] = ..., term: _Optional[int] = ..., applied_index: _Optional[int] = ...) -> None: ...
+
+class WatchEvents(_message.Message):
+    __slots__ = ("group", "after", "seconds")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    after: int
+    seconds: int
+    def __init__(self, group: _Optional[int] = ..., after: _Optional[int] = ..., seconds: _Optional[int] = ...) -> None: ...
+
+class GroupEvent(_message.Message):
+    __slots__ = ("kind", "leader", "leader_address", "term", "index", "voters", "learners")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    VOTERS_FIELD_NUMBER: _ClassVar[int]
+    LEARNERS_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    leader: int
+    leader_address: str
+    term: int
+    index: int
+    voters: _containers.RepeatedCompositeFieldContainer[NodeAddress]
+    learners: _containers.RepeatedCompositeFieldContainer[NodeAddress]
+    def __init__(self, kind: _Optional[str] = ..., leader: _Optional[int] = ..., leader_address: _Optional[str] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., voters: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., learners: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ...) -> None: ...

@@ -31,12 +31,12 @@ from raftlog.wire.calls import (
     WATCH_GROUPS,
     ClusterDescription,
     GroupView,
-    NodeAddress,
     NodeView,
     QuarantineView,
     SetAsideView,
 )
 from raftlog.wire.codec import encode_reply
+from raftlog.wire.group_calls import NodeAddress
 from tests.cli.command import run
 
 

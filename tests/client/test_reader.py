@@ -30,9 +30,9 @@ from raftlog.wire.calls import (
     SERVICE,
     BatchReply,
     ClusterDescription,
-    NodeAddress,
 )
 from raftlog.wire.codec import decode_request, encode_reply
+from raftlog.wire.group_calls import NodeAddress
 from raftlog.wire.runs import Runs
 
 TOPIC = TopicInfo(

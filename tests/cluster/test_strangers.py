@@ -23,13 +23,14 @@ from raftlog.errors import (
     MalformedRequest,
     RaftlogError,
 )
-from raftlog.wire.calls import PEER_SERVICE, ClusterDescription, PeerHello
+from raftlog.wire.calls import PEER_SERVICE, ClusterDescription
 from raftlog.wire.codec import (
     decode_hello,
     decode_peer_messages,
     encode_hello,
     encode_peer_messages,
 )
+from raftlog.wire.peer_greetings import PeerHello
 from tests.cluster.waiting import leader_of
 from tests.fuzz.http2 import request
 from tests.fuzz.inputs import numbered

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from raftlog.core.messages import AppendRequest, Heartbeat, VoteReply, VoteRequest
+from raftlog.core.messages import AppendReply, AppendRequest, Heartbeat, VoteReply, VoteRequest
 from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY, HardState
 from raftlog.errors import PeerProtocolViolation
@@ -279,6 +279,28 @@ def test_a_candidate_does_not_yield_to_a_leader_of_an_earlier_term(message) -> N
     member.tick(TIMING.election_ticks_min)
     member.step(vote_reply(member, 2, term=2, pre=True), message(member, 3, term=1))
     assert (member.raft.role, member.raft.term) == (Role.CANDIDATE, 2)
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_append_requests_are_handled_in_every_role(role: Role) -> None:
+    """CHECKLIST 63: a later term's is followed, an earlier one's is answered with the own term."""
+    member = Member(1, terms=[1], term=2)
+    if role is not Role.FOLLOWER:
+        member.tick(TIMING.election_ticks_min)
+    if role in (Role.CANDIDATE, Role.LEADER):
+        member.step(vote_reply(member, 2, term=3, pre=True))
+    if role is Role.LEADER:
+        member.step(vote_reply(member, 2, term=3))
+    assert member.raft.role is role
+    own_term = member.raft.term
+    member.take()
+    member.step(append_request(member, 3, term=1, prev=(1, 1)))
+    (reply,) = member.take(AppendReply)
+    assert (reply.accepted, reply.term, member.raft.role) == (False, own_term, role)
+    member.step(append_request(member, 3, term=own_term + 1, prev=(1, 1), terms=[own_term + 1]))
+    raft = member.raft
+    assert (raft.role, raft.leader, raft.term) == (Role.FOLLOWER, 3, own_term + 1)
+    assert member.terms[:2] == [1, own_term + 1]
 
 
 def test_a_losing_candidate_becomes_a_follower() -> None:

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import grpc
 
-from raftlog.wire.calls import CALLS, DESCRIBE_CLUSTER, SERVICE, NodeAddress
+from raftlog.wire.calls import CALLS, DESCRIBE_CLUSTER, SERVICE
 from raftlog.wire.codec import decode_reply, encode_reply
+from raftlog.wire.group_calls import NodeAddress
 
 CALL_TIMEOUT_S = 20.0
 

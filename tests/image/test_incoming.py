@@ -64,7 +64,7 @@ SENT = files_of(SENDER.fs, FOLDER)
 
 
 def incoming(fs: MemoryFileSystem) -> tuple[Incoming, Image, list[Missing]]:
-    receiver = Incoming(fs, FOLDER, TOPIC.group, TOPIC)
+    receiver = Incoming(fs, FOLDER, TOPIC)
     own = read_image(fs, FOLDER).image
     image = wanted_image(SENDER.image, own)
     snapshot_bytes = len(SENT[SENDER.image.snapshots[-1].name])

@@ -20,6 +20,7 @@ from raftlog.image.outvoted import (
     write_outvoted,
 )
 from raftlog.image.rebuild import KEPT_PREFIX, rebuild
+from raftlog.machines.group_info import CONTROLLER
 from raftlog.multiraft.groups import OpenedGroup, Quarantine
 from raftlog.storage.log import GroupLog
 from tests.compaction.topic_scene import FOLDER, SMALL, TopicScene
@@ -81,7 +82,7 @@ def test_a_group_whose_folder_cannot_say_whether_it_was_outvoted_is_quarantined(
 
 
 def found_controller(found: OpenedGroup | Quarantine) -> bool:
-    return isinstance(found, OpenedGroup) and found.topic is None
+    return isinstance(found, OpenedGroup) and found.info is CONTROLLER
 
 
 def outvoted_replica() -> tuple[TopicScene, Image]:
@@ -93,7 +94,7 @@ def outvoted_replica() -> tuple[TopicScene, Image]:
     first = scene.image.history[0]
     scene.image = replace(scene.image, history=(replace(first, digest=b"another digest.."),))
     write_image(scene.fs, FOLDER, scene.image)
-    receiver = Incoming(scene.fs, FOLDER, TOPIC.group, TOPIC)
+    receiver = Incoming(scene.fs, FOLDER, TOPIC)
     own = read_image(scene.fs, FOLDER).image
     image = wanted_image(SENDER.image, own)
     snapshot_bytes = len(SENT[SENDER.image.snapshots[-1].name])

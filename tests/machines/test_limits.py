@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from raftlog.machines import limits
-from raftlog.machines.limits import ControllerLimits, TopicLimits
+from raftlog.machines.limits import ControllerLimits, KvLimits, TopicLimits
 
 SINCE_RULES_1 = {
     "INTEGER_MAX": 2**63 - 1,
@@ -39,11 +39,19 @@ SINCE_RULES_2: dict[str, int] = {
     "TopicLimits.transient_writers_max": 10_000,
 }
 
+SINCE_RULES_5: dict[str, int] = {
+    "KEY_CHARACTERS_MAX": 1024,
+    "VALUE_BYTES_MAX": 65_536,
+    "KvLimits.keys_max": 100_000,
+    "KvLimits.bytes_max": 64 * 1024 * 1024,
+    "KvLimits.sessions_max": 10_000,
+}
+
 
 def test_every_bound_is_what_it_was_when_its_version_of_the_rules_began() -> None:
     found = {name: value for name, value in vars(limits).items() if name.isupper()}
-    for kind in (TopicLimits, ControllerLimits):
+    for kind in (TopicLimits, ControllerLimits, KvLimits):
         for field in dataclasses.fields(kind):
             found[f"{kind.__name__}.{field.name}"] = field.default
-    assert found == SINCE_RULES_1 | SINCE_RULES_2
+    assert found == SINCE_RULES_1 | SINCE_RULES_2 | SINCE_RULES_5
     assert not SINCE_RULES_1.keys() & SINCE_RULES_2.keys()

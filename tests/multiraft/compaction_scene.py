@@ -138,7 +138,7 @@ class Scene:
         )
 
     def add(self, opened: OpenedGroup) -> None:
-        local = LocalReplica(opened.replica, opened.topic, opened.image)
+        local = LocalReplica(opened.replica, opened.info, opened.image)
         self.topics[local.group] = local
         while local.raft.role is not Role.LEADER:
             local.raft.tick()
@@ -149,7 +149,7 @@ class Scene:
         self.fs.crash()
         self.open()
         for each in self.store.open_all():
-            if isinstance(each, OpenedGroup) and each.topic is not None:
+            if isinstance(each, OpenedGroup) and isinstance(each.info, TopicInfo):
                 self.add(each)
 
     def propose(self, local: LocalReplica, payload: Payload) -> None:

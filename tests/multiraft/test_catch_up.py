@@ -27,6 +27,7 @@ from raftlog.core.types import (
     Term,
 )
 from raftlog.machines.commands import ReportPlacement
+from raftlog.machines.group_info import CONTROLLER
 from raftlog.multiraft.catch_up_budget import CatchUpLimits
 from raftlog.multiraft.effects import EntryDamaged, MultiRaftEvent
 from raftlog.multiraft.groups import GroupStore
@@ -112,7 +113,7 @@ class Scene:
             random=Random(1),
             tell=self.driver.tell,
         )
-        log = store.make_group(None).log
+        log = store.make_group(CONTROLLER).log
         log.append([entry(index, term=1) for index in range(1, entries + 1)])
         log.close()
         self.multiraft = MultiRaft(

@@ -14,6 +14,7 @@ import pytest
 from raftlog.core.types import GroupId
 from raftlog.errors import CorruptFile, DataLoss, FormatUnsupported
 from raftlog.image.manifest import MANIFEST_COPIES
+from raftlog.machines.commands import TopicInfo
 from raftlog.multiraft.effects import DamagePassedOver
 from raftlog.multiraft.groups import OpenedGroup
 from tests.multiraft.compaction_scene import EVERY, Scene
@@ -70,7 +71,7 @@ def read_after(fs: MemoryFileSystem) -> Found | None:
     scene = Scene.of(fs)
     try:
         for each in scene.store.open_all():
-            if isinstance(each, OpenedGroup) and each.topic is not None:
+            if isinstance(each, OpenedGroup) and isinstance(each.info, TopicInfo):
                 scene.add(each)
         if 1 not in scene.topics:
             return None

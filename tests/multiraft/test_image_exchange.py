@@ -10,6 +10,7 @@ import pytest
 from raftlog.core.messages import Heartbeat, ImageChunkRequest, ImageOffer, ImageRequest
 from raftlog.core.types import GroupId, LogIndex, NodeId, RaftTiming
 from raftlog.image.incoming import INCOMING_PREFIX
+from raftlog.machines.group_info import CONTROLLER
 from raftlog.multiraft.effects import GroupQuarantined, GroupRefilling, ImageInstalled
 from raftlog.multiraft.groups import GroupStore
 from raftlog.multiraft.image_fetch import ImageLimits
@@ -39,7 +40,7 @@ def disk_of_an_empty_topic() -> MemoryFileSystem:
         random=Random(1),
         tell=lambda _: None,
     )
-    store.make_group(None).log.close()
+    store.make_group(CONTROLLER).log.close()
     store.make_group(replace(topic_of(1), voters=NODES)).log.close()
     store.close([])
     return disk

@@ -109,7 +109,7 @@ class Wire:
     def begin(self) -> None:
         target = ImageTarget(
             group=GROUP,
-            incoming=Incoming(self.fs, FOLDER, GROUP, TOPIC),
+            incoming=Incoming(self.fs, FOLDER, TOPIC),
             wanted=lambda theirs: wanted_image(theirs, NO_IMAGE),
             here=frozenset,
             whole=lambda image, _: self.whole.append(image),

@@ -6,6 +6,7 @@ import pytest
 
 from raftlog.core.membership import Membership, MembershipAt
 from raftlog.core.types import GroupId, NodeId
+from raftlog.machines.commands import TopicInfo
 from raftlog.multiraft.groups import Quarantine
 from tests.multiraft.compaction_scene import EVERY, Scene
 from tests.storage.disks import files_of
@@ -75,6 +76,6 @@ def test_a_group_whose_membership_cannot_be_read_is_quarantined() -> None:
     file.sync()
     scene.fs.crash()
     scene.open()
-    [opened] = [each for each in scene.store.open_all() if each.topic is not None]
+    [opened] = [each for each in scene.store.open_all() if isinstance(each.info, TopicInfo)]
     assert isinstance(opened, Quarantine)
     assert name in opened.damage.file

@@ -9,7 +9,7 @@ import pytest
 
 from raftlog.core.types import CONTROLLER_GROUP, Payload
 from raftlog.errors import ExitCode, LogFromNewerVersion, NodeRefused
-from raftlog.image.group_manifest import topic_from_manifest
+from raftlog.image.group_manifest import info_from_manifest
 from raftlog.machines.commands import Rules
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.topic import TopicMachine
@@ -70,5 +70,5 @@ def test_a_topic_of_newer_rules_is_not_opened() -> None:
         "schema": {"version": 1, "fields": []},
     }
     with pytest.raises(LogFromNewerVersion) as caught:
-        TopicMachine(topic_from_manifest(json.dumps(table)))
+        TopicMachine(info_from_manifest(json.dumps(table)))
     assert (caught.value.group, caught.value.index) == (7, 0)

@@ -31,6 +31,7 @@ from raftlog.core.types import (
 )
 from raftlog.errors import CorruptFile, ReplicaQuarantined
 from raftlog.machines.commands import Command, CreateTopic, DeleteTopic, TopicInfo
+from raftlog.machines.group_info import CONTROLLER
 from raftlog.machines.schema import Field, Schema
 from raftlog.multiraft.effects import (
     GroupQuarantined,
@@ -76,7 +77,7 @@ def disk_of_two_topics(
         random=Random(1),
         tell=lambda _: None,
     )
-    controller = store.make_group(None).log
+    controller = store.make_group(CONTROLLER).log
     controller.append(
         [
             Entry(
@@ -244,7 +245,7 @@ def test_a_node_whose_controllers_group_is_damaged_recovers_it_and_serves_its_to
     told = [event for event in driver.told if isinstance(event, GroupQuarantined | GroupRefilling)]
     assert [event.group for event in told] == [CONTROLLER_GROUP, CONTROLLER_GROUP]
     apply_in_controller(multiraft, driver, [CREATE], first=1)
-    assert multiraft.replicas.controller.topic_of(GroupId(1)) is not None
+    assert multiraft.replicas.controller.info_of(GroupId(1)) is not None
 
 
 def test_a_damaged_command_in_the_controllers_log_is_found_before_it_is_replayed() -> None:
@@ -256,7 +257,7 @@ def test_a_damaged_command_in_the_controllers_log_is_found_before_it_is_replayed
     assert multiraft.replicas.of_controller.raft.recovering
     assert disk.exists("groups/0.damaged-1")
     apply_in_controller(multiraft, driver, [CREATE], first=1)
-    assert multiraft.replicas.controller.topic_of(GroupId(1)) is not None
+    assert multiraft.replicas.controller.info_of(GroupId(1)) is not None
 
 
 def test_the_only_node_of_a_cluster_has_nobody_to_get_the_controllers_group_from() -> None:
@@ -329,7 +330,7 @@ def test_a_quarantined_replica_is_filled_again_once_a_leader_speaks() -> None:
         driver.run()
     assert not local.raft.recovering
     (told,) = (event for event in driver.told if isinstance(event, ReplicaRecovered))
-    assert (told.group, told.topic, told.index) == (1, local.topic, 3)
+    assert (told.group, told.info, told.index) == (1, local.info, 3)
     assert multiraft.replicas[GroupId(1)].replica.log.last_index == 3
 
 

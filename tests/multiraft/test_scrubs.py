@@ -11,6 +11,7 @@ from raftlog.errors import CorruptFile, DiskFull
 from raftlog.image.damage import Damage, DamagedEntry
 from raftlog.image.manifest import MANIFEST_COPIES
 from raftlog.image.scrub import CHECK_BYTES
+from raftlog.machines.group_info import CONTROLLER
 from raftlog.multiraft.effects import DiskChanged
 from raftlog.multiraft.groups import OpenedGroup
 from raftlog.multiraft.local_replica import LocalReplica
@@ -37,7 +38,9 @@ class Node:
         self, topics: int = 1, *, period_us: int = 0, bytes_per_tick: int = 1 << 30
     ) -> None:
         self.scene = Scene(topics)
-        self.scene.add(self.scene.store.replica(None, self.scene.store.make_group(None)))
+        self.scene.add(
+            self.scene.store.replica(CONTROLLER, self.scene.store.make_group(CONTROLLER))
+        )
         self.limits = ScrubLimits(period_us=period_us, bytes_per_tick=bytes_per_tick)
         self.clock = Clock()
         for group in range(1, topics + 1):

@@ -6,6 +6,7 @@ import pytest
 
 from raftlog.core.types import Term
 from raftlog.errors import CorruptFile
+from raftlog.machines.commands import TopicInfo
 from raftlog.multiraft.groups import OpenedGroup
 from raftlog.storage.hard_state import JOURNAL_COPIES
 from tests.multiraft.compaction_scene import EVERY, Scene
@@ -54,7 +55,9 @@ def test_a_term_that_only_the_log_knows_is_in_the_journal_before_an_image_is_pub
     scene.write(EVERY - 2)
     shortened(scene)
     (found,) = (
-        each for each in scene.store.open_all() if isinstance(each, OpenedGroup) and each.topic
+        each
+        for each in scene.store.open_all()
+        if isinstance(each, OpenedGroup) and isinstance(each.info, TopicInfo)
     )
     assert found.replica.raft.term == 1
     assert not found.replica.term_is_durable(Term(1))

@@ -22,6 +22,7 @@ from raftlog.core.types import (
     Term,
 )
 from raftlog.machines.commands import ReportPlacement, TopicInfo
+from raftlog.machines.group_info import CONTROLLER
 from raftlog.machines.schema import Field, Schema
 from raftlog.multiraft.effects import MultiRaftEvent
 from raftlog.multiraft.groups import GroupStore
@@ -104,7 +105,7 @@ class Scene:
             tell=self.driver.tell,
         )
         self.entries = entries
-        for topic in [None, *(topic_of(number) for number in range(1, groups + 1))]:
+        for topic in [CONTROLLER, *(topic_of(number) for number in range(1, groups + 1))]:
             log = store.make_group(topic).log
             log.append(
                 [

@@ -206,7 +206,14 @@ def plain(outcome: Any) -> list[Any]:
     if kind == "Refused":
         return [kind, outcome.code, *(v for name, v in outcome.values if name not in PROSE)]
     values = [getattr(outcome, field.name) for field in dataclasses.fields(outcome)]
-    return [kind, *(getattr(value, "incarnation", value) for value in values)]
+    return [kind, *map(_name_of, values)]
+
+
+def _name_of(value: Any) -> Any:
+    """A topic's incarnation, the values of the key-value store; anything else is plain."""
+    if type(value).__name__ == "KvInfo":
+        return list(dataclasses.astuple(value))
+    return getattr(value, "incarnation", value)
 
 
 def records_digest(node: OneNode, group: int) -> str:
@@ -229,8 +236,13 @@ def expected(node: OneNode) -> dict[str, Any]:
     for local in node.multiraft.replicas.values():
         group = local.group
         found: dict[str, Any] = {"commands": node.seen[group]}
-        if group != CONTROLLER_GROUP:
-            found["topic"] = local.topic.name
+        if hasattr(local.machine, "pairs"):
+            found["keys"] = [
+                [pair.key, pair.version, pair.value.hex()]
+                for pair in local.machine.pairs("", "", "", local.replica.applied_index)
+            ]
+        elif group != CONTROLLER_GROUP:
+            found["topic"] = local.machine.info.name
             found["records"] = records_digest(node, group)
         groups[str(group)] = found
     return {"groups": groups}
@@ -352,6 +364,8 @@ class Script:
             self.rules_2()
         if hasattr(c, "Trim"):
             self.rules_3()
+        if hasattr(c, "CreateKv"):
+            self.rules_5()
 
     def cluster(self) -> None:
         for store in (STORE, STORE, "6" * 32, ""):
@@ -581,6 +595,47 @@ class Script:
             c.SnapshotPoint(keep_from=-1),
         ):
             self.node.write(self.group, command)
+
+    def rules_5(self) -> None:
+        """The key-value store: it is created once, and its writes are judged and repeated."""
+        from raftlog.machines import kv_commands as k
+
+        create = c.CreateKv(voters=(NodeId(1),), timestamp_us=self.tick())
+        self.node.write(CONTROLLER_GROUP, create)
+        register = made(
+            c.RegisterNode, node=NodeId(1), store_uuid=STORE, address="127.0.0.1:1", rules=5
+        )
+        self.node.write(CONTROLLER_GROUP, register)
+        self.node.write(CONTROLLER_GROUP, c.Rules(version=5))
+        self.node.write(CONTROLLER_GROUP, dataclasses.replace(create, voters=()))
+        group = self.node.write(CONTROLLER_GROUP, create).kv.group
+        self.node.write(CONTROLLER_GROUP, create)
+        first, second = (self.node.write(group, k.OpenSession()).session for _ in range(2))
+        for session, sequence, key, value, expected in (
+            (first, 1, "a", b"1", -1),
+            (first, 1, "a", b"1", -1),
+            (first, 2, "a", b"2", 0),
+            (first, 2, "a", b"2", 0),
+            (first, 1, "a", b"late", -1),
+            (second, 1, "b/1", b"", 0),
+            (second, 3, "a", b"of its version", 4),
+            (999, 1, "a", b"", -1),
+            (second, 0, "a", b"", -1),
+            (second, 4, "", b"", -1),
+            (second, 4, "k" * 1025, b"", -1),
+            (second, 4, "k", b"1" * 65_537, -1),
+            (second, 4, "k", b"", -2),
+            (second, 4, "k", b"1" * 65_536, -1),
+        ):
+            put = k.PutKey(
+                session=session, sequence=sequence, key=key, value=value, expected=expected
+            )
+            self.node.write(group, put)
+        for sequence, key, expected in ((5, "b/1", 1), (6, "b/1", -1), (6, "b/1", -1), (7, "z", 0)):
+            delete = k.DeleteKey(session=second, sequence=sequence, key=key, expected=expected)
+            self.node.write(group, delete)
+        self.node.write(group, c.SnapshotPoint(keep_from=1))
+        self.node.write(group, c.SnapshotPoint(keep_from=-1))
 
 
 def main(target: Path) -> None:

@@ -23,7 +23,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from raftlog.compaction.compact import topic_of
+from raftlog.compaction.compact import info_of
 from raftlog.comparison import Trust
 from raftlog.core.log_view import LogView
 from raftlog.core.messages import (
@@ -39,8 +39,9 @@ from raftlog.core.status import RaftStatus
 from raftlog.core.types import Entry, EntryKind, GroupId, HardState, NodeId
 from raftlog.image.job import CompactionJob
 from raftlog.image.manifest import Image, read_image
+from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.group_info import CONTROLLER
 from raftlog.machines.outcomes import Appended, EpochCommitted, Trimmed
-from raftlog.machines.topic import TopicMachine
 from raftlog.multiraft.effects import HistoryCompared, ReplicaRebuilt, StateCompared
 from raftlog.multiraft.groups import OpenedGroup
 from raftlog.multiraft.local_replica import LocalReplica
@@ -299,13 +300,13 @@ class Checker:
         folder = node.log_folder(truth.group)
         if node.node not in truth.wrong_history:
             check = ImageCheck(truth, node.disk.fs, folder, image, damaged=node.damaged)
-            check.run(found.topic)
+            check.run(found.info)
 
     def image_whole(self, node: SimulatedNode, local: LocalReplica) -> None:
         """All files of the replica's image are whole, and hold what they should."""
         truth, folder = self.group(local.group), node.log_folder(local.group)
         if node.node not in truth.wrong_history:
-            ImageCheck(truth, node.disk.fs, folder, local.image.manifest).run(local.topic)
+            ImageCheck(truth, node.disk.fs, folder, local.image.manifest).run(local.info)
 
     def compacted(self, node: SimulatedNode, job: CompactionJob, image: Image) -> None:
         """A compaction has made the files of an image, or made its newest snapshot again."""
@@ -313,7 +314,7 @@ class Checker:
         if node.node in truth.wrong_history:
             return
         check = ImageCheck(truth, node.disk.fs, job.folder, image, damaged=node.damaged)
-        check.run(topic_of(node.disk.fs, job), former=job.image)
+        check.run(info_of(node.disk.fs, job), former=job.image)
 
     # ------------------------------------------------------------ events
 
@@ -405,9 +406,9 @@ class Checker:
                 f"node {replica.node} dropped entries up to {base}, its manifest says {image.base}",
             )
         machine = replica.machine
-        topic = machine.info if isinstance(machine, TopicMachine) else None
+        info = CONTROLLER if isinstance(machine, ControllerMachine) else machine.info
         if node.node not in truth.wrong_history:
-            ImageCheck(truth, durable, folder, image, damaged=node.damaged).run(topic)
+            ImageCheck(truth, durable, folder, image, damaged=node.damaged).run(info)
         truth.disks[replica.node] = truth.disk(replica.node).dropped_to(base)
         self._simulator.counts["logs whose beginning was dropped"] += 1
 

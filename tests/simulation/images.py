@@ -17,7 +17,7 @@ from raftlog.image.machine import restored
 from raftlog.image.manifest import NO_IMAGE, Image, SnapshotInfo
 from raftlog.image.open_image import OpenImage
 from raftlog.image.snapshot_file import read_snapshot
-from raftlog.machines.commands import TopicInfo
+from raftlog.machines.group_info import GroupInfo
 from raftlog.machines.topic import TopicMachine
 from raftlog.replica import Replica
 from raftlog.storage.contract import FileSystem
@@ -104,13 +104,13 @@ class ImageCheck:
         self._image = image
         self._open = OpenImage(fs, folder, truth.group, image)
 
-    def run(self, topic: TopicInfo | None, former: Image = NO_IMAGE) -> None:
+    def run(self, of: GroupInfo, former: Image = NO_IMAGE) -> None:
         """Every file is there and holds what it should; those of the `former` image were checked
-        before. No topic: it is the controller's image."""
+        before."""
         try:
             for info in self._image.snapshots:
                 if info not in former.snapshots:
-                    self._check_snapshot(info, topic)
+                    self._check_snapshot(info, of)
             offset = self._image.history_start
             if offset > self._truth.log_start:
                 self._fail(f"its history begins at {offset}, the log at {self._truth.log_start}")
@@ -129,7 +129,7 @@ class ImageCheck:
         index = self._image.index
         self._truth.fail(Promise.COMPLETE_IMAGES, f"the image at {index}: {what}")
 
-    def _check_snapshot(self, info: SnapshotInfo, topic: TopicInfo | None) -> None:
+    def _check_snapshot(self, info: SnapshotInfo, of: GroupInfo) -> None:
         """It is the state that the committed entries come to; the same bytes on all replicas."""
         truth, index = self._truth, info.index
         state = read_snapshot(self._fs, self._folder, truth.group, info)
@@ -137,7 +137,7 @@ class ImageCheck:
             self._fail(f"the snapshot of {index} is another one than elsewhere")
         if truth.hashes.get(index) != info.state_hash:
             self._fail(f"the snapshot of {index} has another state hash")
-        machine = restored(topic, state).machine
+        machine = restored(of, state).machine
         if machine.fingerprint() != truth.fingerprints.get(index, machine.fingerprint()):
             self._fail(f"the snapshot of {index} is of another state")
         if isinstance(machine, TopicMachine) and machine.high_water_mark != info.mark:

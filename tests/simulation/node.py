@@ -477,8 +477,8 @@ class SimulatedNode:
         match event:
             case LeadershipChanged(group=group, state=state):
                 simulator.note("role", self.node, group, state.role.value, state.term, state.leader)
-            case GroupOpened(topic=topic):
-                simulator.note("group opened", self.node, topic.group)
+            case GroupOpened(info=info):
+                simulator.note("group opened", self.node, info.group)
             case GroupDeletedElsewhere(group=group, peer=peer):
                 simulator.note("group deleted elsewhere", self.node, group, peer)
                 simulator.counts["replicas told that their group is deleted"] += 1

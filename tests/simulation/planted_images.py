@@ -28,6 +28,7 @@ from raftlog.image.manifest import (
 )
 from raftlog.machines.byte_positions import BytePositions
 from raftlog.machines.extents import ExtentIndex
+from raftlog.machines.group_info import GroupInfo
 from raftlog.machines.producers import ProducerTable
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.writers import WriterTable
@@ -85,8 +86,8 @@ def state_hash_starts_again() -> Any:
     """A replica that opens a snapshot begins a new chain of state hashes."""
     original = GroupStore._open_group
 
-    def open_group(self: GroupStore, group: GroupId, topic: Any) -> GroupFiles:
-        return original(self, group, topic)._replace(state_hash=STATE_HASH_FIRST)
+    def open_group(self: GroupStore, info: GroupInfo) -> GroupFiles:
+        return original(self, info)._replace(state_hash=STATE_HASH_FIRST)
 
     return replaced(GroupStore, "_open_group", open_group)
 

@@ -10,7 +10,7 @@ import pytest
 
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, Payload
 from raftlog.errors import TopicRecreated
-from raftlog.machines.commands import DeleteTopic
+from raftlog.machines.commands import DeleteTopic, TopicInfo
 from raftlog.multiraft.awake import AwakeReplicas
 from raftlog.wire.codec import encode_command
 from tests.simulation.calm import CalmCluster
@@ -209,8 +209,8 @@ def test_a_deleted_group_s_replica_accepts_nothing_more(quiesced_cluster: CalmCl
     leader = cluster.leader(group)
     assert leader is not None
     local, multiraft = cluster.local(leader, group), cluster.nodes[leader]._running_multiraft
-    assert local.topic is not None
-    command = DeleteTopic(name=local.topic.name, incarnation=local.topic.incarnation)
+    assert isinstance(local.info, TopicInfo)
+    command = DeleteTopic(name=local.info.name, incarnation=local.info.incarnation)
     cluster.write(CONTROLLER_GROUP, Payload(encode_command(command, None), b""))
     cluster.wait(lambda: cluster.nodes[leader].local(group) is None)
     answers: list[object] = []

@@ -40,7 +40,7 @@ def test_one_node_that_is_older_holds_the_rules_back_until_it_knows_them(seed: i
     cluster.wait(lambda: rules(cluster) == {RULES_LATEST})
     cluster.create_topic("made-after")
     cluster.wait(lambda: bool(cluster.replicas(cluster.groups[-1])))
-    made = cluster.replicas(cluster.groups[-1])[0].topic
+    made = cluster.replicas(cluster.groups[-1])[0].info
     assert made is not None
     assert made.rules == RULES_LATEST
 

@@ -12,8 +12,9 @@ import grpc.aio
 from raftlog.core.messages import PeerMessage, VoteReply
 from raftlog.core.types import NodeId
 from raftlog.transport.inbound import PeerStreams
-from raftlog.wire.calls import PEER_SERVICE, PeerHello, PeerWelcome
+from raftlog.wire.calls import PEER_SERVICE
 from raftlog.wire.codec import decode_welcome, encode_hello, encode_peer_messages
+from raftlog.wire.peer_greetings import PeerHello, PeerWelcome
 
 WAIT_S = 20.0
 

@@ -11,7 +11,7 @@ from raftlog.core.messages import AppendRequest, Heartbeat, VoteReply
 from raftlog.errors import NotLeader
 from raftlog.machines.commands import Append, CommitEpoch, CreateTopic, SnapshotPoint, Stage, Trim
 from raftlog.wire.batch import BatchHeader, ColumnChunk
-from raftlog.wire.calls import CALLS, PeerHello
+from raftlog.wire.calls import CALLS
 from raftlog.wire.codec import (
     PeerFrames,
     decode_batch_header,
@@ -36,6 +36,7 @@ from raftlog.wire.codec import (
     encode_state,
 )
 from raftlog.wire.history import HistoryFooter, RowGroupDescription
+from raftlog.wire.peer_greetings import PeerHello
 from raftlog.wire.runs import Runs
 from tests.machines.test_state import states
 from tests.wire.strategies import values_of

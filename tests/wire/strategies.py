@@ -23,6 +23,7 @@ from raftlog.machines.commands import (
     Append,
     CommitEpoch,
     Configure,
+    CreateKv,
     CreateTopic,
     DeleteTopic,
     Expire,
@@ -40,6 +41,7 @@ from raftlog.machines.commands import (
     Stage,
     Trim,
 )
+from raftlog.machines.kv_commands import DeleteKey, OpenSession, PutKey
 from raftlog.wire import raftlog_pb2 as pb
 from raftlog.wire.batch import BatchHeader, ColumnChunk
 from raftlog.wire.calls import BatchReply
@@ -68,6 +70,10 @@ COMMAND_TYPES = (
     Rules,
     CreateTopic,
     DeleteTopic,
+    CreateKv,
+    OpenSession,
+    PutKey,
+    DeleteKey,
 )
 
 _INT64 = (-(2**63), 2**63 - 1)

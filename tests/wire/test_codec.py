@@ -39,8 +39,6 @@ from raftlog.wire.calls import (
     BodyCall,
     Call,
     ListTopics,
-    PeerHello,
-    PeerWelcome,
 )
 from raftlog.wire.codec import (
     ERROR_BYTES_MAX,
@@ -60,6 +58,7 @@ from raftlog.wire.codec import (
     encode_request,
     encode_welcome,
 )
+from raftlog.wire.peer_greetings import PeerHello, PeerWelcome
 from tests.wire.strategies import BOUNDS, COMMAND_TYPES, values_of
 
 PEER_TYPES = (

@@ -1,0 +1,78 @@
+"""`raftlog events`: what happens to a group, as it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from raftlog.cli.output import Format, FormatOption, show_json
+from raftlog.cli.session import ServersOption, session_of
+from raftlog.core.types import CONTROLLER_GROUP
+
+if TYPE_CHECKING:
+    from raftlog import GroupEvent, NodeAddress
+
+
+def events(
+    context: typer.Context,
+    topic: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[TOPIC]", help="Default: the controller's group.", show_default=False
+        ),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("-n", "--count", min=1, help="Stop after so many events.")
+    ] = None,
+    servers: ServersOption = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Show who leads a group, who votes in it, and how far it is applied: now, and as it changes.
+
+    Until Ctrl-C. With -o json one object per line.
+    """
+    with session_of(context, servers).connect() as client:
+        group = CONTROLLER_GROUP if topic is None else client.describe_topic(topic).group
+        for event in islice(client.groups.events(group), count):
+            if output is Format.JSON:
+                show_json(_as_object(event))
+            else:
+                typer.echo(_line(event))
+
+
+def _line(event: GroupEvent) -> str:
+    match event.kind:
+        case "leader_changed":
+            return (
+                f"leader_changed: node {event.leader} ({event.leader_address}), term {event.term}"
+            )
+        case "state_changed":
+            return f"state_changed: applied up to index {event.index}"
+        case _:
+            learners = f"; learners {_names(event.learners)}" if event.learners else ""
+            return f"{event.kind}: voters {_names(event.voters)}{learners}"
+
+
+def _names(nodes: Sequence[NodeAddress]) -> str:
+    return ", ".join(f"{node.node} ({node.address})" for node in nodes)
+
+
+def _as_object(event: GroupEvent) -> dict[str, object]:
+    match event.kind:
+        case "leader_changed":
+            values: dict[str, object] = {
+                "leader": event.leader,
+                "address": event.leader_address,
+                "term": event.term,
+            }
+        case "state_changed":
+            values = {"index": event.index}
+        case _:
+            values = {
+                "voters": [node._asdict() for node in event.voters],
+                "learners": [node._asdict() for node in event.learners],
+            }
+    return {"event": event.kind, **values}

@@ -1,0 +1,224 @@
+"""`raftlog kv`: get, put, cas, delete, scan and watch keys of the cluster's key-value store."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from raftlog.cli.output import Format, FormatOption, plain, say, show_json, show_table
+from raftlog.cli.session import ServersOption, session_of
+from raftlog.errors import ExitCode
+
+if TYPE_CHECKING:
+    from raftlog import KeyChange, KeyValue
+
+app = typer.Typer(
+    help="Small values by key: read, written and watched, in a store of the cluster's own.",
+    no_args_is_help=True,
+)
+
+
+class Reads(StrEnum):
+    """The values of --consistency."""
+
+    STRONG = "strong"
+    SEQUENTIAL = "sequential"
+    TWO_STEP = "two-step"
+
+
+KeyArgument = Annotated[str, typer.Argument(metavar="KEY", show_default=False)]
+ValueArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="VALUE",
+        help="Stored as UTF-8. `-`: standard input, byte for byte.",
+        show_default=False,
+    ),
+]
+ExpectedOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="Only if the key has this version; 0: only if it is absent.",
+        show_default=False,
+    ),
+]
+ReadsOption = Annotated[
+    Reads,
+    typer.Option(
+        "--consistency",
+        help="`strong`: the leader reads. `sequential`: any node, as far as it is. `two-step`: the "
+        "leader says how far, any node reads there.",
+    ),
+]
+AtOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="The state after this entry of the log.", show_default=False),
+]
+
+
+@app.command()
+def get(
+    context: typer.Context,
+    key: KeyArgument,
+    consistency: ReadsOption = Reads.STRONG,
+    at: AtOption = None,
+    servers: ServersOption = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Print a key's value, byte for byte. Exits with 4 if the key is absent.
+
+    With -o json an object with key, version and value. The store keeps the states of its last
+    10,000 changes for --at.
+    """
+    with session_of(context, servers).connect() as client:
+        found = client.kv.get(key, consistency=consistency.value, at=at)
+    if found is None:
+        say(f"key {key!r} is absent")
+        raise typer.Exit(int(ExitCode.NOT_FOUND))
+    if output is Format.JSON:
+        show_json(_as_object(found))
+    else:
+        sys.stdout.buffer.write(found.value)
+        if sys.stdout.isatty():
+            sys.stdout.write("\n")
+        sys.stdout.flush()
+
+
+@app.command()
+def put(
+    context: typer.Context,
+    key: KeyArgument,
+    value: ValueArgument,
+    servers: ServersOption = None,
+) -> None:
+    """Write a value and print the key's new version. The first write makes the store."""
+    _write(context, servers, key, value, None)
+
+
+@app.command()
+def cas(
+    context: typer.Context,
+    key: KeyArgument,
+    expected: Annotated[
+        int,
+        typer.Argument(
+            metavar="VERSION", min=0, help="0: the key must be absent.", show_default=False
+        ),
+    ],
+    value: ValueArgument,
+    servers: ServersOption = None,
+) -> None:
+    """Write a value if the key has this version (compare and set), and print its new one.
+
+    Exits with 7 if the key has another version.
+    """
+    _write(context, servers, key, value, expected)
+
+
+def _write(
+    context: typer.Context, servers: str | None, key: str, value: str, expected: int | None
+) -> None:
+    content = sys.stdin.buffer.read() if value == "-" else value.encode()
+    with session_of(context, servers).connect() as client:
+        typer.echo(client.kv.put(key, content, expected=expected))
+
+
+@app.command()
+def delete(
+    context: typer.Context,
+    key: KeyArgument,
+    expected: ExpectedOption = None,
+    servers: ServersOption = None,
+) -> None:
+    """Remove a key. Exits with 4 if it was absent, with 7 if it has another version."""
+    with session_of(context, servers).connect() as client:
+        was_there = client.kv.delete(key, expected=expected)
+    if not was_there:
+        say(f"key {key!r} is absent")
+        raise typer.Exit(int(ExitCode.NOT_FOUND))
+    say(f"deleted {key!r}")
+
+
+@app.command()
+def scan(
+    context: typer.Context,
+    prefix: Annotated[str, typer.Argument(metavar="[PREFIX]", show_default=False)] = "",
+    start: Annotated[str, typer.Option(help="The first key.", show_default=False)] = "",
+    end: Annotated[str, typer.Option(help="The key to stop before.", show_default=False)] = "",
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="The most keys to show.", show_default=False)
+    ] = None,
+    consistency: ReadsOption = Reads.STRONG,
+    at: AtOption = None,
+    servers: ServersOption = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Show keys in order, with versions and values: those that begin with PREFIX, or all.
+
+    With -o json one object per line.
+    """
+    with session_of(context, servers).connect() as client:
+        found = client.kv.scan(
+            prefix, start=start, end=end, limit=limit, consistency=consistency.value, at=at
+        )
+        if output is Format.JSON:
+            for pair in found:
+                show_json(_as_object(pair))
+        else:
+            show_table(("KEY", "VERSION", "VALUE"), [_row(pair) for pair in found])
+
+
+@app.command()
+def watch(
+    context: typer.Context,
+    prefix: Annotated[str, typer.Argument(metavar="[PREFIX]", show_default=False)] = "",
+    after: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Begin with the change after this index. Default: what happens from now on.",
+            show_default=False,
+        ),
+    ] = None,
+    count: Annotated[
+        int | None, typer.Option("-n", "--count", min=1, help="Stop after so many changes.")
+    ] = None,
+    servers: ServersOption = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Show the changes of keys as they come, until Ctrl-C: index, `put` or `delete`, key, value.
+
+    `--after` takes the index of the last change that was seen. With -o json one object per line.
+    """
+    with session_of(context, servers).connect() as client:
+        _show(islice(client.kv.watch(prefix, after=after), count), output)
+
+
+def _show(changes: Iterable[KeyChange], output: Format) -> None:
+    for change in changes:
+        what = "delete" if change.deleted else "put"
+        if output is Format.JSON:
+            show_json(
+                {
+                    "index": change.index,
+                    "change": what,
+                    "key": change.key,
+                    "value": None if change.deleted else change.value,
+                }
+            )
+        else:
+            typer.echo(f"{change.index}\t{what}\t{change.key}\t{plain(change.value)}".rstrip())
+
+
+def _row(pair: KeyValue) -> list[object]:
+    return [pair.key, pair.version, plain(pair.value)]
+
+
+def _as_object(pair: KeyValue) -> dict[str, object]:
+    return {"key": pair.key, "version": pair.version, "value": pair.value}

@@ -1,0 +1,95 @@
+"""Errors of the key-value store, and of reads at an index of a log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftlog.errors.exit_code import ExitCode
+from raftlog.errors.raftlog_error import RaftlogError, cut
+from raftlog.errors.unavailable import Unavailable
+from raftlog.errors.write import WriteRefused
+
+_KEY_SHOWN_MAX = 100
+
+
+@dataclass(kw_only=True, eq=False)
+class VersionConflict(WriteRefused):
+    """The key has another version than the write expects; 0: it is absent."""
+
+    key: str
+    expected: int
+    found: int
+
+    @property
+    def cause(self) -> str:
+        key = cut(self.key, _KEY_SHOWN_MAX)
+        found = f"has version {self.found}" if self.found else "is absent"
+        expected = f"version {self.expected}" if self.expected else "it to be absent"
+        return f"Key {key!r} {found}, and the write expects {expected}."
+
+    remedy_text = "Read the key again, and decide by what it is now."
+
+
+@dataclass(kw_only=True, eq=False)
+class UnknownSession(WriteRefused):
+    """The store has ended the session, because too many others wrote since. The write was not done
+    by this attempt; an earlier one of the same write may have been."""
+
+    session: int
+
+    cause_text = "The key-value store does not remember session {session}."
+    remedy_text = (
+        "Read the key to see whether the write was done, and write through a new client: a session "
+        "ends when 10,000 others were used since its last write."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class SequencePassed(WriteRefused):
+    """A late resend: its session has gone on to `last_sequence`."""
+
+    session: int
+    sequence: int
+    last_sequence: int
+
+    cause_text = (
+        "Write {sequence} of session {session} arrives after its write {last_sequence}: it was "
+        "given up."
+    )
+    remedy_text = "Read the key to see whether it was done. One session has one write in flight."
+
+
+@dataclass(kw_only=True, eq=False)
+class IndexOverflow(Unavailable):
+    """This replica has applied its log up to `latest`, below the index that is asked for."""
+
+    requested: int
+    latest: int
+    grpc_status = "OUT_OF_RANGE"
+
+    cause_text = "Index {requested} is not there yet: this replica has applied {latest}."
+    remedy_text = "Ask another node, or again; an index comes from the leader (last applied)."
+
+
+@dataclass(kw_only=True, eq=False)
+class IndexUnderflow(RaftlogError):
+    """What the index asks for is dropped here; `earliest` is the first one that is kept."""
+
+    requested: int
+    earliest: int
+    exit_code = ExitCode.DATA_LOSS
+    grpc_status = "OUT_OF_RANGE"
+
+    cause_text = "Index {requested} is no longer kept: the first one here is {earliest}."
+    remedy_text = "Read what is there now, and go on from the index that comes with it."
+
+
+@dataclass(kw_only=True, eq=False)
+class WatcherTooSlow(RaftlogError):
+    """A watcher did not take events as fast as they came; `limit` of them waited."""
+
+    limit: int
+    grpc_status = "RESOURCE_EXHAUSTED"
+
+    cause_text = "The watcher is too slow: {limit} events wait for it, and further ones are lost."
+    remedy_text = "Watch again: the first events tell how things are now."

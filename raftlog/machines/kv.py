@@ -1,0 +1,316 @@
+"""The key-value store's state machine: small values by key, and exactly-once writes of sessions.
+
+A client that gets no answer sends its write again. The machine remembers the last write of each
+session with what it came to, refusals too, so a repeat gets the first outcome however late it
+arrives (Raft dissertation, section 6.3). A session has one write in flight.
+
+The last changes are kept besides the state, for reads at an earlier index and for watchers. They
+decide no outcome and are no part of a snapshot: a machine made from one begins without any.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple, assert_never
+
+from raftlog.core.types import NO_INDEX, LogIndex
+from raftlog.machines.commands import KvCommand, Rules, SnapshotPoint
+from raftlog.machines.digest import StateDigest
+from raftlog.machines.group_info import KvInfo
+from raftlog.machines.kv_commands import (
+    ANY_VERSION,
+    DeleteKey,
+    KeyChange,
+    KeyValue,
+    KeyWrite,
+    OpenSession,
+    PutKey,
+)
+from raftlog.machines.limits import KvLimits
+from raftlog.machines.outcomes import (
+    KeyWritten,
+    KvOutcome,
+    Refused,
+    RulesApplied,
+    SessionOpened,
+    SnapshotPointApplied,
+    refused,
+)
+from raftlog.machines.rules import known_rules, next_rules
+from raftlog.machines.state import KvState, SessionState
+from raftlog.machines.validity import malformed, problem_of_key_write, problem_of_snapshot_point
+
+CHANGES_KEPT = 10_000
+CHANGE_BYTES_KEPT = 16 * 1024 * 1024
+"""So many changes are kept, and as many bytes of keys and values in them. No setting: a watcher
+that is further behind reads the keys again."""
+
+
+class Result(IntEnum):
+    """How a write was judged. The numbers are part of the state."""
+
+    DONE = 0
+    CONFLICT = 1
+    TOO_MANY_KEYS = 2
+    TOO_MANY_BYTES = 3
+
+
+class _Last(NamedTuple):
+    """The last write of a session, and what it came to."""
+
+    sequence: int
+    result: Result
+    version: LogIndex
+    """The key's version after it."""
+    previous: LogIndex
+    """And before it."""
+
+
+_NO_WRITE = _Last(0, Result.DONE, NO_INDEX, NO_INDEX)
+
+
+class _Change(NamedTuple):
+    change: KeyChange
+    before: KeyValue | None
+    """None: the key was absent."""
+    byte_count: int
+
+
+class KvMachine:
+    """The state of the key-value store's group. A refused command changes no key."""
+
+    def __init__(self, info: KvInfo, limits: KvLimits | None = None) -> None:
+        self.info = info
+        self.rules = known_rules(info.rules, group=info.group, index=NO_INDEX)
+        self._limits = limits or KvLimits()
+        self._values: dict[str, KeyValue] = {}
+        self._keys: list[str] = []
+        """Those of `_values` in order."""
+        self._byte_count = 0
+        self._sessions: OrderedDict[LogIndex, _Last] = OrderedDict()
+        """The longest silent first."""
+        self._last_index = NO_INDEX
+        self._changes: deque[_Change] = deque()
+        self._change_bytes = 0
+        self.changes_after = NO_INDEX
+        """Every change after this entry is kept."""
+
+    @classmethod
+    def restore(cls, info: KvInfo, state: KvState, limits: KvLimits | None = None) -> KvMachine:
+        """The machine with this state, after entry `state.last_index`.
+
+        `raftlog.machines.state_validity` has checked the state. Raises `LogFromNewerVersion` if
+        this program does not know the state's rules.
+        """
+        machine = cls(info, limits)
+        machine.rules = known_rules(state.rules, group=info.group, index=state.last_index)
+        machine._values = {each.key: each for each in state.keys}
+        machine._keys = [each.key for each in state.keys]
+        machine._byte_count = sum(map(_size, state.keys))
+        for each in state.sessions:
+            last = _Last(each.sequence, Result(each.result), each.version, each.previous)
+            machine._sessions[each.session] = last
+        machine._last_index = machine.changes_after = state.last_index
+        return machine
+
+    def state(self) -> KvState:
+        """The whole state. O(state)."""
+        return KvState(
+            rules=self.rules,
+            last_index=self._last_index,
+            keys=tuple(self._values[key] for key in self._keys),
+            sessions=tuple(
+                SessionState(
+                    session=session,
+                    sequence=last.sequence,
+                    result=int(last.result),
+                    version=last.version,
+                    previous=last.previous,
+                )
+                for session, last in self._sessions.items()
+            ),
+        )
+
+    # ------------------------------------------------------------ commands
+
+    def apply(self, index: LogIndex, command: KvCommand) -> KvOutcome:
+        """Apply the command of entry `index`, which is above every one before it."""
+        assert index > self._last_index, f"entry {index} after entry {self._last_index}"
+        self._last_index = index
+        match command:
+            case OpenSession():
+                return self._open_session(index)
+            case PutKey() | DeleteKey():
+                return self._write(index, command)
+            case Rules():
+                self.rules = next_rules(
+                    self.rules, command.version, group=self.info.group, index=index
+                )
+                return RulesApplied(version=self.rules)
+            case SnapshotPoint():
+                problem = problem_of_snapshot_point(command, self.rules)
+                if problem is not None:
+                    return malformed("SnapshotPoint", problem)
+                return SnapshotPointApplied(keep_from=command.keep_from)
+            case _:
+                assert_never(command)
+
+    def _open_session(self, index: LogIndex) -> SessionOpened:
+        self._sessions[index] = _NO_WRITE
+        if len(self._sessions) > self._limits.sessions_max:
+            self._sessions.popitem(last=False)
+        return SessionOpened(session=index)
+
+    def _write(self, index: LogIndex, command: KeyWrite) -> KeyWritten | Refused:
+        problem = problem_of_key_write(command)
+        if problem is not None:
+            return malformed(type(command).__name__, problem)
+        last = self._sessions.get(command.session)
+        if last is None:
+            return refused("UnknownSession", session=command.session)
+        self._sessions.move_to_end(command.session)
+        if command.sequence < last.sequence:
+            return refused(
+                "SequencePassed",
+                session=command.session,
+                sequence=command.sequence,
+                last_sequence=last.sequence,
+            )
+        if command.sequence > last.sequence:
+            last = self._judge(index, command)
+            self._sessions[command.session] = last
+        return self._outcome(command, last)
+
+    def _judge(self, index: LogIndex, command: KeyWrite) -> _Last:
+        """Do what the write asks for, if its condition holds and there is room."""
+        before = self._values.get(command.key)
+        found = before.version if before is not None else NO_INDEX
+        after = None
+        result = Result.DONE
+        if command.expected not in (ANY_VERSION, found):
+            result = Result.CONFLICT
+        elif isinstance(command, PutKey):
+            after = KeyValue(command.key, index, command.value)
+            result = self._room(before, after)
+        if result is not Result.DONE:
+            return _Last(command.sequence, result, found, found)
+        if before is not None or after is not None:
+            self._set(index, command.key, before, after)
+        return _Last(command.sequence, result, after.version if after else NO_INDEX, found)
+
+    def _room(self, before: KeyValue | None, after: KeyValue) -> Result:
+        if before is None and len(self._keys) >= self._limits.keys_max:
+            return Result.TOO_MANY_KEYS
+        if self._byte_count + _size(after) - _size(before) > self._limits.bytes_max:
+            return Result.TOO_MANY_BYTES
+        return Result.DONE
+
+    def _set(
+        self, index: LogIndex, key: str, before: KeyValue | None, after: KeyValue | None
+    ) -> None:
+        if after is not None:
+            self._values[key] = after
+            if before is None:
+                insort(self._keys, key)
+        else:
+            del self._values[key]
+            del self._keys[bisect_left(self._keys, key)]
+        self._byte_count += _size(after) - _size(before)
+        self._keep(index, key, before, after)
+
+    def _keep(
+        self, index: LogIndex, key: str, before: KeyValue | None, after: KeyValue | None
+    ) -> None:
+        value = after.value if after is not None else b""
+        change = KeyChange(index=index, key=key, value=value, deleted=after is None)
+        self._changes.append(_Change(change, before, _size(before) + _size(after)))
+        self._change_bytes += self._changes[-1].byte_count
+        while len(self._changes) > CHANGES_KEPT or self._change_bytes > CHANGE_BYTES_KEPT:
+            dropped = self._changes.popleft()
+            self._change_bytes -= dropped.byte_count
+            self.changes_after = dropped.change.index
+
+    def _outcome(self, command: KeyWrite, last: _Last) -> KeyWritten | Refused:
+        limits = self._limits
+        match last.result:
+            case Result.DONE:
+                return KeyWritten(version=last.version, previous=last.previous)
+            case Result.CONFLICT:
+                return refused(
+                    "VersionConflict",
+                    key=command.key,
+                    expected=command.expected,
+                    found=last.previous,
+                )
+            case Result.TOO_MANY_KEYS:
+                what, limit, unit = "The key-value store", limits.keys_max, "keys"
+            case Result.TOO_MANY_BYTES:
+                what, limit, unit = "The key-value store", limits.bytes_max, "bytes"
+            case _:
+                assert_never(last.result)
+        return refused("TooMany", what=what, limit=limit, unit=unit)
+
+    # ------------------------------------------------------------ queries
+
+    def knows(self, at: LogIndex) -> bool:
+        """Can the state after entry `at`, which is applied, still be told?"""
+        return at >= self.changes_after
+
+    def pairs(self, prefix: str, start: str, end: str, at: LogIndex) -> Iterator[KeyValue]:
+        """The keys of [start, end) that begin with `prefix`, in order, as they were after entry
+        `at`, which the machine `knows`. An `end` of "" is none."""
+        assert self.knows(at), f"the changes up to {self.changes_after} are dropped"
+        undone = self._undone(at)
+        keys = self._keys
+        if undone:
+            keys = sorted(undone.keys() | self._values.keys())
+        for place in range(bisect_left(keys, max(prefix, start)), len(keys)):
+            key = keys[place]
+            if (end and key >= end) or not key.startswith(prefix):
+                return
+            found = undone[key] if key in undone else self._values.get(key)
+            if found is not None:
+                yield found
+
+    def _undone(self, at: LogIndex) -> dict[str, KeyValue | None]:
+        """What the keys that were changed after entry `at` were then."""
+        undone: dict[str, KeyValue | None] = {}
+        for each in reversed(self._changes):
+            if each.change.index <= at:
+                break
+            undone[each.change.key] = each.before
+        return undone
+
+    def changes(self, after: LogIndex, prefix: str) -> list[KeyChange]:
+        """The changes after entry `after`, which the machine `knows`, of keys that begin with
+        `prefix`, in order."""
+        assert self.knows(after), f"the changes up to {self.changes_after} are dropped"
+        found = []
+        for each in reversed(self._changes):
+            if each.change.index <= after:
+                break
+            if each.change.key.startswith(prefix):
+                found.append(each.change)
+        found.reverse()
+        return found
+
+    def fingerprint(self) -> bytes:
+        """A digest of the whole state. O(state)."""
+        digest = StateDigest()
+        digest.number(self.rules)
+        digest.number(len(self._keys))
+        for key in self._keys:
+            digest.text(key)
+            digest.number(self._values[key].version)
+            digest.raw(self._values[key].value)
+        for session, last in self._sessions.items():
+            for number in (session, last.sequence, int(last.result), last.version, last.previous):
+                digest.number(number)
+        return digest.finish()
+
+
+def _size(pair: KeyValue | None) -> int:
+    return len(pair.key.encode()) + len(pair.value) if pair is not None else 0

@@ -1,0 +1,95 @@
+"""The calls about any group: who holds it, how far it is applied, and what happens to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from typing import assert_never
+
+from raftlog.core.types import NO_INDEX, NOBODY, NodeId, Term
+from raftlog.multiraft.group_events import GroupEvent, LeaderChanged, StateChanged, VotersChanged
+from raftlog.server.node import Node
+from raftlog.server.refused import check_sense
+from raftlog.wire import group_calls as calls
+
+
+class GroupServices:
+    """Every method may raise any `RaftlogError`."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    async def get_last_applied(self, call: calls.GetLastApplied) -> calls.LastApplied:
+        """How far the group is applied, by a read round of its leader (ReadIndex)."""
+        local = self._node.group_here(call.group)
+        await self._node.read_barrier(local)
+        return calls.LastApplied(index=local.replica.applied_index)
+
+    async def get_servers(self, call: calls.GetServers) -> calls.Servers:
+        """Who holds the group, as this node knows it."""
+        status = self._node.group_here(call.group).status()
+        return calls.Servers(
+            voters=self._addresses(status.voters),
+            learners=self._addresses(status.learners),
+            observers=(),
+            leader=status.leader,
+            leader_address=self._address(status.leader),
+            term=status.term,
+            applied_index=status.applied_index,
+        )
+
+    async def watch_events(
+        self, call: calls.WatchEvents
+    ) -> AsyncIterator[tuple[calls.GroupEvent, bytes]]:
+        """How the group is, and then what happens to it."""
+        check_sense("WatchEvents", problem_of_seconds(call.seconds))
+        local = self._node.group_here(call.group)
+        happened = asyncio.Event()
+        watcher = local.events.watch(local.status(), call.after, happened.set)
+        end_s = asyncio.get_running_loop().time() + call.seconds
+        try:
+            while True:
+                for event in watcher.take():
+                    yield self._told(event), b""
+                async with asyncio.timeout_at(end_s):
+                    await happened.wait()
+                happened.clear()
+        except TimeoutError:
+            return
+        finally:
+            local.events.forget(watcher)
+
+    def _told(self, event: GroupEvent) -> calls.GroupEvent:
+        leader, term, index = NOBODY, Term(0), NO_INDEX
+        voters: tuple[NodeId, ...] = ()
+        learners: tuple[NodeId, ...] = ()
+        match event:
+            case LeaderChanged():
+                kind, leader, term = "leader_changed", event.leader, event.term
+            case StateChanged():
+                kind, index = "state_changed", event.index
+            case VotersChanged():
+                kind, voters, learners = "voters_changed", event.voters, event.learners
+            case _:
+                assert_never(event)
+        return calls.GroupEvent(
+            kind=kind,
+            leader=leader,
+            leader_address=self._address(leader),
+            term=term,
+            index=index,
+            voters=self._addresses(voters),
+            learners=self._addresses(learners),
+        )
+
+    def _addresses(self, nodes: Iterable[NodeId]) -> tuple[calls.NodeAddress, ...]:
+        return tuple(calls.NodeAddress(node, self._address(node)) for node in nodes)
+
+    def _address(self, node: NodeId) -> str:
+        return self._node.addresses.get(node, "")
+
+
+def problem_of_seconds(seconds: int) -> str | None:
+    """What is wrong with how long a call is to watch, or None."""
+    longest = calls.WATCH_SECONDS_MAX
+    return None if 0 <= seconds <= longest else f"seconds is {seconds}; 0 to {longest} are allowed"

@@ -1,0 +1,209 @@
+"""The calls of the key-value store, one method a call."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+from raftlog.comparison import Trust
+from raftlog.core.types import GroupId, LogIndex
+from raftlog.errors import (
+    IndexOverflow,
+    IndexUnderflow,
+    MalformedRequest,
+    NotLeader,
+    ReplicaDiverged,
+    RulesTooOld,
+    StateDisputed,
+)
+from raftlog.machines.commands import CreateKv
+from raftlog.machines.group_info import CONTROLLER, KvInfo, label_of
+from raftlog.machines.kv_commands import (
+    DeleteKey,
+    KeyChange,
+    KeyValue,
+    KeyWrite,
+    OpenSession,
+    PutKey,
+)
+from raftlog.machines.outcomes import KeyWritten, KvCreated, SessionOpened
+from raftlog.machines.rules import RULES_WITH_KV
+from raftlog.machines.validity import problem_of_key_write
+from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.server.group_services import problem_of_seconds
+from raftlog.server.node import Node
+from raftlog.server.placing import PlacingServices
+from raftlog.server.refused import accepted, check_sense
+from raftlog.wire import kv_calls as calls
+
+_ENTRIES_UNTOLD_MAX = 1_000
+"""A watcher is told at least so often how far it has come, so that it can go on from there long
+after the last change of its keys."""
+
+
+class KvServices:
+    """Every method may raise any `RaftlogError`."""
+
+    def __init__(self, node: Node, placing: PlacingServices) -> None:
+        self._node = node
+        self._placing = placing
+        self._multiraft = node.multiraft
+        self._replicas = node.multiraft.replicas
+
+    async def open_kv(self, call: calls.OpenKv) -> calls.KvReply:
+        """The key-value store; its group exists from the entry on that creates it."""
+        of_controller = self._replicas.of_controller
+        await self._node.read_barrier(of_controller)
+        controller = self._replicas.controller
+        found = controller.kv
+        if found is None and call.create:
+            if controller.rules < RULES_WITH_KV:
+                raise RulesTooOld(
+                    topic=label_of(CONTROLLER),
+                    what="The key-value store",
+                    rules=controller.rules,
+                    needed=RULES_WITH_KV,
+                )
+            create = CreateKv(
+                voters=self._placing.voters_for("The key-value store", 0),
+                timestamp_us=self._node.now_us(of_controller),
+            )
+            found = accepted(KvCreated, await self._node.propose(of_controller, create)).kv
+        return calls.KvReply(kvs=() if found is None else (found,))
+
+    # ------------------------------------------------------------ writing
+
+    async def open_session(self, call: calls.OpenSessionCall) -> SessionOpened:
+        """A new session of writes."""
+        return accepted(
+            SessionOpened, await self._node.propose(self._here(call.group), OpenSession())
+        )
+
+    async def put_key(self, call: calls.PutKeyCall) -> KeyWritten:
+        """Write a value; answered once it is durable on a majority and applied here."""
+        command = PutKey(
+            session=call.session,
+            sequence=call.sequence,
+            key=call.key,
+            value=call.value,
+            expected=call.expected,
+        )
+        local = self._here(call.group)
+        self._node.check_leads(local)
+        self._multiraft.check_takes_more(local)
+        return await self._write(local, command)
+
+    async def delete_key(self, call: calls.DeleteKeyCall) -> KeyWritten:
+        """Remove a key; answered as a put is."""
+        command = DeleteKey(
+            session=call.session, sequence=call.sequence, key=call.key, expected=call.expected
+        )
+        return await self._write(self._here(call.group), command)
+
+    async def _write(self, local: LocalReplica, command: KeyWrite) -> KeyWritten:
+        check_sense(type(command).__name__, problem_of_key_write(command))
+        return accepted(KeyWritten, await self._node.propose(local, command))
+
+    # ------------------------------------------------------------ reading
+
+    async def read_keys(self, call: calls.ReadKeys) -> calls.KeysReply:
+        """Keys in order: linearizable, as of what is applied here, or as of one index."""
+        if call.limit < 1:
+            raise MalformedRequest(call="ReadKeys", what=f"limit is {call.limit}")
+        local = self._here(call.group)
+        if call.strong:
+            await self._node.read_barrier(local)
+        _check_agreed(local)
+        await self._reached(local, LogIndex(max(call.at_least, call.exactly)))
+        index = call.exactly or local.replica.applied_index
+        _check_known(local, index)
+        found: list[KeyValue] = []
+        byte_count, more = 0, False
+        for pair in local.kv_machine.pairs(call.prefix, call.start, call.end, index):
+            if (
+                len(found) >= min(call.limit, calls.KEYS_PER_PAGE_MAX)
+                or byte_count >= calls.KEY_BYTES_PER_PAGE_MAX
+            ):
+                more = True
+                break
+            found.append(pair)
+            byte_count += len(pair.key) + len(pair.value)
+        return calls.KeysReply(index=index, keys=tuple(found), more=more)
+
+    async def watch_keys(
+        self, call: calls.WatchKeys
+    ) -> AsyncIterator[tuple[calls.KeyChanges, bytes]]:
+        """The changes after an index, as they come."""
+        check_sense("WatchKeys", problem_of_seconds(call.seconds))
+        local = self._here(call.group)
+        await self._reached(local, call.after)
+        end_s = asyncio.get_running_loop().time() + call.seconds
+        told = seen = call.after
+        while True:
+            self._replicas.check_here(local)
+            _check_agreed(local)
+            _check_known(local, seen)
+            changes = tuple(local.kv_machine.changes(seen, call.prefix))
+            seen = local.replica.applied_index
+            if changes or seen - told >= _ENTRIES_UNTOLD_MAX:
+                told = seen
+                for piece in _pieces(changes, seen):
+                    yield piece, b""
+            try:
+                async with asyncio.timeout_at(end_s):
+                    await self._node.applied(local, LogIndex(seen + 1))
+            except TimeoutError:
+                break
+        if seen > told:
+            yield calls.KeyChanges(index=seen, changes=()), b""
+
+    # ------------------------------------------------------------ parts
+
+    def _here(self, group: GroupId) -> LocalReplica:
+        """The replica of the key-value store here. Raises `NotLeader` where there is none (yet)."""
+        local = self._node.group_here(group)
+        if not isinstance(local.info, KvInfo):
+            raise MalformedRequest(
+                call="the key-value store", what=f"group {group} is {label_of(local.info)}"
+            )
+        if local.installing:
+            raise NotLeader(group=group, leader=local.raft.leader)
+        return local
+
+    async def _reached(self, local: LocalReplica, index: LogIndex) -> None:
+        """Wait briefly until the replica has applied the entry; then `IndexOverflow`."""
+        try:
+            async with asyncio.timeout(self._node.settings.server.not_yet_wait_max_s):
+                await self._node.applied(local, index)
+        except TimeoutError:
+            latest = local.replica.applied_index
+            raise IndexOverflow(requested=index, latest=latest) from None
+
+
+def _check_known(local: LocalReplica, index: LogIndex) -> None:
+    machine = local.kv_machine
+    if not machine.knows(index):
+        raise IndexUnderflow(requested=index, earliest=machine.changes_after)
+
+
+def _check_agreed(local: LocalReplica) -> None:
+    """Raises `ReplicaDiverged` or `StateDisputed` where the replica's state is in doubt."""
+    name, replica = label_of(local.info), local.replica
+    match replica.states.trust:
+        case Trust.DIVERGED:
+            raise ReplicaDiverged(topic=name, node=replica.node, what="state")
+        case Trust.DISPUTED:
+            raise StateDisputed(topic=name, agreed=0)
+
+
+def _pieces(changes: tuple[KeyChange, ...], index: LogIndex) -> Iterator[calls.KeyChanges]:
+    """The changes up to entry `index` in replies of bounded size. An entry changes one key."""
+    piece: list[KeyChange] = []
+    byte_count = 0
+    for change in changes:
+        piece.append(change)
+        byte_count += len(change.key) + len(change.value)
+        if len(piece) >= calls.KEYS_PER_PAGE_MAX or byte_count >= calls.KEY_BYTES_PER_PAGE_MAX:
+            yield calls.KeyChanges(index=change.index, changes=tuple(piece))
+            piece, byte_count = [], 0
+    yield calls.KeyChanges(index=index, changes=tuple(piece))

@@ -1,0 +1,95 @@
+"""The calls about any group, as typed values (`raftlog.wire.calls` says what a call is)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from raftlog.core.types import GroupId, LogIndex, NodeId, Term
+
+
+class NodeAddress(NamedTuple):
+    """A node and where it listens."""
+
+    node: NodeId
+    """The node's number, from 1."""
+    address: str
+    """`host:port`, as clients and peers reach it."""
+
+
+WATCH_SECONDS_MAX = 60
+"""How long one call watches. A client then calls again from where it is, at another node if it
+must."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetLastApplied:
+    """Leader (linearizable): how far the group is applied."""
+
+    group: GroupId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastApplied:
+    """Reads at this index, at any replica, see every write that was answered before."""
+
+    index: LogIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetServers:
+    """Any replica: who holds the group, as that replica knows it."""
+
+    group: GroupId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Servers:
+    """Who holds a group. Only the leader's answer is the latest."""
+
+    voters: tuple[NodeAddress, ...]
+    """The nodes that vote, by number."""
+    learners: tuple[NodeAddress, ...]
+    """Those that get the log and do not vote (yet)."""
+    observers: tuple[NodeAddress, ...]
+    """Those that pull what is committed."""
+    leader: NodeId
+    """0: unknown."""
+    leader_address: str
+    """`host:port`; "" if it is unknown."""
+    term: Term
+    """The group's term, from 0."""
+    applied_index: LogIndex
+    """How far the replica that answers has applied the log."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchEvents:
+    """Any replica: how the group is now, and then each change, for `seconds`. How far it is applied
+    is told only beyond `after`."""
+
+    group: GroupId
+    after: LogIndex
+    seconds: int
+    """0 to `WATCH_SECONDS_MAX`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupEvent:
+    """Something happened to a group, as one of its replicas knows it. What does not belong to the
+    kind is 0 or empty."""
+
+    kind: str
+    """`leader_changed`, `state_changed` or `voters_changed`."""
+    leader: NodeId
+    """The node that leads."""
+    leader_address: str
+    """`host:port`."""
+    term: Term
+    """In which `leader` leads."""
+    index: LogIndex
+    """How far the log is applied."""
+    voters: tuple[NodeAddress, ...]
+    """The nodes that vote, by number."""
+    learners: tuple[NodeAddress, ...]
+    """Those that get the log and do not vote (yet)."""

@@ -1,0 +1,107 @@
+"""The calls of the key-value store, as typed values (`raftlog.wire.calls` says what a call is)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftlog.core.types import GroupId, LogIndex
+from raftlog.machines.group_info import KvInfo
+from raftlog.machines.kv_commands import KeyChange, KeyValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenKv:
+    """Leader of the controller (linearizable): the key-value store, made if it is to be."""
+
+    create: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvReply:
+    """The key-value store; none: there is none yet."""
+
+    kvs: tuple[KvInfo, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenSessionCall:
+    """Leader: a new session of writes. One whose answer is lost is never used."""
+
+    group: GroupId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutKeyCall:
+    """Leader."""
+
+    group: GroupId
+    session: LogIndex
+    sequence: int
+    key: str
+    value: bytes
+    expected: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteKeyCall:
+    """Leader."""
+
+    group: GroupId
+    session: LogIndex
+    sequence: int
+    key: str
+    expected: int
+
+
+KEYS_PER_PAGE_MAX = 1_000
+KEY_BYTES_PER_PAGE_MAX = 1024 * 1024
+"""Keys in one `KeysReply`, and bytes of keys and values, which the last one may exceed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadKeys:
+    """The keys of [start, end) that begin with `prefix`; an `end` of "" is none.
+
+    With `strong` only the leader answers, linearizably. Any other replica answers with what it has
+    applied, once that is at least `at_least`. With `exactly` (0: unset) it tells the state after
+    that entry. Raises `IndexOverflow`, `IndexUnderflow`.
+    """
+
+    group: GroupId
+    strong: bool
+    at_least: LogIndex
+    exactly: LogIndex
+    prefix: str
+    start: str
+    end: str
+    limit: int
+    """1 or more; at most `KEYS_PER_PAGE_MAX` are given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeysReply:
+    """The keys as they are after entry `index`. `more`: there are others after the last one."""
+
+    index: LogIndex
+    keys: tuple[KeyValue, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchKeys:
+    """Any replica: the changes of keys that begin with `prefix` after entry `after`, as they come,
+    for `seconds`. Raises `IndexUnderflow` if they are no longer kept."""
+
+    group: GroupId
+    prefix: str
+    after: LogIndex
+    seconds: int
+    """0 to `WATCH_SECONDS_MAX`; 0: those that there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyChanges:
+    """All changes up to entry `index` that were not told before; there may be none."""
+
+    index: LogIndex
+    changes: tuple[KeyChange, ...]

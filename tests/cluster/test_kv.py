@@ -1,0 +1,421 @@
+"""The key-value store and the events of groups, on three real nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.client.connection import Connection
+from raftlog.client.log_client import LogClient
+from raftlog.config import ClientSettings
+from raftlog.errors import (
+    DeadlineExceeded,
+    ExitCode,
+    IndexUnderflow,
+    InvalidOption,
+    MalformedRequest,
+    RulesTooOld,
+    VersionConflict,
+)
+from raftlog.machines.kv_commands import KeyChange
+from raftlog.wire.calls import (
+    GET_LAST_APPLIED,
+    GET_SERVERS,
+    READ_KEYS,
+    WATCH_GROUPS,
+    WATCH_KEYS,
+    GroupView,
+    NodeView,
+    WatchGroups,
+)
+from raftlog.wire.group_calls import GetLastApplied, GetServers
+from raftlog.wire.kv_calls import ReadKeys, WatchKeys
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    with ProcessCluster.start(tmp_path_factory.mktemp("kv") / "data") as running:
+        with running.client() as first:
+            wait_for(lambda: _is_made(first), "the key-value store", 30)
+        yield running
+
+
+def _is_made(client: LogClient) -> bool:
+    try:
+        return client.kv.put("first", b"1") > 0
+    except RulesTooOld:
+        return False
+
+
+@pytest.fixture
+def client(cluster: ProcessCluster) -> Iterator[LogClient]:
+    with cluster.client() as connected:
+        yield connected
+
+
+@pytest.fixture
+def key() -> str:
+    return f"key-{uuid.uuid4().hex[:8]}"
+
+
+def raftlog(
+    cluster: ProcessCluster, *words: str, stdin: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, *words]
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
+
+
+def test_a_value_is_put_read_replaced_by_version_and_deleted(client: LogClient, key: str) -> None:
+    kv = client.kv
+    assert kv.get(key) is None
+    version = kv.put(key, b"one", expected=0)
+    assert kv.get(key) == (key, version, b"one")
+    with pytest.raises(VersionConflict, match=f"has version {version}"):
+        kv.put(key, b"two", expected=0)
+    newer = kv.put(key, b"two", expected=version)
+    assert newer > version
+    assert kv.delete(key, expected=newer)
+    assert not kv.delete(key)
+    assert kv.get(key) is None
+
+
+@pytest.mark.parametrize("consistency", ["strong", "sequential", "two-step"])
+def test_every_read_sees_what_its_client_has_written(
+    client: LogClient, key: str, consistency: str
+) -> None:
+    for number in range(20):
+        client.kv.put(key, b"%d" % number)
+        found = client.kv.get(key, consistency=consistency)
+        assert found is not None
+        assert found.value == b"%d" % number
+
+
+def test_a_two_step_read_equals_the_leader_s_at_every_node(
+    cluster: ProcessCluster, client: LogClient, key: str
+) -> None:
+    version = client.kv.put(key, b"then")
+    index = client.kv.last_applied()
+    assert index >= version
+    client.kv.put(key, b"later")
+    store = store_of(client)
+    for address in cluster.servers.split(","):
+        call = a_read(store, key, exactly=index)
+        reply = client._connection.ask(address, READ_KEYS, call, 5)
+        assert [pair.value for pair in reply.keys] == [b"then"]
+        assert reply.index == index
+
+
+def store_of(client: LogClient) -> int:
+    group = client.kv._store(create=False)
+    assert group is not None
+    return group
+
+
+def a_read(group: int, prefix: str, **differently: object) -> ReadKeys:
+    call = ReadKeys(
+        group=group, strong=False, at_least=0, exactly=0, prefix=prefix, start="", end="", limit=5
+    )
+    return dataclasses.replace(call, **differently)
+
+
+def test_a_scan_in_pages_is_of_one_index_though_keys_change_meanwhile(
+    client: LogClient, key: str
+) -> None:
+    for number in range(5):
+        client.kv.put(f"{key}/{number}", b"before")
+    found = client.kv.scan(f"{key}/", limit=5)
+    first = next(found)
+    client.kv.put(f"{key}/4", b"after")
+    assert [first.key, *(each.key for each in found)] == [f"{key}/{n}" for n in range(5)]
+    assert [p.key for p in client.kv.scan(f"{key}/", start=f"{key}/1", end=f"{key}/3")] == [
+        f"{key}/1",
+        f"{key}/2",
+    ]
+    before = client.kv.last_applied()
+    client.kv.delete(f"{key}/0")
+    assert len(list(client.kv.scan(f"{key}/", at=before))) == 5
+    assert len(list(client.kv.scan(f"{key}/"))) == 4
+
+
+def test_a_watcher_gets_each_change_once_and_resumes_at_an_index(
+    client: LogClient, key: str
+) -> None:
+    begin = client.kv.last_applied()
+    versions = [client.kv.put(f"{key}/{number}", b"x") for number in range(4)]
+    client.kv.put("other", b"y")
+    client.kv.delete(f"{key}/0")
+    seen = list(client.kv.watch(f"{key}/", after=begin, idle_timeout_s=1))
+    assert [each.index for each in seen[:4]] == versions
+    assert (seen[4].deleted, seen[4].key) == (True, f"{key}/0")
+    assert len(seen) == 5
+    resumed = client.kv.watch(f"{key}/", after=seen[1].index)
+    assert list(itertools.islice(resumed, 3)) == seen[2:]
+
+
+def test_a_watcher_is_told_at_once_what_another_client_writes(
+    cluster: ProcessCluster, client: LogClient, key: str
+) -> None:
+    after = client.kv.last_applied()
+    with cluster.client() as other:
+        writer = threading.Timer(0.2, other.kv.put, (key, b"news"))
+        writer.start()
+        change = next(client.kv.watch(key, after=after))
+        writer.join()
+    assert (change.key, change.value, change.deleted) == (key, b"news", False)
+
+
+def test_an_index_that_is_not_there_yet_is_waited_for_and_then_refused(
+    cluster: ProcessCluster, key: str
+) -> None:
+    with cluster.client(request_timeout_s=3) as hasty:
+        far = hasty.kv.last_applied() + 1_000_000
+        with pytest.raises(DeadlineExceeded, match=f"Index {far} is not there yet"):
+            hasty.kv.get(key, at=far)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"key": "", "value": b""}, "key"),
+        ({"key": "k" * 1025, "value": b""}, "key"),
+        ({"key": "\ud800", "value": b""}, "key"),
+        ({"key": 1, "value": b""}, "key"),
+        ({"key": "k", "value": "text"}, "value"),
+        ({"key": "k", "value": b"", "expected": -1}, "expected"),
+    ],
+)
+def test_an_argument_that_no_call_can_have_is_refused_at_once(
+    client: LogClient, arguments: dict[str, object], named: str
+) -> None:
+    with pytest.raises(InvalidOption) as refused:
+        client.kv.put(**arguments)
+    assert refused.value.option == named
+
+
+def test_a_group_that_is_not_the_store_s_is_refused(client: LogClient) -> None:
+    call = a_read(0, "", strong=True)
+    with pytest.raises(MalformedRequest, match="controller"):
+        client._connection.call_leader(0, READ_KEYS, call)
+
+
+def test_a_forked_child_writes_in_a_session_of_its_own(client: LogClient, key: str) -> None:
+    """Else the log would take one's write for the other's, sent again."""
+    client.kv.put(key, b"parent")
+    session = client.kv._session
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writing, b"%d" % client.kv._session)
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert (session > 0, os.read(reading, 20)) == (True, b"0")
+
+
+def test_everybody_says_who_votes_and_the_leader_how_far_it_is(
+    cluster: ProcessCluster, client: LogClient
+) -> None:
+    store = store_of(client)
+    last = client._connection.call_leader(store, GET_LAST_APPLIED, GetLastApplied(group=store))
+    for address in cluster.servers.split(","):
+        servers = client._connection.ask(address, GET_SERVERS, GetServers(group=store), 5)
+        assert sorted(node.address for node in servers.voters) == sorted(cluster.servers.split(","))
+        assert servers.leader_address in cluster.servers
+        assert servers.leader
+        assert (servers.learners, servers.observers) == ((), ())
+        assert servers.applied_index <= last.index
+
+
+def test_events_tell_how_a_group_is_and_then_what_changes(client: LogClient, key: str) -> None:
+    store = store_of(client)
+    events = client.groups.events(store)
+    first = [next(events) for _ in range(3)]
+    assert [each.kind for each in first] == ["leader_changed", "voters_changed", "state_changed"]
+    assert first[0].leader
+    assert [node.node for node in first[1].voters] == [1, 2, 3]
+    version = client.kv.put(key, b"")
+    for event in events:
+        assert event.kind == "state_changed"
+        if event.index >= version:
+            break
+
+
+def test_the_commands_do_what_the_client_does(cluster: ProcessCluster, key: str) -> None:
+    put = raftlog(cluster, "kv", "put", key, "-", stdin=b"a\0b")
+    assert put.returncode == 0, put.stderr
+    version = put.stdout.decode().strip()
+    assert raftlog(cluster, "kv", "get", key).stdout == b"a\0b"
+    told = json.loads(raftlog(cluster, "kv", "get", key, "-o", "json").stdout)
+    assert told == {"key": key, "version": int(version), "value": "a\0b"}
+    conflict = raftlog(cluster, "kv", "cas", key, "0", "new")
+    assert conflict.returncode == ExitCode.REFUSED
+    assert b"the write expects it to be absent" in conflict.stderr
+    assert raftlog(cluster, "kv", "cas", key, version, "new").returncode == 0
+    scanned = raftlog(cluster, "kv", "scan", key, "--consistency", "two-step").stdout.decode()
+    assert scanned.split()[:3] == ["KEY", "VERSION", "VALUE"]
+    assert scanned.split()[-1] == "new"
+    watched = raftlog(cluster, "kv", "watch", key, "--after", str(int(version) - 1), "-n", "2")
+    assert [line.split("\t")[1:] for line in watched.stdout.decode().splitlines()] == [
+        ["put", key, "a\0b"],
+        ["put", key, "new"],
+    ]
+    assert raftlog(cluster, "kv", "delete", key).returncode == 0
+    assert raftlog(cluster, "kv", "delete", key).returncode == ExitCode.NOT_FOUND
+    assert raftlog(cluster, "kv", "get", key).returncode == ExitCode.NOT_FOUND
+    events = raftlog(cluster, "events", "-n", "2").stdout.decode().splitlines()
+    assert events[0].startswith("leader_changed: node ")
+    assert events[1].startswith("voters_changed: voters 1 (")
+
+
+# ------------------------------------------------------------ kills, snapshots, elections
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[ProcessCluster]:
+    """Three nodes that compact after a few hundred entries."""
+    settings = ["storage.snapshot_entries=100", "storage.log_behind_bytes_max=1"]
+    with ProcessCluster.start(tmp_path / "data", settings=settings) as running:
+        with running.client() as first:
+            wait_for(lambda: _is_made(first), "the key-value store", 30)
+        yield running
+
+
+def a_view(client: LogClient, store: int, node: int) -> GroupView:
+    (answer,) = (each for each in client.views([store]) if each.node == node)
+    assert isinstance(answer.answer, NodeView)
+    (view,) = answer.answer.groups
+    return view
+
+
+@pytest.mark.slow
+def test_a_node_that_missed_all_gets_the_state_and_serves_it_and_no_older_one(
+    small: ProcessCluster,
+) -> None:
+    with small.client() as client:
+        client.kv.put("kept", b"0")
+        store = store_of(client)
+        begin = client.kv.last_applied()
+        leader = next(client.groups.events(store)).leader
+        away = leader % 3 + 1
+        small.kill(away)
+        for number in range(1_000):
+            client.kv.put(f"key-{number % 50}", b"%d" % number)
+        wait_for(
+            lambda: a_view(client, store, leader).log_start_index > begin + 100,
+            "the log to be dropped",
+            60,
+        )
+        small.serve(away)
+        index = client.kv.last_applied()
+        call = a_read(store, "key-", exactly=index, limit=1_000)
+        found = client._connection.retry(
+            lambda try_s: client._connection.ask(small.address(away), READ_KEYS, call, try_s),
+            client._connection.deadline("a read at the node that was away"),
+        )
+        assert found.keys == tuple(client.kv.scan("key-", at=index))
+        assert {int(pair.value) for pair in found.keys} == set(range(950, 1_000))
+        old = dataclasses.replace(call, exactly=begin)
+        with pytest.raises(IndexUnderflow) as refused:
+            client._connection.ask(small.address(away), READ_KEYS, old, 5)
+        assert begin < refused.value.earliest <= index
+        watch = WatchKeys(group=store, prefix="", after=begin, seconds=1)
+        with pytest.raises(IndexUnderflow):
+            list(client._connection.stream(small.address(away), WATCH_KEYS, watch, 5))
+        hashes = {a_view(client, store, node).state for node in (1, 2, 3)}
+        assert "diverged" not in hashes
+
+
+@pytest.mark.slow
+def test_a_killed_leader_is_followed_by_another_and_no_write_is_lost_or_done_twice(
+    small: ProcessCluster,
+) -> None:
+    with small.client() as client, small.client() as other:
+        client.kv.put("counter", b"0")
+        store = store_of(client)
+        events = other.groups.events(store)
+        seen = [next(events)]
+        terms = {seen[0].term}
+        for round_ in range(2):
+            small.kill(seen[-1].leader)
+            killed = seen[-1].leader
+            for _ in range(20):
+                found = client.kv.get("counter")
+                assert found is not None
+                client.kv.put("counter", b"%d" % (int(found.value) + 1), expected=found.version)
+            seen.append(next(each for each in events if each.kind == "leader_changed"))
+            assert seen[-1].term not in terms, "each term is told once"
+            terms.add(seen[-1].term)
+            found = client.kv.get("counter", consistency="two-step")
+            assert found is not None
+            assert found.value == b"%d" % (20 * (round_ + 1)), "each was done, and once"
+            small.serve(killed)
+        terms_in_order = [each.term for each in seen]
+        assert terms_in_order == sorted(terms_in_order)
+
+
+@pytest.mark.slow
+def test_reads_of_followers_go_on_without_a_leader_and_strong_ones_do_not(
+    small: ProcessCluster,
+) -> None:
+    with small.client() as client:
+        client.kv.put("key", b"value")
+        index = client.kv.last_applied()
+        left = next(client.groups.events(store_of(client))).leader % 3 + 1
+        wait_for(lambda: a_view(client, store_of(client), left).applied_index >= index, "it", 30)
+    for node in {1, 2, 3} - {left}:
+        small.kill(node)
+    with LogClient(Connection(settings_of(small.address(left)))) as alone:
+        alone.kv._group = store_of_node(alone, small.address(left))
+        found = alone.kv.get("key", consistency="sequential")
+        assert found is not None
+        assert found.value == b"value"
+        assert alone.kv.get("key", at=index) == found
+        with pytest.raises(DeadlineExceeded):
+            alone.kv.get("key")
+        with pytest.raises(DeadlineExceeded):
+            alone.kv.get("key", consistency="two-step")
+
+
+def store_of_node(client: LogClient, address: str) -> int:
+    view = client._connection.ask(address, WATCH_GROUPS, WatchGroups(groups=()), 5)
+    (store,) = (each.group for each in view.groups if each.topic == "(kv)")
+    return store
+
+
+def settings_of(address: str) -> ClientSettings:
+    return ClientSettings(bootstrap_servers=address, request_timeout_s=4)
+
+
+@pytest.mark.slow
+def test_a_node_that_stops_ends_its_watchers_at_once_and_they_go_on_elsewhere(
+    small: ProcessCluster,
+) -> None:
+    with small.client() as client:
+        client.kv.put("key", b"1")
+        index = client.kv.last_applied()
+        seen: list[KeyChange] = []
+        watchers = [
+            threading.Thread(
+                target=lambda: seen.append(next(client.kv.watch("key", after=index))), daemon=True
+            )
+            for _ in range(6)
+        ]
+        for watcher in watchers:
+            watcher.start()
+        small.terminate(1)
+        wait_for(lambda: not small.runs(1), "the node to stop", 30)
+        assert "calls cut off" not in small.logs[1].read_text(), "it did not wait for them"
+        client.kv.put("key", b"2")
+        for watcher in watchers:
+            watcher.join(30)
+        assert [each.value for each in seen] == [b"2"] * 6

@@ -1,0 +1,280 @@
+"""The key-value store's machine: writes once and by version, reads now and at an index."""
+
+from __future__ import annotations
+
+import dataclasses
+from random import Random
+
+import pytest
+
+from raftlog.core.types import GroupId, LogIndex, NodeId
+from raftlog.errors import MalformedRequest
+from raftlog.machines import kv
+from raftlog.machines.commands import CreateKv, KvCommand, RegisterNode, Rules
+from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.encoding import encode_outcome
+from raftlog.machines.group_info import KvInfo
+from raftlog.machines.kv import KvMachine
+from raftlog.machines.kv_commands import ANY_VERSION, DeleteKey, KeyValue, OpenSession, PutKey
+from raftlog.machines.limits import KvLimits
+from raftlog.machines.outcomes import KeyWritten, KvCreated, KvOutcome, Refused, SessionOpened
+from raftlog.machines.rules import RULES_LATEST, RULES_WITH_KV
+from raftlog.wire.codec import (
+    GroupState,
+    decode_command,
+    decode_state,
+    encode_command,
+    encode_state,
+)
+
+INFO = KvInfo(group=GroupId(1), voters=(NodeId(1),), created_us=1, rules=RULES_WITH_KV)
+
+
+class Store:
+    """A machine, and a session whose writes count by themselves."""
+
+    def __init__(self, limits: KvLimits | None = None) -> None:
+        self.machine = KvMachine(INFO, limits)
+        self.index = 0
+        self.sequence = 0
+        self.session = self.open()
+
+    def apply(self, command: KvCommand) -> KvOutcome:
+        self.index += 1
+        return self.machine.apply(LogIndex(self.index), command)
+
+    def open(self) -> LogIndex:
+        outcome = self.apply(OpenSession())
+        assert isinstance(outcome, SessionOpened)
+        return outcome.session
+
+    def put(self, key: str, value: bytes = b"", expected: int = ANY_VERSION) -> KvOutcome:
+        self.sequence += 1
+        return self.apply(self.a_put(key, value, expected))
+
+    def a_put(self, key: str, value: bytes = b"", expected: int = ANY_VERSION) -> PutKey:
+        return PutKey(
+            session=self.session, sequence=self.sequence, key=key, value=value, expected=expected
+        )
+
+    def delete(self, key: str, expected: int = ANY_VERSION) -> KvOutcome:
+        self.sequence += 1
+        return self.apply(
+            DeleteKey(session=self.session, sequence=self.sequence, key=key, expected=expected)
+        )
+
+    def pairs(
+        self, prefix: str = "", start: str = "", end: str = "", at: int | None = None
+    ) -> list[KeyValue]:
+        index = LogIndex(self.index if at is None else at)
+        return list(self.machine.pairs(prefix, start, end, index))
+
+
+def test_a_version_is_the_index_of_the_entry_that_wrote_the_value() -> None:
+    store = Store()
+    assert store.put("a", b"1") == KeyWritten(version=LogIndex(2), previous=LogIndex(0))
+    assert store.put("a", b"2") == KeyWritten(version=LogIndex(3), previous=LogIndex(2))
+    assert store.pairs() == [KeyValue("a", LogIndex(3), b"2")]
+    assert store.delete("a") == KeyWritten(version=LogIndex(0), previous=LogIndex(3))
+    assert store.delete("a") == KeyWritten(version=LogIndex(0), previous=LogIndex(0))
+    assert store.pairs() == []
+
+
+def test_compare_and_set_is_done_only_at_the_expected_version() -> None:
+    store = Store()
+    assert isinstance(store.put("a", b"1", expected=0), KeyWritten)
+    found = store.put("a", b"2", expected=0)
+    assert found == Refused(
+        code="VersionConflict", values=(("expected", 0), ("found", 2), ("key", "a"))
+    )
+    assert isinstance(store.delete("a", expected=7), Refused)
+    assert store.pairs() == [KeyValue("a", LogIndex(2), b"1")]
+    assert isinstance(store.put("a", b"2", expected=2), KeyWritten)
+    assert isinstance(store.delete("a", expected=5), KeyWritten)
+
+
+def test_a_resend_gets_the_first_outcome_and_changes_nothing() -> None:
+    store = Store()
+    first = store.put("a", b"1", expected=0)
+    changes = store.machine.changes(LogIndex(0), "")
+    assert store.apply(store.a_put("a", b"1", expected=0)) == first
+    assert store.machine.changes(LogIndex(0), "") == changes
+
+
+def test_a_refusal_is_remembered_so_a_late_resend_of_it_is_not_done() -> None:
+    """The caller was told that nothing happened."""
+    store = Store()
+    store.put("a", b"1")
+    refused = store.put("a", b"2", expected=0)
+    late = store.a_put("a", b"2", expected=0)
+    other = Store.__new__(Store)
+    other.machine, other.index, other.sequence = store.machine, store.index, 0
+    other.session = other.open()
+    other.delete("a")
+    store.index = other.index
+    assert store.apply(late) == dataclasses.replace(refused)
+    assert store.pairs() == []
+
+
+def test_a_resend_after_the_next_write_of_its_session_is_refused() -> None:
+    store = Store()
+    store.put("a", b"1")
+    late = store.a_put("a", b"1")
+    store.put("a", b"2")
+    found = store.apply(late)
+    assert isinstance(found, Refused)
+    assert found.code == "SequencePassed"
+    assert store.pairs()[0].value == b"2"
+
+
+def test_the_session_that_is_silent_longest_ends_and_its_id_never_comes_back() -> None:
+    store = Store(KvLimits(sessions_max=2))
+    second = store.open()
+    store.put("a")
+    store.open()
+    found = store.apply(
+        PutKey(session=second, sequence=1, key="b", value=b"", expected=ANY_VERSION)
+    )
+    assert found == Refused(code="UnknownSession", values=(("session", second),))
+    assert isinstance(store.put("c"), KeyWritten)
+
+
+def test_the_bounds_refuse_what_would_exceed_them_and_nothing_else() -> None:
+    store = Store(KvLimits(keys_max=2, bytes_max=8))
+    store.put("a", b"123")
+    assert isinstance(store.put("b", b"1234"), Refused)
+    assert isinstance(store.put("b", b"123"), KeyWritten)
+    assert isinstance(store.put("c", b""), Refused)
+    assert isinstance(store.put("a", b""), KeyWritten)
+    store.delete("b")
+    assert isinstance(store.put("c", b"123456"), KeyWritten)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        PutKey(session=LogIndex(1), sequence=0, key="a", value=b"", expected=0),
+        PutKey(session=LogIndex(1), sequence=1, key="", value=b"", expected=0),
+        PutKey(session=LogIndex(1), sequence=1, key="a" * 1025, value=b"", expected=0),
+        PutKey(session=LogIndex(1), sequence=1, key="a", value=b"1" * 65_537, expected=0),
+        DeleteKey(session=LogIndex(1), sequence=1, key="a", expected=-2),
+    ],
+)
+def test_what_the_rules_cannot_judge_is_refused(command: KvCommand) -> None:
+    found = Store().apply(command)
+    assert isinstance(found, Refused)
+    assert found.code == "MalformedRequest"
+
+
+def test_a_scan_is_of_a_prefix_and_a_range_in_order() -> None:
+    store = Store()
+    for key in ("b/2", "a", "b/1", "c", "b", "b/3"):
+        store.put(key)
+    assert [each.key for each in store.pairs()] == ["a", "b", "b/1", "b/2", "b/3", "c"]
+    assert [each.key for each in store.pairs("b/")] == ["b/1", "b/2", "b/3"]
+    assert [each.key for each in store.pairs("b/", start="b/2")] == ["b/2", "b/3"]
+    assert [each.key for each in store.pairs(start="b", end="b/3")] == ["b", "b/1", "b/2"]
+
+
+def random_command(chance: Random, store: Store, sessions: list[LogIndex]) -> KvCommand:
+    key = chance.choice("abcde") * chance.randint(1, 2)
+    expected = chance.choice([ANY_VERSION, ANY_VERSION, 0, max(0, store.index - 3)])
+    store.sequence += 1
+    session, sequence = chance.choice(sessions), store.sequence - chance.choice([0, 0, 1, 30])
+    match chance.randrange(6):
+        case 0:
+            return OpenSession()
+        case 1:
+            return DeleteKey(session=session, sequence=sequence, key=key, expected=expected)
+        case _:
+            value = chance.randbytes(chance.randint(0, 4))
+            return PutKey(
+                session=session, sequence=sequence, key=key, value=value, expected=expected
+            )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_state_at_every_kept_index_is_what_it_was_then(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kv, "CHANGES_KEPT", 30)
+    chance, store = Random(seed), Store()
+    then: dict[int, list[KeyValue]] = {1: []}
+    sessions = [store.session]
+    for _ in range(200):
+        outcome = store.apply(random_command(chance, store, sessions))
+        if isinstance(outcome, SessionOpened):
+            sessions.append(outcome.session)
+        then[store.index] = store.pairs()
+    kept = [index for index in then if store.machine.knows(LogIndex(index))]
+    assert len(kept) >= 30
+    assert kept[0] == store.machine.changes_after, "the first that is kept is known as well"
+    for index in kept:
+        assert store.pairs(at=index) == then[index]
+        after: dict[str, KeyValue] = {each.key: each for each in then[index]}
+        for change in store.machine.changes(LogIndex(index), ""):
+            after.pop(change.key, None)
+            if not change.deleted:
+                after[change.key] = KeyValue(change.key, change.version, change.value)
+        assert sorted(after.values()) == store.pairs(), "the changes lead to what is there now"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_machine_made_from_its_state_goes_on_as_the_same(seed: int) -> None:
+    limits = KvLimits(keys_max=6, bytes_max=20, sessions_max=3)
+    chance, store = Random(seed), Store(limits)
+    again = KvMachine.restore(INFO, store.machine.state(), limits)
+    sessions = [store.session]
+    for _ in range(200):
+        command = random_command(chance, store, sessions)
+        outcome = store.apply(decode_command(encode_command(command, None)))
+        if isinstance(outcome, SessionOpened):
+            sessions.append(outcome.session)
+        assert again.apply(LogIndex(store.index), command) == outcome
+        assert encode_outcome(outcome)
+        assert again.fingerprint() == store.machine.fingerprint()
+        if chance.random() < 0.1:
+            state = decode_state(encode_state(GroupState(store.machine.state()))).machine
+            assert state == store.machine.state()
+            again = KvMachine.restore(INFO, state, limits)
+            assert again.fingerprint() == store.machine.fingerprint()
+
+
+def test_a_state_that_no_machine_has_is_a_clear_error() -> None:
+    store = Store()
+    store.put("a", b"1")
+    store.put("b", b"1")
+    state = store.machine.state()
+    replace = dataclasses.replace
+    for what, broken in (
+        ("keys that are not in order", replace(state, keys=state.keys[::-1])),
+        ("keys, of which two", replace(state, keys=state.keys[:1] * 2)),
+        ("between 0 and entry 2", replace(state, last_index=LogIndex(2))),
+        ("sessions, of which", replace(state, sessions=state.sessions * 2)),
+        ("a result of 9", replace(state, sessions=(replace(state.sessions[0], result=9),))),
+        ("under rules 4", replace(state, rules=4)),
+    ):
+        with pytest.raises(MalformedRequest, match=what):
+            decode_state(encode_state(GroupState(broken)))
+
+
+def test_the_controller_creates_one_store_and_returns_it_ever_after() -> None:
+    controller = ControllerMachine()
+    create = CreateKv(voters=(NodeId(1),), timestamp_us=5)
+    refused = controller.apply(LogIndex(1), create)
+    assert isinstance(refused, Refused), "the first rules know none"
+    node = RegisterNode(node=NodeId(1), store_uuid="1", address="a:1", rules=RULES_LATEST)
+    controller.apply(LogIndex(2), node)
+    controller.apply(LogIndex(3), Rules(version=RULES_LATEST))
+    before = controller.fingerprint()
+    created = controller.apply(LogIndex(4), create)
+    assert isinstance(created, KvCreated)
+    assert not created.existed
+    assert controller.fingerprint() != before
+    assert controller.groups() == [created.kv]
+    assert controller.info_of(created.kv.group) == created.kv
+    again = controller.apply(LogIndex(5), create)
+    assert again == dataclasses.replace(created, existed=True)
+    state = decode_state(encode_state(GroupState(controller.state()))).machine
+    restored = ControllerMachine.restore(state)
+    assert (restored.kv, restored.fingerprint()) == (created.kv, controller.fingerprint())
