@@ -1,0 +1,226 @@
+"""A simulation with clients of the key-value store, and a judge of what they were told."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId
+from raftlog.machines.commands import Command, CreateKv, RegisterNode
+from raftlog.machines.kv_commands import ANY_VERSION, DeleteKey, KeyValue, OpenSession, PutKey
+from raftlog.machines.outcomes import KeyWritten, KvCreated, Refused, SessionOpened
+from raftlog.machines.rules import RULES_LATEST
+from tests.simulation.cluster import Result, Simulation
+from tests.simulation.linearizable import (
+    Operation,
+    Step,
+    conflicted,
+    deleted_nothing,
+    is_linearizable,
+    read,
+    written,
+)
+from tests.simulation.node import Failed, Reply, SimulatedNode
+from tests.simulation.promises import Promise, Violation
+from tests.simulation.workload import Ask, Task
+
+CLIENTS = 4
+KEYS = ("a", "b")
+
+
+class KvHistory:
+    """What clients of the store were told."""
+
+    def __init__(self) -> None:
+        self.operations: dict[str, list[Operation]] = defaultdict(list)
+        self.states: dict[tuple[int, str], KeyValue | None] = {}
+        """What was read at an index, by index and key: the same wherever it was asked."""
+        self._values: dict[int, bytes] = {}
+        self._moment = 0
+
+    def now(self) -> int:
+        """Another moment: they are in the order in which they were asked for."""
+        self._moment += 1
+        return self._moment
+
+    def did(self, key: str, called: int, step: Step, text: str) -> None:
+        """An operation was answered just now."""
+        self.operations[key].append(Operation(called, self.now(), step, text))
+
+    def wrote(self, version: int, value: bytes) -> None:
+        """A put made this version. No two put the same value."""
+        if self._values.setdefault(version, value) != value:
+            raise Violation(Promise.LINEARIZABLE_MARKS, f"version {version} has two values")
+
+    def found(self, pair: KeyValue | None) -> None:
+        """A read found this."""
+        if pair is not None:
+            self.wrote(pair.version, pair.value)
+
+    def found_at(self, index: int, key: str, pair: KeyValue | None) -> None:
+        """A read of the state after entry `index`."""
+        self.found(pair)
+        if self.states.setdefault((index, key), pair) != pair:
+            raise Violation(
+                Promise.STATE_MACHINE_SAFETY,
+                f"{key} at {index} is {pair} and {self.states[index, key]}",
+            )
+
+    def check(self) -> None:
+        """Raises `Violation` unless the strong operations on each key are linearizable."""
+        for key, operations in self.operations.items():
+            if not is_linearizable(operations):
+                lines = "\n".join(f"{o.called}-{o.answered}: {o.text}" for o in operations)
+                raise Violation(
+                    Promise.LINEARIZABLE_MARKS, f"the history of key {key!r} is not:\n{lines}"
+                )
+
+
+class KvSimulation(Simulation):
+    """Topics as always, and the key-value store beside them."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.kv: GroupId | None = None
+        self.history = KvHistory()
+
+    def groups(self) -> list[GroupId]:
+        return [*super().groups(), *([self.kv] if self.kv is not None else [])]
+
+    def go(self) -> Result:
+        self.clients.spawn("kv", self._use_kv())
+        result = super().go()
+        self.history.check()
+        return result
+
+    def _use_kv(self) -> Task:
+        """Let all nodes know the latest rules, create the store, then let its clients begin."""
+        clients = self.clients
+        for node in self.nodes:
+            register = RegisterNode(
+                node=node,
+                store_uuid=f"store-{node}",
+                address=f"node-{node}:1",
+                rules=RULES_LATEST,
+            )
+            yield from clients.write(CONTROLLER_GROUP, lambda _, command=register: command)
+        while True:
+            created = yield from clients.write(
+                CONTROLLER_GROUP,
+                lambda now_us: CreateKv(voters=tuple(sorted(self.nodes)), timestamp_us=now_us),
+            )
+            if isinstance(created, KvCreated):
+                break
+            assert isinstance(created, Refused), created
+            yield clients.think()
+        self.kv = created.kv.group
+        for number in range(CLIENTS):
+            clients.spawn(f"kv client {number}", self._client(number, created.kv.group))
+
+    def _client(self, number: int, group: GroupId) -> Task:
+        clients, random = self.clients, self.clients.random
+        opened = yield from clients.write(group, lambda _: OpenSession())
+        assert isinstance(opened, SessionOpened)
+        sequence, last = 0, 0
+        while not clients.stopping:
+            key = random.choice(KEYS)
+            if random.random() < 0.5:
+                sequence += 1
+                expected = random.choice([ANY_VERSION, ANY_VERSION, 0, last])
+                yield from self._write(group, number, opened.session, sequence, key, expected)
+            elif random.random() < 0.6:
+                called = self.history.now()
+                pair = yield from clients.ask_leader(group, self._strong(group, key))
+                last = pair[0].version if pair else 0
+                self.history.found(pair[0] if pair else None)
+                self.history.did(key, called, read(last), f"{number} reads {last}")
+            else:
+                yield from self._two_steps(group, number, key)
+            clients.simulator.counts["operations on keys"] += 1
+            yield clients.think()
+
+    def _write(
+        self,
+        group: GroupId,
+        number: int,
+        session: LogIndex,
+        sequence: int,
+        key: str,
+        expected: int,
+    ) -> Task:
+        history = self.history
+        value = f"{number}-{sequence}".encode()
+        deletes = self.clients.random.random() < 0.2
+        command: Command = DeleteKey(session=session, sequence=sequence, key=key, expected=expected)
+        if not deletes:
+            command = PutKey(
+                session=session, sequence=sequence, key=key, value=value, expected=expected
+            )
+        called = history.now()
+        outcome = yield from self.clients.write(group, lambda _: command)
+        what = f"{number} {'deletes' if deletes else 'puts'} if {expected}"
+        if isinstance(outcome, KeyWritten):
+            if not deletes:
+                history.wrote(outcome.version, value)
+            step = written(outcome.version, outcome.previous, expected)
+            if deletes and not outcome.previous:
+                step = deleted_nothing(expected)
+            history.did(key, called, step, f"{what}: {outcome.previous} to {outcome.version}")
+            return
+        assert isinstance(outcome, Refused)
+        if outcome.code != "VersionConflict":
+            raise Violation(Promise.EXPECTED_OUTCOMES, f"{command} had the outcome {outcome}")
+        found = int(dict(outcome.values)["found"])
+        history.did(key, called, conflicted(found, expected), f"{what}: it is {found}")
+
+    def _two_steps(self, group: GroupId, number: int, key: str) -> Task:
+        """Ask the leader how far the log is applied, and any node for the state there."""
+        called = self.history.now()
+        index = yield from self.clients.ask_leader(group, self._applied(group))
+        for _ in range(3):
+            node = NodeId(self.clients.random.randrange(len(self.nodes)) + 1)
+            found = yield Ask(node, lambda at, reply: reply(state_at(at, group, key, index)))
+            if not isinstance(found, Failed):
+                pair = found[0] if found else None
+                version = pair.version if pair is not None else 0
+                self.history.found_at(index, key, pair)
+                self.history.did(key, called, read(version), f"{number} reads {version} at {index}")
+                self.clients.simulator.counts["two-step reads"] += 1
+                return
+
+    def _strong(self, group: GroupId, key: str) -> Any:
+        return self._confirmed(group, lambda local: values_of(local, key, None))
+
+    def _applied(self, group: GroupId) -> Any:
+        return self._confirmed(group, lambda local: local.replica.applied_index)
+
+    def _confirmed(self, group: GroupId, answer_of: Any) -> Any:
+        """What a leader answers once a read round has confirmed it."""
+
+        def action(node: SimulatedNode, reply: Reply) -> None:
+            def confirmed(answer: Any) -> None:
+                local = node.local(group)
+                if answer is not None or local is None:
+                    reply(answer or Failed(written=False))
+                else:
+                    reply(answer_of(local))
+
+            node.read_barrier(group, confirmed)
+
+        return action
+
+
+def state_at(node: SimulatedNode, group: GroupId, key: str, index: int) -> Any:
+    """The key after entry `index`, as a list of one or none; Failed where it cannot be told."""
+    local = node.local(group)
+    if local is None or local.replica.applied_index < index or local.replica.diverged:
+        return Failed(written=False)
+    if not local.kv_machine.knows(LogIndex(index)):
+        return Failed(written=False)
+    return values_of(local, key, index)
+
+
+def values_of(local: Any, key: str, index: int | None) -> list[KeyValue]:
+    """The key's value there, or now, as a list of one or none."""
+    at = local.replica.applied_index if index is None else index
+    return list(local.kv_machine.pairs("", key, key + "\0", at))
