@@ -1,10 +1,11 @@
-"""The example of docs/CORE.md runs, and the page shows its code and its output as they are."""
+"""The examples of docs/CORE.md run, and the page shows their code and output as they are."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -40,3 +41,22 @@ def test_the_page_shows_the_example_s_driver() -> None:
     assert shown
     for block in shown:
         assert textwrap.indent(block, "    ") in code, "docs/CORE.md shows another driver"
+
+
+def run(example: str, *arguments: str) -> str:
+    command = [sys.executable, str(EXAMPLE.with_name(example)), *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_log_is_used_without_a_state_machine(tmp_path: Path) -> None:
+    """CHECKLIST 78."""
+    output = run("log_alone.py", str(tmp_path))
+    assert output.splitlines()[-1] == "3 1 COMMAND another third"
+    assert output in blocks(PAGE, "")
+
+
+def test_a_state_machine_is_used_without_a_disk() -> None:
+    """CHECKLIST 78."""
+    output = run("machine_alone.py")
+    assert output.splitlines()[-1] == "the same state: True"
+    assert output in blocks(PAGE, "")
