@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import assert_never
 
-from raftlog.core.types import NO_INDEX, NOBODY, NodeId, Term
+from raftlog.core.types import NO_INDEX, NOBODY, Entry, LogIndex, NodeId, Term
+from raftlog.errors import CorruptFile, IndexOverflow, IndexUnderflow, MalformedRequest
 from raftlog.multiraft.group_events import GroupEvent, LeaderChanged, StateChanged, VotersChanged
 from raftlog.server.node import Node
 from raftlog.server.refused import check_sense
@@ -36,6 +37,29 @@ class GroupServices:
             leader_address=self._address(status.leader),
             term=status.term,
             applied_index=status.applied_index,
+        )
+
+    async def get_entries(self, call: calls.GetEntries) -> calls.EntriesReply:
+        """Committed entries of this node's log."""
+        if call.entries_max < 1:
+            raise MalformedRequest(call="GetEntries", what=f"entries_max is {call.entries_max}")
+        local = self._replicas.of_group(call.group)
+        log = local.replica.log
+        first = LogIndex(log.base_index + 1)
+        committed = LogIndex(min(local.raft.commit_index, log.last_index))
+        if call.index < first:
+            raise IndexUnderflow(requested=call.index, earliest=first)
+        if call.index > committed or local.installing:
+            raise IndexOverflow(requested=call.index, latest=committed)
+        count = min(call.entries_max, calls.ENTRIES_PER_REPLY_MAX)
+        last = min(committed, call.index + count - 1)
+        try:
+            found = log.entries(call.index, last, calls.ENTRY_BYTES_PER_REPLY_MAX)
+        except CorruptFile as damage:
+            self._node.multiraft.repairs.met(local, damage)
+            raise
+        return calls.EntriesReply(
+            first_index=first, commit_index=committed, entries=tuple(map(_logged, found))
         )
 
     async def watch_events(
@@ -87,6 +111,16 @@ class GroupServices:
 
     def _address(self, node: NodeId) -> str:
         return self._node.addresses.get(node, "")
+
+
+def _logged(entry: Entry) -> calls.LogEntry:
+    return calls.LogEntry(
+        index=entry.index,
+        term=entry.term,
+        kind=entry.kind.name.lower(),
+        command=entry.payload.command,
+        body=entry.payload.body,
+    )
 
 
 def problem_of_seconds(seconds: int) -> str | None:

@@ -172,6 +172,7 @@ def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandle
             streamed(calls.WATCH_KEYS, services.kv.watch_keys),
             plain(calls.GET_LAST_APPLIED, services.groups.get_last_applied),
             plain(calls.GET_SERVERS, services.groups.get_servers),
+            plain(calls.GET_ENTRIES, services.groups.get_entries),
             streamed(calls.WATCH_EVENTS, services.groups.watch_events),
         ]
     )

@@ -50,6 +50,8 @@ from raftlog.machines.schema import Schema
 from raftlog.machines.settings import TopicSetting
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.group_calls import (
+    EntriesReply,
+    GetEntries,
     GetLastApplied,
     GetServers,
     GroupEvent,
@@ -687,6 +689,7 @@ READ_KEYS = PlainCall("ReadKeys", ReadKeys, KeysReply)
 WATCH_KEYS = WatchCall("WatchKeys", WatchKeys, KeyChanges)
 GET_LAST_APPLIED = PlainCall("GetLastApplied", GetLastApplied, LastApplied)
 GET_SERVERS = PlainCall("GetServers", GetServers, Servers)
+GET_ENTRIES = PlainCall("GetEntries", GetEntries, EntriesReply)
 WATCH_EVENTS = WatchCall("WatchEvents", WatchEvents, GroupEvent)
 
 CALLS: dict[str, Call[Any, Any]] = {

@@ -63,6 +63,50 @@ class Servers:
     """How far the replica that answers has applied the log."""
 
 
+ENTRIES_PER_REPLY_MAX = 1_000
+ENTRY_BYTES_PER_REPLY_MAX = 1024 * 1024
+"""Entries in one `EntriesReply`, and their bytes, which a single entry may exceed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetEntries:
+    """Any replica: committed entries from `index` on. Raises `IndexOverflow` beyond what is known
+    to be committed there, `IndexUnderflow` below what its log still holds."""
+
+    group: GroupId
+    index: LogIndex
+    entries_max: int
+    """1 or more; at most `ENTRIES_PER_REPLY_MAX` are given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry:
+    """A committed entry."""
+
+    index: LogIndex
+    """From 1."""
+    term: Term
+    """In which a leader wrote it."""
+    kind: str
+    """`noop`, `command` or `configuration`."""
+    command: bytes
+    """The command, or the configuration, as the log holds it."""
+    body: bytes
+    """The records' bytes of a command that has some."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntriesReply:
+    """Committed entries, in order and without a gap."""
+
+    first_index: LogIndex
+    """The first entry that the replica's log still holds."""
+    commit_index: LogIndex
+    """Up to which entry it knows the log to be committed."""
+    entries: tuple[LogEntry, ...]
+    """At least one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchEvents:
     """Any replica: how the group is now, and then each change, for `seconds`. How far it is applied

@@ -1981,3 +1981,37 @@ class GroupEvent(_message.Message):
     voters: _containers.RepeatedCompositeFieldContainer[NodeAddress]
     learners: _containers.RepeatedCompositeFieldContainer[NodeAddress]
     def __init__(self, kind: _Optional[str] = ..., leader: _Optional[int] = ..., leader_address: _Optional[str] = ..., term: _Optional[int] = ..., index: _Optional[int] = ..., voters: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., learners: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ...) -> None: ...
+
+class GetEntries(_message.Message):
+    __slots__ = ("group", "index", "entries_max")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_MAX_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    index: int
+    entries_max: int
+    def __init__(self, group: _Optional[int] = ..., index: _Optional[int] = ..., entries_max: _Optional[int] = ...) -> None: ...
+
+class LogEntry(_message.Message):
+    __slots__ = ("index", "term", "kind", "command", "body")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    term: int
+    kind: str
+    command: bytes
+    body: bytes
+    def __init__(self, index: _Optional[int] = ..., term: _Optional[int] = ..., kind: _Optional[str] = ..., command: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
+
+class EntriesReply(_message.Message):
+    __slots__ = ("first_index", "commit_index", "entries")
+    FIRST_INDEX_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    first_index: int
+    commit_index: int
+    entries: _containers.RepeatedCompositeFieldContainer[LogEntry]
+    def __init__(self, first_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[LogEntry, _Mapping]]] = ...) -> None: ...

@@ -22,6 +22,7 @@ from raftlog.config import ClientSettings
 from raftlog.errors import (
     DeadlineExceeded,
     ExitCode,
+    IndexOverflow,
     IndexUnderflow,
     InvalidOption,
     MalformedRequest,
@@ -30,6 +31,7 @@ from raftlog.errors import (
 )
 from raftlog.machines.kv_commands import KeyChange
 from raftlog.wire.calls import (
+    GET_ENTRIES,
     GET_LAST_APPLIED,
     GET_SERVERS,
     READ_KEYS,
@@ -39,7 +41,8 @@ from raftlog.wire.calls import (
     NodeView,
     WatchGroups,
 )
-from raftlog.wire.group_calls import GetLastApplied, GetServers
+from raftlog.wire.codec import decode_command
+from raftlog.wire.group_calls import GetEntries, GetLastApplied, GetServers
 from raftlog.wire.kv_calls import ReadKeys, WatchKeys
 
 
@@ -234,6 +237,35 @@ def test_everybody_says_who_votes_and_the_leader_how_far_it_is(
         assert servers.leader
         assert (servers.learners, servers.observers) == ((), ())
         assert servers.applied_index <= last.index
+
+
+def test_committed_entries_are_told_by_every_node_and_no_others(
+    cluster: ProcessCluster, client: LogClient, key: str
+) -> None:
+    store = store_of(client)
+    version = client.kv.put(key, b"value")
+    told = set()
+    for address in cluster.servers.split(","):
+        call = GetEntries(group=store, index=version, entries_max=1)
+        reply = client._connection.retry(
+            lambda try_s, at=address, call=call: client._connection.ask(
+                at, GET_ENTRIES, call, try_s
+            ),
+            client._connection.deadline("the entry"),
+        )
+        (entry,) = reply.entries
+        told.add((entry.index, entry.term, entry.kind, entry.command, entry.body))
+        assert decode_command(entry.command).value == b"value"
+        many = dataclasses.replace(call, index=1, entries_max=10_000)
+        entries = client._connection.ask(address, GET_ENTRIES, many, 5).entries
+        assert [each.index for each in entries] == list(range(1, len(entries) + 1))
+        beyond = dataclasses.replace(call, index=reply.commit_index + 1_000)
+        with pytest.raises(IndexOverflow):
+            client._connection.ask(address, GET_ENTRIES, beyond, 5)
+        with pytest.raises(IndexUnderflow) as refused:
+            client._connection.ask(address, GET_ENTRIES, dataclasses.replace(call, index=0), 5)
+        assert refused.value.earliest == reply.first_index == 1
+    assert len(told) == 1
 
 
 def test_events_tell_how_a_group_is_and_then_what_changes(client: LogClient, key: str) -> None:
