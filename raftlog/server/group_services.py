@@ -43,7 +43,7 @@ class GroupServices:
         """Committed entries of this node's log."""
         if call.entries_max < 1:
             raise MalformedRequest(call="GetEntries", what=f"entries_max is {call.entries_max}")
-        local = self._replicas.of_group(call.group)
+        local = self._node.group_here(call.group)
         log = local.replica.log
         first = LogIndex(log.base_index + 1)
         committed = LogIndex(min(local.raft.commit_index, log.last_index))

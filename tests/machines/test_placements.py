@@ -156,7 +156,7 @@ def test_a_wish_is_reached_when_it_is_reported() -> None:
     assert cluster.place(1, 2, 4) == GroupPlaced(generation=1), "a resend"
     assert not cluster.placement().is_reached
     assert list(cluster.machine.placements.under_way()) == [GROUP]
-    topic = cluster.machine.topic_of(GROUP)
+    topic = cluster.machine.info_of(GROUP)
     assert topic is not None
     assert cluster.machine.voters_of(topic) == (1, 2, 4)
     assert cluster.report(7) == cluster.report(2) == PlacementReported(done=False)
