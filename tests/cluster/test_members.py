@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import (
     AddressTaken,
@@ -27,41 +23,9 @@ from raftlog.errors import (
 )
 from raftlog.machines.commands import TopicInfo
 from raftlog.placement import Move
+from tests.cluster.joining import PATIENCE_S, Joined, grown
 
-PATIENCE_S = 60.0
 ROWS = 20
-
-
-class Joined:
-    """A node that was added, in a process of its own and with a folder of its own."""
-
-    def __init__(self, cluster: ProcessCluster, node: int, address: str, data: Path) -> None:
-        self.node = node
-        self.address = address
-        self.data = data
-        self._cluster = cluster
-        self._log = data.with_suffix(".log")
-        self.process = self._start()
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        with self._log.open("ab") as log:
-            return subprocess.Popen(
-                [
-                    sys.executable, "-m", "raftlog", "--servers", self._cluster.servers,
-                    "serve", "--node", str(self.node), "--data", str(self.data), "--join",
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )  # fmt: skip
-
-    def restart(self) -> None:
-        self.end()
-        self.process = self._start()
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait(PATIENCE_S)
 
 
 class Load:
@@ -95,27 +59,6 @@ class Load:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join(PATIENCE_S)
-
-
-@contextlib.contextmanager
-def grown(tmp_path: Path, nodes: int) -> Iterator[tuple[ProcessCluster, LogClient, list[Joined]]]:
-    """Three nodes, and others that were added."""
-    port = free_ports(3 + nodes)
-    with (
-        ProcessCluster.start(tmp_path / "data", port=port) as cluster,
-        cluster.client() as client,
-        contextlib.ExitStack() as stack,
-    ):
-        joined = []
-        for number in range(4, 4 + nodes):
-            address = cluster.address(number)
-            assert client.members.add(number, address)
-            each = Joined(cluster, number, address, tmp_path / f"node-{number}")
-            stack.callback(each.end)
-            joined.append(each)
-        for each in joined:
-            client.members.wait_for(each.node, PATIENCE_S)
-        yield cluster, client, joined
 
 
 def places(client: LogClient) -> dict[str, tuple[int, ...]]:

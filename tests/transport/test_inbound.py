@@ -8,12 +8,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import grpc.aio
+import pytest
 
 from raftlog.core.messages import PeerMessage, VoteReply
 from raftlog.core.types import NodeId
+from raftlog.errors import NodeRemoved
 from raftlog.transport.inbound import PeerStreams
 from raftlog.wire.calls import PEER_SERVICE
-from raftlog.wire.codec import decode_welcome, encode_hello, encode_peer_messages
+from raftlog.wire.codec import (
+    ERROR_METADATA_KEY,
+    decode_error,
+    decode_welcome,
+    encode_hello,
+    encode_peer_messages,
+)
 from raftlog.wire.peer_greetings import PeerHello, PeerWelcome
 
 WAIT_S = 20.0
@@ -25,6 +33,7 @@ class Receiver:
 
     received: list[PeerMessage] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
+    removed: set[int] = field(default_factory=set)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def welcome(self) -> PeerWelcome:
@@ -34,6 +43,8 @@ class Receiver:
         return "c"
 
     def is_peer(self, node: NodeId) -> bool:
+        if node in self.removed:
+            raise NodeRemoved(node=node)
         return node == 2
 
     def known_store(self, node: NodeId) -> str | None:
@@ -88,5 +99,28 @@ def test_a_peer_is_lost_when_its_last_stream_has_ended() -> None:
             await alive.done_writing()
             await receiver.changed.wait()
             assert receiver.closed == [2]
+
+    asyncio.run(run())
+
+
+def test_a_peer_that_is_removed_meanwhile_is_told_at_its_next_word() -> None:
+    """Nobody sends to it any more: else it would never hear that it is gone."""
+
+    async def run() -> None:
+        receiver = Receiver()
+        reply = VoteReply(group=1, sender=NodeId(2), to=NodeId(1), term=1, granted=False, pre=True)
+        async with asyncio.timeout(WAIT_S), listening(receiver) as channel:
+            stream = await opened(channel)
+            receiver.removed.add(2)
+            await stream.write(encode_peer_messages([reply]))
+            with pytest.raises(grpc.aio.AioRpcError):
+                await stream.read()
+            (error,) = [
+                decode_error(value)
+                for key, value in await stream.trailing_metadata()
+                if key == ERROR_METADATA_KEY
+            ]
+        assert isinstance(error, NodeRemoved)
+        assert receiver.received == []
 
     asyncio.run(run())

@@ -1,0 +1,67 @@
+"""Nodes that join a cluster of processes, each in a process of its own with a folder of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from raftlog.chaos.cluster import ProcessCluster, free_ports
+from raftlog.client.log_client import LogClient
+
+PATIENCE_S = 60.0
+
+
+class Joined:
+    """A node that was added, in a process of its own and with a folder of its own."""
+
+    def __init__(self, cluster: ProcessCluster, node: int, address: str, data: Path) -> None:
+        self.node = node
+        self.address = address
+        self.data = data
+        self._cluster = cluster
+        self._log = data.with_suffix(".log")
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [
+                    sys.executable, "-m", "raftlog", "--servers", self._cluster.servers,
+                    "serve", "--node", str(self.node), "--data", str(self.data), "--join",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )  # fmt: skip
+
+    def restart(self) -> None:
+        self.end()
+        self.process = self._start()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
+
+
+@contextlib.contextmanager
+def grown(tmp_path: Path, nodes: int) -> Iterator[tuple[ProcessCluster, LogClient, list[Joined]]]:
+    """Three nodes, and others that were added."""
+    port = free_ports(3 + nodes)
+    with (
+        ProcessCluster.start(tmp_path / "data", port=port) as cluster,
+        cluster.client() as client,
+        contextlib.ExitStack() as stack,
+    ):
+        joined = []
+        for number in range(4, 4 + nodes):
+            address = cluster.address(number)
+            assert client.members.add(number, address)
+            each = Joined(cluster, number, address, tmp_path / f"node-{number}")
+            stack.callback(each.end)
+            joined.append(each)
+        for each in joined:
+            client.members.wait_for(each.node, PATIENCE_S)
+        yield cluster, client, joined

@@ -1,0 +1,190 @@
+"""Which replicas a node makes and removes when groups are placed elsewhere, and what it keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftlog.core.membership import Membership
+from raftlog.core.recovery import is_recovering
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
+from raftlog.errors import NodeRemoved
+from raftlog.machines.commands import (
+    AddNode,
+    CreateTopic,
+    DeleteTopic,
+    PlaceGroup,
+    RegisterNode,
+    ReportPlacement,
+    RetireNode,
+    Rules,
+    SetDuty,
+)
+from raftlog.machines.outcomes import Refused
+from raftlog.machines.rules import RULES_LATEST
+from raftlog.machines.schema import Field, Schema
+from raftlog.storage.posix import PosixFileSystem
+from raftlog.wire.codec import encode_command
+from tests.recorded.make import OneNode
+
+ONE, TWO = NodeId(1), NodeId(2)
+GROUP = GroupId(1)
+
+
+class Node(OneNode):
+    """Node 1, which is alone and leads the controller. Reports go nowhere: a test makes them."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(PosixFileSystem(folder))
+        self._folder = folder
+        if not self.multiraft.replicas.controller.nodes:
+            for node in (ONE, TWO):
+                self.done(
+                    RegisterNode(
+                        node=node, store_uuid=f"s{node}", address=f"h{node}:1", rules=RULES_LATEST
+                    )
+                )
+            self.done(Rules(version=RULES_LATEST))
+
+    def report(self, report: Any) -> None:
+        pass
+
+    def send(self, peer: Any, messages: Any) -> None:
+        pass
+
+    def done(self, command: Any) -> Any:
+        local = self.multiraft.replicas.of_controller
+        for _ in range(1_000):
+            self.run_pending()
+            if local.raft.role.name == "LEADER":
+                break
+            self.multiraft.tick()
+        outcome = self.propose(command)
+        assert not isinstance(outcome, Refused), outcome
+        return outcome
+
+    def propose(self, command: Any) -> Any:
+        answers: list[Any] = []
+        local = self.multiraft.replicas.of_controller
+        self.multiraft.propose(local, Payload(encode_command(command, None), b""), answers.append)
+        for _ in range(100):
+            self.run_pending()
+            self.multiraft.tick()
+        return answers[0]
+
+    def create(self, *voters: NodeId) -> None:
+        schema = Schema(version=1, fields=(Field(id=1, name="id", type="long", nullable=True),))
+        self.done(
+            CreateTopic(
+                name="t",
+                incarnation="i",
+                schema=schema,
+                voters=voters,
+                if_not_exists=False,
+                timestamp_us=1,
+            )
+        )
+
+    def place(self, *voters: NodeId, generation: int, former: tuple[NodeId, ...]) -> None:
+        self.done(PlaceGroup(group=GROUP, voters=voters, generation=generation, former=former))
+
+    def reached(self, generation: int) -> None:
+        self.done(ReportPlacement(group=GROUP, generation=generation))
+
+    @property
+    def folder(self) -> Path:
+        return self._folder / "groups" / str(GROUP)
+
+    @property
+    def state(self) -> Any:
+        return self.multiraft.replicas._store.journal.get(GROUP)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_a_replica_goes_only_when_the_change_is_reported(node: Node) -> None:
+    """CHECKLIST 75."""
+    node.create(ONE)
+    node.place(TWO, generation=0, former=(ONE,))
+    assert GROUP in node.multiraft.replicas, "its vote may still count"
+    node.reached(1)
+    assert GROUP not in node.multiraft.replicas
+    assert not node.folder.exists()
+
+
+def test_what_was_promised_outlives_the_removal_until_the_group_is_deleted(node: Node) -> None:
+    node.create(ONE)
+    before = node.state
+    node.place(TWO, generation=0, former=(ONE,))
+    node.reached(1)
+    assert node.state.term >= before.term
+    assert is_recovering(node.state.recovery), "it has lost its log, on purpose"
+    assert node.state.lost is not None
+    node.done(DeleteTopic(name="t", incarnation="i"))
+    assert node.state is None
+
+
+def test_a_replica_that_comes_back_counts_for_nothing_before_it_is_filled(node: Node) -> None:
+    """Even the only voter that its group was made with: others have decided since."""
+    node.create(ONE)
+    node.place(TWO, generation=0, former=(ONE,))
+    node.reached(1)
+    node.place(ONE, generation=1, former=(ONE,))
+    local = node.multiraft.replicas[GROUP]
+    assert local.raft.recovering
+    for _ in range(200):
+        node.multiraft.tick()
+        node.run_pending()
+    assert (local.raft.role.name, local.raft.term) == ("FOLLOWER", node.state.term)
+
+
+def test_a_former_voter_gets_its_replica_though_it_hears_of_the_change_at_once(node: Node) -> None:
+    """Without it the voters that a topic was made with might be too few to make the change."""
+    local = node.multiraft.replicas.of_controller
+    schema = Schema(version=1, fields=(Field(id=1, name="id", type="long", nullable=True),))
+    machine = node.multiraft.replicas.controller
+    index = local.replica.applied_index + 1
+    create = CreateTopic(
+        name="t", incarnation="i", schema=schema, voters=(ONE, TWO), if_not_exists=False,
+        timestamp_us=1,
+    )  # fmt: skip
+    machine.apply(index, create)  # type: ignore[arg-type]
+    place = PlaceGroup(group=GROUP, voters=(TWO,), generation=0, former=(ONE, TWO))
+    machine.apply(index + 1, place)  # type: ignore[arg-type]
+    node.multiraft.replicas.follow_controller()
+    node.run_pending()
+    assert node.multiraft.replicas[GROUP].raft.membership == Membership((ONE, TWO))
+
+
+def test_a_group_that_was_made_elsewhere_begins_without_a_vote(node: Node) -> None:
+    node.create(TWO)
+    assert GROUP not in node.multiraft.replicas
+    node.place(ONE, TWO, generation=0, former=(TWO,))
+    assert node.multiraft.replicas[GROUP].raft.membership == Membership()
+
+
+def test_a_node_that_is_removed_stops(node: Node) -> None:
+    node.done(AddNode(node=NodeId(3), address="h3:1"))
+    node.done(SetDuty(node=ONE, draining=True, leaving=True))
+    with pytest.raises(NodeRemoved):
+        node.propose(RetireNode(node=ONE))
+    assert CONTROLLER_GROUP in node.multiraft.replicas
+
+
+def test_all_of_it_is_so_after_a_restart(node: Node, tmp_path: Path) -> None:
+    node.create(ONE)
+    node.place(TWO, generation=0, former=(ONE,))
+    node.reached(1)
+    node.multiraft.stop()
+    node.multiraft.close()
+    again = Node(tmp_path)
+    again.done(SetDuty(node=TWO, draining=False, leaving=False))
+    assert GROUP not in again.multiraft.replicas
+    assert is_recovering(again.state.recovery)
+    again.place(ONE, generation=1, former=(ONE,))
+    assert again.multiraft.replicas[GROUP].raft.recovering
