@@ -364,6 +364,8 @@ class Script:
             self.rules_2()
         if hasattr(c, "Trim"):
             self.rules_3()
+        if hasattr(c, "AddNode"):
+            self.rules_4()
         if hasattr(c, "CreateKv"):
             self.rules_5()
 
@@ -595,6 +597,63 @@ class Script:
             c.SnapshotPoint(keep_from=-1),
         ):
             self.node.write(self.group, command)
+
+    def rules_4(self) -> None:
+        """Nodes are added, leave and are removed, and a topic that is not here is moved."""
+        two, three, four = map(NodeId, (2, 3, 4))
+
+        def register(node: int, store: str) -> Any:
+            return made(
+                c.RegisterNode, node=NodeId(node), store_uuid=store, address="127.0.0.1:1",
+                rules=4, rack="a",
+            )  # fmt: skip
+
+        before = [c.AddNode(node=two, address="h2:1"), register(1, STORE), c.Rules(version=4)]
+        for command in [*before, register(1, STORE), register(1, "another")]:
+            self.node.write(CONTROLLER_GROUP, command)
+        for node, address in ((2, "h2:1"), (2, "h2:1"), (2, "h9:1"), (3, "h2:1"), (3, "h3:1"),
+                              (4, "h4:1"), (5, "nowhere"), (0, "h0:1")):  # fmt: skip
+            self.node.write(CONTROLLER_GROUP, c.AddNode(node=NodeId(node), address=address))
+        group = self.node.write(
+            CONTROLLER_GROUP,
+            c.CreateTopic(
+                name="elsewhere",
+                incarnation="e" * 32,
+                schema=SCHEMA,
+                voters=(two, three),
+                if_not_exists=False,
+                timestamp_us=self.tick(),
+            ),
+        ).topic.group
+        for voters, generation, of in (
+            ((two, four), 0, group), ((two, four), 0, group), ((two,), 0, group),
+            ((two,), 1, group), ((two, three), 1, group), ((three, two), 2, group),
+            ((), 2, group), ((two, NodeId(9)), 2, group), ((two,), 0, 10**6),
+        ):  # fmt: skip
+            place = c.PlaceGroup(
+                group=of, voters=voters, generation=generation, former=(two, three)
+            )
+            self.node.write(CONTROLLER_GROUP, place)
+        leaving = c.SetDuty(node=three, draining=True, leaving=True)
+        place = c.PlaceGroup(group=group, voters=(two, four), generation=2, former=(two, three))
+        for command in (
+            c.ReportPlacement(group=group, generation=1),
+            c.ReportPlacement(group=group, generation=2),
+            c.ReportPlacement(group=group, generation=2),
+            c.RetireNode(node=three),
+            leaving,
+            dataclasses.replace(leaving, node=NodeId(9)),
+            c.RetireNode(node=three),
+            place,
+            c.RetireNode(node=three),
+            c.ReportPlacement(group=group, generation=3),
+            c.RetireNode(node=three),
+            c.RetireNode(node=three),
+            c.AddNode(node=three, address="h3:1"),
+            register(3, "store"),
+            c.SnapshotPoint(keep_from=1),
+        ):
+            self.node.write(CONTROLLER_GROUP, command)
 
     def rules_5(self) -> None:
         """The key-value store: it is created once, and its writes are judged and repeated."""
