@@ -1,0 +1,104 @@
+"""Each duty of a node stalls in turn, for one group: its other duties and groups go on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.client.log_client import LogClient
+from raftlog.errors import RulesTooOld
+from raftlog.wire.calls import GroupView, NodeView
+from tests.cluster.stalling_node import FOLDER
+
+STALLED_S = 4.0
+"""Several election timeouts."""
+
+
+@pytest.fixture
+def stalls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "stalls"
+    folder.mkdir()
+    monkeypatch.setenv(FOLDER, str(folder))
+    return folder
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, stalls: Path) -> Iterator[ProcessCluster]:
+    program = "tests.cluster.stalling_node"
+    with ProcessCluster.start(tmp_path / "data", program=program) as running:
+        with running.client() as first:
+            wait_for(lambda: _is_made(first), "the key-value store", 30)
+            first.create_topic("t", "number bigint")
+            for node in (1, 2, 3):  # `up` runs them without the stalls
+                running.kill(node)
+                running.serve(node)
+                first.append("t", [{"number": node}])
+                running.wait_caught_up(first, "t")
+            first.kv.put("first", b"2")
+        yield running
+
+
+def _is_made(client: LogClient) -> bool:
+    try:
+        return client.kv.put("first", b"1") > 0
+    except RulesTooOld:
+        return False
+
+
+def view_of(client: LogClient, group: int, node: int) -> GroupView:
+    (answer,) = (each.answer for each in client.views([group]) if each.node == node)
+    assert isinstance(answer, NodeView)
+    return answer.groups[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("duty", ["apply", "send", "receive", "heartbeat", "vote", "disk"])
+def test_a_duty_that_stalls_does_not_stop_the_others(
+    cluster: ProcessCluster, stalls: Path, duty: str
+) -> None:
+    """CHECKLIST 64. What a leader does not apply or send is not answered, and is when it does."""
+    with cluster.client() as client, cluster.client() as writer, cluster.client() as reader:
+        store = client.kv._store(create=False)
+        assert store is not None
+        leader = next(client.groups.events(store)).leader
+        nodes = {
+            "apply": [leader],
+            "send": [leader],
+            "heartbeat": [leader],
+            "receive": [leader % 3 + 1],
+            "disk": [leader % 3 + 1],
+            "vote": [1, 2, 3],
+        }[duty]
+        term = view_of(client, store, leader).term
+        begin = client.kv.last_applied()
+        for node in nodes:
+            (stalls / f"node-{node}").write_text(f"{duty} {store}")
+        held = threading.Thread(target=writer.kv.put, args=("held", b"1"), daemon=True)
+        held.start()
+        appended, end_s = 0, time.monotonic() + STALLED_S
+        while time.monotonic() < end_s or appended < 20:
+            client.append("t", [{"number": appended}])
+            appended += 1
+            assert reader.kv.get("first", consistency="sequential") is not None
+            if duty not in ("apply", "send"):
+                client.kv.put("key", b"%d" % appended)
+        assert view_of(client, store, leader).term == term, "nobody was elected meanwhile"
+        assert held.is_alive() == (duty in ("apply", "send"))
+        if duty in ("apply", "receive"):
+            assert view_of(client, store, nodes[0]).applied_index <= begin, "it does stall"
+        for node in nodes:
+            (stalls / f"node-{node}").unlink()
+        held.join(30)
+        assert not held.is_alive()
+        last = client.kv.put("key", b"last")
+        for node in (1, 2, 3):
+            wait_for(
+                lambda node=node: view_of(client, store, node).applied_index >= last,
+                f"node {node} to have applied all",
+                30,
+            )
