@@ -657,44 +657,26 @@ class Script:
 
     def rules_5(self) -> None:
         """The key-value store: it is created once, and its writes are judged and repeated."""
-        from raftlog.machines import kv_commands as k
-
         create = c.CreateKv(voters=(NodeId(1),), timestamp_us=self.tick())
-        self.node.write(CONTROLLER_GROUP, create)
-        register = made(
-            c.RegisterNode, node=NodeId(1), store_uuid=STORE, address="127.0.0.1:1", rules=5
-        )
-        self.node.write(CONTROLLER_GROUP, register)
-        self.node.write(CONTROLLER_GROUP, c.Rules(version=5))
-        self.node.write(CONTROLLER_GROUP, dataclasses.replace(create, voters=()))
-        group = self.node.write(CONTROLLER_GROUP, create).kv.group
-        self.node.write(CONTROLLER_GROUP, create)
-        first, second = (self.node.write(group, k.OpenSession()).session for _ in range(2))
-        for session, sequence, key, value, expected in (
-            (first, 1, "a", b"1", -1),
-            (first, 1, "a", b"1", -1),
-            (first, 2, "a", b"2", 0),
-            (first, 2, "a", b"2", 0),
-            (first, 1, "a", b"late", -1),
-            (second, 1, "b/1", b"", 0),
-            (second, 3, "a", b"of its version", 4),
-            (999, 1, "a", b"", -1),
-            (second, 0, "a", b"", -1),
-            (second, 4, "", b"", -1),
-            (second, 4, "k" * 1025, b"", -1),
-            (second, 4, "k", b"1" * 65_537, -1),
-            (second, 4, "k", b"", -2),
-            (second, 4, "k", b"1" * 65_536, -1),
-        ):
-            put = k.PutKey(
-                session=session, sequence=sequence, key=key, value=value, expected=expected
-            )
-            self.node.write(group, put)
+        node = c.RegisterNode(node=NodeId(1), store_uuid=STORE, address="127.0.0.1:1", rules=5)
+        again = (dataclasses.replace(create, voters=()), create, create)
+        for command in (create, node, c.Rules(version=5), *again):
+            created = self.node.write(CONTROLLER_GROUP, command)
+        group = created.kv.group
+        one, two = (self.node.write(group, c.OpenSession()).session for _ in "12")
+        names = "session sequence key value expected".split()
+        for values in (
+            (one, 1, "a", b"1", -1), (one, 1, "a", b"1", -1), (one, 2, "a", b"2", 0),
+            (one, 2, "a", b"2", 0), (one, 1, "a", b"late", -1), (two, 1, "b/1", b"", 0),
+            (two, 3, "a", b"of its version", 4), (999, 1, "a", b"", -1), (two, 0, "a", b"", -1),
+            (two, 4, "", b"", -1), (two, 4, "k" * 1025, b"", -1), (two, 4, "k", b"", -2),
+            (two, 4, "k", b"1" * 65_537, -1), (two, 4, "k", b"1" * 65_536, -1),
+        ):  # fmt: skip
+            self.node.write(group, c.PutKey(**dict(zip(names, values, strict=True))))
         for sequence, key, expected in ((5, "b/1", 1), (6, "b/1", -1), (6, "b/1", -1), (7, "z", 0)):
-            delete = k.DeleteKey(session=second, sequence=sequence, key=key, expected=expected)
+            delete = c.DeleteKey(session=two, sequence=sequence, key=key, expected=expected)
             self.node.write(group, delete)
         self.node.write(group, c.SnapshotPoint(keep_from=1))
-        self.node.write(group, c.SnapshotPoint(keep_from=-1))
 
 
 def main(target: Path) -> None:
