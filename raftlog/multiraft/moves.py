@@ -40,10 +40,11 @@ def next_step(
     """
     if now.is_joint or now == wanted or now.generation > wanted.generation:
         return None
-    coming = [voter for voter in wanted.voters if voter not in now.voters]
-    if all(voter in caught_up for voter in coming):
-        # The change needs a majority of both sets to be committed, and until then nothing is.
-        return wanted if is_quorum(wanted, heard) else None
+    coming = {voter for voter in wanted.voters if voter not in now.voters}
+    if coming <= set(caught_up):
+        # A voter that is gone would replace one that may be there. And the change needs a majority
+        # of both sets to be committed; until then nothing is.
+        return wanted if coming <= set(heard) and is_quorum(wanted, heard) else None
     staying = now.voters
     learners = {*wanted.learners, *coming}.difference(staying)
     step = Membership(staying, (), tuple(sorted(learners)), wanted.generation)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
+from raftlog.core.types import CONTROLLER_GROUP
 from raftlog.errors import (
     AddressTaken,
     DeadlineExceeded,
@@ -23,6 +28,7 @@ from raftlog.errors import (
 )
 from raftlog.machines.commands import TopicInfo
 from raftlog.placement import Move
+from raftlog.wire.calls import NodeView
 from tests.cluster.joining import PATIENCE_S, Joined, grown
 
 ROWS = 20
@@ -71,6 +77,14 @@ def rows_of(client: LogClient, topic: TopicInfo) -> list[int]:
     for batch in client.read(topic, end=mark):
         found += batch.column("id").to_pylist()
     return found
+
+
+def silent_ms(client: LogClient, node: int) -> int:
+    """For how long the controller's leader has not heard of the node."""
+    views = [reply for _, _, reply in client.views([CONTROLLER_GROUP])]
+    groups = [group for view in views if isinstance(view, NodeView) for group in view.groups]
+    followers = [each for group in groups for each in group.followers]
+    return next((each.contact_ms_ago for each in followers if each.node == node), 0)
 
 
 def ended(cluster: ProcessCluster, node: int) -> None:
@@ -189,3 +203,49 @@ def test_groups_are_spread_over_new_nodes(tmp_path: Path) -> None:
         list(client.members.remove(4, timeout_s=PATIENCE_S))
         list(client.members.carry_out(client.members.plan_rebalance(), timeout_s=PATIENCE_S))
         assert client.members.plan_rebalance() == []
+
+
+@pytest.mark.timeout(300)
+def test_the_verbs_plan_carry_out_take_back_and_tell(tmp_path: Path) -> None:
+    with grown(tmp_path, 1) as (cluster, client, _four):
+        client.create_topic("t", "id bigint", replicas=3)
+
+        def run(*words: str) -> list[dict[str, Any]]:
+            """The JSON documents that a verb prints, one a line."""
+            command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, *words]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
+            assert done.returncode == 0, done.stderr
+            return [json.loads(line) for line in done.stdout.splitlines()]
+
+        (plan,) = run("cluster", "remove", "3", "--dry-run", "-o", "json")
+        moves = {move["topic"]: (move["from"], move["to"]) for move in plan["moves"]}
+        assert moves == {"(controller)": ([1, 2, 3], [1, 2, 4]), "t": ([1, 2, 3], [1, 2, 4])}
+        assert places(client)["t"] == (1, 2, 3), "a plan changes nothing"
+        told = run("cluster", "remove", "3", "--yes", "-o", "json")
+        assert [(each["done"], each["total"]) for each in told] == [(1, 2), (2, 2)]
+        (shown,) = run("cluster", "status", "-o", "json")
+        assert [(node["node"], node["state"]) for node in shown["nodes"]] == [
+            (1, "in service"), (2, "in service"), (4, "in service"),
+        ]  # fmt: skip
+        assert {group["state"] for group in shown["groups"]} == {"there"}
+        assert run("cluster", "rebalance", "-o", "json") == []
+        (more,) = run("topic", "replicas", "t", "2", "-o", "json")
+        assert (more["topic"], len(more["to"])) == ("t", 2)
+
+
+@pytest.mark.timeout(300)
+def test_a_removal_that_cannot_end_is_taken_back(tmp_path: Path) -> None:
+    """The node that takes the places is gone before it is filled."""
+    with grown(tmp_path, 1) as (_, client, (four,)):
+        topic = client.create_topic("t", "id bigint", replicas=3)
+        client.append(topic, [{"id": 1}])
+        moves = client.members.plan_removal(3)
+        four.end()
+        wait_for(lambda: silent_ms(client, four.node) > 2_000, "it to be missed", PATIENCE_S)
+        with pytest.raises(DeadlineExceeded, match="nodes 4 do not answer"):
+            list(client.members.carry_out(moves, timeout_s=3))
+        assert not all(each.reached for each in client.members.placements().groups)
+        list(client.members.keep(3, timeout_s=PATIENCE_S))
+        assert places(client)["t"] == places(client)[""] == (1, 2, 3)
+        assert all(each.reached for each in client.members.placements().groups)
+        assert rows_of(client, topic) == [1]

@@ -49,6 +49,12 @@ def test_nothing_is_changed_that_could_not_be_committed() -> None:
     assert step(now, wanted, heard=ids(1, 4)) == wanted
 
 
+def test_one_that_has_the_log_and_is_gone_takes_nobody_s_place() -> None:
+    wanted = Membership(ids(1, 2, 4), generation=1)
+    now = Membership(ids(1, 2, 3), learners=ids(4), generation=1)
+    assert step(now, wanted, heard=ids(1, 2, 3)) is None
+
+
 def test_an_older_wish_never_undoes_a_newer() -> None:
     now = Membership(ids(2, 3, 4), generation=2)
     assert step(now, Membership(ids(1, 2, 3), generation=1)) is None

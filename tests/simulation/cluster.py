@@ -68,7 +68,11 @@ class Simulation:
         self.checker = Checker(
             self.simulator,
             self.settings.nodes,
-            lambda: confirmed_us(self.simulator, self.nodes.values()),
+            lambda: confirmed_us(
+                self.simulator,
+                self.nodes.values(),
+                any_majority=self.settings.changes_members,
+            ),
         )
         self.network = Network(self.simulator, self.settings)
         voters = tuple(NodeId(node) for node in range(1, self.settings.nodes + 1))

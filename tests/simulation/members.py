@@ -86,7 +86,6 @@ class Placing:
         now = controller.placements.get(group, Placement(everyone, 0, 0, everyone))
         voters = everyone
         if not self._restoring:
-            # Two of three nodes confirm a time that a majority of all nodes does; one does not.
             count = self._random.randrange(len(everyone) // 2 + 1, len(everyone) + 1)
             voters = tuple(sorted(self._random.sample(everyone, count)))
         if voters == now.voters:

@@ -14,10 +14,14 @@ if TYPE_CHECKING:
     from tests.simulation.node import SimulatedNode
 
 
-def confirmed_us(simulator: Simulator, nodes: Iterable[SimulatedNode]) -> int:
-    """What the clocks of a majority of the nodes may have shown, at the highest."""
+def confirmed_us(
+    simulator: Simulator, nodes: Iterable[SimulatedNode], *, any_majority: bool = False
+) -> int:
+    """What the clocks of a majority of the nodes may have shown, at the highest; with
+    `any_majority` those of a majority of any majority, where groups have fewer voters."""
     shown = sorted(node.furthest_clock_us for node in nodes)
-    return simulator.now_us + shown[(len(shown) - 1) // 2]
+    voters = len(shown) // 2 + 1 if any_majority else len(shown)
+    return simulator.now_us + shown[len(shown) - (voters // 2 + 1)]
 
 
 class Retention:

@@ -70,9 +70,8 @@ class Settings:
     damage_weight: int
     """The same for `DAMAGE` and `DAMAGED_LOG`."""
     changes_members: bool
-    """Do other nodes vote and learn now and then? Not with damage: with fewer voters than nodes it
-    may cost what nobody else has. And of three nodes only: two of them confirm a time that a
-    majority of all nodes does, three of five may not."""
+    """Are groups placed on other nodes now and then? A majority of the nodes has each at least. Not
+    with damage on three nodes: of two voters it may cost what nobody else has."""
     crash_in_recovery: float
     # workload
     producers: int
@@ -214,7 +213,7 @@ def draw(random: Random) -> Settings:
         small_file_bytes=pick((0, 1_000, 1_000_000)),
         scrubs=_scrubs(random, tick_us),
         damage_weight=(damage_weight := pick((0, 0, 20))),
-        changes_members=pick((False, True)) and not damage_weight and nodes == 3,
+        changes_members=pick((False, True)) and nodes > (3 if damage_weight else 1),
     )
 
 
