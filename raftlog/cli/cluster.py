@@ -45,6 +45,7 @@ UndoOption = Annotated[bool, typer.Option("--undo", help="Take it back.")]
 
 _AT_ONCE = 2
 TIMEOUT_S = 3600.0
+_DRAIN_S = 30.0
 
 
 @app.command()
@@ -161,12 +162,23 @@ def drain(
     context: typer.Context,
     node: NodeArgument,
     undo: UndoOption = False,
+    timeout_s: Annotated[
+        float, typer.Option(min=1, help="How long to wait until it leads nothing.")
+    ] = _DRAIN_S,
     servers: ServersOption = None,
 ) -> None:
-    """Let a node lead nothing, so that stopping it disturbs nobody. --undo: it may lead again."""
+    """Let a node lead nothing, and wait until others lead, so that stopping it disturbs nobody.
+
+    It stays drained over restarts. --undo: it may lead again. A group that nobody else can lead, it
+    leads on.
+    """
     with session_of(context, servers).connect() as client:
-        client.members.drain(node, undo=undo)
-    say(f"node {node} may lead again" if undo else f"node {node} gives its leaderships away")
+        if undo:
+            client.members.end_drain(node)
+            say(f"node {node} may lead again")
+        else:
+            client.members.drain(node, timeout_s=timeout_s)
+            say(f"node {node} leads nothing")
 
 
 @app.command()

@@ -33,12 +33,14 @@ from raftlog.wire.calls import (
     PLACE_GROUP,
     RETIRE_NODE,
     SET_DUTY,
+    WATCH_GROUPS,
     DescribeCluster,
     DescribePlacements,
     GroupPlace,
     NodePlaces,
     PlaceGroupCall,
     PlacementsReply,
+    WatchGroups,
 )
 
 AT_ONCE_DEFAULT = 2
@@ -109,18 +111,53 @@ class ClusterMembers:
         call = AddNode(node=NodeId(node), address=address)
         return not self._connection.call_leader(CONTROLLER_GROUP, ADD_NODE, call).known_before
 
-    def drain(self, node: int, *, undo: bool = False) -> None:
-        """Say that a node should lead nothing.
+    def drain(self, node: int, *, timeout_s: float) -> None:
+        """Say that a node should lead nothing, and wait until it does. It stays so, over restarts.
 
         Args:
             node: The node.
-            undo: It may lead again.
+            timeout_s: How long to wait.
+
+        Raises:
+            NodeUnknown: There is no such node.
+            DeadlineExceeded: It still leads groups, which nobody else can lead.
+        """
+        self._set_duty(node, draining=True, leaving=self._node(node).leaving)
+        self._wait(
+            lambda: None if self.led_by(node) else True,
+            f"Draining node {node}",
+            timeout_s,
+            lambda: f"it leads groups {', '.join(map(str, self.led_by(node)))}",
+        )
+
+    def end_drain(self, node: int) -> None:
+        """Say that a node may lead again.
+
+        Args:
+            node: The node.
 
         Raises:
             NodeUnknown: There is no such node.
         """
-        its = self._node(node)
-        self._set_duty(node, draining=not undo, leaving=its.leaving)
+        self._set_duty(node, draining=False, leaving=self._node(node).leaving)
+
+    def led_by(self, node: int) -> list[GroupId]:
+        """Ask a node which groups it leads.
+
+        Args:
+            node: The node.
+
+        Returns:
+            The groups; none if it does not answer.
+        """
+        address = self._node(node).address
+        try:
+            view = self._connection.ask(
+                address, WATCH_GROUPS, WatchGroups(groups=()), self._view_timeout_s
+            )
+        except RaftlogError:
+            return []
+        return [each.group for each in view.groups if each.leader == node]
 
     def remove(
         self, node: int, *, at_once: int = AT_ONCE_DEFAULT, timeout_s: float

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from raftlog.core.membership import Membership
-from raftlog.core.types import Payload, RaftTiming
+from raftlog.core.types import NodeId, Payload, RaftTiming
 from raftlog.errors import CorruptFile
 from raftlog.machines.commands import ReportPlacement
+from raftlog.multiraft.awake import AwakeReplicas
 from raftlog.multiraft.carried_settings import carry_settings
 from raftlog.multiraft.clocks import VoterClocks
+from raftlog.multiraft.draining import lets_others_lead
 from raftlog.multiraft.effects import Effects
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.moves import move_groups, reports_due
@@ -31,6 +33,7 @@ class LeaderDuties:
     def __init__(
         self,
         *,
+        node: NodeId,
         replicas: NodeReplicas,
         effects: Effects,
         clocks: VoterClocks,
@@ -39,8 +42,10 @@ class LeaderDuties:
         propose: Callable[[LocalReplica, Payload], None],
         change: Callable[[LocalReplica, Membership], None],
         damaged: Callable[[LocalReplica, CorruptFile], None],
+        awake: AwakeReplicas,
     ) -> None:
         """`propose` and `change` raise what `MultiRaft.propose` and `change_membership` raise."""
+        self._node = node
         self._replicas = replicas
         self._effects = effects
         self._clocks = clocks
@@ -49,6 +54,9 @@ class LeaderDuties:
         self._propose = propose
         self._change = change
         self._damaged = damaged
+        self._awake = awake
+        self._drained = False
+        """Was this node drained at the last look?"""
         self._reported: dict[ReportPlacement, int] = {}
         """What was reported and is not known to have arrived, and at which tick."""
 
@@ -57,6 +65,19 @@ class LeaderDuties:
         controller = self._replicas.controller
         raise_rules(groups, controller, self._replicas.nodes, self._propose)
         carry_settings(groups, controller, self._propose)
+
+    def _let_others_lead(self) -> None:
+        """Lead nothing while this node is drained, if others can."""
+        node, nodes = self._node, self._replicas.controller.nodes
+        drained = node in nodes and nodes[node].draining
+        if not drained and not self._drained:
+            return
+        self._drained = drained
+        for local in self._replicas.values():
+            yields = lets_others_lead(node, local.raft.membership, nodes, self._awake.silent)
+            if yields is not local.replica.lets_others_lead:
+                local.replica.note_draining(lets_others_lead=yields)
+                self._awake.tick_again(local)
 
     def _report(self, ticks: int) -> None:
         due = list(reports_due(self._replicas, self._replicas.controller))
@@ -78,6 +99,7 @@ class LeaderDuties:
                 patience_ticks=self._timing.election_ticks_min,
             )
             self._report(ticks)
+            self._let_others_lead()
         if ticks % (_DUE_HEARTBEATS * heartbeat) == 0:
             self.propose_due(self._replicas.values())
         if ticks % self._retention_ticks == 0:

@@ -3,20 +3,17 @@
 Whatever happens makes a group dirty (peer messages, calls, ticks, writes that became durable), and
 the next turn advances every dirty group once, so what came in together is proposed, sent and synced
 together. Then the turn applies what is committed, some entries of each group at a time. Nothing
-here waits: what takes time is asked of `Effects`, and comes back as a call.
-
-A turn has a budget over all groups, so that ticks and messages come between two turns however
-much there is to do: after a restart a thousand groups replay their logs at once, and must answer
-heartbeats meanwhile. What is left goes on in the next turn, in its order; the controller's group
-goes first.
+here waits: what takes time is asked of `Effects`, and comes back as a call. A turn has a budget
+over all groups, so that ticks and messages come between two turns however much there is to do:
+after a restart a thousand groups replay their logs at once, and must answer heartbeats meanwhile.
+What is left goes on in the next turn, in its order; the controller's group goes first.
 
 Which replicas there are is decided in `raftlog.multiraft.replicas`, which of them are ticked in
 `raftlog.multiraft.awake`.
 
 An exception out of any method here is a defect, or a disk that failed: a replica may be half done,
-so the host loop ends the process and never calls again; after `LogFromNewerVersion` it may do so
-cleanly (`stop`, `close`). `NotLeader`, `Overloaded`, `DiskFull` and
-`TopicRecreated` are answers, as documented.
+so the host loop ends the process and never calls again; after `LogFromNewerVersion` or
+`NodeRemoved` it may do so cleanly (`stop`, `close`). What methods document as raised are answers.
 """
 
 from __future__ import annotations
@@ -223,6 +220,7 @@ class MultiRaft:
 
     def _new_duties(self) -> LeaderDuties:
         return LeaderDuties(
+            node=self.node,
             replicas=self.replicas,
             effects=self._effects,
             clocks=self._clocks,
@@ -231,6 +229,7 @@ class MultiRaft:
             propose=self._propose_own,
             change=self.change_membership,
             damaged=self.repairs.met,
+            awake=self._awake,
         )
 
     def _new_images(self, store: GroupStore, limits: ImageLimits) -> ImageExchange:

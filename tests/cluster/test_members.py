@@ -249,3 +249,26 @@ def test_a_removal_that_cannot_end_is_taken_back(tmp_path: Path) -> None:
         assert places(client)["t"] == places(client)[""] == (1, 2, 3)
         assert all(each.reached for each in client.members.placements().groups)
         assert rows_of(client, topic) == [1]
+
+
+@pytest.mark.timeout(300)
+def test_a_drained_node_leads_nothing_also_after_a_restart(tmp_path: Path) -> None:
+    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+        topics = [client.create_topic(f"t{number}", "id bigint") for number in range(6)]
+        with Load(cluster, topics[0]) as load:
+            for node in (1, 2):
+                client.members.drain(node, timeout_s=PATIENCE_S)
+            assert client.members.led_by(1) == client.members.led_by(2) == []
+            cluster.terminate(1)
+            cluster.serve(1)
+            cluster.terminate(2)
+            cluster.serve(2)
+            cluster.wait_caught_up(client, "t5", timeout_s=PATIENCE_S)
+            assert client.members.led_by(1) == client.members.led_by(2) == []
+            client.members.end_drain(1)
+            cluster.kill(3)
+            so_far = len(load.written)
+            wait_for(lambda: len(load.written) > so_far + 10 * ROWS, "appends to go on", PATIENCE_S)
+        assert load.failed == []
+        assert rows_of(client, topics[0]) == load.written
+        wait_for(lambda: len(client.members.led_by(1)) == 7, "node 1 to lead all", PATIENCE_S)
