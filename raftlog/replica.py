@@ -234,7 +234,7 @@ class Replica:
         self.states = Comparison(node)
         self.states_compared_every = STATES_COMPARED_EVERY
         self.histories = histories or Comparison(node)
-        self._damaged = self.lets_others_lead = False
+        self._damaged = False
         self.troubles: frozenset[Trouble] = frozenset()
         """What is known to be wrong with what the replica has."""
         self._apply_to = applied_index
@@ -307,10 +307,10 @@ class Replica:
         self._damaged = damaged
         self._note_fitness()
 
-    def note_draining(self, *, lets_others_lead: bool) -> None:
-        """Whether another member should lead, because this node is drained. The host loop must tick
-        the replica from now on."""
-        self.lets_others_lead = lets_others_lead
+    def let_others_lead(self) -> None:
+        """Step down, and let the followers try at once. If none succeeds, this member may lead
+        again. The host loop must tick the replica from now on."""
+        self.raft.note_fitness(may_lead=False)
         self._note_fitness()
 
     def _note_fitness(self) -> None:
@@ -325,7 +325,7 @@ class Replica:
         if self._damaged:
             found.add(Trouble.NEEDED_ENTRY)
         self.troubles = frozenset(found)
-        self.raft.note_fitness(may_lead=may_lead(self.troubles) and not self.lets_others_lead)
+        self.raft.note_fitness(may_lead=may_lead(self.troubles))
 
     # ------------------------------------------------------------ disk
 

@@ -23,7 +23,7 @@ import time
 import tomllib
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +121,15 @@ def record(cluster: ClusterFolder) -> None:
         *(f"{node} = {json.dumps(address)}" for node, address in cluster.addresses.items()),
     ]
     _write_durably(cluster.folder / CLUSTER_FILE, "\n".join(lines) + "\n")
+
+
+def forget(folder: Path, node: int) -> None:
+    """Take a node that was removed from the cluster out of the folder's file, durably: `up` does
+    not start it again. Its data stays. The founders stay too: what they founded does not change."""
+    cluster = open_folder(folder)
+    if len(cluster.addresses) > 1:
+        addresses = {each: at for each, at in cluster.addresses.items() if each != node}
+        record(replace(cluster, addresses=addresses))
 
 
 def exists(folder: Path) -> bool:

@@ -14,6 +14,7 @@ from raftlog.cli.cluster_folder import (
     KILLED_PATIENCE_S,
     ClusterFolder,
     exists,
+    forget,
     holding_pid_file,
     new_cluster,
     open_folder,
@@ -21,7 +22,7 @@ from raftlog.cli.cluster_folder import (
 )
 from raftlog.cli.server_extra import require_server_extra
 from raftlog.cli.session import DATA_FOLDER_DEFAULT, session_of
-from raftlog.errors import DataFolderForeign, InvalidOption, NodeUnknown
+from raftlog.errors import DataFolderForeign, InvalidOption, NodeRemoved, NodeUnknown
 
 
 def serve(
@@ -72,14 +73,18 @@ def serve(
 
     own = cluster.data(node)
     with holding_pid_file(cluster.pid_file(node), own, patience_s=KILLED_PATIENCE_S):
-        run_node(
-            settings=session_of(context).settings,
-            cluster_id=cluster.cluster_id,
-            node=node,
-            addresses=cluster.addresses,
-            founders=cluster.founders,
-            data=own,
-        )
+        try:
+            run_node(
+                settings=session_of(context).settings,
+                cluster_id=cluster.cluster_id,
+                node=node,
+                addresses=cluster.addresses,
+                founders=cluster.founders,
+                data=own,
+            )
+        except NodeRemoved:
+            forget(cluster.folder, node)
+            raise
 
 
 def _joined(folder: Path, node: int, context: typer.Context) -> ClusterFolder:

@@ -255,7 +255,9 @@ class Running:
                 if child.poll() is not None:
                     del alive[node]
                     say(f"node {node} (pid {child.pid}) exited: {_how(child.returncode)}")
-                    if child.returncode != 0:  # 0: somebody stopped it on purpose
+                    if node not in cluster_folder.open_folder(self.cluster.folder).addresses:
+                        say("  it was removed from the cluster; its data stays")
+                    elif child.returncode != 0:  # 0: somebody stopped it on purpose
                         say(f"  bring it back: {shlex.join(self._serve(session, node))}")
             self.stop.wait(LOOK_INTERVAL_S)
 

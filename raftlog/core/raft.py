@@ -358,7 +358,7 @@ class Raft(Part):
 
     def note_fitness(self, *, may_lead: bool) -> None:
         """Whether this member may lead: not if its state machine is known to differ from the
-        majority's, it cannot read what its followers lack, or its node is drained.
+        majority's, or if it cannot read what its followers lack.
 
         Otherwise it votes and acknowledges as usual. A leader steps down, and wakes its followers:
         one of them must try. The host loop must tick this member even if it was quiesced.

@@ -73,11 +73,6 @@ class AwakeReplicas:
         """Ticks since each peer's process was heard."""
         return self._liveness.ticks
 
-    @property
-    def silent(self) -> Collection[NodeId]:
-        """The peers whose processes are not heard."""
-        return self._liveness.silent
-
     def add(self, local: LocalReplica) -> None:
         """The replica has come into being."""
         self._awake[local.group] = local

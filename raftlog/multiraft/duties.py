@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from raftlog.core.membership import Membership
+from raftlog.core.ready import Role
 from raftlog.core.types import NodeId, Payload, RaftTiming
 from raftlog.errors import CorruptFile
 from raftlog.machines.commands import ReportPlacement
 from raftlog.multiraft.awake import AwakeReplicas
 from raftlog.multiraft.carried_settings import carry_settings
 from raftlog.multiraft.clocks import VoterClocks
-from raftlog.multiraft.draining import lets_others_lead
+from raftlog.multiraft.draining import others_can_lead
 from raftlog.multiraft.effects import Effects
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.moves import move_groups, reports_due
@@ -22,6 +23,10 @@ from raftlog.multiraft.upgrade import raise_rules
 _DUE_HEARTBEATS = 100
 """Rules and settings that could not be proposed when they were due (a full disk, say) are tried
 again so often. No setting: only an upgrade's end and a change of retention wait for it."""
+
+_DRAIN_HEARTBEATS = 5
+"""A drained node looks so often for groups that others can lead. Not at every one: an election must
+have time to end."""
 
 _REPORT_HEARTBEATS = 10
 """A change of members that was reported, and is not known to be, is reported again so often."""
@@ -55,8 +60,6 @@ class LeaderDuties:
         self._change = change
         self._damaged = damaged
         self._awake = awake
-        self._drained = False
-        """Was this node drained at the last look?"""
         self._reported: dict[ReportPlacement, int] = {}
         """What was reported and is not known to have arrived, and at which tick."""
 
@@ -67,16 +70,22 @@ class LeaderDuties:
         carry_settings(groups, controller, self._propose)
 
     def _let_others_lead(self) -> None:
-        """Lead nothing while this node is drained, if others can."""
+        """Give away the groups that others can lead, while this node is drained."""
         node, nodes = self._node, self._replicas.controller.nodes
-        drained = node in nodes and nodes[node].draining
-        if not drained and not self._drained:
+        if node not in nodes or not nodes[node].draining:
             return
-        self._drained = drained
         for local in self._replicas.values():
-            yields = lets_others_lead(node, local.raft.membership, nodes, self._awake.silent)
-            if yields is not local.replica.lets_others_lead:
-                local.replica.note_draining(lets_others_lead=yields)
+            raft = local.raft
+            if raft.role is Role.LEADER and others_can_lead(
+                node,
+                raft.membership,
+                raft.followers(),
+                nodes,
+                commit_index=raft.commit_index,
+                last_index=raft.log.last_index,
+                patience_ticks=self._timing.election_ticks_min,
+            ):
+                local.replica.let_others_lead()
                 self._awake.tick_again(local)
 
     def _report(self, ticks: int) -> None:
@@ -99,6 +108,7 @@ class LeaderDuties:
                 patience_ticks=self._timing.election_ticks_min,
             )
             self._report(ticks)
+        if ticks % (_DRAIN_HEARTBEATS * heartbeat) == 0:
             self._let_others_lead()
         if ticks % (_DUE_HEARTBEATS * heartbeat) == 0:
             self.propose_due(self._replicas.values())

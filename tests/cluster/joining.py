@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from raftlog.chaos.cluster import ProcessCluster, free_ports
@@ -17,25 +17,27 @@ PATIENCE_S = 60.0
 class Joined:
     """A node that was added, in a process of its own and with a folder of its own."""
 
-    def __init__(self, cluster: ProcessCluster, node: int, address: str, data: Path) -> None:
+    def __init__(
+        self, servers: str, node: int, data: Path, *, settings: Sequence[str] = ()
+    ) -> None:
+        """`servers` are nodes that it can ask; `settings` texts `section.key=value`."""
         self.node = node
-        self.address = address
-        self.data = data
-        self._cluster = cluster
-        self._log = data.with_suffix(".log")
+        self.log = data.with_suffix(".log")
+        flags = [f"--set={setting}" for setting in settings]
+        self._command = [
+            sys.executable, "-m", "raftlog", *flags, "--servers", servers,
+            "serve", "--node", str(node), "--data", str(data), "--join",
+        ]  # fmt: skip
         self.process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        with self._log.open("ab") as log:
+        with self.log.open("ab") as log:
             return subprocess.Popen(
-                [
-                    sys.executable, "-m", "raftlog", "--servers", self._cluster.servers,
-                    "serve", "--node", str(self.node), "--data", str(self.data), "--join",
-                ],
+                self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-            )  # fmt: skip
+            )
 
     def restart(self) -> None:
         self.end()
@@ -59,7 +61,7 @@ def grown(tmp_path: Path, nodes: int) -> Iterator[tuple[ProcessCluster, LogClien
         for number in range(4, 4 + nodes):
             address = cluster.address(number)
             assert client.members.add(number, address)
-            each = Joined(cluster, number, address, tmp_path / f"node-{number}")
+            each = Joined(cluster.servers, number, tmp_path / f"node-{number}")
             stack.callback(each.end)
             joined.append(each)
         for each in joined:

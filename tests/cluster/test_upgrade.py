@@ -32,6 +32,7 @@ def cluster(tmp_path: Path) -> ClusterFolder:
         folder=tmp_path / "cluster",
         cluster_id=CLUSTER_ID,
         addresses={1: f"127.0.0.1:{free_ports(1)}"},
+        founders=(1,),
     )
     record(made)
     shutil.unpack_archive(RECORDED / "data.zip", made.data(1))

@@ -358,6 +358,7 @@ def test_nodes_of_another_cluster_at_the_same_path_write_nothing(
 ) -> None:
     with started(tmp_path / "data", where):
         wait_nodes(where, 1, 2, 3)
+        wait_for(lambda: leader_entry(where, 0) is not None, "the controller's leader", WAIT_S)
         before = directory(where)
         said = announced(where, cluster_id="another", node=1)
         assert "is of cluster" in said

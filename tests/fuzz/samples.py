@@ -6,6 +6,7 @@ import uuid
 
 import pyarrow as pa
 
+from raftlog.core.types import GroupId
 from raftlog.machines.commands import (
     AddNode,
     AttemptReference,
@@ -46,6 +47,15 @@ from raftlog.wire.calls import (
     WatchGroups,
 )
 from raftlog.wire.codec import encode_request
+from raftlog.wire.group_calls import GetEntries, GetLastApplied, GetServers, WatchEvents
+from raftlog.wire.kv_calls import (
+    DeleteKeyCall,
+    OpenKv,
+    OpenSessionCall,
+    PutKeyCall,
+    ReadKeys,
+    WatchKeys,
+)
 
 DDL = "id bigint, text string"
 VICTIM = "victim"
@@ -73,12 +83,6 @@ def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) 
         "CreateTopic": CreateTopicCall(
             name="made", incarnation=_RUN, schema=topic.schema, if_not_exists=True
         ),
-        "AddNode": AddNode(node=9, address="127.0.0.1:9"),
-        "SetDuty": SetDuty(node=9, draining=True, leaving=False),
-        "RetireNode": RetireNode(node=9),
-        "PlaceGroup": PlaceGroupCall(group=topic.group, voters=(8, 9), generation=0),
-        "ReportPlacement": ReportPlacement(group=topic.group, generation=1),
-        "DescribePlacements": DescribePlacements(),
         "AlterTopic": AlterTopicCall(
             name=VICTIM, incarnation=_RUN, settings=(TopicSetting(name="retention_s", value=7),)
         ),
@@ -112,9 +116,47 @@ def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) 
         "Trim": TrimCall(group=trimmed.group, incarnation=trimmed.incarnation, offset=1),
         "WatchGroups": WatchGroups(groups=(topic.group,)),
         "Scrub": ScrubCall(groups=(topic.group,)),
+        **_of_members(topic.group),
+        **_of_groups(topic.group),
     }
     assert requests.keys() == CALLS.keys(), "every call has its sample"
     return {
         name: encode_request(call, requests[name], batch.body if type(call) is BodyCall else b"")
         for name, call in CALLS.items()
+    }
+
+
+def _of_members(group: GroupId) -> dict[str, object]:
+    return {
+        "AddNode": AddNode(node=9, address="127.0.0.1:9"),
+        "SetDuty": SetDuty(node=9, draining=True, leaving=False),
+        "RetireNode": RetireNode(node=9),
+        "PlaceGroup": PlaceGroupCall(group=group, voters=(8, 9), generation=0),
+        "ReportPlacement": ReportPlacement(group=group, generation=1),
+        "DescribePlacements": DescribePlacements(),
+    }
+
+
+def _of_groups(group: GroupId) -> dict[str, object]:
+    """The store's are asked of a group that is none."""
+    return {
+        "OpenKv": OpenKv(create=False),
+        "OpenSession": OpenSessionCall(group=group),
+        "PutKey": PutKeyCall(group=group, session=1, sequence=1, key="k", value=b"v", expected=-1),
+        "DeleteKey": DeleteKeyCall(group=group, session=1, sequence=1, key="k", expected=-1),
+        "ReadKeys": ReadKeys(
+            group=group,
+            strong=True,
+            at_least=0,
+            exactly=0,
+            prefix="",
+            start="",
+            end="",
+            limit=10,
+        ),
+        "WatchKeys": WatchKeys(group=group, prefix="", after=0, seconds=1),
+        "GetLastApplied": GetLastApplied(group=group),
+        "GetServers": GetServers(group=group),
+        "GetEntries": GetEntries(group=group, index=1, entries_max=10),
+        "WatchEvents": WatchEvents(group=group, after=0, seconds=1),
     }

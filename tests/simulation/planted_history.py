@@ -64,11 +64,11 @@ def log_dropped_by_a_rebuild() -> Any:
     original = GroupStore.rebuild
 
     def rebuild(
-        self: GroupStore, group: Any, topic: Any, image: Image, log_base: Any, now_us: int
+        self: GroupStore, info: Any, image: Image, log_base: Any, now_us: int
     ) -> GroupFiles:
         base = (image.index, image.snapshots[-1].term)
-        log_id = fresh.make(self.fs, self.folder_of(group), group, base)
-        return original(self, group, topic, replace(image, fresh_log=log_id), base, now_us)
+        log_id = fresh.make(self.fs, self.folder_of(info.group), info.group, base)
+        return original(self, info, replace(image, fresh_log=log_id), base, now_us)
 
     return replaced(GroupStore, "rebuild", rebuild)
 
