@@ -29,7 +29,10 @@ def serve(
     context: typer.Context,
     node: Annotated[int, typer.Option(min=1, help="Which node.", show_default=False)],
     data: Annotated[
-        Path, typer.Option(help="The cluster's folder, made by `raftlog up`.")
+        Path,
+        typer.Option(
+            help="The cluster's folder, made by `raftlog up`; with --join, any of its own."
+        ),
     ] = DATA_FOLDER_DEFAULT,
     join: Annotated[
         bool,

@@ -115,13 +115,13 @@ class TooFewNodes(MembersRefused):
 
 @dataclass(kw_only=True, eq=False)
 class QuorumAtRisk(MembersRefused):
-    """Of the `voters` that would decide, only `heard` answer."""
+    """Of the `voters` that would decide, only the nodes `heard` answer."""
 
     what: str
     voters: str
     heard: str
 
     cause_text = (
-        "{what} would lose its quorum: of the voters {voters}, only {heard} can be reached."
+        "{what} would lose its quorum: of the nodes {voters}, these can be reached: {heard}."
     )
     remedy_text = "Start the other nodes first, or `raftlog cluster replace` one that is lost."
