@@ -69,11 +69,20 @@ def without(node: NodeId, groups: Sequence[Held], nodes: Racks) -> list[Move]:
     load = load_of(groups)
     moves = []
     for held in groups:
-        staying = [voter for voter in held.voters if voter != node and voter in nodes]
-        if node in held.voters and len(held.voters) <= len(nodes):
-            move = _moved(held, chosen(len(held.voters), nodes, load, staying), load)
-            moves.append(move)
+        count = replicas_without(held, nodes)
+        if node in held.voters and count <= len(nodes):
+            left = held._replace(voters=tuple(each for each in held.voters if each != node))
+            moves.append(_moved(held, resized(left, count, nodes, load).after, load))
     return moves
+
+
+def replicas_without(held: Held, nodes: Racks) -> int:
+    """How many voters the group should have when only these nodes are left: as many as it has, but
+    the controller's group never more than it should have."""
+    count = len(held.voters)
+    if held.group == CONTROLLER_GROUP:
+        return min(count, max(1, controller_replicas(len(nodes))))
+    return count
 
 
 def replaced(old: NodeId, new: NodeId, groups: Sequence[Held]) -> list[Move]:

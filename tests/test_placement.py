@@ -47,6 +47,15 @@ def test_what_leaves_a_node_goes_where_least_is() -> None:
     assert not without(NodeId(9), groups, left)
 
 
+def test_the_controller_s_group_shrinks_with_the_cluster() -> None:
+    left = {node: "" for node in nodes("", "", "", "", "") if node != 2}
+    (move,) = without(NodeId(2), [held(0, 1, 2, 3, 4, 5)], left)
+    assert len(move.after) == 3
+    assert set(move.after) <= set(left)
+    (last,) = without(NodeId(2), [held(0, 1, 2)], {NodeId(1): ""})
+    assert last.after == (1,)
+
+
 def test_a_new_node_takes_exactly_the_places_of_another() -> None:
     groups = [held(0, 1, 2, 3), held(1, 2, 3), held(2, 1)]
     moves = replaced(NodeId(1), NodeId(9), groups)

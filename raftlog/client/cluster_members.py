@@ -25,7 +25,16 @@ from raftlog.errors import (
     TooFewNodes,
 )
 from raftlog.machines.commands import AddNode, RetireNode, SetDuty
-from raftlog.placement import Held, Move, balanced, load_of, replaced, resized, without
+from raftlog.placement import (
+    Held,
+    Move,
+    balanced,
+    load_of,
+    replaced,
+    replicas_without,
+    resized,
+    without,
+)
 from raftlog.wire.calls import (
     ADD_NODE,
     DESCRIBE_CLUSTER,
@@ -273,7 +282,7 @@ class ClusterMembers:
         nodes = _usable(reply.nodes, but=node)
         groups = _held(reply.groups)
         for held in groups:
-            needed = len(held.voters)
+            needed = replicas_without(held, nodes)
             if node in held.voters and needed > len(nodes):
                 raise TooFewNodes(what=_name(held), needed=needed, found=len(nodes))
         return without(NodeId(node), groups, nodes)
