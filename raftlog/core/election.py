@@ -1,6 +1,6 @@
 """Who deserves a vote: read-only judgements and the count of a tally.
 
-Nothing here changes a member's state; `raftlog.core.raft` asks, then acts.
+Nothing here changes a member's state; `raftlog.core.member` asks, then acts.
 """
 
 from __future__ import annotations

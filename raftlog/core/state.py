@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from copy import copy
 from hashlib import blake2b
-from typing import Self
+from typing import ClassVar, Self
 
 _NOT_STATE = frozenset({"_random"})
 """Slots that a fingerprint leaves out: a generator has no value that could be compared."""
@@ -22,11 +22,16 @@ class Part:
     """
 
     __slots__: tuple[str, ...] = ()
+    parts: ClassVar[tuple[str, ...]] = ()
+    """The names of all slots, those of the classes that it is made from first."""
+
+    def __init_subclass__(cls) -> None:
+        cls.parts = tuple(dict.fromkeys((*cls.parts, *cls.__slots__)))
 
     def clone(self) -> Self:
         """An independent copy that decides the same on the same inputs, its generator included."""
         other = object.__new__(type(self))
-        for name in self.__slots__:
+        for name in self.parts:
             setattr(other, name, _clone(getattr(self, name)))
         return other
 
@@ -46,7 +51,7 @@ def _clone(value: object) -> object:
 def _plain(value: object) -> object:
     """A value whose `repr` depends on nothing but the content."""
     if isinstance(value, Part):
-        return [_plain(getattr(value, name)) for name in value.__slots__ if name not in _NOT_STATE]
+        return [_plain(getattr(value, name)) for name in value.parts if name not in _NOT_STATE]
     if isinstance(value, dict):
         return sorted((key, _plain(each)) for key, each in value.items())
     if isinstance(value, set | frozenset):

@@ -33,7 +33,7 @@ NUMBER_MAX = (1 << 62) - 1
 """No cluster lives long enough to exceed it. Counting on from it still fits 64 bits."""
 
 
-class Member(Protocol):
+class Receiver(Protocol):
     """What is asked of the member that a message comes to; `Raft` is one."""
 
     @property
@@ -51,7 +51,7 @@ class Member(Protocol):
 
 
 def check(
-    message: RaftMessage, member: Member, log: LogView, leadership: Leadership | None
+    message: RaftMessage, member: Receiver, log: LogView, leadership: Leadership | None
 ) -> None:
     """Raises `PeerProtocolViolation` where there is a `problem_of` the message."""
     problem = problem_of(message, member, log, leadership)
@@ -62,7 +62,7 @@ def check(
 
 
 def problem_of(
-    message: RaftMessage, member: Member, log: LogView, leadership: Leadership | None
+    message: RaftMessage, member: Receiver, log: LogView, leadership: Leadership | None
 ) -> str | None:
     """Why no honest peer sends this to a member that stands so; None: one may.
 
@@ -105,7 +105,7 @@ def _problem_of_position(name: str, index: int, term: int, at_most: int) -> str 
     return None
 
 
-def _problem_of_leader(message: AppendRequest | Heartbeat, member: Member) -> str | None:
+def _problem_of_leader(message: AppendRequest | Heartbeat, member: Receiver) -> str | None:
     """What is wrong with a sender that speaks as the leader of the term."""
     if message.term == 0:
         return "nobody leads term 0"
@@ -114,7 +114,7 @@ def _problem_of_leader(message: AppendRequest | Heartbeat, member: Member) -> st
     return None
 
 
-def _problem_of_append(request: AppendRequest, member: Member, log: LogView) -> str | None:
+def _problem_of_append(request: AppendRequest, member: Receiver, log: LogView) -> str | None:
     problem = (
         _out_of_range(
             term=request.term,
@@ -169,7 +169,7 @@ def _conflict_with_committed(
     return None
 
 
-def _problem_of_heartbeat(heartbeat: Heartbeat, member: Member) -> str | None:
+def _problem_of_heartbeat(heartbeat: Heartbeat, member: Receiver) -> str | None:
     # A commit_index above the log's end is not refused here: a leader never sends more than this
     # member acknowledged, so the disk here has lost it, and the member must stop
     # (`AcknowledgedEntriesLost`). To go on would let it elect a leader without that entry.
@@ -182,7 +182,7 @@ def _problem_of_heartbeat(heartbeat: Heartbeat, member: Member) -> str | None:
 
 
 def _problem_of_append_reply(
-    reply: AppendReply, member: Member, log: LogView, leadership: Leadership | None
+    reply: AppendReply, member: Receiver, log: LogView, leadership: Leadership | None
 ) -> str | None:
     """A leader sends entries before they are durable here: after a crash it may have fewer than
     its followers, but then it leads that term no more."""
@@ -206,7 +206,7 @@ def _problem_of_append_reply(
 
 
 def _problem_of_heartbeat_reply(
-    reply: HeartbeatReply, member: Member, leadership: Leadership | None
+    reply: HeartbeatReply, member: Receiver, leadership: Leadership | None
 ) -> str | None:
     problem = _out_of_range(
         term=reply.term,
@@ -230,7 +230,7 @@ def _problem_of_vote_request(request: VoteRequest) -> str | None:
     ) or _problem_of_position("last entry", request.last_index, request.last_term, request.term - 1)
 
 
-def _problem_of_vote_reply(reply: VoteReply, member: Member) -> str | None:
+def _problem_of_vote_reply(reply: VoteReply, member: Receiver) -> str | None:
     """A vote is asked for only once the candidate's term and own vote are durable, so it knows
     them. A pre-vote is asked for at once, and its term may be forgotten in a crash."""
     problem = _out_of_range(term=reply.term)
