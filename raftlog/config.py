@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 import textwrap
 import tomllib
@@ -42,6 +43,9 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 PORT_MAX = 65_535
+
+_HOST = re.compile(r"[A-Za-z0-9._\-\[\]:%]{1,253}")
+"""What nodes take for a host's name, IPv4 or bracketed IPv6 address."""
 LEASE = {"ge": 1, "le": 100 * 365 * 86_400}
 
 CONFIG_VARIABLE = "RAFTLOG_CONFIG"
@@ -610,7 +614,9 @@ def validate(settings: Settings) -> None:
 def is_address(text: str) -> bool:
     """Whether the text is `host:port`, as in settings; a host may contain colons (`[::1]`)."""
     host, colon, port = text.rpartition(":")
-    return bool(host and colon and port.isdecimal() and 0 < int(port) <= PORT_MAX)
+    is_host = bool(colon) and _HOST.fullmatch(host) is not None
+    is_number = port.isascii() and port.isdecimal()
+    return is_host and is_number and 0 < int(port) <= PORT_MAX
 
 
 def _value(settings: Settings, name: str) -> float:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
+from raftlog.machines.group_info import KV_LABEL
 
 REPLICAS_DEFAULT = 3
 """Voters of a topic, if there are so many nodes."""
@@ -25,7 +26,7 @@ class Held(NamedTuple):
 
     group: GroupId
     name: str
-    """The topic's; "": the controller's group."""
+    """The topic's; "": the controller's group; `KV_LABEL`: the key-value store's."""
     voters: tuple[NodeId, ...]
 
 
@@ -35,7 +36,7 @@ class Move(NamedTuple):
     group: GroupId
     """The Raft group; 0 is the controller's."""
     name: str
-    """The topic's name; "": the controller's group."""
+    """The topic's name; "": the controller's group; `KV_LABEL`: the key-value store's."""
     before: tuple[NodeId, ...]
     """The nodes that hold it now."""
     after: tuple[NodeId, ...]
@@ -78,20 +79,21 @@ def without(node: NodeId, groups: Sequence[Held], nodes: Racks) -> list[Move]:
 
 def replicas_without(held: Held, nodes: Racks) -> int:
     """How many voters the group should have when only these nodes are left: as many as it has, but
-    the controller's group never more than it should have."""
-    count = len(held.voters)
-    if held.group == CONTROLLER_GROUP:
-        return min(count, max(1, controller_replicas(len(nodes))))
-    return count
+    one of the cluster's own groups never more than it should have."""
+    count, wanted = len(held.voters), own_replicas(held, len(nodes))
+    return count if wanted is None else min(count, max(1, wanted))
 
 
-def replaced(old: NodeId, new: NodeId, groups: Sequence[Held]) -> list[Move]:
-    """The moves that give `new` every place of `old`."""
-    return [
+def replaced(old: NodeId, new: NodeId, groups: Sequence[Held], nodes: Racks) -> list[Move]:
+    """The moves that give `new` every place of `old`, which is none of `nodes`. A group that `new`
+    holds already gets another node; without one it is left out, as in `without`."""
+    both = [held for held in groups if {old, new} <= set(held.voters)]
+    given = [
         Move(held.group, held.name, held.voters, tuple(sorted({*held.voters, new} - {old})))
         for held in groups
-        if old in held.voters
+        if old in held.voters and new not in held.voters
     ]
+    return sorted([*given, *without(old, both, nodes)])
 
 
 def resized(held: Held, count: int, nodes: Racks, load: Mapping[NodeId, int]) -> Move:
@@ -107,12 +109,13 @@ def resized(held: Held, count: int, nodes: Racks, load: Mapping[NodeId, int]) ->
 def balanced(groups: Sequence[Held], nodes: Racks) -> list[Move]:
     """The moves after which every group has its voters on as many racks as it can, and no two
     nodes differ by more than one in what they hold, as far as racks allow. One move of a group at
-    most. The controller's group gets as many voters as it should have."""
+    most. The cluster's own groups get as many voters as they should have."""
     load = load_of(groups)
     after = {held.group: held.voters for held in groups}
     for held in groups:
-        if held.group == CONTROLLER_GROUP:
-            count = max(len(held.voters), controller_replicas(len(nodes)))
+        wanted = own_replicas(held, len(nodes))
+        if wanted is not None:
+            count = max(len(held.voters), wanted)
             after[held.group] = _moved(held, resized(held, count, nodes, load).after, load).after
     for held in groups:
         spread = _spread(after[held.group], nodes, load)
@@ -129,9 +132,15 @@ def balanced(groups: Sequence[Held], nodes: Racks) -> list[Move]:
     ]
 
 
-def controller_replicas(node_count: int) -> int:
-    """How many voters the controller's group should have: an odd number."""
-    most = min(node_count, CONTROLLER_REPLICAS_MAX)
+def own_replicas(held: Held, node_count: int) -> int | None:
+    """How many voters one of the cluster's own groups should have: an odd number. None: it is a
+    topic's, and its users say."""
+    if held.group == CONTROLLER_GROUP:
+        most = min(node_count, CONTROLLER_REPLICAS_MAX)
+    elif held.name == KV_LABEL:
+        most = min(node_count, REPLICAS_DEFAULT)
+    else:
+        return None
     return most if most % 2 else most - 1
 
 

@@ -75,7 +75,7 @@ PACKAGES = {
     ),
     "raftlog.comparison": Package(ours=("raftlog.core",), pure=True),
     "raftlog.damage_table": Package(pure=True),
-    "raftlog.placement": Package(pure=True),
+    "raftlog.placement": Package(ours=("raftlog.machines.group_info",), pure=True),
     "raftlog.state_hash": Package(ours=("raftlog.machines",), pure=True),
     "raftlog.replica": Package(
         ours=(

@@ -8,12 +8,13 @@ from random import Random
 import pytest
 
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
+from raftlog.machines.group_info import KV_LABEL
 from raftlog.placement import (
     Held,
     balanced,
     chosen,
-    controller_replicas,
     load_of,
+    own_replicas,
     replaced,
     resized,
     without,
@@ -58,10 +59,24 @@ def test_the_controller_s_group_shrinks_with_the_cluster() -> None:
 
 def test_a_new_node_takes_exactly_the_places_of_another() -> None:
     groups = [held(0, 1, 2, 3), held(1, 2, 3), held(2, 1)]
-    moves = replaced(NodeId(1), NodeId(9), groups)
+    moves = replaced(NodeId(1), NodeId(9), groups, {})
     assert [(move.group, move.after) for move in moves] == [(0, (2, 3, 9)), (2, (9,))]
     begun = [held(0, 2, 3, 9), held(2, 1)]
-    assert [move.group for move in replaced(NodeId(1), NodeId(9), begun)] == [2]
+    assert [move.group for move in replaced(NodeId(1), NodeId(9), begun, {})] == [2]
+
+
+def test_a_group_that_the_new_node_holds_already_keeps_its_number_of_replicas() -> None:
+    left = {node: "" for node in nodes("", "", "", "") if node != 1}
+    moves = replaced(NodeId(1), NodeId(4), [held(1, 1, 2, 4), held(2, 1, 2, 3)], left)
+    assert [(move.group, move.after) for move in moves] == [(1, (2, 3, 4)), (2, (2, 3, 4))]
+
+
+def test_the_key_value_store_grows_and_shrinks_with_the_cluster_up_to_three_nodes() -> None:
+    store = Held(GroupId(1), KV_LABEL, (NodeId(1),))
+    grown = [balanced([store], nodes(*[""] * count)) for count in (1, 2, 3, 5)]
+    assert [len(moves[0].after) if moves else 1 for moves in grown] == [1, 1, 3, 3]
+    (fewer,) = without(NodeId(3), [store._replace(voters=(1, 2, 3))], nodes("", ""))
+    assert fewer.after == (1,)
 
 
 def test_fewer_replicas_go_from_crowded_racks() -> None:
@@ -72,7 +87,8 @@ def test_fewer_replicas_go_from_crowded_racks() -> None:
 
 
 def test_the_controller_has_an_odd_number_of_voters() -> None:
-    assert [controller_replicas(count) for count in range(1, 9)] == [1, 1, 3, 3, 5, 5, 5, 5]
+    wanted = [own_replicas(held(0, 1), count) for count in range(1, 9)]
+    assert wanted == [1, 1, 3, 3, 5, 5, 5, 5]
     (move,) = balanced([held(0, 1)], nodes("", "", ""))
     assert move.after == (1, 2, 3)
 

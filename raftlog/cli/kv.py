@@ -58,7 +58,7 @@ ReadsOption = Annotated[
 ]
 AtOption = Annotated[
     int | None,
-    typer.Option(min=0, help="The state after this entry of the log.", show_default=False),
+    typer.Option(min=1, help="The state after this entry of the log.", show_default=False),
 ]
 
 

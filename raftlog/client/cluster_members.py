@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
@@ -25,6 +25,8 @@ from raftlog.errors import (
     TooFewNodes,
 )
 from raftlog.machines.commands import AddNode, RetireNode, SetDuty
+from raftlog.machines.group_info import KV_LABEL
+from raftlog.machines.limits import INTEGER_MAX
 from raftlog.placement import (
     Held,
     Move,
@@ -109,7 +111,7 @@ class ClusterMembers:
             NodeExists: A node with this id has another address.
             AddressTaken: Another node has the address.
             NodeRemoved: A node with this id was removed; an id is never used again.
-            InvalidOption: The address is none.
+            InvalidOption: The address or the id is none.
         """
         if not is_address(address):
             raise InvalidOption(
@@ -117,6 +119,9 @@ class ClusterMembers:
                 problem=f"is {address!r}, which is not host:port",
                 advice="Give what the other nodes and clients reach, such as 10.0.0.4:7401.",
             )
+        if not 1 <= node <= INTEGER_MAX:
+            problem, advice = f"is {node}", f"Give 1 to {INTEGER_MAX}."
+            raise InvalidOption(option="node", problem=problem, advice=advice)
         call = AddNode(node=NodeId(node), address=address)
         return not self._connection.call_leader(CONTROLLER_GROUP, ADD_NODE, call).known_before
 
@@ -281,10 +286,7 @@ class ClusterMembers:
         reply = self.placements()
         nodes = _usable(reply.nodes, but=node)
         groups = _held(reply.groups)
-        for held in groups:
-            needed = replicas_without(held, nodes)
-            if node in held.voters and needed > len(nodes):
-                raise TooFewNodes(what=_name(held), needed=needed, found=len(nodes))
+        _check_room([held for held in groups if node in held.voters], nodes)
         return without(NodeId(node), groups, nodes)
 
     def plan_replacement(self, old: int, new: int) -> list[Move]:
@@ -295,13 +297,22 @@ class ClusterMembers:
             new: The node to take its places.
 
         Returns:
-            The moves that `replace` would make.
+            The moves that `replace` would make. A group that `new` holds already goes to another
+            node.
 
         Raises:
+            InvalidOption: They are the same node.
+            TooFewNodes: There is no other node for a group that `new` holds already.
             NodeUnknown: There is no node `old`.
         """
+        if old == new:
+            problem, advice = f"is {new}, the node to replace", "Give an id that no node ever had."
+            raise InvalidOption(option="--with", problem=problem, advice=advice)
         self._node(old)
-        return replaced(NodeId(old), NodeId(new), _held(self.placements().groups))
+        reply = self.placements()
+        nodes, groups = _usable(reply.nodes, but=old), _held(reply.groups)
+        _check_room([held for held in groups if {old, new} <= set(held.voters)], nodes)
+        return replaced(NodeId(old), NodeId(new), groups, nodes)
 
     def plan_rebalance(self) -> list[Move]:
         """Plan moves after which groups are spread evenly over racks and nodes.
@@ -442,8 +453,17 @@ def _held(groups: Iterable[GroupPlace]) -> list[Held]:
     return [Held(each.group, each.topic, each.voters) for each in groups]
 
 
+def _check_room(groups: Iterable[Held], nodes: Mapping[NodeId, str]) -> None:
+    for held in groups:
+        needed = replicas_without(held, nodes)
+        if needed > len(nodes):
+            raise TooFewNodes(what=_name(held), needed=needed, found=len(nodes))
+
+
 def _name(group: Held | Move) -> str:
-    return f"topic {group.name!r}" if group.group != CONTROLLER_GROUP else "the controller's group"
+    if group.group == CONTROLLER_GROUP:
+        return "the controller's group"
+    return "the key-value store" if group.name == KV_LABEL else f"topic {group.name!r}"
 
 
 def _list(nodes: Iterable[NodeId]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple, get_args
 
 from raftlog.client.connection import Connection
@@ -12,10 +12,9 @@ from raftlog.client.forks import in_each_child
 from raftlog.client.groups import Groups
 from raftlog.client.watching import replies, watch_seconds
 from raftlog.core.types import CONTROLLER_GROUP, NO_INDEX, GroupId, LogIndex
-from raftlog.errors import InvalidOption, TooLarge, UnknownSession
+from raftlog.errors import IndexUnderflow, InvalidOption, UnknownSession
 from raftlog.machines.kv_commands import ANY_VERSION, KeyChange, KeyValue
 from raftlog.machines.limits import INTEGER_MAX, KEY_CHARACTERS_MAX, VALUE_BYTES_MAX
-from raftlog.machines.outcomes import KeyWritten
 from raftlog.wire.calls import (
     DELETE_KEY,
     OPEN_KV,
@@ -27,12 +26,14 @@ from raftlog.wire.calls import (
 from raftlog.wire.kv_calls import (
     KEYS_PER_PAGE_MAX,
     DeleteKeyCall,
+    KeyChanges,
     KeysReply,
     OpenKv,
     OpenSessionCall,
     PutKeyCall,
     ReadKeys,
     WatchKeys,
+    WriteReply,
 )
 
 Consistency = Literal["strong", "sequential", "two-step"]
@@ -91,8 +92,10 @@ class KeyValueStore:
         if not isinstance(value, bytes):
             raise _wrong_type("value", value, "Give bytes; encode a text first.")
         if len(value) > VALUE_BYTES_MAX:
-            raise TooLarge(
-                what="A value", size=len(value), limit=VALUE_BYTES_MAX, option="the value"
+            raise InvalidOption(
+                option="value",
+                problem=f"has {len(value)} bytes",
+                advice=f"Give at most {VALUE_BYTES_MAX}: write what is larger to a topic.",
             )
         version = _expected(expected)
         with self._lock:
@@ -150,8 +153,8 @@ class KeyValueStore:
         self._sequence += 1
         return group, self._session, self._sequence
 
-    def _wrote(self, written: KeyWritten) -> KeyWritten:
-        self._seen = max(self._seen, written.version)
+    def _wrote(self, written: WriteReply) -> WriteReply:
+        self._seen = max(self._seen, written.index)
         return written
 
     # ------------------------------------------------------------ reading
@@ -164,13 +167,13 @@ class KeyValueStore:
         Args:
             key: 1 to 1,024 characters.
             consistency: `strong`, `sequential` or `two-step`.
-            at: Read the state after this entry instead, at any node.
+            at: Read the state after this entry instead, 1 or above, at any node.
 
         Returns:
             The key with its version and value; None if it is absent.
 
         Raises:
-            IndexUnderflow: The state at index `at` is no longer kept where it was asked for.
+            IndexUnderflow: No node keeps the state at index `at` any more.
         """
         _check_key("key", key)
         reply = self._page(_Range("", key, key + "\0"), 1, consistency, at)
@@ -202,7 +205,7 @@ class KeyValueStore:
             The keys with their versions and values.
 
         Raises:
-            IndexUnderflow: The state at the index is no longer kept where it was asked for.
+            IndexUnderflow: No node keeps the state at the index any more.
         """
         for name, text in (("prefix", prefix), ("start", start), ("end", end)):
             _check_text(name, text)
@@ -238,7 +241,7 @@ class KeyValueStore:
         if group is None:
             return None
         strong = consistency == "strong" and at is None
-        exactly = _index("at", at) if at is not None else NO_INDEX
+        exactly = _index("at", at, least=1) if at is not None else NO_INDEX
         if consistency == "two-step" and at is None:
             exactly = self.last_applied()
         call = ReadKeys(
@@ -254,10 +257,21 @@ class KeyValueStore:
         if strong:
             reply = self._connection.call_leader(group, READ_KEYS, call)
         else:
-            reply = self._connection.call_any(READ_KEYS, call)
+            reply = self._read_anywhere(call)
         if at is None:
             self._seen = max(self._seen, reply.index)
         return reply
+
+    def _read_anywhere(self, call: ReadKeys) -> KeysReply:
+        """Where one node no longer keeps the state, another may: it was not restarted since."""
+        refusals = 0
+        while True:
+            try:
+                return self._connection.call_any(READ_KEYS, call)
+            except IndexUnderflow:
+                refusals += 1
+                if refusals >= len(self._connection.addresses()):
+                    raise
 
     def last_applied(self) -> LogIndex:
         """Ask the leader how far the log is applied, linearizably.
@@ -289,8 +303,8 @@ class KeyValueStore:
             The changes in order, each once.
 
         Raises:
-            IndexUnderflow: Changes after `after` are no longer kept where they were asked for: a
-                node keeps the last 10,000, and none from before its last snapshot when it starts.
+            IndexUnderflow: No node keeps all changes after `after` any more: each keeps the last
+                10,000, and none from before its last snapshot when it starts.
         """
         _check_text("prefix", prefix)
         group = self._store(create=True)
@@ -309,7 +323,7 @@ class KeyValueStore:
         def request() -> WatchKeys:
             return WatchKeys(group=group, prefix=prefix, after=index, seconds=longest_s)
 
-        for reply in replies(self._connection, WATCH_KEYS, request):
+        for reply in _from_any_that_keeps(self._connection, request):
             if reply is not None:
                 index = reply.index
                 for change in reply.changes:
@@ -328,6 +342,23 @@ class KeyValueStore:
         return self._group
 
 
+def _from_any_that_keeps(
+    connection: Connection, request: Callable[[], WatchKeys]
+) -> Iterator[KeyChanges | None]:
+    """As `replies`. A node that no longer keeps what is asked for, because it was restarted, is
+    left for another; raises `IndexUnderflow` if none of them keeps it."""
+    refusals = 0
+    while True:
+        try:
+            for reply in replies(connection, WATCH_KEYS, request):
+                refusals = 0
+                yield reply
+        except IndexUnderflow:
+            refusals += 1
+            if refusals >= len(connection.addresses()):
+                raise
+
+
 class _Range(NamedTuple):
     """The keys of [start, end) that begin with `prefix`."""
 
@@ -340,11 +371,12 @@ def _expected(version: object) -> int:
     return ANY_VERSION if version is None else _index("expected", version)
 
 
-def _index(name: str, value: object) -> LogIndex:
+def _index(name: str, value: object, *, least: int = 0) -> LogIndex:
     if isinstance(value, bool) or not isinstance(value, int):
         raise _wrong_type(name, value, "Give a whole number.")
-    if not 0 <= value < INTEGER_MAX:
-        raise InvalidOption(option=name, problem=f"is {value}", advice="Give 0 or more.")
+    if not least <= value < INTEGER_MAX:
+        advice = f"Give {least} to {INTEGER_MAX - 1}."
+        raise InvalidOption(option=name, problem=f"is {value}", advice=advice)
     return LogIndex(value)
 
 

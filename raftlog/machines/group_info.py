@@ -20,6 +20,9 @@ class ControllerInfo:
 
 CONTROLLER = ControllerInfo()
 
+KV_LABEL = "(kv)"
+"""What people are told the key-value store's group is: no name of a topic."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvInfo:
@@ -51,6 +54,6 @@ def label_of(info: GroupInfo | None) -> str:
         case TopicInfo():
             return info.name
         case KvInfo():
-            return "(kv)"
+            return KV_LABEL
         case _:
             assert_never(info)

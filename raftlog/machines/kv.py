@@ -14,6 +14,8 @@ from bisect import bisect_left, insort
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from enum import IntEnum
+from heapq import merge
+from itertools import islice
 from typing import NamedTuple, assert_never
 
 from raftlog.core.types import NO_INDEX, LogIndex
@@ -263,12 +265,10 @@ class KvMachine:
         """The keys of [start, end) that begin with `prefix`, in order, as they were after entry
         `at`, which the machine `knows`. An `end` of "" is none."""
         assert self.knows(at), f"the changes up to {self.changes_after} are dropped"
-        undone = self._undone(at)
-        keys = self._keys
-        if undone:
-            keys = sorted(undone.keys() | self._values.keys())
-        for place in range(bisect_left(keys, max(prefix, start)), len(keys)):
-            key = keys[place]
+        undone, first = self._undone(at), max(prefix, start)
+        gone = sorted(key for key in undone if key not in self._values and key >= first)
+        place = bisect_left(self._keys, first)
+        for key in merge(islice(self._keys, place, None), gone):
             if (end and key >= end) or not key.startswith(prefix):
                 return
             found = undone[key] if key in undone else self._values.get(key)

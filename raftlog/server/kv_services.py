@@ -79,7 +79,7 @@ class KvServices:
             SessionOpened, await self._node.propose(self._here(call.group), OpenSession())
         )
 
-    async def put_key(self, call: calls.PutKeyCall) -> KeyWritten:
+    async def put_key(self, call: calls.PutKeyCall) -> calls.WriteReply:
         """Write a value; answered once it is durable on a majority and applied here."""
         command = PutKey(
             session=call.session,
@@ -93,16 +93,21 @@ class KvServices:
         self._multiraft.check_takes_more(local)
         return await self._write(local, command)
 
-    async def delete_key(self, call: calls.DeleteKeyCall) -> KeyWritten:
+    async def delete_key(self, call: calls.DeleteKeyCall) -> calls.WriteReply:
         """Remove a key; answered as a put is."""
         command = DeleteKey(
             session=call.session, sequence=call.sequence, key=call.key, expected=call.expected
         )
         return await self._write(self._here(call.group), command)
 
-    async def _write(self, local: LocalReplica, command: KeyWrite) -> KeyWritten:
+    async def _write(self, local: LocalReplica, command: KeyWrite) -> calls.WriteReply:
         check_sense(type(command).__name__, problem_of_key_write(command))
-        return accepted(KeyWritten, await self._node.propose(local, command))
+        written = accepted(KeyWritten, await self._node.propose(local, command))
+        return calls.WriteReply(
+            version=written.version,
+            previous=written.previous,
+            index=local.replica.applied_index,
+        )
 
     # ------------------------------------------------------------ reading
 

@@ -33,7 +33,6 @@ from raftlog.machines.outcomes import (
     EpochAborted,
     EpochCommitted,
     GroupPlaced,
-    KeyWritten,
     NodeAdded,
     NodeRegistered,
     NodeRetired,
@@ -70,6 +69,7 @@ from raftlog.wire.kv_calls import (
     PutKeyCall,
     ReadKeys,
     WatchKeys,
+    WriteReply,
 )
 from raftlog.wire.runs import Runs
 
@@ -683,8 +683,8 @@ LIST_WRITERS = PlainCall("ListWriters", ListWriters, WritersReply)
 REMOVE_WRITER = PlainCall("RemoveWriter", RemoveWriterCall, WriterRemoved)
 OPEN_KV = PlainCall("OpenKv", OpenKv, KvReply)
 OPEN_SESSION = PlainCall("OpenSession", OpenSessionCall, SessionOpened)
-PUT_KEY = PlainCall("PutKey", PutKeyCall, KeyWritten)
-DELETE_KEY = PlainCall("DeleteKey", DeleteKeyCall, KeyWritten)
+PUT_KEY = PlainCall("PutKey", PutKeyCall, WriteReply)
+DELETE_KEY = PlainCall("DeleteKey", DeleteKeyCall, WriteReply)
 READ_KEYS = PlainCall("ReadKeys", ReadKeys, KeysReply)
 WATCH_KEYS = WatchCall("WatchKeys", WatchKeys, KeyChanges)
 GET_LAST_APPLIED = PlainCall("GetLastApplied", GetLastApplied, LastApplied)

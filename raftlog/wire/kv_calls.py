@@ -53,6 +53,18 @@ class DeleteKeyCall:
     expected: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteReply:
+    """A put or delete was done. 0: the key is, or was, absent."""
+
+    version: LogIndex
+    """The version that the key has now."""
+    previous: LogIndex
+    """The version that it had."""
+    index: LogIndex
+    """How far the leader has applied the log: at least this write."""
+
+
 KEYS_PER_PAGE_MAX = 1_000
 KEY_BYTES_PER_PAGE_MAX = 1024 * 1024
 """Keys in one `KeysReply`, and bytes of keys and values, which the last one may exceed."""

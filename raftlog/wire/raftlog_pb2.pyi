@@ -1764,13 +1764,15 @@ class SessionOpened(_message.Message):
     session: int
     def __init__(self, session: _Optional[int] = ...) -> None: ...
 
-class KeyWritten(_message.Message):
-    __slots__ = ("version", "previous")
+class WriteReply(_message.Message):
+    __slots__ = ("version", "previous", "index")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
     version: int
     previous: int
-    def __init__(self, version: _Optional[int] = ..., previous: _Optional[int] = ...) -> None: ...
+    index: int
+    def __init__(self, version: _Optional[int] = ..., previous: _Optional[int] = ..., index: _Optional[int] = ...) -> None: ...
 
 class KeyValue(_message.Message):
     __slots__ = ("key", "version", "value")

@@ -157,8 +157,10 @@ class Changing:
     # ------------------------------------------------------------ what must hold
 
     def settled(self) -> bool:
-        """Is every group where it is wished to be, and led?"""
+        """Does every node answer, and is every group where it is wished to be, and led?"""
         with contextlib.suppress(RaftlogError):
+            if any(isinstance(each.answer, RaftlogError) for each in self.client.views()):
+                return False
             reply = self.client.members.placements()
             led = [group for each in reply.nodes for group in self.client.members.led_by(each.node)]
             return all(each.reached and each.group in led for each in reply.groups)

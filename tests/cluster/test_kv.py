@@ -195,7 +195,9 @@ def test_an_index_that_is_not_there_yet_is_waited_for_and_then_refused(
         ({"key": "\ud800", "value": b""}, "key"),
         ({"key": 1, "value": b""}, "key"),
         ({"key": "k", "value": "text"}, "value"),
+        ({"key": "k", "value": b"x" * 65_537}, "value"),
         ({"key": "k", "value": b"", "expected": -1}, "expected"),
+        ({"key": "k", "value": b"", "expected": 1 << 63}, "expected"),
     ],
 )
 def test_an_argument_that_no_call_can_have_is_refused_at_once(
@@ -204,6 +206,31 @@ def test_an_argument_that_no_call_can_have_is_refused_at_once(
     with pytest.raises(InvalidOption) as refused:
         client.kv.put(**arguments)
     assert refused.value.option == named
+
+
+def test_no_entry_is_before_the_first(client: LogClient, key: str) -> None:
+    client.kv.put(key, b"now")
+    with pytest.raises(InvalidOption, match=r"Option 'at' is 0.\s+Give 1 to"):
+        client.kv.get(key, at=0)
+
+
+def test_a_deletion_is_seen_by_later_reads_at_any_node(client: LogClient, key: str) -> None:
+    """The client knows how far a node must be that it reads from."""
+    client.kv.put(key, b"value")
+    written = client.kv._seen
+    assert client.kv.delete(key)
+    assert client.kv._seen > written
+    assert client.kv.get(key, consistency="sequential") is None
+
+
+def test_a_key_and_a_value_as_long_as_can_be(client: LogClient) -> None:
+    key, value = "\U0001f600" * 1_024, b"\xff" * 65_536
+    client.kv.put(key, value)
+    found = client.kv.get(key, consistency="two-step")
+    assert found is not None
+    assert found.value == value
+    assert [pair.key for pair in client.kv.scan(key)] == [key]
+    client.kv.delete(key)
 
 
 def test_a_group_that_is_not_the_store_s_is_refused(client: LogClient) -> None:
@@ -356,6 +383,11 @@ def test_a_node_that_missed_all_gets_the_state_and_serves_it_and_no_older_one(
         )
         assert found.keys == tuple(client.kv.scan("key-", at=index))
         assert {int(pair.value) for pair in found.keys} == set(range(950, 1_000))
+        for _ in range(6):
+            assert client.kv.get("kept", at=index) is not None
+        for _ in range(6):
+            assert client.kv.get("kept", at=begin) is not None, "the other nodes keep it"
+            assert next(client.kv.watch("key-", after=begin)).value == b"0"
         old = dataclasses.replace(call, exactly=begin)
         with pytest.raises(IndexUnderflow) as refused:
             client._connection.ask(small.address(away), READ_KEYS, old, 5)

@@ -174,6 +174,16 @@ def test_what_would_do_harm_is_refused_and_changes_nothing(tmp_path: Path) -> No
             members.add(4, cluster.address(2))
         with pytest.raises(InvalidOption, match="not host:port"):
             members.add(4, "nowhere")
+        for host in ("\N{SNOWMAN}", "a b", "../x"):
+            with pytest.raises(InvalidOption, match="not host:port"):
+                members.add(4, f"{host}:7401")
+        for number in (-1, 0, 1 << 63, 10**30):
+            with pytest.raises(InvalidOption, match="Give 1 to"):
+                members.add(number, cluster.address(4))
+        with pytest.raises(InvalidOption, match="is 3, the node to replace"):
+            list(members.replace(3, 3, timeout_s=1))
+        with pytest.raises(TooFewNodes, match="topic 'three' needs 3 nodes, and 2 can hold"):
+            list(members.replace(3, 2, timeout_s=1))
         with pytest.raises(NodeUnknown, match="Node 9 is none"):
             list(members.replace(3, 9, timeout_s=1))
         with pytest.raises(TooFewNodes, match="needs 5 nodes, and 3 can hold"):
