@@ -38,6 +38,7 @@ from raftlog.core.messages import (
     PeerMessage,
     RaftMessage,
     Replicate,
+    TimeoutNow,
     VoteReply,
     VoteRequest,
 )
@@ -571,7 +572,7 @@ class Replica:
             case HeartbeatReply():
                 answered = answering(message, self.states.answer(), self.histories.answer())
                 output.messages.append(answered)
-            case VoteRequest() | VoteReply() | AppendReply():
+            case VoteRequest() | VoteReply() | TimeoutNow() | AppendReply():
                 output.messages.append(message)
             case _:
                 assert_never(message)

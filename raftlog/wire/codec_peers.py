@@ -22,6 +22,7 @@ from raftlog.core.messages import (
     ImageRequest,
     NodeHeartbeat,
     PeerMessage,
+    TimeoutNow,
     VoteReply,
     VoteRequest,
 )
@@ -299,6 +300,7 @@ _NAMES: dict[type, tuple[str, Conversion[Any]]] = {
     for name, kind in {
         "vote_request": VoteRequest,
         "vote_reply": VoteReply,
+        "timeout_now": TimeoutNow,
         "append_reply": AppendReply,
         "heartbeat_reply": HeartbeatReply,
         "group_deleted": GroupDeleted,

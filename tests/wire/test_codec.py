@@ -25,6 +25,7 @@ from raftlog.core.messages import (
     ImageRequest,
     NodeHeartbeat,
     PeerMessage,
+    TimeoutNow,
     VoteReply,
     VoteRequest,
 )
@@ -64,6 +65,7 @@ from tests.wire.strategies import BOUNDS, COMMAND_TYPES, values_of
 PEER_TYPES = (
     VoteRequest,
     VoteReply,
+    TimeoutNow,
     AppendRequest,
     AppendReply,
     Heartbeat,
