@@ -48,11 +48,11 @@ from raftlog.errors import (
     DiskFull,
     LogFromNewerVersion,
     NodeRemoved,
-    Overloaded,
     PeerProtocolViolation,
     RaftlogError,
 )
 from raftlog.machines.outcomes import Outcome
+from raftlog.multiraft.admission import Admission
 from raftlog.multiraft.awake import AwakeReplicas
 from raftlog.multiraft.catch_up import CatchUp
 from raftlog.multiraft.catch_up_budget import CatchUpBudget
@@ -70,11 +70,11 @@ from raftlog.multiraft.effects import (
     ReplicaRecovered,
     StateCompared,
 )
-from raftlog.multiraft.full_disks import FullDisks
 from raftlog.multiraft.groups import GroupStore, OpenedGroup, Quarantine
 from raftlog.multiraft.image_exchange import ImageExchange
 from raftlog.multiraft.image_fetch import ImageLimits
 from raftlog.multiraft.journal_writer import JournalWriter
+from raftlog.multiraft.leader_moves import LeaderMoves
 from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica, ReadReply, WriteReply
 from raftlog.multiraft.rebuild import Rebuilds
@@ -118,8 +118,6 @@ class MultiRaft:
         self._ticks = 0
         self._limits = limits
         self._clocks = VoterClocks(node, effects)
-        self._full_disks = FullDisks()
-        self._request_bytes = 0
         self._disk = NodeDisk(
             effects,
             store.reserve(limits.reserve_bytes),
@@ -153,10 +151,12 @@ class MultiRaft:
             mark_dirty=self.mark_dirty,
         )
         self._budget = CatchUpBudget(effects, limits.catch_up, self._read_on)
-        self._images_read_first = False
         self._catch_up = CatchUp(effects, self._budget, self._files_released, self._unfit)
         self._images = self._new_images(store, limits.images)
         self._compactions = self._new_compactions(store, limits.compaction)
+        self.admission = Admission(
+            node, self._disk, self._compactions, bytes_max=limits.request_bytes_max
+        )
         self.repairs = self._new_repairs(store)
         self._rebuilds = self._new_rebuilds(store)
         self.scrubs = self._new_scrubs(store, limits.scrubs)
@@ -165,8 +165,7 @@ class MultiRaft:
         self._applying: OrderedDict[GroupId, None] = OrderedDict()
         """Groups with committed entries to apply, the one that waits longest first."""
         self.refusals = Refusals(effects)
-        self._turn_scheduled = False
-        self._stopped = False
+        self._images_read_first = self._turn_scheduled = self._stopped = False
 
     def _new_compactions(self, store: GroupStore, limits: CompactionLimits) -> Compactions:
         return Compactions(
@@ -219,8 +218,14 @@ class MultiRaft:
         )
 
     def _new_duties(self) -> LeaderDuties:
-        return LeaderDuties(
+        self.leader_moves = LeaderMoves(
             node=self.node,
+            replicas=self.replicas,
+            timing=self._timing,
+            limits=self._limits.leaders,
+            transfer=self.transfer_leadership,
+        )
+        return LeaderDuties(
             replicas=self.replicas,
             effects=self._effects,
             clocks=self._clocks,
@@ -229,7 +234,7 @@ class MultiRaft:
             propose=self._propose_own,
             change=self.change_membership,
             damaged=self.repairs.met,
-            awake=self._awake,
+            leader_moves=self.leader_moves,
         )
 
     def _new_images(self, store: GroupStore, limits: ImageLimits) -> ImageExchange:
@@ -376,6 +381,8 @@ class MultiRaft:
 
     def _settle(self, local: LocalReplica, output: Output) -> None:
         local.settle(output)
+        if local.go_on():
+            self.mark_dirty(local.group)
         if local.replica.has_to_apply:
             self._applying[local.group] = None
         if local.has_recovered():
@@ -435,7 +442,7 @@ class MultiRaft:
                 self.replicas.let_go(local)
 
         def no_room(full: DiskFull) -> bool:
-            local.abandon_writes(self._own(full))
+            local.abandon_writes(self.admission.own(full))
             # What a deleted topic had to write is not waited for: its end may make room.
             return local.group in self.replicas
 
@@ -552,7 +559,7 @@ class MultiRaft:
             if isinstance(message, NodeHeartbeat):
                 self._awake.booted(message.sender, message.boot_id)
                 self._clocks.heard(message.sender, message.clock_us)
-                self._full_disks.heard(message.sender, full=message.disk_full)
+                self.admission.full_disks.heard(message.sender, full=message.disk_full)
             elif isinstance(message, GroupDeleted):
                 self._group_deleted(message)
             elif (local := self.replicas.get(message.group)) is not None:
@@ -633,19 +640,28 @@ class MultiRaft:
 
         Raises `NotLeader`, `Overloaded`, `DiskFull`, `TopicRecreated`: nothing was written and
         `reply` is never called. It may be called with `NoQuorum`, `DiskFull` or `TopicRecreated`:
-        then the command may have been written, or may yet be.
+        then the command may have been written, or may yet be. A proposal waits while the leader
+        hands its role over; what is raised otherwise may then come as the reply.
         """
         self.replicas.check_here(local)
         if local.raft.role is Role.LEADER:
-            self._check_room(local, payload)
+            self.admission.check(local, payload)
             self._awake.wake(local)
 
         def release(answer: Outcome | RaftlogError) -> None:
-            self._request_bytes -= payload.size
+            self.admission.answered(payload)
             reply(answer)
 
         local.propose(payload, release)
-        self._request_bytes += payload.size
+        self.admission.took(payload)
+        self.mark_dirty(local.group)
+
+    def transfer_leadership(self, local: LocalReplica, to: NodeId, *, wished: bool = False) -> None:
+        """Hand the group's leadership to that node: see `Raft.transfer_leadership`, whose errors
+        it raises. Raises `TopicRecreated` as well."""
+        self.replicas.check_here(local)
+        self._awake.wake(local)
+        local.raft.transfer_leadership(to, wished=wished)
         self.mark_dirty(local.group)
 
     def change_membership(self, local: LocalReplica, goal: Membership) -> None:
@@ -655,29 +671,6 @@ class MultiRaft:
         self._awake.wake(local)
         local.raft.change_membership(goal)
         self.mark_dirty(local.group)
-
-    def _check_room(self, local: LocalReplica, payload: Payload) -> None:
-        limit = self._limits.request_bytes_max
-        if self._request_bytes and self._request_bytes + payload.size > limit:
-            raise Overloaded(queue="server.request_bytes_max", limit=limit)
-        if payload.body:
-            self.check_takes_more(local)
-        elif (full := self._disk.full(local.group, has_body=False)) is not None:
-            raise self._own(full)
-
-    def check_takes_more(self, local: LocalReplica) -> None:
-        """Raises `DiskFull` or `Overloaded` if the group, led here, must not be given more now."""
-        if (full := self._disk.full(local.group, has_body=True)) is not None:
-            raise self._own(full)
-        if hindering := self._full_disks.hindering(local.raft.membership):
-            nodes = " and of ".join(f"node {node}" for node in hindering)
-            raise DiskFull(file="more records", node=nodes)
-        if (overload := self._compactions.overload(local)) is not None:
-            raise overload
-
-    def _own(self, full: DiskFull) -> DiskFull:
-        """The error as a client is told it: it names the node."""
-        return DiskFull(file=full.file, node=f"node {self.node}")
 
     def read_barrier(self, local: LocalReplica, reply: ReadReply) -> None:
         """Reply with None when a read of the machine here is linearizable.

@@ -157,6 +157,8 @@ async def _serve(
     log.info("serving", node=node_id, address=addresses[node_id], pid=os.getpid())
     await stop.wait()
     log.info("stopping", node=node_id)
+    if not failure:
+        await node.hand_over()
     await healths.enter_graceful_shutdown()
     await gate.close()
     # At once: the peers' streams never end by themselves.

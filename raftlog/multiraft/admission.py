@@ -1,0 +1,57 @@
+"""May a leader here be given more to write? What clients have asked for, and the disks, decide."""
+
+from __future__ import annotations
+
+from raftlog.core.types import NodeId, Payload
+from raftlog.errors import DiskFull, Overloaded
+from raftlog.multiraft.compaction import Compactions
+from raftlog.multiraft.disk import NodeDisk
+from raftlog.multiraft.full_disks import FullDisks
+from raftlog.multiraft.local_replica import LocalReplica
+
+
+class Admission:
+    """Counts the bytes of unanswered proposals at node `node`. One thread's own."""
+
+    def __init__(
+        self, node: NodeId, disk: NodeDisk, compactions: Compactions, *, bytes_max: int
+    ) -> None:
+        """`bytes_max` is what all unanswered proposals may carry."""
+        self._node = node
+        self._disk = disk
+        self.full_disks = FullDisks()
+        """Which other nodes have told of a full disk."""
+        self._compactions = compactions
+        self._bytes_max = bytes_max
+        self._bytes = 0
+
+    def took(self, payload: Payload) -> None:
+        """It is proposed, and not answered yet."""
+        self._bytes += payload.size
+
+    def answered(self, payload: Payload) -> None:
+        """Its proposal was answered."""
+        self._bytes -= payload.size
+
+    def check(self, local: LocalReplica, payload: Payload) -> None:
+        """Raises `DiskFull` or `Overloaded` if this must not be proposed now."""
+        if self._bytes and self._bytes + payload.size > self._bytes_max:
+            raise Overloaded(queue="server.request_bytes_max", limit=self._bytes_max)
+        if payload.body:
+            self.check_takes_more(local)
+        elif (full := self._disk.full(local.group, has_body=False)) is not None:
+            raise self.own(full)
+
+    def check_takes_more(self, local: LocalReplica) -> None:
+        """Raises `DiskFull` or `Overloaded` if the group, led here, must not be given more now."""
+        if (full := self._disk.full(local.group, has_body=True)) is not None:
+            raise self.own(full)
+        if hindering := self.full_disks.hindering(local.raft.membership):
+            nodes = " and of ".join(f"node {node}" for node in hindering)
+            raise DiskFull(file="more records", node=nodes)
+        if (overload := self._compactions.overload(local)) is not None:
+            raise overload
+
+    def own(self, full: DiskFull) -> DiskFull:
+        """The error as a client is told it: it names the node."""
+        return DiskFull(file=full.file, node=f"node {self._node}")
