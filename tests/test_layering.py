@@ -203,6 +203,7 @@ PACKAGES = {
             "raftlog.placement",
             "raftlog.wire.calls",
             "raftlog.wire.group_calls",
+            "raftlog.wire.placement_calls",
             *VALUES,
         )
     ),

@@ -158,7 +158,8 @@ async def _serve(
     await stop.wait()
     log.info("stopping", node=node_id)
     if not failure:
-        await node.hand_over()
+        stop.clear()  # somebody who asks twice does not wait
+        await node.hand_over(stop.is_set)
     await healths.enter_graceful_shutdown()
     await gate.close()
     # At once: the peers' streams never end by themselves.

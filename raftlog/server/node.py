@@ -21,7 +21,7 @@ import structlog
 from raftlog.config import Settings, StorageSettings
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
-from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Payload
+from raftlog.core.types import NOBODY, GroupId, LogIndex, NodeId, Offset, Payload
 from raftlog.errors import IdentityRefused, NodeRemoved, NotLeader, RaftlogError, TooLarge
 from raftlog.machines.commands import Command, ReportPlacement
 from raftlog.machines.outcomes import Outcome
@@ -162,13 +162,13 @@ class Node:
         self._next_tick_s = self._loop.time() + self._tick_s
         self._loop.call_at(self._next_tick_s, self._tick)
 
-    async def hand_over(self) -> None:
+    async def hand_over(self, is_enough: Callable[[], bool]) -> None:
         """Before `stop`: let other nodes lead what this one leads, as far as they can, within
-        `server.drain_timeout_s`. It leads nothing new from now on."""
+        `server.drain_timeout_s` and until `is_enough`. It leads nothing new from now on."""
         moves = self.multiraft.leader_moves
         moves.stop()
         until_s = self._loop.time() + self.settings.server.drain_timeout_s
-        while moves.under_way and self._loop.time() < until_s:
+        while moves.under_way and self._loop.time() < until_s and not is_enough():
             await asyncio.sleep(self._tick_s)
         if left := moves.under_way:
             log.warning("stops as the leader of groups that others could lead", groups=left)
@@ -356,6 +356,17 @@ class Node:
         done, reply = self._awaited()
         self._decided(lambda: self.multiraft.read_barrier(local, reply))
         await done
+
+    async def transfer_leadership(self, local: LocalReplica, to: NodeId) -> NodeId:
+        """Hand the group's leadership to that voter, as somebody asked; returns who leads then.
+
+        Raises `NotLeader`, `TransferRefused`.
+        """
+        raft = local.raft
+        self._decided(lambda: self.multiraft.transfer_leadership(local, to, wished=True))
+        while raft.transferring_to == to or raft.leader == NOBODY:
+            await asyncio.sleep(self._tick_s)
+        return raft.leader
 
     async def high_water_mark_reached(self, local: LocalReplica, mark: Offset) -> None:
         """Wait until the topic's replica here has applied `mark`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raftlog.core.types import CONTROLLER_GROUP, NodeId
-from raftlog.errors import AddressTaken, NodeInUse, RulesTooOld, TooFewNodes
+from raftlog.errors import AddressTaken, NodeInUse, NodeUnknown, RulesTooOld, TooFewNodes
 from raftlog.machines.commands import AddNode, PlaceGroup, ReportPlacement, RetireNode, SetDuty
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.group_info import label_of
@@ -19,7 +19,15 @@ from raftlog.machines.rules import RULES_WITH_MEMBERS
 from raftlog.placement import REPLICAS_DEFAULT, Held, chosen, load_of
 from raftlog.server.node import Node
 from raftlog.server.refused import accepted
-from raftlog.wire import calls
+from raftlog.wire.placement_calls import (
+    DescribePlacements,
+    GroupPlace,
+    NodePlaces,
+    PlaceGroupCall,
+    PlacementsReply,
+    TransferCall,
+    TransferReply,
+)
 
 
 class PlacingServices:
@@ -57,7 +65,7 @@ class PlacingServices:
         outcome = await self._node.propose(self._replicas.of_controller, call)
         return accepted(NodeRetired, outcome)
 
-    async def place_group(self, call: calls.PlaceGroupCall) -> GroupPlaced:
+    async def place_group(self, call: PlaceGroupCall) -> GroupPlaced:
         """Wish a group elsewhere. Raises `PlacementUnderWay`, `PlacementOutdated`, `NodeUnknown`,
         `GroupUnknown`."""
         self._check_rules()
@@ -73,7 +81,7 @@ class PlacingServices:
         """A group's leader has made the change of this generation, and it is committed."""
         return accepted(PlacementReported, await self._node.report_placement(call))
 
-    async def describe_placements(self, _: calls.DescribePlacements) -> calls.PlacementsReply:
+    async def describe_placements(self, _: DescribePlacements) -> PlacementsReply:
         """What is where as of now, linearizable."""
         await self._node.read_barrier(self._replicas.of_controller)
         controller = self._controller
@@ -83,7 +91,7 @@ class PlacingServices:
         for group, name, voters in sorted(made):
             found = controller.placements.get(group, Placement(voters, 0, 0, voters))
             groups.append(
-                calls.GroupPlace(
+                GroupPlace(
                     group=group,
                     topic=name,
                     voters=found.voters,
@@ -92,7 +100,19 @@ class PlacingServices:
                     reached=found.is_reached,
                 )
             )
-        return calls.PlacementsReply(nodes=self._nodes(), groups=tuple(groups))
+        return PlacementsReply(nodes=self._nodes(), groups=tuple(groups))
+
+    async def transfer_leadership(self, call: TransferCall) -> TransferReply:
+        """Hand a group's leadership to another voter. Raises `NodeUnknown`, `TransferRefused`,
+        `NotLeader`."""
+        local = self._node.group_here(call.group)
+        self._node.check_leads(local)
+        voters = local.raft.membership.voters
+        if call.to not in voters:
+            raise NodeUnknown(node=call.to, known=", ".join(map(str, voters)))
+        if call.to == self._node.node:
+            return TransferReply(leader=call.to)
+        return TransferReply(leader=await self._node.transfer_leadership(local, call.to))
 
     def voters_for(self, what: str, replicas: int) -> tuple[NodeId, ...]:
         """On which nodes a new group is put; `replicas` 0: the default. Raises `TooFewNodes`,
@@ -108,7 +128,7 @@ class PlacingServices:
         ]
         return chosen(replicas or min(REPLICAS_DEFAULT, len(nodes)), nodes, load_of(held))
 
-    def _nodes(self) -> tuple[calls.NodePlaces, ...]:
+    def _nodes(self) -> tuple[NodePlaces, ...]:
         """All nodes by id. One that the cluster began with may not have registered yet."""
         addresses, known = self._node.addresses, self._controller.nodes
         founders = self._controller_voters()
@@ -116,7 +136,7 @@ class PlacingServices:
         for node in sorted({*addresses, *known}):
             its = known.get(node)
             found.append(
-                calls.NodePlaces(
+                NodePlaces(
                     node=node,
                     address=addresses.get(node, its.address if its is not None else ""),
                     rack=its.rack if its is not None else "",
@@ -140,5 +160,5 @@ class PlacingServices:
             raise RulesTooOld(topic="", what=what, rules=rules, needed=RULES_WITH_MEMBERS)
 
 
-def _takes_replicas(node: calls.NodePlaces) -> bool:
+def _takes_replicas(node: NodePlaces) -> bool:
     return node.registered and not node.leaving

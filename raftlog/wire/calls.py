@@ -71,6 +71,13 @@ from raftlog.wire.kv_calls import (
     WatchKeys,
     WriteReply,
 )
+from raftlog.wire.placement_calls import (
+    DescribePlacements,
+    PlaceGroupCall,
+    PlacementsReply,
+    TransferCall,
+    TransferReply,
+)
 from raftlog.wire.runs import Runs
 
 READ_PIECES_MAX = 10_000
@@ -128,67 +135,6 @@ class RegisterNodeCall:
     address: str
     rules: int
     rack: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceGroupCall:
-    """Leader of the controller: wish a group elsewhere, as `raftlog.machines.commands.PlaceGroup`
-    says. Answered by `GroupPlaced`."""
-
-    group: GroupId
-    voters: tuple[NodeId, ...]
-    generation: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DescribePlacements:
-    """Leader of the controller (linearizable): what is where."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodePlaces:
-    """A node that groups may be placed on."""
-
-    node: NodeId
-    """The node's number, from 1."""
-    address: str
-    """`host:port`, as clients and peers reach it."""
-    rack: str
-    """Where it stands: nodes of one rack may fail together. "" is a rack of its own."""
-    registered: bool
-    """Whether it has come; before that nothing is placed on it."""
-    draining: bool
-    """Whether it should lead nothing."""
-    leaving: bool
-    """Whether it should hold nothing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPlace:
-    """Where a group should be."""
-
-    group: GroupId
-    """The Raft group; 0 is the controller's."""
-    topic: str
-    """The topic's name; "": the controller's group."""
-    voters: tuple[NodeId, ...]
-    """The nodes that should hold it."""
-    former: tuple[NodeId, ...]
-    """Where it was when its last change was complete."""
-    generation: int
-    """How often it was placed elsewhere, from 0."""
-    reached: bool
-    """Whether its log has committed these voters."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlacementsReply:
-    """All nodes and groups, by id."""
-
-    nodes: tuple[NodePlaces, ...]
-    """Every node."""
-    groups: tuple[GroupPlace, ...]
-    """Every group, the controller's first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -664,6 +610,7 @@ RETIRE_NODE = PlainCall("RetireNode", RetireNode, NodeRetired)
 PLACE_GROUP = PlainCall("PlaceGroup", PlaceGroupCall, GroupPlaced)
 REPORT_PLACEMENT = PlainCall("ReportPlacement", ReportPlacement, PlacementReported)
 DESCRIBE_PLACEMENTS = PlainCall("DescribePlacements", DescribePlacements, PlacementsReply)
+TRANSFER_LEADERSHIP = PlainCall("TransferLeadership", TransferCall, TransferReply)
 ALTER_TOPIC = PlainCall("AlterTopic", AlterTopicCall, TopicAltered)
 DELETE_TOPIC = PlainCall("DeleteTopic", DeleteTopicCall, TopicDeleted)
 DESCRIBE_TOPIC = PlainCall("DescribeTopic", DescribeTopic, TopicReply)

@@ -496,6 +496,20 @@ class PlacementReported(_message.Message):
     done: bool
     def __init__(self, done: _Optional[bool] = ...) -> None: ...
 
+class TransferCall(_message.Message):
+    __slots__ = ("group", "to")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    to: int
+    def __init__(self, group: _Optional[int] = ..., to: _Optional[int] = ...) -> None: ...
+
+class TransferReply(_message.Message):
+    __slots__ = ("leader",)
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    leader: int
+    def __init__(self, leader: _Optional[int] = ...) -> None: ...
+
 class PlaceGroupCall(_message.Message):
     __slots__ = ("group", "voters", "generation")
     GROUP_FIELD_NUMBER: _ClassVar[int]

@@ -30,12 +30,10 @@ from raftlog.wire.calls import (
     CreateTopicCall,
     DeleteTopicCall,
     DescribeCluster,
-    DescribePlacements,
     DescribeTopic,
     FindOffset,
     ListTopics,
     ListWriters,
-    PlaceGroupCall,
     ReadCall,
     ReadHighWaterMark,
     ReadSizes,
@@ -56,6 +54,7 @@ from raftlog.wire.kv_calls import (
     ReadKeys,
     WatchKeys,
 )
+from raftlog.wire.placement_calls import DescribePlacements, PlaceGroupCall, TransferCall
 
 DDL = "id bigint, text string"
 VICTIM = "victim"
@@ -134,6 +133,7 @@ def _of_members(group: GroupId) -> dict[str, object]:
         "PlaceGroup": PlaceGroupCall(group=group, voters=(8, 9), generation=0),
         "ReportPlacement": ReportPlacement(group=group, generation=1),
         "DescribePlacements": DescribePlacements(),
+        "TransferLeadership": TransferCall(group=group, to=2),
     }
 
 

@@ -1,0 +1,86 @@
+"""The calls about where groups are and who leads them, as typed values (`raftlog.wire.calls` says
+what a call is)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftlog.core.types import GroupId, NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceGroupCall:
+    """Leader of the controller: wish a group elsewhere, as `raftlog.machines.commands.PlaceGroup`
+    says. Answered by `GroupPlaced`."""
+
+    group: GroupId
+    voters: tuple[NodeId, ...]
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribePlacements:
+    """Leader of the controller (linearizable): what is where."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlaces:
+    """A node that groups may be placed on."""
+
+    node: NodeId
+    """The node's number, from 1."""
+    address: str
+    """`host:port`, as clients and peers reach it."""
+    rack: str
+    """Where it stands: nodes of one rack may fail together. "" is a rack of its own."""
+    registered: bool
+    """Whether it has come; before that nothing is placed on it."""
+    draining: bool
+    """Whether it should lead nothing."""
+    leaving: bool
+    """Whether it should hold nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupPlace:
+    """Where a group should be."""
+
+    group: GroupId
+    """The Raft group; 0 is the controller's."""
+    topic: str
+    """The topic's name; "": the controller's group."""
+    voters: tuple[NodeId, ...]
+    """The nodes that should hold it."""
+    former: tuple[NodeId, ...]
+    """Where it was when its last change was complete."""
+    generation: int
+    """How often it was placed elsewhere, from 0."""
+    reached: bool
+    """Whether its log has committed these voters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementsReply:
+    """All nodes and groups, by id."""
+
+    nodes: tuple[NodePlaces, ...]
+    """Every node."""
+    groups: tuple[GroupPlace, ...]
+    """Every group, the controller's first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferCall:
+    """Leader of the group: hand the role to this voter, and wait for what comes of it. Raises
+    `NodeUnknown` if it is none, `TransferRefused` if it cannot be given the role now."""
+
+    group: GroupId
+    to: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferReply:
+    """What came of it."""
+
+    leader: NodeId
+    """Who leads the group now; another than was asked for: the transfer has failed."""
