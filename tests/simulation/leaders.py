@@ -28,14 +28,19 @@ class Leading:
         self._groups = groups
         self._random = simulator.random("leaders")
         self._stopped = False
+        self._to_end: dict[NodeId, Callable[[], None]] = {}
+        """What ends each node that was told to stop."""
 
     def start(self) -> None:
         if self._settings.moves_leaders and len(self._nodes) > 1:
             self._plan()
 
     def stop(self) -> None:
-        """Move no leader any more; a node that was told to stop is started again."""
+        """Move no leader any more; a node that was told to stop is started again at once."""
         self._stopped = True
+        for node, ends in list(self._to_end.items()):
+            ends()
+            self._nodes[node].start_unless_running()
 
     def _plan(self) -> None:
         self._simulator.at(self._random.randrange(1, 8 * self._settings.tick_us), self._happen)
@@ -78,13 +83,16 @@ class Leading:
     def _restart(self) -> None:
         """A node is told to stop: it hands over what it leads, ends, and is started again."""
         node = self._random.choice(list(self._nodes.values()))
-        if not node.running or node.paused:
+        if not node.running or node.paused or node.node in self._to_end:
             return
         node.multiraft.leader_moves.stop()
         self._simulator.counts["nodes told to stop"] += 1
         multiraft = node.multiraft
 
         def ends() -> None:
+            if self._to_end.get(node.node) is not ends:
+                return
+            del self._to_end[node.node]
             if node.running and node.multiraft is multiraft:
                 self._simulator.counts["nodes that stopped as leaders of nothing"] += not any(
                     node.leads(group) for group in self._groups()
@@ -92,5 +100,6 @@ class Leading:
                 node.end(power=False)
                 self._simulator.at(self._settings.tick_us, node.start_unless_running)
 
+        self._to_end[node.node] = ends
         patience_us = self._random.randrange(1, 2 * self._settings.election_us)
         self._simulator.at(patience_us, ends)
