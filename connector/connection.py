@@ -39,6 +39,7 @@ def client(options: ConnectionOptions, *, starting: bool = False) -> LogClient:
             found_by = {
                 "bootstrap_servers": options.bootstrap_servers,
                 "zookeeper": options.zookeeper,
+                "rack": options.rack,
             }
             settings = load().client.model_copy(update=found_by)
             if not starting:

@@ -33,6 +33,8 @@ as long as a query runs, so its processes find the cluster while ZooKeeper is aw
 ASYNC_PROGRESS = "asyncProgressTrackingEnabled"
 """Spark's option by which a stream may replay more than its last batch."""
 
+READ_PREFERENCES = ("nearest", "leader", "follower", "observer")
+
 POSITION_NUMBERS = {-2: EARLIEST, -1: LATEST}
 """Kafka's numbers for the two symbolic positions in JSON."""
 
@@ -91,6 +93,12 @@ OPTIONS: tuple[Option, ...] = (
         doc="Total deadline of one request, retries included. Default: 30000.",
     ),
     Option(
+        name="raftlog.client.rack",
+        endpoints=SOURCES | SINKS,
+        setting="rack",
+        doc="Where the readers stand: nodes of this rack (server.rack) are read from first.",
+    ),
+    Option(
         name="subscribe",
         endpoints=SOURCES,
         doc="Topics to read, comma-separated; required. Several must have equal schemas.",
@@ -126,6 +134,15 @@ OPTIONS: tuple[Option, ...] = (
         name="maxRecordsPerPartition",
         endpoints=SOURCES,
         doc="The most records of one task.",
+    ),
+    Option(
+        name="readPreference",
+        endpoints=SOURCES,
+        default="nearest",
+        doc=(
+            "Which replicas tasks read from: nearest (any), leader, follower, or observer (nodes "
+            "that never vote). Others are read from where none of these answers."
+        ),
     ),
     Option(
         name="failOnDataLoss",
@@ -204,6 +221,8 @@ class ConnectionOptions:
     zookeeper: str
     """The ensemble that knows the nodes, or ""."""
     request_timeout_s: float
+    rack: str = ""
+    """Where the readers stand; "": it is not said."""
 
     @property
     def servers(self) -> str:
@@ -233,6 +252,7 @@ class SourceOptions:
     min_partitions: int | None
     max_records_per_partition: int | None
     fail_on_data_loss: bool
+    read_preference: str = "nearest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,6 +309,7 @@ def source_options(given: Mapping[str, str], endpoint: Endpoint) -> SourceOption
         min_partitions=values.optional_count("minPartitions"),
         max_records_per_partition=values.optional_count("maxRecordsPerPartition"),
         fail_on_data_loss=values.truth("failOnDataLoss"),
+        read_preference=values.choice("readPreference", READ_PREFERENCES),
     )
 
 
@@ -480,6 +501,7 @@ def _connection(values: _Values) -> ConnectionOptions:
         bootstrap_servers=servers,
         zookeeper=zookeeper,
         request_timeout_s=values.count("raftlog.request.timeout.ms") / 1000,
+        rack=values.text("raftlog.client.rack") or "",
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -29,7 +29,7 @@ from raftlog.spark.worker_log import errors_logged
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from raftlog import TopicInfo
+    from raftlog import ReadPreference, TopicInfo
 
 log = logging.getLogger("raftlog.spark")
 
@@ -154,6 +154,7 @@ class _RangeReader:
             partition.end,
             mark=partition.mark,
             columns=self._schema.names,
+            preference=cast("ReadPreference", self._options.read_preference),
         )
 
     def mark(self, topic: TopicInfo) -> TopicWatermark:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
         WriterView,
     )
     from raftlog.wire.group_calls import GroupEvent, NodeAddress, Servers
-    from raftlog.wire.placement_calls import GroupPlace, NodePlaces, PlacementsReply
+    from raftlog.wire.placing_calls import GroupPlace, NodePlaces, PlacementsReply
 
 __version__ = "0.1.0"
 
@@ -91,9 +91,9 @@ _HOMES = {
     "ClusterMembers": "raftlog.client.cluster_members",
     "Moved": "raftlog.client.cluster_members",
     "Move": "raftlog.placement",
-    "PlacementsReply": "raftlog.wire.placement_calls",
-    "NodePlaces": "raftlog.wire.placement_calls",
-    "GroupPlace": "raftlog.wire.placement_calls",
+    "PlacementsReply": "raftlog.wire.placing_calls",
+    "NodePlaces": "raftlog.wire.placing_calls",
+    "GroupPlace": "raftlog.wire.placing_calls",
 }
 
 __all__ = [

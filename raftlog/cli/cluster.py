@@ -1,4 +1,4 @@
-"""`raftlog cluster`: status, add, remove, replace, drain, transfer, rebalance."""
+"""`raftlog cluster`: status, add, remove, replace, drain, rebalance."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from raftlog.cli.output import (
     show_table,
 )
 from raftlog.cli.session import ServersOption, session_of
+from raftlog.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from raftlog import Move, Moved, PlacementsReply
+    from raftlog import Move, Moved, NodePlaces, PlacementsReply
 
 app = typer.Typer(help="Nodes that come and go, and where groups are.", no_args_is_help=True)
 
@@ -41,13 +42,19 @@ DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Only show which groups would move where.")
 ]
 YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+ParentsOption = Annotated[
+    str,
+    typer.Option(
+        metavar="NODES",
+        help='Of an observer: the nodes that it pulls from, such as "1,2". '
+        "They may be observers. By default any nodes that are none.",
+    ),
+]
 UndoOption = Annotated[bool, typer.Option("--undo", help="Take it back.")]
 
 _AT_ONCE = 2
 TIMEOUT_S = 3600.0
 _DRAIN_S = 30.0
-_TRANSFER_S = 10.0
-_CONTROLLER = "(controller)"
 
 
 @app.command()
@@ -76,6 +83,11 @@ def add(
     context: typer.Context,
     node: NodeArgument,
     address: AddressOption,
+    observer: Annotated[
+        bool,
+        typer.Option("--observer", help="It never votes: it holds every topic and serves reads."),
+    ] = False,
+    parents: ParentsOption = "",
     servers: ServersOption = None,
 ) -> None:
     """Let a node join the cluster. Then start it, with a folder of its own:
@@ -83,12 +95,32 @@ def add(
 
     It holds nothing until groups are put on it: new topics are, and `raftlog cluster rebalance`
     moves others. NODE is an id that no node ever had.
+
+    An observer is never given a vote. It pulls what is committed from other nodes, so readers can
+    be served by as many as you like, and no write waits for one.
     """
     with session_of(context, servers).connect() as client:
-        new = client.members.add(node, address)
+        new = client.members.add(node, address, observer=observer, parents=_nodes(parents))
         known = ",".join(each.address for each in client.members.placements().nodes)
     say(f"node {node} may join from {address}" if new else f"node {node} was added before")
     say(f"  start it: raftlog --servers {known} serve --node {node} --data DIR --join")
+
+
+@app.command()
+def parents(
+    context: typer.Context,
+    node: NodeArgument,
+    parents: Annotated[
+        str,
+        typer.Argument(metavar="NODES", help='Their ids, such as "1,2"; "" for any.'),
+    ],
+    servers: ServersOption = None,
+) -> None:
+    """Say which nodes an observer pulls from. They may be observers: so a tree of them can be as
+    deep as you like."""
+    with session_of(context, servers).connect() as client:
+        client.members.set_parents(node, _nodes(parents))
+    say(f"node {node} pulls from {parents or 'any node that is no observer'}")
 
 
 @app.command()
@@ -184,34 +216,6 @@ def drain(
 
 
 @app.command()
-def transfer(
-    context: typer.Context,
-    topic: Annotated[
-        str,
-        typer.Argument(
-            metavar="TOPIC", help=f"{_CONTROLLER!r}: the controller's group.", show_default=False
-        ),
-    ],
-    to: Annotated[int, typer.Option(min=1, metavar="NODE", help="A node that holds the topic.")],
-    timeout_s: Annotated[
-        float, typer.Option(min=1, help="How long to try until it leads.")
-    ] = _TRANSFER_S,
-    servers: ServersOption = None,
-) -> None:
-    """Let another node lead a topic, and see to it that it does.
-
-    Writes wait a few milliseconds meanwhile, and at most an election timeout. The node leads until
-    the next election; then the leaders are spread over the nodes again (raft.preferred_leaders).
-    """
-    with session_of(context, servers).connect() as client:
-        known = client.members.placements().groups
-        groups = {each.topic or _CONTROLLER: each.group for each in known}
-        group = groups[topic] if topic in groups else client.describe_topic(topic).group
-        client.members.transfer(group, to, timeout_s=timeout_s)
-    say(f"node {to} leads {topic}")
-
-
-@app.command()
 def rebalance(
     context: typer.Context,
     dry_run: DryRunOption = False,
@@ -258,7 +262,7 @@ def follow(moved: Iterator[Moved], output: Format) -> None:
 
 
 def _move_row(move: Move) -> dict[str, Any]:
-    topic = move.name or _CONTROLLER
+    topic = move.name or "(controller)"
     return {"group": move.group, "topic": topic, "from": move.before, "to": move.after}
 
 
@@ -272,17 +276,38 @@ def _node_rows(reply: PlacementsReply) -> list[dict[str, Any]]:
                 "address": each.address,
                 "rack": each.rack,
                 "state": state if each.registered else "added, not started",
-                "groups": sum(each.node in group.voters for group in reply.groups),
+                "groups": sum(each.observer or each.node in group.voters for group in reply.groups),
+                "pulls_from": _pulls_from(each),
+                "level": each.level,
             }
         )
     return rows
+
+
+def _pulls_from(node: NodePlaces) -> str:
+    return (_list(node.parents) or "any") if node.observer else ""
+
+
+def _nodes(text: str) -> list[int]:
+    """The ids in a list such as "1,2"."""
+    try:
+        found = [int(each) for each in text.split(",") if each.strip()]
+    except ValueError:
+        found = [0]
+    if any(each < 1 for each in found):
+        raise InvalidOption(
+            option="parents",
+            problem=f"is {text!r}, which is no list of node ids",
+            advice='Give the ids with commas between them, such as "1,2".',
+        )
+    return found
 
 
 def _group_rows(reply: PlacementsReply) -> list[dict[str, Any]]:
     return [
         {
             "group": each.group,
-            "topic": each.topic or _CONTROLLER,
+            "topic": each.topic or "(controller)",
             "voters": each.voters,
             "former": each.former,
             "state": "there" if each.reached else f"on its way from {_list(each.former)}",

@@ -11,8 +11,10 @@ from raftlog.machines.commands import TopicInfo
 from raftlog.machines.limits import INTEGER_MAX, REPLICAS_MAX
 from raftlog.machines.settings import ADVICE, TopicSetting, problem_of_setting
 
-ReadPreference = Literal["nearest", "leader", "follower"]
-"""`nearest`: any replica, spread over the readers; `follower`: any replica but the leader."""
+ReadPreference = Literal["nearest", "leader", "follower", "observer"]
+"""`nearest`: any replica, spread over the readers; `follower`: any voter but the leader;
+`observer`: any node that never votes. Of these, nodes of `client.rack` come first. Where none of
+them answers, or is far enough, any other replica is asked."""
 
 _KEEP_ALL = (
     "Give None, on the command line none, to keep all records; `raftlog topic trim` removes them."

@@ -23,9 +23,8 @@ from raftlog.errors import (
     QuorumAtRisk,
     RaftlogError,
     TooFewNodes,
-    TransferRefused,
 )
-from raftlog.machines.commands import AddNode, RetireNode, SetDuty
+from raftlog.machines.commands import AddNode, RetireNode, SetDuty, SetParents
 from raftlog.machines.group_info import KV_LABEL
 from raftlog.machines.limits import INTEGER_MAX
 from raftlog.placement import (
@@ -45,18 +44,17 @@ from raftlog.wire.calls import (
     PLACE_GROUP,
     RETIRE_NODE,
     SET_DUTY,
-    TRANSFER_LEADERSHIP,
+    SET_PARENTS,
     WATCH_GROUPS,
     DescribeCluster,
     WatchGroups,
 )
-from raftlog.wire.placement_calls import (
+from raftlog.wire.placing_calls import (
     DescribePlacements,
     GroupPlace,
     NodePlaces,
     PlaceGroupCall,
     PlacementsReply,
-    TransferCall,
 )
 
 AT_ONCE_DEFAULT = 2
@@ -102,12 +100,18 @@ class ClusterMembers:
 
     # ------------------------------------------------------------ nodes
 
-    def add(self, node: int, address: str) -> bool:
+    def add(
+        self, node: int, address: str, *, observer: bool = False, parents: Sequence[int] = ()
+    ) -> bool:
         """Let a node join, which then has to be started (`raftlog serve --join`).
 
         Args:
             node: An id that no node ever had, from 1.
             address: `host:port`, as the other nodes and clients reach it.
+            observer: Let it be an observer, for good: it holds every group, pulls what is committed
+                and serves reads; it never votes, leads or slows a write.
+            parents: The nodes that an observer pulls from, one of them at a time, at random. They
+                may be observers. By default any nodes that are none.
 
         Returns:
             Whether this changed anything: False if it was added before.
@@ -116,8 +120,17 @@ class ClusterMembers:
             NodeExists: A node with this id has another address.
             AddressTaken: Another node has the address.
             NodeRemoved: A node with this id was removed; an id is never used again.
-            InvalidOption: The address or the id is none.
+            ObserverRefused: A parent is not known, or pulls from this node; or the node was added
+                before as something else.
+            InvalidOption: The address or the id is none, or a node that is no observer has
+                parents.
         """
+        if parents and not observer:
+            raise InvalidOption(
+                option="parents",
+                problem="is given for a node that is no observer",
+                advice="Leave it out, or add the node as an observer.",
+            )
         if not is_address(address):
             raise InvalidOption(
                 option="address",
@@ -127,8 +140,24 @@ class ClusterMembers:
         if not 1 <= node <= INTEGER_MAX:
             problem, advice = f"is {node}", f"Give 1 to {INTEGER_MAX}."
             raise InvalidOption(option="node", problem=problem, advice=advice)
-        call = AddNode(node=NodeId(node), address=address)
+        call = AddNode(
+            node=NodeId(node), address=address, observer=observer, parents=_rising(parents)
+        )
         return not self._connection.call_leader(CONTROLLER_GROUP, ADD_NODE, call).known_before
+
+    def set_parents(self, node: int, parents: Sequence[int]) -> None:
+        """Say which nodes an observer pulls from.
+
+        Args:
+            node: The observer.
+            parents: The nodes; they may be observers. None: any nodes that are no observers.
+
+        Raises:
+            ObserverRefused: A parent is not known, or pulls from this node; or it is no observer.
+            NodeUnknown: There is no such node.
+        """
+        call = SetParents(node=NodeId(node), parents=_rising(parents))
+        self._connection.call_leader(CONTROLLER_GROUP, SET_PARENTS, call)
 
     def drain(self, node: int, *, timeout_s: float) -> None:
         """Say that a node should lead nothing, and wait until it does. It stays so, over restarts.
@@ -159,41 +188,6 @@ class ClusterMembers:
             NodeUnknown: There is no such node.
         """
         self._set_duty(node, draining=False, leaving=self._node(node).leaving)
-
-    def transfer(self, group: int, to: int, *, timeout_s: float) -> None:
-        """Let another node lead a group, and see to it that it does. It is tried again until then.
-
-        The node goes on leading until the next election, also where another one is preferred
-        (`raft.preferred_leaders`).
-
-        Args:
-            group: The group, as `TopicInfo.group` names it; 0 is the controller's.
-            to: A node that holds the group.
-            timeout_s: How long to try.
-
-        Raises:
-            NodeUnknown: The node does not hold the group.
-            TransferRefused: It could not be given the role in this time, and why.
-            DeadlineExceeded: It was given the role and does not lead.
-        """
-        call = TransferCall(group=GroupId(group), to=NodeId(to))
-        refused: list[TransferRefused] = []
-
-        def leads() -> bool | None:
-            refused.clear()
-            try:
-                reply = self._connection.call_leader(call.group, TRANSFER_LEADERSHIP, call)
-            except TransferRefused as error:
-                refused.append(error)
-                return None
-            return reply.leader == to or None
-
-        def why() -> str:
-            if refused:
-                raise refused[0]
-            return "another node was elected"
-
-        self._wait(leads, f"Making node {to} the leader of group {group}", timeout_s, why)
 
     def led_by(self, node: int) -> list[GroupId]:
         """Ask a node which groups it leads.
@@ -485,7 +479,7 @@ def _usable(nodes: Iterable[NodePlaces], but: int = 0) -> dict[NodeId, str]:
     return {
         each.node: each.rack
         for each in nodes
-        if each.registered and not each.leaving and each.node != but
+        if each.registered and not each.leaving and not each.observer and each.node != but
     }
 
 
@@ -504,6 +498,10 @@ def _name(group: Held | Move) -> str:
     if group.group == CONTROLLER_GROUP:
         return "the controller's group"
     return "the key-value store" if group.name == KV_LABEL else f"topic {group.name!r}"
+
+
+def _rising(nodes: Sequence[int]) -> tuple[NodeId, ...]:
+    return tuple(sorted({NodeId(node) for node in nodes}))
 
 
 def _list(nodes: Iterable[NodeId]) -> str:

@@ -178,6 +178,10 @@ class Connection:
         self._addresses: tuple[str, ...] = ()
         """Of all nodes, once the cluster has told them."""
         self._nodes_told_at_s = -_NODES_KEPT_S
+        self.observers: frozenset[str] = frozenset()
+        """The addresses of nodes that never vote, and hold every group."""
+        self._of_rack: frozenset[str] = frozenset()
+        """Those of the nodes that stand where this client stands."""
         self._turn = random.randrange(1 << 16)
 
     @property
@@ -362,6 +366,10 @@ class Connection:
             self._turn += 1
             return choice[self._turn % len(choice)]
 
+    def near(self, among: Sequence[str]) -> Sequence[str]:
+        """Those of them in `client.rack`, or all, if none is."""
+        return [each for each in among if each in self._of_rack] or among
+
     def addresses(self, nodes: Collection[NodeId] = ()) -> tuple[str, ...]:
         """Where these nodes of the cluster listen, or all of them if none of these is known; the
         bootstrap servers while none answers. Nodes come and go: the cluster is asked now and then.
@@ -393,6 +401,11 @@ class Connection:
     def _note_nodes(self, description: ClusterDescription) -> None:
         self._nodes = dict(description.nodes)
         self._addresses = tuple(self._nodes.values())
+        observers = {self._nodes[each] for each in description.observers if each in self._nodes}
+        self.observers = frozenset(observers)
+        racks = zip(description.nodes, description.racks, strict=False)
+        rack = self.settings.rack
+        self._of_rack = frozenset(each.address for each, its in racks if rack and its == rack)
         self._nodes_told_at_s = time.monotonic()
 
     def _find_nodes(self, timeout_s: float) -> None:

@@ -7,8 +7,10 @@ written, sliced to the range. Every chunk's CRC is checked before it is decoded.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import assert_never
 
 import pyarrow as pa
 
@@ -22,6 +24,7 @@ from raftlog.errors import (
     Internal,
     InvalidOption,
     NotLeader,
+    NotYet,
     RaftlogError,
 )
 from raftlog.machines.commands import TopicInfo
@@ -43,6 +46,10 @@ from raftlog.wire.calls import (
 
 _VERIFY_S = 5.0
 """How long a node may take to check a batch of its own. No setting: the read goes on without."""
+
+_BEHIND_S = 1.0
+"""For so long a node that has not got far enough is asked after others. No setting: it has waited
+for it already, and an observer may be cut off from its parents."""
 
 
 class TopicReader:
@@ -66,6 +73,8 @@ class TopicReader:
         self._preference = preference
         self._elsewhere: set[str] = set()
         """Nodes that said that they have no replica."""
+        self._behind_until_s: dict[str, float] = {}
+        """Nodes that had not got far enough, and until when others are asked before them."""
         self._asked = ""
         by_name = {field.name: field.id for field in topic.schema.fields}
         self._columns = list(by_name) if columns is None else list(columns)
@@ -238,8 +247,12 @@ class TopicReader:
         ) -> tuple[Iterator[tuple[BatchReply, memoryview]], BatchReply, memoryview]:
             self._asked = self._address(damaged)
             stream = self._connection.stream(self._asked, READ, call, try_s)
-            with self._noting(self._asked):
-                first = next(stream, None)
+            try:
+                with self._noting(self._asked):
+                    first = next(stream, None)
+            except NotYet:
+                self._behind_until_s[self._asked] = time.monotonic() + _BEHIND_S
+                raise
             if first is None:
                 raise Internal(what=f"no batches at all in [{start}, {end}) below mark {mark}")
             return stream, *first
@@ -291,14 +304,25 @@ class TopicReader:
         if self._preference == "leader" and leader not in damaged:
             return leader
         sound = [each for each in self._holders() if each not in damaged]
-        if self._preference == "follower":
-            sound = [each for each in sound if each != leader] or sound
-        return self._connection.next_address(sound)
+        now_s = time.monotonic()
+        there = [each for each in sound if self._behind_until_s.get(each, 0.0) <= now_s] or sound
+        observers = self._connection.observers
+        match self._preference:
+            case "observer":
+                wanted = [each for each in there if each in observers]
+            case "follower":
+                wanted = [each for each in there if each not in observers and each != leader]
+            case "leader" | "nearest":
+                wanted = there
+            case _:
+                assert_never(self._preference)
+        return self._connection.next_address(self._connection.near(wanted or there))
 
     def _holders(self) -> list[str]:
         """Where replicas are, as far as it is known: a topic may move while it is read."""
         for nodes in (self._topic.voters, ()):
             known = self._connection.addresses(nodes)
+            known = tuple(dict.fromkeys((*known, *self._connection.observers)))
             if found := [each for each in known if each not in self._elsewhere]:
                 return found
         self._elsewhere.clear()

@@ -26,9 +26,6 @@ class VoteRequest:
     last_index: LogIndex
     last_term: Term
     pre: bool
-    transfer: bool = False
-    """The leader has handed its role to the sender: voters grant this although they hear it
-    (dissertation section 4.2.3)."""
 
     def reply(self, term: Term, *, granted: bool) -> VoteReply:
         """The receiver's answer in `term`: its own, or this one for a pre-vote that it grants."""
@@ -52,19 +49,6 @@ class VoteReply:
     term: Term
     granted: bool
     pre: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimeoutNow:
-    """The leader asks the receiver to campaign at once (dissertation section 3.10)."""
-
-    group: GroupId
-    sender: NodeId
-    to: NodeId
-    term: Term
-    wished: bool = False
-    """Somebody asked for the receiver, so it is to stay leader though another might be preferred.
-    The core carries this to `Raft.is_wished`, and does not look at it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +186,6 @@ class Heartbeat:
         last_index: LogIndex,
         quiesce_round: int,
         disk_keeps_up: bool,
-        may_lead: bool,
         recovery: int = 0,
     ) -> HeartbeatReply:
         """The receiver's answer; it confirms the read round only in the sender's own term."""
@@ -215,7 +198,6 @@ class Heartbeat:
             last_index=last_index,
             quiesce_round=quiesce_round,
             disk_keeps_up=disk_keeps_up,
-            may_lead=may_lead,
             recovery=recovery,
         )
 
@@ -234,9 +216,6 @@ class HeartbeatReply:
     """The round in which the sender agrees to quiesce, and is quiesced now; 0: it is awake."""
     disk_keeps_up: bool
     """The sender's disk writes in time, so it could lead in place of one whose disk does not."""
-    may_lead: bool = False
-    """The sender would campaign if it was asked to. A program that knows no `TimeoutNow` never says
-    so."""
     hash_index: LogIndex = NO_INDEX
     """The entry that was asked for, if the sender has the hash; 0: it has not."""
     state_hash: bytes = b""
@@ -369,10 +348,72 @@ class EntryReply:
     payload: Payload
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRow:
+    """What an observer has of one group, and asks for more of."""
+
+    group: GroupId
+    index: LogIndex
+    """Of its last entry."""
+    term: Term
+    """Of that entry."""
+    leader_term: Term
+    leader: NodeId
+    """Who leads, as it was told last, and in which term."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRequest:
+    """The sender, an observer, asks for what is committed beyond what it has.
+
+    This and the next two are the node's business (`raftlog.multiraft.observing`): what is committed
+    is so in every term. The receiver keeps nothing of it once it is answered.
+    """
+
+    sender: NodeId
+    to: NodeId
+    number: int
+    """The answers' end repeats it."""
+    rows: tuple[PullRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PulledEntries:
+    """An answer for one group: committed entries that follow on the sender's last one, and who
+    leads. Groups of which there is nothing to tell have no answer."""
+
+    group: GroupId
+    sender: NodeId
+    to: NodeId
+    term: Term
+    leader: NodeId
+    """NOBODY: the sender knows of none in this term."""
+    held: bool
+    """False: the sender has no replica of the group to give anything from. The rest is 0 then."""
+    base_index: LogIndex
+    """Of the sender's log. An observer that ends below it needs the sender's image."""
+    commit_index: LogIndex
+    """How far the sender knows its log to be committed."""
+    prev_index: LogIndex
+    prev_term: Term
+    """The entry before the first of these, as the sender's log has it."""
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullDone:
+    """All that the sender has to say to the request of this number is said."""
+
+    sender: NodeId
+    to: NodeId
+    number: int
+    more: bool
+    """There was more than one answer holds: ask again at once."""
+
+
 PeerMessage = (
     VoteRequest
     | VoteReply
-    | TimeoutNow
     | AppendRequest
     | AppendReply
     | Heartbeat
@@ -386,6 +427,9 @@ PeerMessage = (
     | ImageChunk
     | EntryRequest
     | EntryReply
+    | PullRequest
+    | PulledEntries
+    | PullDone
 )
 """What travels between nodes."""
 
@@ -395,12 +439,11 @@ ImageMessage = ImageOffer | ImageRequest | ImageManifest | ImageChunkRequest | I
 EntryMessage = EntryRequest | EntryReply
 """What replicas say of damaged entries, past the core."""
 
-RaftMessage = (
-    VoteRequest | VoteReply | TimeoutNow | AppendRequest | AppendReply | Heartbeat | HeartbeatReply
-)
+PullMessage = PullRequest | PulledEntries | PullDone
+"""What observers and their parents say, past the core."""
+
+RaftMessage = VoteRequest | VoteReply | AppendRequest | AppendReply | Heartbeat | HeartbeatReply
 """What `Raft.step` takes (the others are the node's business)."""
 
-OutMessage = (
-    VoteRequest | VoteReply | TimeoutNow | Replicate | AppendReply | Heartbeat | HeartbeatReply
-)
+OutMessage = VoteRequest | VoteReply | Replicate | AppendReply | Heartbeat | HeartbeatReply
 """What `Ready` carries out."""

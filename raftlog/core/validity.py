@@ -11,6 +11,7 @@ committed since: it is held to the form of a message only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol, assert_never
 
 from raftlog.core import replication
@@ -22,8 +23,8 @@ from raftlog.core.messages import (
     AppendRequest,
     Heartbeat,
     HeartbeatReply,
+    PulledEntries,
     RaftMessage,
-    TimeoutNow,
     VoteReply,
     VoteRequest,
 )
@@ -86,10 +87,41 @@ def problem_of(
             return _problem_of_vote_request(message)
         case VoteReply():
             return _problem_of_vote_reply(message, member)
-        case TimeoutNow():
-            return _out_of_range(term=message.term) or _problem_of_leader(message, member)
         case _:
             assert_never(message)
+
+
+def check_pulled(pulled: PulledEntries, member: Receiver, log: LogView) -> None:
+    """Raises `PeerProtocolViolation` where no honest node would have sent this to an observer."""
+    problem = _problem_of_pulled(pulled, member, log)
+    if problem is not None:
+        raise PeerProtocolViolation(
+            group=member.group, peer=pulled.sender, kind="PulledEntries", problem=problem
+        )
+
+
+def _problem_of_pulled(pulled: PulledEntries, member: Receiver, log: LogView) -> str | None:
+    problem = _out_of_range(
+        term=pulled.term,
+        base_index=pulled.base_index,
+        commit_index=pulled.commit_index,
+        prev_index=pulled.prev_index,
+        prev_term=pulled.prev_term,
+    ) or _problem_of_position("entry", pulled.prev_index, pulled.prev_term, pulled.term)
+    if problem is None and pulled.leader == member.node:
+        problem = f"node {member.node} leads nothing"
+    other = pulled.term == member.term and member.leader not in (NOBODY, pulled.leader)
+    if problem is None and pulled.leader != NOBODY and other:
+        problem = f"node {member.leader} leads term {member.term}"
+    if problem is not None:
+        return problem
+    index, prev_term = pulled.prev_index, pulled.prev_term
+    if log.base_index < index <= member.commit_index and log.term_at(index) != prev_term:
+        return f"entry {index} of term {prev_term} conflicts with a committed one"
+    last = index + len(pulled.entries)
+    if pulled.entries and last > pulled.commit_index:
+        return f"entry {last} is not committed: {pulled.commit_index} is the last that is"
+    return _problem_of_entries(pulled.entries, index, prev_term, pulled.term)
 
 
 def _out_of_range(**numbers: int) -> str | None:
@@ -108,9 +140,7 @@ def _problem_of_position(name: str, index: int, term: int, at_most: int) -> str 
     return None
 
 
-def _problem_of_leader(
-    message: AppendRequest | Heartbeat | TimeoutNow, member: Receiver
-) -> str | None:
+def _problem_of_leader(message: AppendRequest | Heartbeat, member: Receiver) -> str | None:
     """What is wrong with a sender that speaks as the leader of the term."""
     if message.term == 0:
         return "nobody leads term 0"
@@ -132,20 +162,29 @@ def _problem_of_append(request: AppendRequest, member: Receiver, log: LogView) -
     )
     if problem is not None:
         return problem
-    index, term = request.prev_index, request.prev_term
-    for entry in request.entries:
+    problem = _problem_of_entries(
+        request.entries, request.prev_index, request.prev_term, request.term
+    )
+    if problem is not None or request.term < member.term:
+        return problem
+    return _conflict_with_committed(request, member.commit_index, log)
+
+
+def _problem_of_entries(
+    entries: Sequence[Entry], index: LogIndex, term: Term, term_max: Term
+) -> str | None:
+    """What is wrong with entries that follow on that one."""
+    for entry in entries:
         if entry.index != index + 1:
             return f"entry {entry.index} follows entry {index}"
-        if not max(term, 1) <= entry.term <= request.term:
-            return f"entry {entry.index} has term {entry.term}, not {term} to {request.term}"
+        if not max(term, 1) <= entry.term <= term_max:
+            return f"entry {entry.index} has term {entry.term}, not {term} to {term_max}"
         if problem := _problem_of_membership(entry):
             return problem
         index, term = entry.index, entry.term
     if index > NUMBER_MAX:
         return f"entry {index} is out of range"
-    if request.term < member.term:
-        return None
-    return _conflict_with_committed(request, member.commit_index, log)
+    return None
 
 
 def _problem_of_membership(entry: Entry) -> str | None:
@@ -230,8 +269,6 @@ def _problem_of_heartbeat_reply(
 
 def _problem_of_vote_request(request: VoteRequest) -> str | None:
     """A candidate's term is above that of its last entry: it has just begun."""
-    if request.pre and request.transfer:
-        return "a pre-vote is asked for, where the leader has handed its role over"
     return _out_of_range(
         term=request.term, last_index=request.last_index, last_term=request.last_term
     ) or _problem_of_position("last entry", request.last_index, request.last_term, request.term - 1)

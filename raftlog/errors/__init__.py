@@ -13,7 +13,6 @@
     |   |-- HistoryDisputed         the replicas' histories differ, and none has a majority
     |   |-- ChangeUnderWay          one change of a group's members at a time
     |   |-- MemberBehind            a node that is to vote has not got the log yet
-    |   |-- TransferUnderWay        the leader hands its role to another node
     |   |-- IndexOverflow           this replica has not applied that index of its log
     |   |-- NotYet                  this replica has not applied far enough; ask another
     |   |-- Overloaded              a bounded queue is full
@@ -99,11 +98,11 @@ from raftlog.errors.members import (
     NodeExists,
     NodeInUse,
     NodeUnknown,
+    ObserverRefused,
     PlacementOutdated,
     PlacementUnderWay,
     QuorumAtRisk,
     TooFewNodes,
-    TransferRefused,
 )
 from raftlog.errors.node import (
     AcknowledgedEntriesLost,
@@ -157,7 +156,6 @@ from raftlog.errors.unavailable import (
     ReplicaDiverged,
     ReplicaQuarantined,
     StateDisputed,
-    TransferUnderWay,
     Unavailable,
     ZooKeeperUnavailable,
 )
@@ -231,6 +229,7 @@ __all__ = [
     "NotFound",
     "NotLeader",
     "NotYet",
+    "ObserverRefused",
     "OffsetTrimmed",
     "Overloaded",
     "PathUnusable",
@@ -257,8 +256,6 @@ __all__ = [
     "TopicExists",
     "TopicNotFound",
     "TopicRecreated",
-    "TransferRefused",
-    "TransferUnderWay",
     "Unavailable",
     "UnknownProducer",
     "UnknownSchemaVersion",

@@ -4,12 +4,12 @@ MembersRefused              nothing was changed
 |-- NodeUnknown
 |-- NodeExists              another node has the id
 |-- AddressTaken            another node has the address
+|-- ObserverRefused         its parents cannot be these, or the node is none
 |-- NodeInUse               groups are placed on the node, or it has not been told to leave
 |-- GroupUnknown
 |-- PlacementOutdated       somebody else placed the group meanwhile
 |-- PlacementUnderWay       one change of a group at a time
 |-- TooFewNodes             for the replicas that a topic has
-|-- TransferRefused         the node cannot be given the leader's role now
 `-- QuorumAtRisk            too few of the nodes that would decide are heard
 """
 
@@ -56,6 +56,18 @@ class AddressTaken(MembersRefused):
     cause_text = "The address {address} is node {node}'s."
     remedy_text = (
         "Give the new node another address, or remove node {node} first: `raftlog cluster remove`."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
+class ObserverRefused(MembersRefused):
+    node: int
+    problem: str
+
+    cause_text = "Node {node} cannot observe so: {problem}."
+    remedy_text = (
+        "Look at the nodes there are, and what they pull from: `raftlog cluster status`. "
+        "What observers pull from must lead to nodes that are none."
     )
 
 
@@ -112,21 +124,6 @@ class TooFewNodes(MembersRefused):
 
     cause_text = "{what} needs {needed} nodes, and {found} can hold a replica."
     remedy_text = "Add a node first (`raftlog cluster add`), or ask for fewer replicas."
-
-
-@dataclass(kw_only=True, eq=False)
-class TransferRefused(MembersRefused):
-    """Why `group`'s leader does not hand its role to `node`."""
-
-    group: int
-    node: int
-    problem: str
-
-    cause_text = "Node {node} cannot be made leader of group {group} now: {problem}."
-    remedy_text = (
-        "Name another voter of the group, or try again when this one answers and is sound "
-        "(`raftlog status`)."
-    )
 
 
 @dataclass(kw_only=True, eq=False)

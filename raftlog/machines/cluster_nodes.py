@@ -11,17 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple
 
 from raftlog.core.types import NodeId
-from raftlog.machines.commands import AddNode, RegisterNode, RetireNode, SetDuty
+from raftlog.machines.commands import AddNode, RegisterNode, RetireNode, SetDuty, SetParents
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.outcomes import (
     DutySet,
     NodeAdded,
     NodeRegistered,
     NodeRetired,
+    ParentsSet,
     Refused,
     refused,
 )
-from raftlog.machines.rules import RULES_FIRST, RULES_WITH_MEMBERS
+from raftlog.machines.rules import RULES_FIRST, RULES_WITH_MEMBERS, RULES_WITH_OBSERVERS
 from raftlog.machines.state import NodeState
 
 
@@ -39,6 +40,10 @@ class KnownNode(NamedTuple):
     """It should lead nothing."""
     leaving: bool = False
     """It should hold nothing: what it has goes to other nodes, and then it is removed."""
+    observer: bool = False
+    """It never votes, holds every group, and pulls what is committed."""
+    parents: tuple[NodeId, ...] = ()
+    """Of an observer: the nodes that it pulls from, rising; (): any that are no observers."""
 
 
 class ClusterNodes(Mapping[NodeId, KnownNode]):
@@ -57,7 +62,14 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
         restored = cls(nodes_max)
         for node in nodes:
             restored._nodes[node.node] = KnownNode(
-                node.store_uuid, node.address, node.rules, node.rack, node.draining, node.leaving
+                node.store_uuid,
+                node.address,
+                node.rules,
+                node.rack,
+                node.draining,
+                node.leaving,
+                node.observer,
+                node.parents,
             )
         restored._retired.update(retired)
         return restored
@@ -118,11 +130,53 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
             if other != node and its.address == address:
                 return refused("AddressTaken", address=address, node=other)
         if known is not None:
+            if (known.observer, known.parents) != (command.observer, command.parents):
+                before = f"it was added before, as {_described(known)}"
+                return refused("ObserverRefused", node=node, problem=before)
             return NodeAdded(known_before=True)
+        if (problem := self._problem_of_parents(node, command.parents)) is not None:
+            return refused("ObserverRefused", node=node, problem=problem)
         if len(self._nodes) >= self._nodes_max:
             return self._too_many()
-        self._nodes[node] = _STRANGER._replace(address=address)
+        self._nodes[node] = _STRANGER._replace(
+            address=address, observer=command.observer, parents=command.parents
+        )
         return NodeAdded(known_before=False)
+
+    def set_parents(self, command: SetParents) -> ParentsSet | Refused:
+        """Say which nodes an observer pulls from."""
+        node = command.node
+        known = self._nodes.get(node)
+        if known is None:
+            return self._unknown(node)
+        problem: str | None = "it is no observer"
+        if known.observer:
+            problem = self._problem_of_parents(node, command.parents)
+        if problem is not None:
+            return refused("ObserverRefused", node=node, problem=problem)
+        self._nodes[node] = known._replace(parents=command.parents)
+        return ParentsSet(parents=command.parents)
+
+    def _problem_of_parents(self, node: NodeId, parents: Iterable[NodeId]) -> str | None:
+        """Why the node cannot pull from these: each must be known, and the way up end at one that
+        is no observer."""
+        for parent in parents:
+            if parent not in self._nodes:
+                return f"node {parent}, which it would pull from, is not known"
+            if node in self._above(parent):
+                return f"node {parent}, which it would pull from, pulls from it"
+        return None
+
+    def _above(self, node: NodeId) -> set[NodeId]:
+        """The node, and all that its entries may have come through."""
+        found: set[NodeId] = set()
+        waiting = [node]
+        while waiting:
+            each = waiting.pop()
+            if each not in found and each in self._nodes:
+                found.add(each)
+                waiting.extend(self._nodes[each].parents)
+        return found
 
     def set_duty(self, command: SetDuty) -> DutySet | Refused:
         """Say whether a node should lead, and whether it should hold anything."""
@@ -144,6 +198,10 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
         if not known.leaving:
             return refused("NodeInUse", node=node, what="it is not leaving")
         del self._nodes[node]
+        for child, its in self._nodes.items():
+            if node in its.parents:
+                left = tuple(each for each in its.parents if each != node)
+                self._nodes[child] = its._replace(parents=left)
         self._retired.add(node)
         return NodeRetired(known_before=True)
 
@@ -157,6 +215,17 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
         return refused("TooMany", what="The cluster", limit=self._nodes_max, unit="nodes")
 
     # ------------------------------------------------------------ queries
+
+    def is_observer(self, node: NodeId) -> bool:
+        """Was the node added as one?"""
+        known = self._nodes.get(node)
+        return known is not None and known.observer
+
+    def level_of(self, node: NodeId) -> int:
+        """How many pulls an entry takes at most to come to the node; 0: it is no observer."""
+        if not self.is_observer(node):
+            return 0
+        return 1 + max(map(self.level_of, self._nodes[node].parents), default=0)
 
     def digest_into(self, digest: StateDigest, rules: int) -> None:
         """Older rules know less of a node."""
@@ -172,6 +241,11 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
                 digest.text(known.rack)
                 digest.number(known.draining)
                 digest.number(known.leaving)
+            if rules >= RULES_WITH_OBSERVERS:
+                digest.number(known.observer)
+                digest.number(len(known.parents))
+                for parent in known.parents:
+                    digest.number(parent)
         if rules >= RULES_WITH_MEMBERS:
             digest.number(len(self._retired))
             for node in sorted(self._retired):
@@ -179,3 +253,10 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
 
 
 _STRANGER = KnownNode(store_uuid="", address="", rules=0)
+
+
+def _described(known: KnownNode) -> str:
+    if not known.observer:
+        return "a node that is no observer"
+    parents = ", ".join(map(str, known.parents))
+    return f"an observer of {parents or 'any node'}"

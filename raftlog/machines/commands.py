@@ -266,6 +266,19 @@ class AddNode:
 
     node: NodeId
     address: str
+    observer: bool = False
+    """It never votes, and pulls what is committed (rules 6)."""
+    parents: tuple[NodeId, ...] = ()
+    """Of an observer: the nodes that it pulls from, rising; (): any that are no observers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetParents:
+    """Say which nodes an observer pulls from (rules 6)."""
+
+    node: NodeId
+    parents: tuple[NodeId, ...]
+    """As of `AddNode`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,6 +369,7 @@ class CreateKv:
 ControllerCommand = (
     RegisterNode
     | AddNode
+    | SetParents
     | SetDuty
     | RetireNode
     | PlaceGroup

@@ -29,6 +29,7 @@ from raftlog.machines.commands import (
     RetireNode,
     Rules,
     SetDuty,
+    SetParents,
     SnapshotPoint,
     TopicInfo,
 )
@@ -48,6 +49,7 @@ from raftlog.machines.outcomes import (
     NodeAdded,
     NodeRegistered,
     NodeRetired,
+    ParentsSet,
     PlacementReported,
     Refused,
     RulesApplied,
@@ -150,7 +152,7 @@ class ControllerMachine:
         assert index > self._last_index, f"entry {index} after entry {self._last_index}"
         self._last_index = index
         match command:
-            case RegisterNode() | AddNode() | SetDuty() | RetireNode():
+            case RegisterNode() | AddNode() | SetParents() | SetDuty() | RetireNode():
                 return self._change_nodes(command)
             case PlaceGroup():
                 return self._place_group(command)
@@ -186,8 +188,8 @@ class ControllerMachine:
         return SnapshotPointApplied(keep_from=command.keep_from)
 
     def _change_nodes(
-        self, command: RegisterNode | AddNode | SetDuty | RetireNode
-    ) -> NodeRegistered | NodeAdded | DutySet | NodeRetired | Refused:
+        self, command: RegisterNode | AddNode | SetParents | SetDuty | RetireNode
+    ) -> NodeRegistered | NodeAdded | ParentsSet | DutySet | NodeRetired | Refused:
         match command:
             case RegisterNode():
                 problem = problem_of_node(command)
@@ -200,6 +202,8 @@ class ControllerMachine:
                 return self._nodes.register(command, self.rules)
             case AddNode():
                 return self._nodes.add(command)
+            case SetParents():
+                return self._nodes.set_parents(command)
             case SetDuty():
                 return self._nodes.set_duty(command)
             case _:
@@ -222,7 +226,9 @@ class ControllerMachine:
             return malformed("PlaceGroup", problem)
         if command.group not in self._groups and command.group != CONTROLLER_GROUP:
             return refused("GroupUnknown", group=command.group)
-        usable = [node for node, known in self._nodes.items() if not known.leaving]
+        usable = [
+            node for node, known in self._nodes.items() if not known.leaving and not known.observer
+        ]
         return self._placements.place(command, usable)
 
     def _report_placement(self, command: ReportPlacement) -> PlacementReported | Refused:

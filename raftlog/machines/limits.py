@@ -40,6 +40,9 @@ DELETED_TOPICS_KEPT = 1000
 EXPIRED_AT_ONCE_MAX = 1000
 """The most epochs, writers and producers that one `Expire` ends: it must not block the loop."""
 
+PARENTS_MAX = 16
+"""Nodes that an observer may be told to pull from."""
+
 REPLICAS_MAX = 7
 """The most voters of a group: a majority of more is slower and hardly safer."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raftlog.core.types import LogIndex, Offset
+from raftlog.core.types import LogIndex, NodeId, Offset
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.group_info import KvInfo
 
@@ -103,6 +103,13 @@ class DutySet:
 
     draining: bool
     leaving: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParentsSet:
+    """What the observer pulls from now on."""
+
+    parents: tuple[NodeId, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +235,7 @@ ControllerOutcome = (
     NodeRegistered
     | NodeAdded
     | DutySet
+    | ParentsSet
     | NodeRetired
     | GroupPlaced
     | PlacementReported

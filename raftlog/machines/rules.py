@@ -12,6 +12,7 @@ at one index of the log, so all replicas switch at the same entry.
    depends on which of them a replica still has.
 4. Nodes that come and go, and groups that are placed elsewhere.
 5. The key-value store.
+6. Observers, and the nodes that they pull from.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ RULES_WITH_MEMBERS = 4
 RULES_WITH_KV = 5
 """The first rules that know the key-value store."""
 
-RULES_LATEST = 5
+RULES_WITH_OBSERVERS = 6
+"""The first rules that know observers."""
+
+RULES_LATEST = 6
 """The highest version that this program knows."""
 
 

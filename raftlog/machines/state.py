@@ -200,6 +200,8 @@ class NodeState:
     rack: str = ""
     draining: bool = False
     leaving: bool = False
+    observer: bool = False
+    parents: tuple[NodeId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

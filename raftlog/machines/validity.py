@@ -28,6 +28,7 @@ from raftlog.machines.commands import (
     ReportPlacement,
     RetireNode,
     SetDuty,
+    SetParents,
     SnapshotPoint,
     Stage,
     Trim,
@@ -38,12 +39,13 @@ from raftlog.machines.limits import (
     BATCH_RECORDS_MAX,
     INTEGER_MAX,
     KEY_CHARACTERS_MAX,
+    PARENTS_MAX,
     REPLICAS_MAX,
     TEXT_CHARACTERS_MAX,
     VALUE_BYTES_MAX,
 )
 from raftlog.machines.outcomes import Refused, refused
-from raftlog.machines.rules import RULES_WITH_KV, RULES_WITH_MEMBERS
+from raftlog.machines.rules import RULES_WITH_KV, RULES_WITH_MEMBERS, RULES_WITH_OBSERVERS
 
 _CRC_END = 2**32
 
@@ -149,9 +151,18 @@ def problem_of_node(command: RegisterNode) -> str | None:
 
 
 def problem_of_node_command(
-    command: AddNode | SetDuty | RetireNode | ReportPlacement, rules: int
+    command: AddNode | SetParents | SetDuty | RetireNode | ReportPlacement, rules: int
 ) -> str | None:
     """What is invalid about the command, or None."""
+    match command:
+        case SetParents(parents=parents) | AddNode(observer=True, parents=parents):
+            problem = _parents_problem(parents) or _rules_problem(rules, RULES_WITH_OBSERVERS)
+            if problem is not None:
+                return problem
+        case AddNode() if command.parents:
+            return "a node that is no observer has parents"
+        case _:
+            pass
     match command:
         case ReportPlacement():
             numbers = (command.generation, command.group + 1)
@@ -161,6 +172,14 @@ def problem_of_node_command(
             numbers = (command.node, 1)
     wrong = [number for number in numbers if not 0 < number <= INTEGER_MAX]
     return f"a number is {wrong[0]}" if wrong else _rules_problem(rules, RULES_WITH_MEMBERS)
+
+
+def _parents_problem(parents: Sequence[NodeId]) -> str | None:
+    if len(parents) > PARENTS_MAX:
+        return f"parents are {len(parents)}; {PARENTS_MAX} are allowed"
+    if list(parents) != sorted(set(parents)) or (parents and not 1 <= parents[0] <= INTEGER_MAX):
+        return f"parents are {list(parents)}"
+    return None
 
 
 def problem_of_placement(command: PlaceGroup, rules: int) -> str | None:

@@ -101,7 +101,7 @@ class AwakeReplicas:
         if local.installing:
             return
         raft = local.raft
-        campaigns = not local.deleted_elsewhere
+        campaigns = not local.deleted_elsewhere and not local.observing
         if campaigns and not raft.quiesced and raft.tick(self._liveness.silent):
             self._mark_dirty(local.group)
         local.idle_ticks += 1

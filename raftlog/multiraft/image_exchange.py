@@ -135,6 +135,10 @@ class ImageExchange:
         """See `ImageSender.offers`."""
         return self._sender.offers(local, wishes)
 
+    def offer_to(self, local: LocalReplica, peer: NodeId) -> list[ImageOffer]:
+        """See `ImageSender.offer_to`."""
+        return self._sender.offer_to(local, peer)
+
     def receive(self, local: LocalReplica, message: ImageMessage) -> None:
         """A peer's message about the image of a group that is here."""
         match message:

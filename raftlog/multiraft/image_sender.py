@@ -103,6 +103,13 @@ class ImageSender:
             if follower.node in asked and follower.behind_base
         ]
 
+    def offer_to(self, local: LocalReplica, peer: NodeId) -> list[ImageOffer]:
+        """The offer to a node that lacks what the log has dropped, if there is an image to give."""
+        if not _gives_images(local):
+            return []
+        index = local.image.manifest.index
+        return [ImageOffer(group=local.group, sender=local.raft.node, to=peer, index=index)]
+
     def asked_for_manifest(self, local: LocalReplica, request: ImageRequest) -> None:
         """Answer with the manifest, and pin what it names. A file that was of no use to the peer is
         looked at."""

@@ -26,6 +26,8 @@ class KnownNodes(Mapping[NodeId, str]):
         person wrote it when machines moved."""
         self._configured = dict(configured)
         self._addresses = dict(configured)
+        self.observers: frozenset[NodeId] = frozenset()
+        """Those of them that are observers: they neither vote nor need to be heard."""
         self._logged = ClusterNodes(ControllerLimits().nodes_max)
         self._logged_until = LogIndex(0)
         """Where the controller's log ended when this process started."""
@@ -57,8 +59,11 @@ class KnownNodes(Mapping[NodeId, str]):
         found.update(self._configured)
         for node in found.keys() & controller.nodes.retired:
             del found[node]
-        changed = found != self._addresses
-        self._addresses = found
+        logged = self._logged if applied_index < self._logged_until else controller.nodes
+        observers = {node for node in found if logged.is_observer(node)}
+        observers.update(node for node in found if controller.nodes.is_observer(node))
+        changed = found != self._addresses or observers != self.observers
+        self._addresses, self.observers = found, frozenset(observers)
         return changed
 
     def store_of(

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from raftlog.comparison import Trust
 from raftlog.core.ready import Role
-from raftlog.core.types import NOBODY, GroupId, LogIndex, Offset, Payload, Term
+from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Payload, Term
 from raftlog.damage_table import Trouble, serves_everything
 from raftlog.errors import (
     HistoryDisputed,
     NoQuorum,
-    NotLeader,
     NotYet,
-    Overloaded,
     RaftlogError,
     ReplicaDiverged,
     StateDisputed,
@@ -34,10 +32,11 @@ from raftlog.image.stages_file import StagesFile
 from raftlog.machines.byte_index import joined
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.contract import StateMachine
-from raftlog.machines.group_info import GroupInfo
+from raftlog.machines.group_info import ControllerInfo, GroupInfo
 from raftlog.machines.kv import KvMachine
 from raftlog.machines.outcomes import Outcome
 from raftlog.machines.topic import TopicMachine
+from raftlog.multiraft.effects import HistoryCompared, StateCompared
 from raftlog.multiraft.group_events import GroupEvents, GroupStatus
 from raftlog.replica import Output, Replica
 from raftlog.storage.log import GroupLog
@@ -118,6 +117,10 @@ class LocalReplica:
         """Files that another node gave for a repair are here, to be published."""
         self.installing = False
         """Another node's image takes the place of what is here: do nothing with the replica."""
+        self.observing = False
+        """It gets its entries by pulls, and all that are in its log are committed."""
+        self.below_parent = False
+        """Its parents' logs have dropped what it lacks: it serves no read until it has an image."""
         self.point_proposed: tuple[Term, LogIndex] | None = None
         """In which term a snapshot point was proposed here last, and the point before it."""
         self.point_keeps_from = LogIndex(0)
@@ -135,9 +138,6 @@ class LocalReplica:
         """Its recovery lasted when somebody last asked whether it had ended."""
         self._numbers = itertools.count(1)
         self._writes: dict[LogIndex, _Write] = {}
-        self._paused: list[tuple[Payload, WriteReply]] = []
-        """What was to be proposed while the leader hands its role over, in order. Calls in flight
-        are bounded, and so are their bytes."""
         self._reads: dict[int, ReadReply] = {}
         self._waits: dict[int, _Wait] = {}
         """For entries to be applied here."""
@@ -155,6 +155,11 @@ class LocalReplica:
         return (
             self.writing or self.reads_out > 0 or self.compacting or self.mending or self.installing
         )
+
+    @property
+    def serves_reads(self) -> bool:
+        """Is its state one that may be read, for all that is known here?"""
+        return not self.installing and not self.below_parent
 
     @property
     def machine(self) -> StateMachine[Any, Outcome]:
@@ -176,31 +181,9 @@ class LocalReplica:
 
     def propose(self, payload: Payload, reply: WriteReply) -> None:
         """Put a command into the log. Raises `NotLeader` or `Overloaded`: then it is not there,
-        and `reply` is never called.
-
-        While the leader hands its role over nothing is written. Then `reply` gets these errors
-        later, or the command is written once the transfer has failed.
-        """
-        if self.raft.transferring_to != NOBODY:
-            self._paused.append((payload, reply))
-            return
+        and `reply` is never called."""
         span = self.raft.propose([payload])
         self._writes[span.first] = _Write(self.raft.term, reply)
-
-    def go_on(self) -> bool:
-        """Propose what waited for a transfer, if that has failed; if it has not, tell who leads
-        now, as soon as that is known. Returns whether anything was proposed."""
-        raft = self.raft
-        awaits_leader = raft.role is Role.FOLLOWER and raft.leader == NOBODY
-        if not self._paused or raft.transferring_to != NOBODY or awaits_leader:
-            return False
-        paused, self._paused = self._paused, []
-        for payload, reply in paused:
-            try:
-                self.propose(payload, reply)
-            except (NotLeader, Overloaded) as error:
-                reply(error)
-        return raft.role is Role.LEADER
 
     def read_barrier(self, reply: ReadReply) -> None:
         """Reply when a read of the machine here is linearizable (ReadIndex).
@@ -241,9 +224,14 @@ class LocalReplica:
             leader=raft.leader,
             term=raft.term,
             applied_index=self.replica.applied_index,
-            voters=tuple(sorted(raft.membership.voters)),
+            voters=tuple(sorted(raft.membership.voters or self._made_with)),
             learners=tuple(sorted(raft.membership.learners)),
         )
+
+    @property
+    def _made_with(self) -> tuple[NodeId, ...]:
+        """The voters that the group began with, where neither log nor snapshot names others."""
+        return () if isinstance(self.info, ControllerInfo) else self.info.voters
 
     def require_agreed(self, start: Offset, end: Offset) -> None:
         """May records [start, end) be read from this replica now, for all that is known of its
@@ -251,7 +239,7 @@ class LocalReplica:
 
         Raises `ReplicaDiverged`, `StateDisputed`, `HistoryDisputed` or `NotYet`.
         """
-        if self.installing:
+        if not self.serves_reads:
             machine = self.topic_machine
             raise NotYet(topic=machine.info.name, have=machine.high_water_mark, need=end)
         states, histories = self.replica.states, self.replica.histories
@@ -402,7 +390,6 @@ class LocalReplica:
         Calls that wait for records go on waiting, or are answered.
         """
         self.abandon_writes(NoQuorum(what="a write"))
-        self._abandon_paused(NoQuorum(what="a write"))
         reads, self._reads = self._reads, {}
         for reply in reads.values():
             reply(NoQuorum(what="a read"))
@@ -410,6 +397,7 @@ class LocalReplica:
         self.outvoted = outvoted
         self.point_proposed = self.rules_proposed = None
         self.idle_ticks = 0
+        self.observing = self.below_parent = False
         self._note_history()
         self._settle_waits()
 
@@ -442,7 +430,6 @@ class LocalReplica:
     def abandon_all(self, error: RaftlogError) -> None:
         """The group is gone from this node, so this is the last chance to answer."""
         self.abandon_writes(NoQuorum(what="a write"))
-        self._abandon_paused(NoQuorum(what="a write"))
         waits = [
             *self._reads.values(),
             *(wait.reply for wait in self._waits.values()),
@@ -460,12 +447,19 @@ class LocalReplica:
         for write in writes.values():
             write.reply(error)
 
-    def _abandon_paused(self, error: RaftlogError) -> None:
-        paused, self._paused = self._paused, []
-        for _, reply in paused:
-            reply(error)
-
     def _settle_waits(self) -> None:
         over = [number for number, wait in self._waits.items() if wait.is_over()]
         for number in over:
             self._waits.pop(number).reply(None)
+
+
+def compared_events(
+    local: LocalReplica, output: Output
+) -> Iterator[StateCompared | HistoryCompared]:
+    """What the output says of the replica's state and history, for whoever is told."""
+    group, info = local.group, local.info
+    if (trust := output.state_trust) is not None:
+        yield StateCompared(group=group, info=info, trust=trust)
+    if (trust := output.history_trust) is not None:
+        start, end = local.doubtful_history
+        yield HistoryCompared(group=group, info=info, trust=trust, start=start, end=end)

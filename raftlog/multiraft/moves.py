@@ -17,7 +17,7 @@ from raftlog.core.membership import Membership
 from raftlog.core.quorum import is_quorum
 from raftlog.core.ready import Role
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId
-from raftlog.errors import ChangeUnderWay, MemberBehind, TransferUnderWay
+from raftlog.errors import ChangeUnderWay, MemberBehind
 from raftlog.machines.commands import ReportPlacement
 from raftlog.machines.controller import ControllerMachine
 from raftlog.multiraft.local_replica import LocalReplica
@@ -63,7 +63,9 @@ def wanted_membership(
     generation = placement.generation if placement is not None else now.generation
     if group != CONTROLLER_GROUP:
         return Membership(voters, (), (), generation) if placement is not None else None
-    come = {node for node, known in controller.nodes.items() if known.store_uuid}
+    come = {
+        node for node, known in controller.nodes.items() if known.store_uuid and not known.observer
+    }
     return Membership(voters, (), tuple(sorted(come.difference(voters))), generation)
 
 
@@ -92,7 +94,7 @@ def move_groups(
             continue
         try:
             change(local, step)
-        except (ChangeUnderWay, MemberBehind, TransferUnderWay):
+        except (ChangeUnderWay, MemberBehind):
             continue  # the next look finds it further
 
 

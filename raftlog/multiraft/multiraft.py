@@ -31,6 +31,7 @@ from raftlog.core.messages import (
     ImageMessage,
     NodeHeartbeat,
     PeerMessage,
+    PullMessage,
     RaftMessage,
     VoteReply,
 )
@@ -65,18 +66,17 @@ from raftlog.multiraft.effects import (
     Effects,
     EntryDamaged,
     GroupDeletedElsewhere,
-    HistoryCompared,
     LeadershipChanged,
     ReplicaRecovered,
-    StateCompared,
 )
+from raftlog.multiraft.full_disks import FullDisks
 from raftlog.multiraft.groups import GroupStore, OpenedGroup, Quarantine
 from raftlog.multiraft.image_exchange import ImageExchange
 from raftlog.multiraft.image_fetch import ImageLimits
 from raftlog.multiraft.journal_writer import JournalWriter
-from raftlog.multiraft.leader_moves import LeaderMoves
 from raftlog.multiraft.limits import MultiRaftLimits
-from raftlog.multiraft.local_replica import LocalReplica, ReadReply, WriteReply
+from raftlog.multiraft.local_replica import LocalReplica, ReadReply, WriteReply, compared_events
+from raftlog.multiraft.observing import Observing
 from raftlog.multiraft.rebuild import Rebuilds
 from raftlog.multiraft.refusals import Refusals
 from raftlog.multiraft.repair import Repairs
@@ -118,6 +118,7 @@ class MultiRaft:
         self._ticks = 0
         self._limits = limits
         self._clocks = VoterClocks(node, effects)
+        self._full_disks = FullDisks()
         self._disk = NodeDisk(
             effects,
             store.reserve(limits.reserve_bytes),
@@ -151,21 +152,21 @@ class MultiRaft:
             mark_dirty=self.mark_dirty,
         )
         self._budget = CatchUpBudget(effects, limits.catch_up, self._read_on)
+        self._images_read_first = False
         self._catch_up = CatchUp(effects, self._budget, self._files_released, self._unfit)
         self._images = self._new_images(store, limits.images)
         self._compactions = self._new_compactions(store, limits.compaction)
-        self.admission = Admission(
-            node, self._disk, self._compactions, bytes_max=limits.request_bytes_max
-        )
+        self._admission = self._new_admission()
         self.repairs = self._new_repairs(store)
         self._rebuilds = self._new_rebuilds(store)
         self.scrubs = self._new_scrubs(store, limits.scrubs)
         self._duties = self._new_duties()
+        self._observing = self._new_observing(random)
         self._dirty: OrderedDict[GroupId, None] = OrderedDict()
         self._applying: OrderedDict[GroupId, None] = OrderedDict()
         """Groups with committed entries to apply, the one that waits longest first."""
         self.refusals = Refusals(effects)
-        self._images_read_first = self._turn_scheduled = self._stopped = False
+        self._turn_scheduled = self._stopped = False
 
     def _new_compactions(self, store: GroupStore, limits: CompactionLimits) -> Compactions:
         return Compactions(
@@ -178,6 +179,15 @@ class MultiRaft:
             propose=self._propose_own,
             ended=self._files_changed,
             damaged=self._met,
+        )
+
+    def _new_admission(self) -> Admission:
+        return Admission(
+            node=self.node,
+            disk=self._disk,
+            full_disks=self._full_disks,
+            compactions=self._compactions,
+            request_bytes_max=self._limits.request_bytes_max,
         )
 
     def _new_repairs(self, store: GroupStore) -> Repairs:
@@ -218,14 +228,8 @@ class MultiRaft:
         )
 
     def _new_duties(self) -> LeaderDuties:
-        self.leader_moves = LeaderMoves(
-            node=self.node,
-            replicas=self.replicas,
-            timing=self._timing,
-            limits=self._limits.leaders,
-            transfer=self.transfer_leadership,
-        )
         return LeaderDuties(
+            node=self.node,
             replicas=self.replicas,
             effects=self._effects,
             clocks=self._clocks,
@@ -234,7 +238,23 @@ class MultiRaft:
             propose=self._propose_own,
             change=self.change_membership,
             damaged=self.repairs.met,
-            leader_moves=self.leader_moves,
+            awake=self._awake,
+        )
+
+    def _new_observing(self, random: Random) -> Observing:
+        return Observing(
+            node=self.node,
+            replicas=self.replicas,
+            effects=self._effects,
+            random=random,
+            budget=self._budget,
+            pull_ticks=self._limits.pull_ticks,
+            timing=self._timing,
+            offer=self._images.offer_to,
+            changed=self._awake.tick_again,
+            refused=lambda violation: self.refusals.note(violation, self._ticks),
+            damaged=self._met,
+            ended=self._files_released,
         )
 
     def _new_images(self, store: GroupStore, limits: ImageLimits) -> ImageExchange:
@@ -266,6 +286,7 @@ class MultiRaft:
         self._stopped = True
         self._catch_up.stop()
         self._images.stop()
+        self._observing.answers.stop()
         self._compactions.stop()
         self.repairs.stop()
         self._rebuilds.stop()
@@ -328,6 +349,7 @@ class MultiRaft:
                 break
         self._catch_up.go_on()
         self._images.go_on()
+        self._observing.answers.go_on()
         self._journal.write()
         if self._dirty or self._applying:
             self._schedule_turn()
@@ -376,13 +398,11 @@ class MultiRaft:
 
     def _tell_nodes(self) -> None:
         """The cluster has other nodes than before, as far as this one knows."""
-        self._awake.follow(self.replicas.nodes)
+        self._awake.follow(self.replicas.voting_nodes)
         self._effects.follow_nodes(self.replicas.nodes)
 
     def _settle(self, local: LocalReplica, output: Output) -> None:
         local.settle(output)
-        if local.go_on():
-            self.mark_dirty(local.group)
         if local.replica.has_to_apply:
             self._applying[local.group] = None
         if local.has_recovered():
@@ -391,23 +411,10 @@ class MultiRaft:
                     group=local.group, info=local.info, index=local.raft.log.last_index
                 )
             )
-        if output.state_trust is not None:
+        for event in compared_events(local, output):
             self._awake.tick_again(local)
-            self._effects.tell(
-                StateCompared(group=local.group, info=local.info, trust=output.state_trust)
-            )
+            self._effects.tell(event)
         if output.history_trust is not None:
-            self._awake.tick_again(local)
-            start, end = local.doubtful_history
-            self._effects.tell(
-                HistoryCompared(
-                    group=local.group,
-                    info=local.info,
-                    trust=output.history_trust,
-                    start=start,
-                    end=end,
-                )
-            )
             self._rebuilds.look_at(local)
 
     def _propose_own(self, local: LocalReplica, payload: Payload) -> None:
@@ -442,7 +449,7 @@ class MultiRaft:
                 self.replicas.let_go(local)
 
         def no_room(full: DiskFull) -> bool:
-            local.abandon_writes(self.admission.own(full))
+            local.abandon_writes(self._admission.own(full))
             # What a deleted topic had to write is not waited for: its end may make room.
             return local.group in self.replicas
 
@@ -518,10 +525,11 @@ class MultiRaft:
         self.repairs.tick()
         self._rebuilds.tick()
         self._awake.tick()
+        self._observing.pulls.tick()
         if self._journal.tick():
             self._schedule_turn()
         if disk_changed or self._ticks % self._timing.heartbeat_ticks == 0:
-            self._send([self._heartbeat(peer) for peer in self.replicas.nodes if peer != self.node])
+            self._send([self._heartbeat(peer) for peer in self.replicas.heartbeat_peers])
         self._duties.tick(self._ticks)
 
     def _heartbeat(self, peer: NodeId) -> NodeHeartbeat:
@@ -542,6 +550,7 @@ class MultiRaft:
 
     def _read_on(self) -> None:
         """There is room for more reads. Entries and images take turns in being first."""
+        self._observing.answers.go_on()
         self._images_read_first = not self._images_read_first
         if self._images_read_first:
             self._images.go_on()
@@ -559,9 +568,11 @@ class MultiRaft:
             if isinstance(message, NodeHeartbeat):
                 self._awake.booted(message.sender, message.boot_id)
                 self._clocks.heard(message.sender, message.clock_us)
-                self.admission.full_disks.heard(message.sender, full=message.disk_full)
+                self._full_disks.heard(message.sender, full=message.disk_full)
             elif isinstance(message, GroupDeleted):
                 self._group_deleted(message)
+            elif isinstance(message, PullMessage):
+                self._observing.receive(message)
             elif (local := self.replicas.get(message.group)) is not None:
                 if isinstance(message, ImageMessage):
                     self._images.receive(local, message)
@@ -604,7 +615,7 @@ class MultiRaft:
 
         With a majority among them, groups without a leader need not wait for a timeout.
         """
-        if not self._stopped and reachable * 2 > len(self.replicas.nodes):
+        if not self._stopped and reachable * 2 > len(self.replicas.voting_nodes):
             self._awake.majority_reachable()
 
     def peer_closed(self, peer: NodeId) -> None:
@@ -640,28 +651,19 @@ class MultiRaft:
 
         Raises `NotLeader`, `Overloaded`, `DiskFull`, `TopicRecreated`: nothing was written and
         `reply` is never called. It may be called with `NoQuorum`, `DiskFull` or `TopicRecreated`:
-        then the command may have been written, or may yet be. A proposal waits while the leader
-        hands its role over; what is raised otherwise may then come as the reply.
+        then the command may have been written, or may yet be.
         """
         self.replicas.check_here(local)
         if local.raft.role is Role.LEADER:
-            self.admission.check(local, payload)
+            self._admission.check_room(local, payload)
             self._awake.wake(local)
 
         def release(answer: Outcome | RaftlogError) -> None:
-            self.admission.answered(payload)
+            self._admission.took(-payload.size)
             reply(answer)
 
         local.propose(payload, release)
-        self.admission.took(payload)
-        self.mark_dirty(local.group)
-
-    def transfer_leadership(self, local: LocalReplica, to: NodeId, *, wished: bool = False) -> None:
-        """Hand the group's leadership to that node: see `Raft.transfer_leadership`, whose errors
-        it raises. Raises `TopicRecreated` as well."""
-        self.replicas.check_here(local)
-        self._awake.wake(local)
-        local.raft.transfer_leadership(to, wished=wished)
+        self._admission.took(payload.size)
         self.mark_dirty(local.group)
 
     def change_membership(self, local: LocalReplica, goal: Membership) -> None:
@@ -671,6 +673,10 @@ class MultiRaft:
         self._awake.wake(local)
         local.raft.change_membership(goal)
         self.mark_dirty(local.group)
+
+    def check_takes_more(self, local: LocalReplica) -> None:
+        """Raises `DiskFull` or `Overloaded` if the group, led here, must not be given more now."""
+        self._admission.check_takes_more(local)
 
     def read_barrier(self, local: LocalReplica, reply: ReadReply) -> None:
         """Reply with None when a read of the machine here is linearizable.

@@ -129,6 +129,22 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         """The store bound to the node id, as far as this node can know; None: it knows of none."""
         return self.nodes.store_of(node, self.controller, self.of_controller.replica.applied_index)
 
+    @property
+    def observes(self) -> bool:
+        """Is this node an observer, as far as it knows?"""
+        return self._node in self.nodes.observers
+
+    @property
+    def voting_nodes(self) -> list[NodeId]:
+        """The nodes that may vote somewhere."""
+        return [node for node in self.nodes if node not in self.nodes.observers]
+
+    @property
+    def heartbeat_peers(self) -> list[NodeId]:
+        """The other nodes that must know that this process lives. Nobody relies on an observer, and
+        it relies on nobody."""
+        return [] if self.observes else [each for each in self.voting_nodes if each != self._node]
+
     def follow_nodes(self) -> bool:
         """Are there other nodes than before? Raises `NodeRemoved` if this one is none of them."""
         if self._node in self.controller.nodes.retired:
@@ -201,7 +217,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             self._end(local, _gone(local.info))
         for group, placement in controller.placements.items():
             elsewhere = placement.is_reached and self._node not in placement.voters
-            if elsewhere and group != CONTROLLER_GROUP:
+            if elsewhere and not self.observes and group != CONTROLLER_GROUP:
                 self._give_up(group)
         for group in self.quarantined.keys() - self._closing:
             if controller.is_deleted(group):
@@ -211,6 +227,8 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
     def _is_wanted(self, info: CreatedInfo) -> bool:
         """Should the group have a replica here? Until a change is reported the former voters may be
         needed to make it, also one that hears of the group and of the change at once."""
+        if self.observes:
+            return True
         placement = self.controller.placements.get(info.group)
         if placement is None:
             return self._node in info.voters

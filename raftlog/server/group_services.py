@@ -30,9 +30,9 @@ class GroupServices:
         """Who holds the group, as this node knows it."""
         status = self._node.group_here(call.group).status()
         return calls.Servers(
-            voters=self._addresses(status.voters),
+            voters=self._addresses(status.voters or self._node.multiraft.replicas.voting_nodes),
             learners=self._addresses(status.learners),
-            observers=(),
+            observers=self._addresses(sorted(self._node.multiraft.replicas.nodes.observers)),
             leader=status.leader,
             leader_address=self._address(status.leader),
             term=status.term,
@@ -49,7 +49,7 @@ class GroupServices:
         committed = LogIndex(min(local.raft.commit_index, log.last_index))
         if call.index < first:
             raise IndexUnderflow(requested=call.index, earliest=first)
-        if call.index > committed or local.installing:
+        if call.index > committed or not local.serves_reads:
             raise IndexOverflow(requested=call.index, latest=committed)
         count = min(call.entries_max, calls.ENTRIES_PER_REPLY_MAX)
         last = min(committed, call.index + count - 1)

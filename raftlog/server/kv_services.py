@@ -90,7 +90,7 @@ class KvServices:
         )
         local = self._here(call.group)
         self._node.check_leads(local)
-        self._multiraft.admission.check_takes_more(local)
+        self._multiraft.check_takes_more(local)
         return await self._write(local, command)
 
     async def delete_key(self, call: calls.DeleteKeyCall) -> calls.WriteReply:
@@ -171,7 +171,7 @@ class KvServices:
             raise MalformedRequest(
                 call="the key-value store", what=f"group {group} is {label_of(local.info)}"
             )
-        if local.installing:
+        if not local.serves_reads:
             raise NotLeader(group=group, leader=local.raft.leader)
         return local
 

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from raftlog.core.types import CONTROLLER_GROUP, NodeId
-from raftlog.errors import AddressTaken, NodeInUse, NodeUnknown, RulesTooOld, TooFewNodes
-from raftlog.machines.commands import AddNode, PlaceGroup, ReportPlacement, RetireNode, SetDuty
+from raftlog.errors import AddressTaken, NodeInUse, RulesTooOld, TooFewNodes
+from raftlog.machines.commands import (
+    AddNode,
+    PlaceGroup,
+    ReportPlacement,
+    RetireNode,
+    SetDuty,
+    SetParents,
+)
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.group_info import label_of
 from raftlog.machines.outcomes import (
@@ -12,22 +19,15 @@ from raftlog.machines.outcomes import (
     GroupPlaced,
     NodeAdded,
     NodeRetired,
+    ParentsSet,
     PlacementReported,
 )
 from raftlog.machines.placements import Placement
-from raftlog.machines.rules import RULES_WITH_MEMBERS
+from raftlog.machines.rules import RULES_WITH_MEMBERS, RULES_WITH_OBSERVERS
 from raftlog.placement import REPLICAS_DEFAULT, Held, chosen, load_of
 from raftlog.server.node import Node
 from raftlog.server.refused import accepted
-from raftlog.wire.placement_calls import (
-    DescribePlacements,
-    GroupPlace,
-    NodePlaces,
-    PlaceGroupCall,
-    PlacementsReply,
-    TransferCall,
-    TransferReply,
-)
+from raftlog.wire import placing_calls as calls
 
 
 class PlacingServices:
@@ -42,7 +42,10 @@ class PlacingServices:
         return self._replicas.controller
 
     async def add_node(self, call: AddNode) -> NodeAdded:
-        """Let a node join. Raises `NodeExists`, `AddressTaken`, `NodeRemoved`."""
+        """Let a node join. Raises `NodeExists`, `AddressTaken`, `NodeRemoved`,
+        `ObserverRefused`."""
+        if call.observer:
+            self._check_knows_observers()
         self._check_rules()
         for node, address in self._node.addresses.items():
             # Nodes that have not registered yet are known by their configuration only.
@@ -50,6 +53,12 @@ class PlacingServices:
                 raise AddressTaken(address=address, node=node)
         outcome = await self._node.propose(self._replicas.of_controller, call)
         return accepted(NodeAdded, outcome)
+
+    async def set_parents(self, call: SetParents) -> ParentsSet:
+        """Say what an observer pulls from. Raises `ObserverRefused`, `NodeUnknown`."""
+        self._check_knows_observers()
+        outcome = await self._node.propose(self._replicas.of_controller, call)
+        return accepted(ParentsSet, outcome)
 
     async def set_duty(self, call: SetDuty) -> DutySet:
         """Say what a node is to do. Raises `NodeUnknown`."""
@@ -65,7 +74,7 @@ class PlacingServices:
         outcome = await self._node.propose(self._replicas.of_controller, call)
         return accepted(NodeRetired, outcome)
 
-    async def place_group(self, call: PlaceGroupCall) -> GroupPlaced:
+    async def place_group(self, call: calls.PlaceGroupCall) -> GroupPlaced:
         """Wish a group elsewhere. Raises `PlacementUnderWay`, `PlacementOutdated`, `NodeUnknown`,
         `GroupUnknown`."""
         self._check_rules()
@@ -81,7 +90,7 @@ class PlacingServices:
         """A group's leader has made the change of this generation, and it is committed."""
         return accepted(PlacementReported, await self._node.report_placement(call))
 
-    async def describe_placements(self, _: DescribePlacements) -> PlacementsReply:
+    async def describe_placements(self, _: calls.DescribePlacements) -> calls.PlacementsReply:
         """What is where as of now, linearizable."""
         await self._node.read_barrier(self._replicas.of_controller)
         controller = self._controller
@@ -91,7 +100,7 @@ class PlacingServices:
         for group, name, voters in sorted(made):
             found = controller.placements.get(group, Placement(voters, 0, 0, voters))
             groups.append(
-                GroupPlace(
+                calls.GroupPlace(
                     group=group,
                     topic=name,
                     voters=found.voters,
@@ -100,19 +109,7 @@ class PlacingServices:
                     reached=found.is_reached,
                 )
             )
-        return PlacementsReply(nodes=self._nodes(), groups=tuple(groups))
-
-    async def transfer_leadership(self, call: TransferCall) -> TransferReply:
-        """Hand a group's leadership to another voter. Raises `NodeUnknown`, `TransferRefused`,
-        `NotLeader`."""
-        local = self._node.group_here(call.group)
-        self._node.check_leads(local)
-        voters = local.raft.membership.voters
-        if call.to not in voters:
-            raise NodeUnknown(node=call.to, known=", ".join(map(str, voters)))
-        if call.to == self._node.node:
-            return TransferReply(leader=call.to)
-        return TransferReply(leader=await self._node.transfer_leadership(local, call.to))
+        return calls.PlacementsReply(nodes=self._nodes(), groups=tuple(groups))
 
     def voters_for(self, what: str, replicas: int) -> tuple[NodeId, ...]:
         """On which nodes a new group is put; `replicas` 0: the default. Raises `TooFewNodes`,
@@ -128,7 +125,7 @@ class PlacingServices:
         ]
         return chosen(replicas or min(REPLICAS_DEFAULT, len(nodes)), nodes, load_of(held))
 
-    def _nodes(self) -> tuple[NodePlaces, ...]:
+    def _nodes(self) -> tuple[calls.NodePlaces, ...]:
         """All nodes by id. One that the cluster began with may not have registered yet."""
         addresses, known = self._node.addresses, self._controller.nodes
         founders = self._controller_voters()
@@ -136,13 +133,16 @@ class PlacingServices:
         for node in sorted({*addresses, *known}):
             its = known.get(node)
             found.append(
-                NodePlaces(
+                calls.NodePlaces(
                     node=node,
                     address=addresses.get(node, its.address if its is not None else ""),
                     rack=its.rack if its is not None else "",
                     registered=bool(its.store_uuid) if its is not None else node in founders,
                     draining=its is not None and its.draining,
                     leaving=its is not None and its.leaving,
+                    observer=its is not None and its.observer,
+                    parents=its.parents if its is not None else (),
+                    level=known.level_of(node),
                 )
             )
         return tuple(found)
@@ -150,15 +150,19 @@ class PlacingServices:
     def _controller_voters(self) -> tuple[NodeId, ...]:
         return self._replicas.of_controller.raft.membership.voters
 
-    def _check_rules(self) -> None:
+    def _check_rules(
+        self, what: str = "A change of nodes", needed: int = RULES_WITH_MEMBERS
+    ) -> None:
         """Refuse changes of members here while a node may have a program that does not know
         them."""
         self._node.check_leads(self._replicas.of_controller)
         rules = self._controller.rules
-        if rules < RULES_WITH_MEMBERS:
-            what = "A change of nodes"
-            raise RulesTooOld(topic="", what=what, rules=rules, needed=RULES_WITH_MEMBERS)
+        if rules < needed:
+            raise RulesTooOld(topic="", what=what, rules=rules, needed=needed)
+
+    def _check_knows_observers(self) -> None:
+        self._check_rules("An observer", RULES_WITH_OBSERVERS)
 
 
-def _takes_replicas(node: NodePlaces) -> bool:
-    return node.registered and not node.leaving
+def _takes_replicas(node: calls.NodePlaces) -> bool:
+    return node.registered and not node.leaving and not node.observer

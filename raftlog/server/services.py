@@ -104,6 +104,8 @@ class Services:
             rules=controller.rules,
             rules_known=RULES_LATEST,
             behind_rules=controller.behind_rules(node.addresses, RULES_LATEST),
+            observers=tuple(sorted(self._multiraft.replicas.nodes.observers)),
+            racks=node.racks(),
         )
 
     async def register_node(self, call: calls.RegisterNodeCall) -> NodeRegistered:

@@ -27,7 +27,7 @@ def group_view(node: Node, local: LocalReplica) -> GroupView:
         topic="" if local.group == CONTROLLER_GROUP else label_of(local.info),
         incarnation=topic.info.incarnation if topic else "",
         node=node.node,
-        role="recovering" if raft.recovering else raft.role.value,
+        role=_role(local),
         leader=raft.leader,
         term=raft.term,
         last_index=raft.log.last_index,
@@ -89,6 +89,12 @@ def writer_view(row: WriterRow) -> WriterView:
         staged_bytes=row.staged_bytes,
         active_us=row.active_us,
     )
+
+
+def _role(local: LocalReplica) -> str:
+    if local.observing:
+        return "observer"
+    return "recovering" if local.raft.recovering else local.raft.role.value
 
 
 def _followers(node: Node, local: LocalReplica) -> tuple[FollowerView, ...]:

@@ -25,6 +25,7 @@ from raftlog.machines.commands import (
     ReportPlacement,
     RetireNode,
     SetDuty,
+    SetParents,
     TopicInfo,
 )
 from raftlog.machines.outcomes import (
@@ -36,6 +37,7 @@ from raftlog.machines.outcomes import (
     NodeAdded,
     NodeRegistered,
     NodeRetired,
+    ParentsSet,
     PlacementReported,
     SessionOpened,
     Staged,
@@ -71,13 +73,7 @@ from raftlog.wire.kv_calls import (
     WatchKeys,
     WriteReply,
 )
-from raftlog.wire.placement_calls import (
-    DescribePlacements,
-    PlaceGroupCall,
-    PlacementsReply,
-    TransferCall,
-    TransferReply,
-)
+from raftlog.wire.placing_calls import DescribePlacements, PlaceGroupCall, PlacementsReply
 from raftlog.wire.runs import Runs
 
 READ_PIECES_MAX = 10_000
@@ -124,6 +120,10 @@ class ClusterDescription:
     """The highest version of the rules that the node's program knows."""
     behind_rules: tuple[NodeId, ...]
     """The nodes whose programs hold `rules_known` back."""
+    observers: tuple[NodeId, ...] = ()
+    """The nodes that never vote, by number."""
+    racks: tuple[str, ...] = ()
+    """Where the nodes stand, in the order of `nodes`; "": it is not said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,7 +390,7 @@ class GroupView:
     """The number of the node that holds this replica, from 1."""
     role: str
     """`leader`, `follower`, `candidate`, `pre-candidate`; or `recovering`: it has lost its log,
-    gets it again, and counts for no commit until then."""
+    gets it again, and counts for no commit until then; or `observer`."""
     leader: NodeId
     """The node that leads as far as this one knows; 0 for none."""
     term: Term
@@ -605,12 +605,12 @@ DESCRIBE_CLUSTER = PlainCall("DescribeCluster", DescribeCluster, ClusterDescript
 REGISTER_NODE = PlainCall("RegisterNode", RegisterNodeCall, NodeRegistered)
 CREATE_TOPIC = PlainCall("CreateTopic", CreateTopicCall, TopicCreated)
 ADD_NODE = PlainCall("AddNode", AddNode, NodeAdded)
+SET_PARENTS = PlainCall("SetParents", SetParents, ParentsSet)
 SET_DUTY = PlainCall("SetDuty", SetDuty, DutySet)
 RETIRE_NODE = PlainCall("RetireNode", RetireNode, NodeRetired)
 PLACE_GROUP = PlainCall("PlaceGroup", PlaceGroupCall, GroupPlaced)
 REPORT_PLACEMENT = PlainCall("ReportPlacement", ReportPlacement, PlacementReported)
 DESCRIBE_PLACEMENTS = PlainCall("DescribePlacements", DescribePlacements, PlacementsReply)
-TRANSFER_LEADERSHIP = PlainCall("TransferLeadership", TransferCall, TransferReply)
 ALTER_TOPIC = PlainCall("AlterTopic", AlterTopicCall, TopicAltered)
 DELETE_TOPIC = PlainCall("DeleteTopic", DeleteTopicCall, TopicDeleted)
 DESCRIBE_TOPIC = PlainCall("DescribeTopic", DescribeTopic, TopicReply)

@@ -22,7 +22,9 @@ from raftlog.core.messages import (
     ImageRequest,
     NodeHeartbeat,
     PeerMessage,
-    TimeoutNow,
+    PullDone,
+    PulledEntries,
+    PullRequest,
     VoteReply,
     VoteRequest,
 )
@@ -58,6 +60,8 @@ def encode_peer_messages(messages: Sequence[PeerMessage]) -> bytes:
             case EntryReply():
                 _put_entry(add().entry_reply, message)
                 body.extend(message.payload)
+            case PulledEntries():
+                _put_pulled(add().pulled_entries, message, body)
             case _:
                 name, conversion = _NAMES[type(message)]
                 add(**{name: conversion.encode(message)})
@@ -84,6 +88,9 @@ def decode_peer_messages(data: bytes) -> list[PeerMessage]:
             elif name == "entry_reply":
                 reply, position = _get_entry(message.entry_reply, data, position)
                 found.append(reply)
+            elif name == "pulled_entries":
+                pulled, position = _get_pulled(message.pulled_entries, data, position)
+                found.append(pulled)
             elif name is None:
                 raise Unreadable("a message of an unknown kind")
             else:
@@ -148,11 +155,19 @@ def _put_append(message: pb.AppendRequest, request: AppendRequest, body: list[by
     message.prev_index = request.prev_index
     message.prev_term = request.prev_term
     message.commit_index = request.commit_index
-    entries = request.entries
+    _put_entries(message, request.prev_index, request.entries, body)
+
+
+def _put_entries(
+    message: pb.AppendRequest | pb.PulledEntries,
+    prev_index: LogIndex,
+    entries: Sequence[Entry],
+    body: list[bytes],
+) -> None:
     if not entries:
         return
-    assert entries[0].index == request.prev_index + 1, "entries follow on prev_index"
-    assert entries[-1].index == request.prev_index + len(entries), "entries have no gap"
+    assert entries[0].index == prev_index + 1, "entries follow on prev_index"
+    assert entries[-1].index == prev_index + len(entries), "entries have no gap"
     message.entry_terms.extend([entry.term for entry in entries])
     message.entry_kinds.extend([entry.kind for entry in entries])
     message.command_lengths.extend([len(entry.payload.command) for entry in entries])
@@ -162,10 +177,26 @@ def _put_append(message: pb.AppendRequest, request: AppendRequest, body: list[by
 
 
 def _get_append(message: Any, frame: bytes, position: int) -> tuple[AppendRequest, int]:
+    entries, position = _get_entries(message, frame, position)
+    request = AppendRequest(
+        group=message.group,
+        sender=message.sender,
+        to=message.to,
+        term=message.term,
+        prev_index=message.prev_index,
+        prev_term=message.prev_term,
+        entries=entries,
+        commit_index=message.commit_index,
+    )
+    return request, position
+
+
+def _get_entries(message: Any, frame: bytes, position: int) -> tuple[tuple[Entry, ...], int]:
+    """The entries of an append request, or pulled ones, whose bytes begin there; and their end."""
     count = len(message.entry_terms)
     columns = (message.entry_kinds, message.command_lengths, message.body_lengths)
     if any(len(column) != count for column in columns):
-        raise Unreadable("an append request's columns differ in length")
+        raise Unreadable("the columns of entries differ in length")
     entries: list[Entry] = []
     index = message.prev_index
     for term, kind, command_length, body_length in zip(message.entry_terms, *columns, strict=True):
@@ -179,17 +210,39 @@ def _get_append(message: Any, frame: bytes, position: int) -> tuple[AppendReques
         payload = Payload(frame[position:middle], frame[middle:end])
         entries.append(Entry(LogIndex(index), Term(term), _KINDS[kind], payload))
         position = end
-    request = AppendRequest(
+    return tuple(entries), position
+
+
+def _put_pulled(message: pb.PulledEntries, pulled: PulledEntries, body: list[bytes]) -> None:
+    message.group = pulled.group
+    message.sender = pulled.sender
+    message.to = pulled.to
+    message.term = pulled.term
+    message.leader = pulled.leader
+    message.held = pulled.held
+    message.base_index = pulled.base_index
+    message.commit_index = pulled.commit_index
+    message.prev_index = pulled.prev_index
+    message.prev_term = pulled.prev_term
+    _put_entries(message, pulled.prev_index, pulled.entries, body)
+
+
+def _get_pulled(message: Any, frame: bytes, position: int) -> tuple[PulledEntries, int]:
+    entries, position = _get_entries(message, frame, position)
+    pulled = PulledEntries(
         group=message.group,
         sender=message.sender,
         to=message.to,
         term=message.term,
+        leader=message.leader,
+        held=message.held,
+        base_index=message.base_index,
+        commit_index=message.commit_index,
         prev_index=message.prev_index,
         prev_term=message.prev_term,
-        entries=tuple(entries),
-        commit_index=message.commit_index,
+        entries=entries,
     )
-    return request, position
+    return pulled, position
 
 
 def _put_heartbeat(message: pb.Heartbeat, heartbeat: Heartbeat) -> None:
@@ -300,7 +353,6 @@ _NAMES: dict[type, tuple[str, Conversion[Any]]] = {
     for name, kind in {
         "vote_request": VoteRequest,
         "vote_reply": VoteReply,
-        "timeout_now": TimeoutNow,
         "append_reply": AppendReply,
         "heartbeat_reply": HeartbeatReply,
         "group_deleted": GroupDeleted,
@@ -310,6 +362,8 @@ _NAMES: dict[type, tuple[str, Conversion[Any]]] = {
         "image_manifest": ImageManifest,
         "image_chunk_request": ImageChunkRequest,
         "entry_request": EntryRequest,
+        "pull_request": PullRequest,
+        "pull_done": PullDone,
     }.items()
 }
 _DECODERS = {name: conversion.decode for name, conversion in _NAMES.values()}

@@ -267,12 +267,24 @@ class RegisterNode(_message.Message):
     def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ..., rules: _Optional[int] = ..., rack: _Optional[str] = ...) -> None: ...
 
 class AddNode(_message.Message):
-    __slots__ = ("node", "address")
+    __slots__ = ("node", "address", "observer", "parents")
     NODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    OBSERVER_FIELD_NUMBER: _ClassVar[int]
+    PARENTS_FIELD_NUMBER: _ClassVar[int]
     node: int
     address: str
-    def __init__(self, node: _Optional[int] = ..., address: _Optional[str] = ...) -> None: ...
+    observer: bool
+    parents: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, node: _Optional[int] = ..., address: _Optional[str] = ..., observer: _Optional[bool] = ..., parents: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class SetParents(_message.Message):
+    __slots__ = ("node", "parents")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    PARENTS_FIELD_NUMBER: _ClassVar[int]
+    node: int
+    parents: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, node: _Optional[int] = ..., parents: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SetDuty(_message.Message):
     __slots__ = ("node", "draining", "leaving")
@@ -347,7 +359,7 @@ class DeleteTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("append", "stage", "commit_epoch", "abort_epoch", "expire_epoch", "expire_producer", "expire_writer", "register_node", "create_topic", "delete_topic", "rules", "expire", "remove_writer", "trim", "snapshot_point", "alter_topic", "configure", "add_node", "set_duty", "retire_node", "place_group", "report_placement", "create_kv", "open_session", "put_key", "delete_key")
+    __slots__ = ("append", "stage", "commit_epoch", "abort_epoch", "expire_epoch", "expire_producer", "expire_writer", "register_node", "create_topic", "delete_topic", "rules", "expire", "remove_writer", "trim", "snapshot_point", "alter_topic", "configure", "add_node", "set_duty", "retire_node", "place_group", "report_placement", "set_parents", "create_kv", "open_session", "put_key", "delete_key")
     APPEND_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     COMMIT_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -370,6 +382,7 @@ class Command(_message.Message):
     RETIRE_NODE_FIELD_NUMBER: _ClassVar[int]
     PLACE_GROUP_FIELD_NUMBER: _ClassVar[int]
     REPORT_PLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    SET_PARENTS_FIELD_NUMBER: _ClassVar[int]
     CREATE_KV_FIELD_NUMBER: _ClassVar[int]
     OPEN_SESSION_FIELD_NUMBER: _ClassVar[int]
     PUT_KEY_FIELD_NUMBER: _ClassVar[int]
@@ -396,11 +409,12 @@ class Command(_message.Message):
     retire_node: RetireNode
     place_group: PlaceGroup
     report_placement: ReportPlacement
+    set_parents: SetParents
     create_kv: CreateKv
     open_session: OpenSession
     put_key: PutKey
     delete_key: DeleteKey
-    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_epoch: _Optional[_Union[CommitEpoch, _Mapping]] = ..., abort_epoch: _Optional[_Union[AbortEpoch, _Mapping]] = ..., expire_epoch: _Optional[_Union[ExpireEpoch, _Mapping]] = ..., expire_producer: _Optional[_Union[ExpireProducer, _Mapping]] = ..., expire_writer: _Optional[_Union[ExpireWriter, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ..., expire: _Optional[_Union[Expire, _Mapping]] = ..., remove_writer: _Optional[_Union[RemoveWriter, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., snapshot_point: _Optional[_Union[SnapshotPoint, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., add_node: _Optional[_Union[AddNode, _Mapping]] = ..., set_duty: _Optional[_Union[SetDuty, _Mapping]] = ..., retire_node: _Optional[_Union[RetireNode, _Mapping]] = ..., place_group: _Optional[_Union[PlaceGroup, _Mapping]] = ..., report_placement: _Optional[_Union[ReportPlacement, _Mapping]] = ..., create_kv: _Optional[_Union[CreateKv, _Mapping]] = ..., open_session: _Optional[_Union[OpenSession, _Mapping]] = ..., put_key: _Optional[_Union[PutKey, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ...) -> None: ...
+    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_epoch: _Optional[_Union[CommitEpoch, _Mapping]] = ..., abort_epoch: _Optional[_Union[AbortEpoch, _Mapping]] = ..., expire_epoch: _Optional[_Union[ExpireEpoch, _Mapping]] = ..., expire_producer: _Optional[_Union[ExpireProducer, _Mapping]] = ..., expire_writer: _Optional[_Union[ExpireWriter, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ..., expire: _Optional[_Union[Expire, _Mapping]] = ..., remove_writer: _Optional[_Union[RemoveWriter, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., snapshot_point: _Optional[_Union[SnapshotPoint, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., add_node: _Optional[_Union[AddNode, _Mapping]] = ..., set_duty: _Optional[_Union[SetDuty, _Mapping]] = ..., retire_node: _Optional[_Union[RetireNode, _Mapping]] = ..., place_group: _Optional[_Union[PlaceGroup, _Mapping]] = ..., report_placement: _Optional[_Union[ReportPlacement, _Mapping]] = ..., set_parents: _Optional[_Union[SetParents, _Mapping]] = ..., create_kv: _Optional[_Union[CreateKv, _Mapping]] = ..., open_session: _Optional[_Union[OpenSession, _Mapping]] = ..., put_key: _Optional[_Union[PutKey, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ...) -> None: ...
 
 class NodeAddress(_message.Message):
     __slots__ = ("node", "address")
@@ -415,7 +429,7 @@ class DescribeCluster(_message.Message):
     def __init__(self) -> None: ...
 
 class ClusterDescription(_message.Message):
-    __slots__ = ("cluster_id", "node", "store_uuid", "leader", "term", "nodes", "version", "registered", "disk_keeps_up", "disk_full", "rules", "rules_known", "behind_rules")
+    __slots__ = ("cluster_id", "node", "store_uuid", "leader", "term", "nodes", "version", "registered", "disk_keeps_up", "disk_full", "rules", "rules_known", "behind_rules", "observers", "racks")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     STORE_UUID_FIELD_NUMBER: _ClassVar[int]
@@ -429,6 +443,8 @@ class ClusterDescription(_message.Message):
     RULES_FIELD_NUMBER: _ClassVar[int]
     RULES_KNOWN_FIELD_NUMBER: _ClassVar[int]
     BEHIND_RULES_FIELD_NUMBER: _ClassVar[int]
+    OBSERVERS_FIELD_NUMBER: _ClassVar[int]
+    RACKS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     node: int
     store_uuid: str
@@ -442,7 +458,9 @@ class ClusterDescription(_message.Message):
     rules: int
     rules_known: int
     behind_rules: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., version: _Optional[str] = ..., registered: _Optional[bool] = ..., disk_keeps_up: _Optional[bool] = ..., disk_full: _Optional[str] = ..., rules: _Optional[int] = ..., rules_known: _Optional[int] = ..., behind_rules: _Optional[_Iterable[int]] = ...) -> None: ...
+    observers: _containers.RepeatedScalarFieldContainer[int]
+    racks: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, cluster_id: _Optional[str] = ..., node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeAddress, _Mapping]]] = ..., version: _Optional[str] = ..., registered: _Optional[bool] = ..., disk_keeps_up: _Optional[bool] = ..., disk_full: _Optional[str] = ..., rules: _Optional[int] = ..., rules_known: _Optional[int] = ..., behind_rules: _Optional[_Iterable[int]] = ..., observers: _Optional[_Iterable[int]] = ..., racks: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class RegisterNodeCall(_message.Message):
     __slots__ = ("node", "store_uuid", "address", "rules", "rack")
@@ -478,6 +496,12 @@ class DutySet(_message.Message):
     leaving: bool
     def __init__(self, draining: _Optional[bool] = ..., leaving: _Optional[bool] = ...) -> None: ...
 
+class ParentsSet(_message.Message):
+    __slots__ = ("parents",)
+    PARENTS_FIELD_NUMBER: _ClassVar[int]
+    parents: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, parents: _Optional[_Iterable[int]] = ...) -> None: ...
+
 class NodeRetired(_message.Message):
     __slots__ = ("known_before",)
     KNOWN_BEFORE_FIELD_NUMBER: _ClassVar[int]
@@ -496,20 +520,6 @@ class PlacementReported(_message.Message):
     done: bool
     def __init__(self, done: _Optional[bool] = ...) -> None: ...
 
-class TransferCall(_message.Message):
-    __slots__ = ("group", "to")
-    GROUP_FIELD_NUMBER: _ClassVar[int]
-    TO_FIELD_NUMBER: _ClassVar[int]
-    group: int
-    to: int
-    def __init__(self, group: _Optional[int] = ..., to: _Optional[int] = ...) -> None: ...
-
-class TransferReply(_message.Message):
-    __slots__ = ("leader",)
-    LEADER_FIELD_NUMBER: _ClassVar[int]
-    leader: int
-    def __init__(self, leader: _Optional[int] = ...) -> None: ...
-
 class PlaceGroupCall(_message.Message):
     __slots__ = ("group", "voters", "generation")
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -525,20 +535,26 @@ class DescribePlacements(_message.Message):
     def __init__(self) -> None: ...
 
 class NodePlaces(_message.Message):
-    __slots__ = ("node", "address", "rack", "registered", "draining", "leaving")
+    __slots__ = ("node", "address", "rack", "registered", "draining", "leaving", "observer", "parents", "level")
     NODE_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     RACK_FIELD_NUMBER: _ClassVar[int]
     REGISTERED_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
+    OBSERVER_FIELD_NUMBER: _ClassVar[int]
+    PARENTS_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
     node: int
     address: str
     rack: str
     registered: bool
     draining: bool
     leaving: bool
-    def __init__(self, node: _Optional[int] = ..., address: _Optional[str] = ..., rack: _Optional[str] = ..., registered: _Optional[bool] = ..., draining: _Optional[bool] = ..., leaving: _Optional[bool] = ...) -> None: ...
+    observer: bool
+    parents: _containers.RepeatedScalarFieldContainer[int]
+    level: int
+    def __init__(self, node: _Optional[int] = ..., address: _Optional[str] = ..., rack: _Optional[str] = ..., registered: _Optional[bool] = ..., draining: _Optional[bool] = ..., leaving: _Optional[bool] = ..., observer: _Optional[bool] = ..., parents: _Optional[_Iterable[int]] = ..., level: _Optional[int] = ...) -> None: ...
 
 class GroupPlace(_message.Message):
     __slots__ = ("group", "topic", "voters", "former", "generation", "reached")
@@ -1053,7 +1069,7 @@ class PeerWelcome(_message.Message):
     def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., boot_id: _Optional[str] = ..., message_bytes_max: _Optional[int] = ...) -> None: ...
 
 class VoteRequest(_message.Message):
-    __slots__ = ("group", "sender", "to", "term", "last_index", "last_term", "pre", "transfer")
+    __slots__ = ("group", "sender", "to", "term", "last_index", "last_term", "pre")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
@@ -1061,7 +1077,6 @@ class VoteRequest(_message.Message):
     LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
     LAST_TERM_FIELD_NUMBER: _ClassVar[int]
     PRE_FIELD_NUMBER: _ClassVar[int]
-    TRANSFER_FIELD_NUMBER: _ClassVar[int]
     group: int
     sender: int
     to: int
@@ -1069,22 +1084,7 @@ class VoteRequest(_message.Message):
     last_index: int
     last_term: int
     pre: bool
-    transfer: bool
-    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ..., pre: _Optional[bool] = ..., transfer: _Optional[bool] = ...) -> None: ...
-
-class TimeoutNow(_message.Message):
-    __slots__ = ("group", "sender", "to", "term", "wished")
-    GROUP_FIELD_NUMBER: _ClassVar[int]
-    SENDER_FIELD_NUMBER: _ClassVar[int]
-    TO_FIELD_NUMBER: _ClassVar[int]
-    TERM_FIELD_NUMBER: _ClassVar[int]
-    WISHED_FIELD_NUMBER: _ClassVar[int]
-    group: int
-    sender: int
-    to: int
-    term: int
-    wished: bool
-    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., wished: _Optional[bool] = ...) -> None: ...
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ..., pre: _Optional[bool] = ...) -> None: ...
 
 class VoteReply(_message.Message):
     __slots__ = ("group", "sender", "to", "term", "granted", "pre")
@@ -1191,7 +1191,7 @@ class Heartbeat(_message.Message):
     def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., read_round: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., hash_index: _Optional[int] = ..., agreed_index: _Optional[int] = ..., agreed_hash: _Optional[bytes] = ..., disputed: _Optional[bool] = ..., recovered: _Optional[int] = ..., history_index: _Optional[int] = ..., agreed_history_index: _Optional[int] = ..., agreed_history_digest: _Optional[bytes] = ..., history_disputed: _Optional[bool] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("group", "sender", "to", "term", "read_round", "last_index", "quiesce_round", "disk_keeps_up", "hash_index", "state_hash", "diverged", "recovery", "history_index", "history_digest", "history_diverged", "may_lead")
+    __slots__ = ("group", "sender", "to", "term", "read_round", "last_index", "quiesce_round", "disk_keeps_up", "hash_index", "state_hash", "diverged", "recovery", "history_index", "history_digest", "history_diverged")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
@@ -1207,7 +1207,6 @@ class HeartbeatReply(_message.Message):
     HISTORY_INDEX_FIELD_NUMBER: _ClassVar[int]
     HISTORY_DIGEST_FIELD_NUMBER: _ClassVar[int]
     HISTORY_DIVERGED_FIELD_NUMBER: _ClassVar[int]
-    MAY_LEAD_FIELD_NUMBER: _ClassVar[int]
     group: int
     sender: int
     to: int
@@ -1223,8 +1222,7 @@ class HeartbeatReply(_message.Message):
     history_index: int
     history_digest: bytes
     history_diverged: bool
-    may_lead: bool
-    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., read_round: _Optional[int] = ..., last_index: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., disk_keeps_up: _Optional[bool] = ..., hash_index: _Optional[int] = ..., state_hash: _Optional[bytes] = ..., diverged: _Optional[bool] = ..., recovery: _Optional[int] = ..., history_index: _Optional[int] = ..., history_digest: _Optional[bytes] = ..., history_diverged: _Optional[bool] = ..., may_lead: _Optional[bool] = ...) -> None: ...
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., read_round: _Optional[int] = ..., last_index: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., disk_keeps_up: _Optional[bool] = ..., hash_index: _Optional[int] = ..., state_hash: _Optional[bytes] = ..., diverged: _Optional[bool] = ..., recovery: _Optional[int] = ..., history_index: _Optional[int] = ..., history_digest: _Optional[bytes] = ..., history_diverged: _Optional[bool] = ...) -> None: ...
 
 class NodeHeartbeat(_message.Message):
     __slots__ = ("sender", "to", "boot_id", "clock_us", "disk_full")
@@ -1362,8 +1360,78 @@ class EntryReply(_message.Message):
     body_length: int
     def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., index: _Optional[int] = ..., term: _Optional[int] = ..., held: _Optional[bool] = ..., dropped: _Optional[bool] = ..., crc: _Optional[int] = ..., command_length: _Optional[int] = ..., body_length: _Optional[int] = ...) -> None: ...
 
+class PullRow(_message.Message):
+    __slots__ = ("group", "index", "term", "leader_term", "leader")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    LEADER_TERM_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    index: int
+    term: int
+    leader_term: int
+    leader: int
+    def __init__(self, group: _Optional[int] = ..., index: _Optional[int] = ..., term: _Optional[int] = ..., leader_term: _Optional[int] = ..., leader: _Optional[int] = ...) -> None: ...
+
+class PullRequest(_message.Message):
+    __slots__ = ("sender", "to", "number", "rows")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    sender: int
+    to: int
+    number: int
+    rows: _containers.RepeatedCompositeFieldContainer[PullRow]
+    def __init__(self, sender: _Optional[int] = ..., to: _Optional[int] = ..., number: _Optional[int] = ..., rows: _Optional[_Iterable[_Union[PullRow, _Mapping]]] = ...) -> None: ...
+
+class PulledEntries(_message.Message):
+    __slots__ = ("group", "sender", "to", "term", "leader", "held", "base_index", "commit_index", "prev_index", "prev_term", "entry_terms", "entry_kinds", "command_lengths", "body_lengths")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
+    BASE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    PREV_INDEX_FIELD_NUMBER: _ClassVar[int]
+    PREV_TERM_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_TERMS_FIELD_NUMBER: _ClassVar[int]
+    ENTRY_KINDS_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    BODY_LENGTHS_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    sender: int
+    to: int
+    term: int
+    leader: int
+    held: bool
+    base_index: int
+    commit_index: int
+    prev_index: int
+    prev_term: int
+    entry_terms: _containers.RepeatedScalarFieldContainer[int]
+    entry_kinds: _containers.RepeatedScalarFieldContainer[int]
+    command_lengths: _containers.RepeatedScalarFieldContainer[int]
+    body_lengths: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., leader: _Optional[int] = ..., held: _Optional[bool] = ..., base_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., prev_index: _Optional[int] = ..., prev_term: _Optional[int] = ..., entry_terms: _Optional[_Iterable[int]] = ..., entry_kinds: _Optional[_Iterable[int]] = ..., command_lengths: _Optional[_Iterable[int]] = ..., body_lengths: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class PullDone(_message.Message):
+    __slots__ = ("sender", "to", "number", "more")
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    sender: int
+    to: int
+    number: int
+    more: bool
+    def __init__(self, sender: _Optional[int] = ..., to: _Optional[int] = ..., number: _Optional[int] = ..., more: _Optional[bool] = ...) -> None: ...
+
 class PeerMessage(_message.Message):
-    __slots__ = ("vote_request", "vote_reply", "append_request", "append_reply", "heartbeat", "heartbeat_reply", "group_deleted", "node_heartbeat", "image_offer", "image_request", "image_manifest", "image_chunk_request", "image_chunk", "entry_request", "entry_reply", "timeout_now")
+    __slots__ = ("vote_request", "vote_reply", "append_request", "append_reply", "heartbeat", "heartbeat_reply", "group_deleted", "node_heartbeat", "image_offer", "image_request", "image_manifest", "image_chunk_request", "image_chunk", "entry_request", "entry_reply", "pull_request", "pulled_entries", "pull_done")
     VOTE_REQUEST_FIELD_NUMBER: _ClassVar[int]
     VOTE_REPLY_FIELD_NUMBER: _ClassVar[int]
     APPEND_REQUEST_FIELD_NUMBER: _ClassVar[int]
@@ -1379,7 +1447,9 @@ class PeerMessage(_message.Message):
     IMAGE_CHUNK_FIELD_NUMBER: _ClassVar[int]
     ENTRY_REQUEST_FIELD_NUMBER: _ClassVar[int]
     ENTRY_REPLY_FIELD_NUMBER: _ClassVar[int]
-    TIMEOUT_NOW_FIELD_NUMBER: _ClassVar[int]
+    PULL_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    PULLED_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    PULL_DONE_FIELD_NUMBER: _ClassVar[int]
     vote_request: VoteRequest
     vote_reply: VoteReply
     append_request: AppendRequest
@@ -1395,8 +1465,10 @@ class PeerMessage(_message.Message):
     image_chunk: ImageChunk
     entry_request: EntryRequest
     entry_reply: EntryReply
-    timeout_now: TimeoutNow
-    def __init__(self, vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_reply: _Optional[_Union[VoteReply, _Mapping]] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_reply: _Optional[_Union[AppendReply, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., heartbeat_reply: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., group_deleted: _Optional[_Union[GroupDeleted, _Mapping]] = ..., node_heartbeat: _Optional[_Union[NodeHeartbeat, _Mapping]] = ..., image_offer: _Optional[_Union[ImageOffer, _Mapping]] = ..., image_request: _Optional[_Union[ImageRequest, _Mapping]] = ..., image_manifest: _Optional[_Union[ImageManifest, _Mapping]] = ..., image_chunk_request: _Optional[_Union[ImageChunkRequest, _Mapping]] = ..., image_chunk: _Optional[_Union[ImageChunk, _Mapping]] = ..., entry_request: _Optional[_Union[EntryRequest, _Mapping]] = ..., entry_reply: _Optional[_Union[EntryReply, _Mapping]] = ..., timeout_now: _Optional[_Union[TimeoutNow, _Mapping]] = ...) -> None: ...
+    pull_request: PullRequest
+    pulled_entries: PulledEntries
+    pull_done: PullDone
+    def __init__(self, vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_reply: _Optional[_Union[VoteReply, _Mapping]] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_reply: _Optional[_Union[AppendReply, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., heartbeat_reply: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., group_deleted: _Optional[_Union[GroupDeleted, _Mapping]] = ..., node_heartbeat: _Optional[_Union[NodeHeartbeat, _Mapping]] = ..., image_offer: _Optional[_Union[ImageOffer, _Mapping]] = ..., image_request: _Optional[_Union[ImageRequest, _Mapping]] = ..., image_manifest: _Optional[_Union[ImageManifest, _Mapping]] = ..., image_chunk_request: _Optional[_Union[ImageChunkRequest, _Mapping]] = ..., image_chunk: _Optional[_Union[ImageChunk, _Mapping]] = ..., entry_request: _Optional[_Union[EntryRequest, _Mapping]] = ..., entry_reply: _Optional[_Union[EntryReply, _Mapping]] = ..., pull_request: _Optional[_Union[PullRequest, _Mapping]] = ..., pulled_entries: _Optional[_Union[PulledEntries, _Mapping]] = ..., pull_done: _Optional[_Union[PullDone, _Mapping]] = ...) -> None: ...
 
 class PeerMessages(_message.Message):
     __slots__ = ("messages",)
@@ -1627,7 +1699,7 @@ class TopicState(_message.Message):
     def __init__(self, rules: _Optional[int] = ..., last_index: _Optional[int] = ..., now_us: _Optional[int] = ..., extents: _Optional[_Union[ExtentsState, _Mapping]] = ..., producers: _Optional[_Union[ProducersState, _Mapping]] = ..., writers: _Optional[_Union[WritersState, _Mapping]] = ..., unused_bytes: _Optional[int] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ..., settings_version: _Optional[int] = ...) -> None: ...
 
 class NodeState(_message.Message):
-    __slots__ = ("node", "store_uuid", "address", "rules", "rack", "draining", "leaving")
+    __slots__ = ("node", "store_uuid", "address", "rules", "rack", "draining", "leaving", "observer", "parents")
     NODE_FIELD_NUMBER: _ClassVar[int]
     STORE_UUID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
@@ -1635,6 +1707,8 @@ class NodeState(_message.Message):
     RACK_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
+    OBSERVER_FIELD_NUMBER: _ClassVar[int]
+    PARENTS_FIELD_NUMBER: _ClassVar[int]
     node: int
     store_uuid: str
     address: str
@@ -1642,7 +1716,9 @@ class NodeState(_message.Message):
     rack: str
     draining: bool
     leaving: bool
-    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ..., rules: _Optional[int] = ..., rack: _Optional[str] = ..., draining: _Optional[bool] = ..., leaving: _Optional[bool] = ...) -> None: ...
+    observer: bool
+    parents: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., address: _Optional[str] = ..., rules: _Optional[int] = ..., rack: _Optional[str] = ..., draining: _Optional[bool] = ..., leaving: _Optional[bool] = ..., observer: _Optional[bool] = ..., parents: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class PlacementState(_message.Message):
     __slots__ = ("group", "voters", "generation", "reached", "former")

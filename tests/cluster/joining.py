@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from raftlog.chaos.cluster import ProcessCluster, free_ports
+from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
 from raftlog.client.log_client import LogClient
+from raftlog.errors import RulesTooOld
 
 PATIENCE_S = 60.0
 
@@ -46,6 +47,37 @@ class Joined:
     def end(self) -> None:
         self.process.kill()
         self.process.wait(PATIENCE_S)
+
+
+def _observes(client: LogClient, node: int, address: str, parents: Sequence[int]) -> bool:
+    try:
+        return client.members.add(node, address, observer=True, parents=parents)
+    except RulesTooOld:
+        return False
+
+
+@contextlib.contextmanager
+def with_observers(
+    tmp_path: Path, parents: Mapping[int, Sequence[int]], *, settings: Sequence[str] = ()
+) -> Iterator[tuple[ProcessCluster, LogClient, dict[int, Joined]]]:
+    """Three nodes, and these observers with their parents. All have the settings."""
+    port = free_ports(3 + len(parents))
+    with (
+        ProcessCluster.start(tmp_path / "data", port=port, settings=settings) as cluster,
+        cluster.client() as client,
+        contextlib.ExitStack() as stack,
+    ):
+        joined = {}
+        for node, its in parents.items():
+            address = cluster.address(node)
+            wait_for(lambda n=node, at=address, of=its: _observes(client, n, at, of),
+                     "rules that know observers", PATIENCE_S)  # fmt: skip
+            folder = tmp_path / f"node-{node}"
+            joined[node] = Joined(cluster.servers, node, folder, settings=settings)
+            stack.callback(joined[node].end)
+        for node in parents:
+            client.members.wait_for(node, PATIENCE_S)
+        yield cluster, client, joined
 
 
 @contextlib.contextmanager

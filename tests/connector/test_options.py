@@ -39,6 +39,7 @@ def test_defaults_are_those_of_kafka_and_of_raftlog_up():
     assert batch.starting == {"flights": "earliest"}
     assert batch.ending == {"flights": "latest"}
     assert stream.fail_on_data_loss
+    assert stream.read_preference == batch.read_preference == "nearest"
     assert not stream.subscription.include_metadata
     sink = sink_options(TOPIC, Endpoint.STREAM_SINK)
     assert sink.create_topic is CreateTopic.TRUE
@@ -55,6 +56,16 @@ def test_unset_options_take_the_drivers_client_settings(monkeypatch):
     given = SUBSCRIBE | {"raftlog.request.timeout.ms": "1500"}
     connection = source_options(given, Endpoint.STREAM_SOURCE).subscription.connection
     assert connection.request_timeout_s == 1.5
+
+
+def test_tasks_read_where_the_options_say():
+    given = SUBSCRIBE | {"readPreference": "Observer", "raftlog.client.rack": "west"}
+    for endpoint in (Endpoint.STREAM_SOURCE, Endpoint.BATCH_SOURCE):
+        source = source_options(given, endpoint)
+        assert source.read_preference == "observer"
+        assert source.subscription.connection.rack == "west"
+        error = refused(SUBSCRIBE | {"readPreference": "primary"}, endpoint)
+        assert "nearest, leader, follower, observer" in str(error)
 
 
 def test_names_are_accepted_in_any_case_and_sparks_own_pass():

@@ -14,6 +14,7 @@ from raftlog.machines.commands import (
     ReportPlacement,
     RetireNode,
     SetDuty,
+    SetParents,
     TopicInfo,
 )
 from raftlog.machines.rules import RULES_LATEST
@@ -54,7 +55,7 @@ from raftlog.wire.kv_calls import (
     ReadKeys,
     WatchKeys,
 )
-from raftlog.wire.placement_calls import DescribePlacements, PlaceGroupCall, TransferCall
+from raftlog.wire.placing_calls import DescribePlacements, PlaceGroupCall
 
 DDL = "id bigint, text string"
 VICTIM = "victim"
@@ -128,12 +129,12 @@ def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) 
 def _of_members(group: GroupId) -> dict[str, object]:
     return {
         "AddNode": AddNode(node=9, address="127.0.0.1:9"),
+        "SetParents": SetParents(node=9, parents=(1, 2)),
         "SetDuty": SetDuty(node=9, draining=True, leaving=False),
         "RetireNode": RetireNode(node=9),
         "PlaceGroup": PlaceGroupCall(group=group, voters=(8, 9), generation=0),
         "ReportPlacement": ReportPlacement(group=group, generation=1),
         "DescribePlacements": DescribePlacements(),
-        "TransferLeadership": TransferCall(group=group, to=2),
     }
 
 

@@ -39,6 +39,8 @@ SINCE_RULES_2: dict[str, int] = {
     "TopicLimits.transient_writers_max": 10_000,
 }
 
+SINCE_RULES_6: dict[str, int] = {"PARENTS_MAX": 16}
+
 SINCE_RULES_5: dict[str, int] = {
     "KEY_CHARACTERS_MAX": 1024,
     "VALUE_BYTES_MAX": 65_536,
@@ -53,5 +55,5 @@ def test_every_bound_is_what_it_was_when_its_version_of_the_rules_began() -> Non
     for kind in (TopicLimits, ControllerLimits, KvLimits):
         for field in dataclasses.fields(kind):
             found[f"{kind.__name__}.{field.name}"] = field.default
-    assert found == SINCE_RULES_1 | SINCE_RULES_2 | SINCE_RULES_5
+    assert found == SINCE_RULES_1 | SINCE_RULES_2 | SINCE_RULES_5 | SINCE_RULES_6
     assert not SINCE_RULES_1.keys() & SINCE_RULES_2.keys()

@@ -19,6 +19,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -360,14 +361,14 @@ class Script:
         self.batch_writers()
         self.expiries()
         self.come_and_go()
-        if hasattr(c, "Rules"):
-            self.rules_2()
-        if hasattr(c, "Trim"):
-            self.rules_3()
-        if hasattr(c, "AddNode"):
-            self.rules_4()
-        if hasattr(c, "CreateKv"):
-            self.rules_5()
+        for command, part in (("Rules", self.rules_2), ("Trim", self.rules_3),
+                              ("AddNode", self.rules_4), ("CreateKv", self.rules_5),
+                              ("SetParents", self.observers)):  # fmt: skip
+            if hasattr(c, command):
+                part()
+
+    def observers(self) -> None:
+        import_module("tests.recorded.observers" if __package__ else "observers").record(self)
 
     def cluster(self) -> None:
         for store in (STORE, STORE, "6" * 32, ""):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from array import array
-from functools import cache
+from functools import cache, partial
 from typing import Any, get_args, get_origin, get_type_hints
 
 from google.protobuf.descriptor import FieldDescriptor
 from hypothesis import strategies as st
 
-from raftlog.core.messages import AppendRequest, EntryReply, ImageChunk
+from raftlog.core.messages import AppendRequest, EntryReply, ImageChunk, PulledEntries
 from raftlog.core.types import Entry, EntryKind, Payload
 from raftlog.machines.commands import (
     AbortEpoch,
@@ -37,6 +37,7 @@ from raftlog.machines.commands import (
     RetireNode,
     Rules,
     SetDuty,
+    SetParents,
     SnapshotPoint,
     Stage,
     Trim,
@@ -63,6 +64,7 @@ COMMAND_TYPES = (
     SnapshotPoint,
     RegisterNode,
     AddNode,
+    SetParents,
     SetDuty,
     RetireNode,
     PlaceGroup,
@@ -104,6 +106,8 @@ def values_of(kind: type) -> st.SearchStrategy[Any]:
         return _append_requests()
     if kind is ImageChunk:
         return _image_chunks()
+    if kind is PulledEntries:
+        return _pulled_entries()
     if kind is EntryReply:
         return _entry_replies()
     if kind is BatchReply:
@@ -174,15 +178,8 @@ def _append_requests() -> st.SearchStrategy[AppendRequest]:
     indexes = st.integers(0, 2**63)
     parts = st.tuples(ids, st.sampled_from(EntryKind), st.builds(Payload, st.binary(), st.binary()))
 
-    def build(prev_index: int, rest: list[Any], **plain: int) -> AppendRequest:
-        entries = tuple(
-            Entry(index, term, kind, payload)
-            for index, (term, kind, payload) in enumerate(rest, start=prev_index + 1)
-        )
-        return AppendRequest(prev_index=prev_index, entries=entries, **plain)
-
     return st.builds(
-        build,
+        partial(_with_entries, AppendRequest),
         prev_index=indexes,
         rest=st.lists(parts, max_size=4),
         group=ids,
@@ -192,6 +189,33 @@ def _append_requests() -> st.SearchStrategy[AppendRequest]:
         prev_term=ids,
         commit_index=ids,
     )
+
+
+def _pulled_entries() -> st.SearchStrategy[PulledEntries]:
+    ids = st.integers(0, 2**64 - 1)
+    parts = st.tuples(ids, st.sampled_from(EntryKind), st.builds(Payload, st.binary(), st.binary()))
+    return st.builds(
+        partial(_with_entries, PulledEntries),
+        prev_index=st.integers(0, 2**63),
+        rest=st.lists(parts, max_size=4),
+        group=ids,
+        sender=ids,
+        to=ids,
+        term=ids,
+        leader=ids,
+        held=st.booleans(),
+        base_index=ids,
+        prev_term=ids,
+        commit_index=ids,
+    )
+
+
+def _with_entries(kind: type, prev_index: int, rest: list[Any], **plain: int) -> Any:
+    entries = tuple(
+        Entry(index, term, entry_kind, payload)
+        for index, (term, entry_kind, payload) in enumerate(rest, start=prev_index + 1)
+    )
+    return kind(prev_index=prev_index, entries=entries, **plain)
 
 
 @st.composite

@@ -25,7 +25,9 @@ from raftlog.core.messages import (
     ImageRequest,
     NodeHeartbeat,
     PeerMessage,
-    TimeoutNow,
+    PullDone,
+    PulledEntries,
+    PullRequest,
     VoteReply,
     VoteRequest,
 )
@@ -65,7 +67,6 @@ from tests.wire.strategies import BOUNDS, COMMAND_TYPES, values_of
 PEER_TYPES = (
     VoteRequest,
     VoteReply,
-    TimeoutNow,
     AppendRequest,
     AppendReply,
     Heartbeat,
@@ -79,6 +80,9 @@ PEER_TYPES = (
     ImageChunk,
     EntryRequest,
     EntryReply,
+    PullRequest,
+    PulledEntries,
+    PullDone,
 )
 HEADERS = values_of(BatchHeader)
 

@@ -1,5 +1,4 @@
-"""The calls about where groups are and who leads them, as typed values (`raftlog.wire.calls` says
-what a call is)."""
+"""The calls about where groups are, as typed values (`raftlog.wire.calls` says what a call is)."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ class DescribePlacements:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlaces:
-    """A node that groups may be placed on."""
+    """A node of the cluster."""
 
     node: NodeId
     """The node's number, from 1."""
@@ -39,6 +38,12 @@ class NodePlaces:
     """Whether it should lead nothing."""
     leaving: bool
     """Whether it should hold nothing."""
+    observer: bool = False
+    """Whether it is an observer: it holds every group, and never votes."""
+    parents: tuple[NodeId, ...] = ()
+    """Of an observer: the nodes that it pulls from; none named: any that are no observers."""
+    level: int = 0
+    """Of an observer: through how many nodes an entry comes to it at most, from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,20 +72,3 @@ class PlacementsReply:
     """Every node."""
     groups: tuple[GroupPlace, ...]
     """Every group, the controller's first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransferCall:
-    """Leader of the group: hand the role to this voter, and wait for what comes of it. Raises
-    `NodeUnknown` if it is none, `TransferRefused` if it cannot be given the role now."""
-
-    group: GroupId
-    to: NodeId
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransferReply:
-    """What came of it."""
-
-    leader: NodeId
-    """Who leads the group now; another than was asked for: the transfer has failed."""
