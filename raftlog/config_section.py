@@ -16,6 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from raftlog.errors import InvalidOption
 
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
 
 def setting(default: Any, reason: str, **bounds: Any) -> Any:
     """Declare one key: its default, the reason for the key and the default, and its bounds."""

@@ -38,6 +38,7 @@ from raftlog.core.messages import (
     PeerMessage,
     RaftMessage,
     Replicate,
+    TimeoutNow,
     VoteReply,
     VoteRequest,
 )
@@ -235,6 +236,7 @@ class Replica:
         self.states_compared_every = STATES_COMPARED_EVERY
         self.histories = histories or Comparison(node)
         self._damaged = False
+        self._stands_back = False
         self.troubles: frozenset[Trouble] = frozenset()
         """What is known to be wrong with what the replica has."""
         self._apply_to = applied_index
@@ -243,8 +245,7 @@ class Replica:
         self._write_asked = 0
         """The core's latest write that is in the log; `_write_running` is being written,
         `_write_durable` is on disk, each with all before it."""
-        self._write_running = 0
-        self._write_durable = 0
+        self._write_running = self._write_durable = 0
         self._note_fitness()
 
     def logged_commands(self) -> Iterator[tuple[LogIndex, Command]]:
@@ -307,11 +308,12 @@ class Replica:
         self._damaged = damaged
         self._note_fitness()
 
-    def let_others_lead(self) -> None:
-        """Step down, and let the followers try at once. If none succeeds, this member may lead
-        again. The host loop must tick the replica from now on."""
-        self.raft.note_fitness(may_lead=False)
-        self._note_fitness()
+    def stand_back(self) -> None:
+        """Never lead again: the process is about to end. For a member that does not lead."""
+        assert self.raft.role is not Role.LEADER, "a leader hands its role over first"
+        if not self._stands_back:
+            self._stands_back = True
+            self._note_fitness()
 
     def _note_fitness(self) -> None:
         """A comparison went on, or damage was found. A replica that has diverged stops leading at
@@ -325,7 +327,7 @@ class Replica:
         if self._damaged:
             found.add(Trouble.NEEDED_ENTRY)
         self.troubles = frozenset(found)
-        self.raft.note_fitness(may_lead=may_lead(self.troubles))
+        self.raft.note_fitness(may_lead=may_lead(self.troubles) and not self._stands_back)
 
     # ------------------------------------------------------------ disk
 
@@ -571,7 +573,7 @@ class Replica:
             case HeartbeatReply():
                 answered = answering(message, self.states.answer(), self.histories.answer())
                 output.messages.append(answered)
-            case VoteRequest() | VoteReply() | AppendReply():
+            case VoteRequest() | VoteReply() | TimeoutNow() | AppendReply():
                 output.messages.append(message)
             case _:
                 assert_never(message)

@@ -61,8 +61,14 @@ PACKAGES = {
     "raftlog.config_section": Package(ours=(), third_party=("pydantic",)),
     "raftlog.config_problems": Package(ours=("raftlog.config_section",), third_party=("pydantic",)),
     "raftlog.config_ensemble": Package(ours=("raftlog.config_section",)),
+    "raftlog.config_raft": Package(ours=("raftlog.config_section",)),
     "raftlog.config": Package(
-        ours=("raftlog.config_ensemble", "raftlog.config_problems", "raftlog.config_section"),
+        ours=(
+            "raftlog.config_ensemble",
+            "raftlog.config_problems",
+            "raftlog.config_raft",
+            "raftlog.config_section",
+        ),
         third_party=("pydantic", "pydantic_settings"),
     ),
     "raftlog.wire": Package(
@@ -157,7 +163,10 @@ PACKAGES = {
         ),
         third_party=("grpc", "grpc_health", "structlog", "uvloop"),
     ),
-    "raftlog.chaos": Package(ours=("raftlog.client", "raftlog.config"), third_party=("pyarrow",)),
+    "raftlog.chaos": Package(
+        ours=("raftlog.client", "raftlog.config", "raftlog.config_section"),
+        third_party=("pyarrow",),
+    ),
     # A disk that fails on command wraps the real one behind the same interface ...
     "raftlog.chaos.faulty_disk": Package(ours=("raftlog.storage.contract",)),
     # ... below a real node: the program that joins them is imported by nothing.

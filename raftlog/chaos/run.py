@@ -31,7 +31,7 @@ from raftlog.chaos.schedule import Kind, Plan, plans
 from raftlog.chaos.small_disk import SmallDisk
 from raftlog.chaos.verdict import Verdict, judge
 from raftlog.chaos.workload import SCHEMA, Site, Workload, read_range
-from raftlog.config import MIB
+from raftlog.config_section import MIB
 from raftlog.errors import InvalidOption, RaftlogError
 
 TOPICS = ("single", "batches", "epochs")

@@ -1,4 +1,4 @@
-"""`raftlog cluster`: status, add, remove, replace, drain, rebalance."""
+"""`raftlog cluster`: status, add, remove, replace, drain, transfer, rebalance."""
 
 from __future__ import annotations
 
@@ -55,6 +55,8 @@ UndoOption = Annotated[bool, typer.Option("--undo", help="Take it back.")]
 _AT_ONCE = 2
 TIMEOUT_S = 3600.0
 _DRAIN_S = 30.0
+_TRANSFER_S = 10.0
+_CONTROLLER = "(controller)"
 
 
 @app.command()
@@ -216,6 +218,34 @@ def drain(
 
 
 @app.command()
+def transfer(
+    context: typer.Context,
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC", help=f"{_CONTROLLER!r}: the controller's group.", show_default=False
+        ),
+    ],
+    to: Annotated[int, typer.Option(min=1, metavar="NODE", help="A node that holds the topic.")],
+    timeout_s: Annotated[
+        float, typer.Option(min=1, help="How long to try until it leads.")
+    ] = _TRANSFER_S,
+    servers: ServersOption = None,
+) -> None:
+    """Let another node lead a topic, and see to it that it does.
+
+    Writes wait a few milliseconds meanwhile, and at most an election timeout. The node leads until
+    the next election; then the leaders are spread over the nodes again (raft.preferred_leaders).
+    """
+    with session_of(context, servers).connect() as client:
+        known = client.members.placements().groups
+        groups = {each.topic or _CONTROLLER: each.group for each in known}
+        group = groups[topic] if topic in groups else client.describe_topic(topic).group
+        client.members.transfer(group, to, timeout_s=timeout_s)
+    say(f"node {to} leads {topic}")
+
+
+@app.command()
 def rebalance(
     context: typer.Context,
     dry_run: DryRunOption = False,
@@ -262,7 +292,7 @@ def follow(moved: Iterator[Moved], output: Format) -> None:
 
 
 def _move_row(move: Move) -> dict[str, Any]:
-    topic = move.name or "(controller)"
+    topic = move.name or _CONTROLLER
     return {"group": move.group, "topic": topic, "from": move.before, "to": move.after}
 
 
@@ -307,7 +337,7 @@ def _group_rows(reply: PlacementsReply) -> list[dict[str, Any]]:
     return [
         {
             "group": each.group,
-            "topic": each.topic or "(controller)",
+            "topic": each.topic or _CONTROLLER,
             "voters": each.voters,
             "former": each.former,
             "state": "there" if each.reached else f"on its way from {_list(each.former)}",

@@ -23,6 +23,7 @@ from raftlog.errors import (
     QuorumAtRisk,
     RaftlogError,
     TooFewNodes,
+    TransferRefused,
 )
 from raftlog.machines.commands import AddNode, RetireNode, SetDuty, SetParents
 from raftlog.machines.group_info import KV_LABEL
@@ -45,6 +46,7 @@ from raftlog.wire.calls import (
     RETIRE_NODE,
     SET_DUTY,
     SET_PARENTS,
+    TRANSFER_LEADERSHIP,
     WATCH_GROUPS,
     DescribeCluster,
     WatchGroups,
@@ -55,6 +57,7 @@ from raftlog.wire.placing_calls import (
     NodePlaces,
     PlaceGroupCall,
     PlacementsReply,
+    TransferCall,
 )
 
 AT_ONCE_DEFAULT = 2
@@ -188,6 +191,41 @@ class ClusterMembers:
             NodeUnknown: There is no such node.
         """
         self._set_duty(node, draining=False, leaving=self._node(node).leaving)
+
+    def transfer(self, group: int, to: int, *, timeout_s: float) -> None:
+        """Let another node lead a group, and see to it that it does. It is tried again until then.
+
+        The node goes on leading until the next election, also where another one is preferred
+        (`raft.preferred_leaders`).
+
+        Args:
+            group: The group, as `TopicInfo.group` names it; 0 is the controller's.
+            to: A node that holds the group.
+            timeout_s: How long to try.
+
+        Raises:
+            NodeUnknown: The node does not hold the group.
+            TransferRefused: It could not be given the role in this time, and why.
+            DeadlineExceeded: It was given the role and does not lead.
+        """
+        call = TransferCall(group=GroupId(group), to=NodeId(to))
+        refused: list[TransferRefused] = []
+
+        def leads() -> bool | None:
+            refused.clear()
+            try:
+                reply = self._connection.call_leader(call.group, TRANSFER_LEADERSHIP, call)
+            except TransferRefused as error:
+                refused.append(error)
+                return None
+            return reply.leader == to or None
+
+        def why() -> str:
+            if refused:
+                raise refused[0]
+            return "another node was elected"
+
+        self._wait(leads, f"Making node {to} the leader of group {group}", timeout_s, why)
 
     def led_by(self, node: int) -> list[GroupId]:
         """Ask a node which groups it leads.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from raftlog.core.log_view import LogView
 from raftlog.core.membership import Membership
-from raftlog.core.messages import RaftMessage, VoteReply, VoteRequest
+from raftlog.core.messages import RaftMessage, TimeoutNow, VoteReply, VoteRequest
 from raftlog.core.quorum import VoteResult, vote_result
 from raftlog.core.ready import Role
 from raftlog.core.state import Part
@@ -49,13 +49,14 @@ def grants_pre_vote(
 def moves_term(message: RaftMessage, *, hears_leader: bool) -> bool:
     """Does a message of a later term bring us there, or is it only about one that might be?
 
-    A member that still hears a leader needs no other (dissertation section 4.2.3).
+    A member that still hears a leader needs no other (dissertation section 4.2.3), unless that
+    leader has handed its role over.
     """
     match message:
         case VoteRequest(pre=True) | VoteReply(pre=True, granted=True):
             return False
         case VoteRequest():
-            return not hears_leader
+            return message.transfer or not hears_leader
         case _:
             return True
 
@@ -83,7 +84,7 @@ def outranks(request: VoteRequest, *, node: NodeId, log: LogView) -> bool:
 
 
 def vote_request(
-    group: GroupId, node: NodeId, term: Term, log: LogView, *, pre: bool
+    group: GroupId, node: NodeId, term: Term, log: LogView, *, pre: bool, transfer: bool = False
 ) -> VoteRequest:
     """What a candidate asks, addressed to itself."""
     return VoteRequest(
@@ -94,6 +95,7 @@ def vote_request(
         last_index=log.last_index,
         last_term=log.last_term,
         pre=pre,
+        transfer=transfer,
     )
 
 
@@ -104,10 +106,14 @@ class VoteTally(Part):
     majority's disks take longer than an election timeout nobody would ever be elected otherwise.
     """
 
-    __slots__ = ("_membership", "_pre_votes", "_votes")
+    __slots__ = ("_membership", "_pre_votes", "_votes", "handed_over")
 
-    def __init__(self, membership: Membership, *, election: bool) -> None:
+    def __init__(
+        self, membership: Membership, *, election: bool, handed_over: TimeoutNow | None = None
+    ) -> None:
         self._membership = membership
+        self.handed_over = handed_over
+        """What began the election; None: a pre-vote did."""
         self._votes: dict[NodeId, bool] | None = {} if election else None
         """None: this member has not asked for votes, at least not with the log it has now."""
         self._pre_votes: dict[NodeId, bool] = {}

@@ -12,7 +12,13 @@ from typing import NamedTuple
 from raftlog.core import replication
 from raftlog.core.log_view import LogView
 from raftlog.core.membership import Membership, Memberships, changed
-from raftlog.core.messages import AppendReply, Heartbeat, HeartbeatReply, Replicate
+from raftlog.core.messages import (
+    AppendReply,
+    Heartbeat,
+    HeartbeatReply,
+    Replicate,
+    TimeoutNow,
+)
 from raftlog.core.progress import Progress
 from raftlog.core.quiescence import Quiescence
 from raftlog.core.quorum import agreed, is_quorum
@@ -20,8 +26,9 @@ from raftlog.core.reads import ReadRounds
 from raftlog.core.ready import ReadState
 from raftlog.core.recovery import is_recovering
 from raftlog.core.state import Part
+from raftlog.core.transfer import Transfer
 from raftlog.core.types import GroupId, LogIndex, NodeId, RaftTiming, Span, Term
-from raftlog.errors import ChangeUnderWay, MemberBehind
+from raftlog.errors import ChangeUnderWay, MemberBehind, TransferRefused
 
 
 class FollowerView(NamedTuple):
@@ -43,6 +50,9 @@ class FollowerView(NamedTuple):
     """It has lost its log and gets it again: it counts for nothing yet."""
     votes: bool = True
     """False: it is a learner, or a leader that has taken itself out."""
+    may_lead: bool = False
+    """It has said that it would campaign if it was asked to; of the leader itself nothing is said.
+    """
 
 
 class Leadership(Part):
@@ -62,6 +72,8 @@ class Leadership(Part):
         "quiescence",
         "reads",
         "term_start",
+        "transfer",
+        "wished",
     )
 
     def __init__(
@@ -73,6 +85,7 @@ class Leadership(Part):
         membership: Membership,
         last_index: LogIndex,
         timing: RaftTiming,
+        wished: bool,
     ) -> None:
         """Right after an election, before the term's first entry: next_index is one past the log.
 
@@ -90,6 +103,10 @@ class Leadership(Part):
         self.quiescence = Quiescence(timing.quiesce_after_ticks)
         self.term_start = LogIndex(last_index + 1)
         """The index of this term's first entry; reads wait until it is committed."""
+        self.transfer: Transfer | None = None
+        """The role is being handed to a follower: no more is written."""
+        self.wished = wished
+        """Somebody asked for this leader (`TimeoutNow.wished`)."""
         self.heartbeat_due = True
         self._heartbeat_ticks = 0
         self._silent: frozenset[NodeId] = frozenset()
@@ -123,11 +140,17 @@ class Leadership(Part):
             self.heartbeat_due = True
         for progress in self.followers.values():
             progress.tick(self._timing.resend_ticks)
+        if self.transfer is not None:
+            self.transfer.tick()
 
     @property
     def something_due(self) -> bool:
-        """Is there a heartbeat or a check to send?"""
-        return self.heartbeat_due or any(each.check_due for each in self.followers.values())
+        """Is there a heartbeat or a check to send, or a transfer to go on with?"""
+        return (
+            self.heartbeat_due
+            or self.transfer is not None
+            or any(each.check_due for each in self.followers.values())
+        )
 
     def hears_quorum(self) -> bool:
         """Has a majority, this member included, answered within the shortest election timeout?
@@ -157,6 +180,70 @@ class Leadership(Part):
             and each.disk_ticks * 2 >= self._timing.election_ticks_min
         }
         return is_quorum(self._membership, ahead)
+
+    def begin_transfer(self, to: NodeId, *, wished: bool) -> None:
+        """Hand the role to this follower. Raises as `Raft.transfer_leadership`."""
+        if self.transfer is not None and self.transfer.to == to:
+            return
+        problem = self._problem_of_transfer(to)
+        if problem is not None:
+            raise TransferRefused(group=self._group, node=to, problem=problem)
+        self.transfer = Transfer(to, self._timing, wished=wished)
+        self.heartbeat_due = True  # its answer says whether it would lead, as of now
+
+    def _problem_of_transfer(self, to: NodeId) -> str | None:
+        """Why this member cannot be given the role now; None: it can."""
+        if self.transfer is not None:
+            return f"node {self.transfer.to} is being given it at the moment"
+        if self._membership.is_joint:
+            return "its members are changing"
+        if to == self._node:
+            return "it leads already"
+        if to not in self._membership.voters:
+            return f"of its voters, {', '.join(map(str, self._membership.voters))}, it is none"
+        progress = self.followers[to]
+        if not self._hears(progress):
+            return "it does not answer"
+        if not progress.may_lead or not progress.counts:
+            return "it could not lead now: it stops, is not sound, or its disk is slow"
+        return None
+
+    def transfer_goes_on(self) -> bool:
+        """Does the transfer last? It ends with its time, or when its follower would not lead."""
+        if self.transfer is None:
+            return False
+        follower = self.followers.get(self.transfer.to)
+        if self.transfer.is_over or follower is None or not follower.may_lead:
+            self.transfer = None
+        return self.transfer is not None
+
+    def timeout_now(self, last_index: LogIndex) -> TimeoutNow | None:
+        """What tells the follower that is given the role to campaign, once it holds everything;
+        None: nothing does now."""
+        transfer = self.transfer
+        if transfer is None or self.followers[transfer.to].match_index < last_index:
+            return None
+        return self._tell(transfer.to, transfer.wished) if transfer.tells_now() else None
+
+    def hand_over(self) -> TimeoutNow | None:
+        """What tells the best follower to campaign, as this leader leaves at once; None: nobody
+        could be elected. It may lack entries that are not committed."""
+        if not self.hears_quorum():
+            return None  # it would only raise the term where no majority is
+        able = {
+            node: each.match_index
+            for node, each in self.followers.items()
+            if node in self._membership.voters
+            and each.may_lead
+            and each.counts
+            and self._hears(each)
+        }
+        return self._tell(max(able, key=lambda n: (able[n], -n)), wished=False) if able else None
+
+    def _tell(self, to: NodeId, wished: bool) -> TimeoutNow:
+        return TimeoutNow(
+            group=self._group, sender=self._node, to=to, term=self._term, wished=wished
+        )
 
     def ask_for_disks(self) -> None:
         """What followers said of their disks before this one's fell behind counts no more: they
@@ -203,6 +290,7 @@ class Leadership(Part):
         """
         is_idle = (
             all_committed is not None
+            and self.transfer is None
             and self.quiescence.due
             and not self.reads.pending
             and all(
@@ -315,6 +403,7 @@ class Leadership(Part):
                 progress.check_due = True
         progress.contact_ticks = 0
         progress.disk(keeps_up=reply.disk_keeps_up)
+        progress.may_lead = reply.may_lead
         patience_ticks = 2 * self._timing.heartbeat_ticks
         progress.heard(last_index=reply.last_index, patience_ticks=patience_ticks)
         if reply.quiesce_round:
@@ -355,6 +444,7 @@ class Leadership(Part):
                 behind_base=each.behind_base,
                 recovering=not each.counts,
                 votes=node in voters,
+                may_lead=each.may_lead,
             )
             for node, each in self.followers.items()
         ]

@@ -7,6 +7,7 @@
     pre-candidate - a majority would vote for it ----------------------------> candidate
     candidate ----- a majority voted for it, however late in its term --------> leader
     any ----------- a higher term, or a leader of its own -------------------> follower
+    follower ------ the leader has handed its role over ----------------------> candidate
     leader -------- a majority not heard for a timeout ----------------------> follower
     leader -------- its disk is slow, and a majority of others is ahead of it ---> follower
 
@@ -34,6 +35,7 @@ from raftlog.core.messages import (
     AppendRequest,
     Heartbeat,
     HeartbeatReply,
+    TimeoutNow,
     VoteReply,
     VoteRequest,
 )
@@ -152,13 +154,17 @@ class Member(Part):
             self._reset_timer()
 
     def _step_down(self, leadership: Leadership) -> None:
-        """Give up the role in this term, though nobody else is known to lead.
+        """Give up the role in this term, though nobody else is known to lead. The follower that has
+        most of the log is told to campaign.
 
         A last heartbeat wakes followers that are quiesced. They still hear this process, so they
         would wait for it; but it may not try again for several timeouts, or at all. (A leader that
         a higher term deposes sends none: it tries itself after a timeout, and that wakes them.)
         """
-        self._outbox.messages.extend(leadership.heartbeats(self.commit_index, all_committed=None))
+        messages = self._outbox.messages
+        messages.extend(leadership.heartbeats(self.commit_index, all_committed=None))
+        if (handed_over := leadership.hand_over()) is not None:
+            messages.append(handed_over)
         self.quiesced = False
         self._become_follower()
         self._reset_timer()
@@ -193,23 +199,25 @@ class Member(Part):
         self.tally = tally
         self._ask_for_votes(Term(self.term + 1), pre=True)
 
-    def _start_election(self) -> None:
-        """Raft section 5.2."""
-        assert self.role is Role.PRE_CANDIDATE, "an election follows a pre-vote"
+    def _start_election(self, handed_over: TimeoutNow | None = None) -> None:
+        """Raft section 5.2. It follows on a pre-vote, or a leader has handed its role over."""
+        assert self.role is Role.PRE_CANDIDATE or handed_over is not None, "there is a reason"
         self._enter_term(Term(self.term + 1), vote=self.node)
         self.role = Role.CANDIDATE
         self._reset_timer()
-        self.tally = election.VoteTally(self.membership, election=True)
-        self._ask_for_votes(self.term, pre=False)
+        self.tally = election.VoteTally(self.membership, election=True, handed_over=handed_over)
+        self._ask_for_votes(self.term, pre=False, transfer=handed_over is not None)
 
-    def _ask_for_votes(self, term: Term, *, pre: bool) -> None:
+    def _ask_for_votes(self, term: Term, *, pre: bool, transfer: bool = False) -> None:
         """Ask every voter; this member answers itself with yes, once that is durable.
 
         The requests of an election wait for the new term to be durable, too. A candidate that
         forgot its term in a crash could otherwise be elected by the answers to what it asked
         before, with a shorter log than it had then.
         """
-        own = election.vote_request(self.group, self.node, term, self.log, pre=pre)
+        own = election.vote_request(
+            self.group, self.node, term, self.log, pre=pre, transfer=transfer
+        )
         voters = self.membership.all_voters
         waiting = self._outbox.messages if pre else self._outbox.after_persist
         waiting.extend(replace(own, to=voter) for voter in voters if voter != self.node)
@@ -219,6 +227,8 @@ class Member(Part):
         """Begin a term with an entry of it: only such can be committed by counting."""
         assert self.role in (Role.CANDIDATE, Role.PRE_CANDIDATE), "an election was won"
         assert self.vote == self.node, "a leader voted for itself"
+        assert self.tally is not None, "votes were counted"
+        handed_over = self.tally.handed_over
         self.role = Role.LEADER
         self.leader = self.node
         self.tally = None
@@ -229,6 +239,7 @@ class Member(Part):
             membership=self.membership,
             last_index=self.log.last_index,
             timing=self._timing,
+            wished=handed_over is not None and handed_over.wished,
         )
         self._append_own((EMPTY_PAYLOAD,), EntryKind.NOOP)
 
@@ -237,6 +248,11 @@ class Member(Part):
         if self.role is Role.LEADER:
             return True
         return self.leader != NOBODY and self.timer.elapsed_ticks < self._timing.election_ticks_min
+
+    def _would_lead(self) -> bool:
+        """May this member campaign at all, and may its election be needed?"""
+        fit = self._may_lead and not self.recovering
+        return fit and self.memberships.needs(self.node, self.commit_index)
 
     def _reset_timer(self) -> None:
         alone = self.membership.all_voters == (self.node,)
@@ -287,6 +303,12 @@ class Member(Part):
                 pass
             case unknown:
                 assert_never(unknown)
+
+    def _on_timeout_now(self, message: TimeoutNow) -> None:
+        """The leader hands its role over; one that cannot take it has said so, and waits."""
+        follows = message.term == self.term and self.leader == message.sender
+        if follows and self._would_lead() and self._disk_keeps_up:
+            self._start_election(message)
 
     # ------------------------------------------------------------ a follower's side
 
@@ -344,6 +366,7 @@ class Member(Part):
             last_index=self.log.last_index,
             quiesce_round=quiesce_round,
             disk_keeps_up=self._disk_keeps_up,
+            may_lead=self._would_lead() and self._disk_keeps_up,
             recovery=self.recovery.number,
         )
         self._outbox.messages.append(answer)
@@ -439,3 +462,6 @@ class Member(Part):
             messages.extend(leadership.heartbeats(self.commit_index, all_committed=all_committed))
             self.quiesced = leadership.all_agreed()
         messages.extend(leadership.requests(self.log, self.commit_index))
+        if leadership.transfer_goes_on():
+            handed_over = leadership.timeout_now(self.log.last_index)
+            messages.extend([handed_over] if handed_over is not None else [])

@@ -26,6 +26,9 @@ class VoteRequest:
     last_index: LogIndex
     last_term: Term
     pre: bool
+    transfer: bool = False
+    """The leader has handed its role to the sender: voters grant this although they hear it
+    (dissertation section 4.2.3)."""
 
     def reply(self, term: Term, *, granted: bool) -> VoteReply:
         """The receiver's answer in `term`: its own, or this one for a pre-vote that it grants."""
@@ -49,6 +52,19 @@ class VoteReply:
     term: Term
     granted: bool
     pre: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeoutNow:
+    """The leader asks the receiver to campaign at once (dissertation section 3.10)."""
+
+    group: GroupId
+    sender: NodeId
+    to: NodeId
+    term: Term
+    wished: bool = False
+    """Somebody asked for the receiver, so it is to stay leader though another might be preferred.
+    The core carries this to `Raft.is_wished`, and does not look at it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +202,7 @@ class Heartbeat:
         last_index: LogIndex,
         quiesce_round: int,
         disk_keeps_up: bool,
+        may_lead: bool,
         recovery: int = 0,
     ) -> HeartbeatReply:
         """The receiver's answer; it confirms the read round only in the sender's own term."""
@@ -198,6 +215,7 @@ class Heartbeat:
             last_index=last_index,
             quiesce_round=quiesce_round,
             disk_keeps_up=disk_keeps_up,
+            may_lead=may_lead,
             recovery=recovery,
         )
 
@@ -216,6 +234,9 @@ class HeartbeatReply:
     """The round in which the sender agrees to quiesce, and is quiesced now; 0: it is awake."""
     disk_keeps_up: bool
     """The sender's disk writes in time, so it could lead in place of one whose disk does not."""
+    may_lead: bool = False
+    """The sender would campaign if it was asked to. A program that knows no `TimeoutNow` never says
+    so."""
     hash_index: LogIndex = NO_INDEX
     """The entry that was asked for, if the sender has the hash; 0: it has not."""
     state_hash: bytes = b""
@@ -414,6 +435,7 @@ class PullDone:
 PeerMessage = (
     VoteRequest
     | VoteReply
+    | TimeoutNow
     | AppendRequest
     | AppendReply
     | Heartbeat
@@ -442,8 +464,12 @@ EntryMessage = EntryRequest | EntryReply
 PullMessage = PullRequest | PulledEntries | PullDone
 """What observers and their parents say, past the core."""
 
-RaftMessage = VoteRequest | VoteReply | AppendRequest | AppendReply | Heartbeat | HeartbeatReply
+RaftMessage = (
+    VoteRequest | VoteReply | TimeoutNow | AppendRequest | AppendReply | Heartbeat | HeartbeatReply
+)
 """What `Raft.step` takes (the others are the node's business)."""
 
-OutMessage = VoteRequest | VoteReply | Replicate | AppendReply | Heartbeat | HeartbeatReply
+OutMessage = (
+    VoteRequest | VoteReply | TimeoutNow | Replicate | AppendReply | Heartbeat | HeartbeatReply
+)
 """What `Ready` carries out."""

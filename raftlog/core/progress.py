@@ -31,6 +31,7 @@ class Progress(Part):
         "contact_ticks",
         "disk_ticks",
         "match_index",
+        "may_lead",
         "next_index",
         "probing",
         "proof_round",
@@ -58,6 +59,8 @@ class Progress(Part):
         """The latest read round it answered."""
         self.disk_ticks = 0
         """For how many ticks it has said without a break that its disk keeps up."""
+        self.may_lead = False
+        """It has said last that it would campaign if it was asked to."""
         self.recovery = 0
         """The number in its latest durable answer (`raftlog.core.recovery`)."""
         self.proof_round = 0

@@ -23,6 +23,7 @@ from raftlog.core.messages import (
     HeartbeatReply,
     PulledEntries,
     RaftMessage,
+    TimeoutNow,
     VoteReply,
     VoteRequest,
 )
@@ -39,7 +40,7 @@ from raftlog.core.types import (
     Span,
     Term,
 )
-from raftlog.errors import NotLeader, Overloaded
+from raftlog.errors import NotLeader, Overloaded, TransferUnderWay
 
 
 class Raft(Member):
@@ -57,6 +58,17 @@ class Raft(Member):
         if self.leadership is None:
             return ()
         return self.leadership.views(self.log, self.durable_index)
+
+    @property
+    def transferring_to(self) -> NodeId:
+        """Who is being given the role of this leader; NOBODY: none is."""
+        transfer = self.leadership.transfer if self.leadership is not None else None
+        return transfer.to if transfer is not None else NOBODY
+
+    @property
+    def is_wished(self) -> bool:
+        """Does this member lead because somebody asked for it?"""
+        return self.leadership is not None and self.leadership.wished
 
     def status(self) -> RaftStatus:
         """Everything about this member that someone outside may want to see, as it is now."""
@@ -80,8 +92,7 @@ class Raft(Member):
                 return True
             return leadership.something_due
         over = self.timer.tick(1 if self._disk_keeps_up else election.SLOW_DISK_PATIENCE)
-        may_lead = self._may_lead and not self.recovering
-        if not over or not may_lead or not self.memberships.needs(self.node, self.commit_index):
+        if not over or not self._would_lead():
             return False
         self._start_pre_vote()
         return True
@@ -116,6 +127,8 @@ class Raft(Member):
                 self._on_vote_request(message)
             case VoteReply():
                 self._on_vote_reply(message)
+            case TimeoutNow():
+                self._on_timeout_now(message)
             case _:
                 assert_never(message)
 
@@ -149,12 +162,12 @@ class Raft(Member):
     def propose(self, payloads: Sequence[Payload], kind: EntryKind = EntryKind.COMMAND) -> Span:
         """Append one entry per payload (at least one), all or none, and say where.
 
-        Raises `NotLeader` with a hint, or `Overloaded` when more than `unapplied_entries_max`
-        would await commit and apply. Acceptance promises nothing: the entries are safe once
-        committed, and may be gone if the term changes first.
+        Raises `NotLeader` with a hint, `TransferUnderWay`, or `Overloaded` when more than
+        `unapplied_entries_max` would await commit and apply. Acceptance promises nothing: the
+        entries are safe once committed, and may be gone if the term changes first.
         """
         assert payloads, "a proposal proposes something"
-        leadership = self._leading()
+        leadership = self._writing()
         limit = self._timing.unapplied_entries_max
         if self.log.last_index - self.last_applied + len(payloads) > limit:
             raise Overloaded(queue="raft.unapplied_entries_max", limit=limit)
@@ -168,14 +181,28 @@ class Raft(Member):
         It holds at once. Where the voters are others it is completed once both majorities have
         committed it, by whoever leads then; a leader that is none of them leaves after that.
 
-        Raises `NotLeader`; `ChangeUnderWay` as long as an earlier change or this leader's first
-        entry is not committed; `MemberBehind` if a new voter is no learner that holds the log up to
-        where it was named. Others would not vote, and their votes may be needed to go on.
+        Raises `NotLeader`; `TransferUnderWay`; `ChangeUnderWay` as long as an earlier change or
+        this leader's first entry is not committed; `MemberBehind` if a new voter is no learner that
+        holds the log up to where it was named. Others would not vote, and their votes may be
+        needed to go on.
         """
-        leadership = self._leading()
+        leadership = self._writing()
         new = leadership.plan_change(self.memberships, self.commit_index, goal)
         self._disturb(leadership)
         return self._change(leadership, new)
+
+    def transfer_leadership(self, to: NodeId, *, wished: bool = False) -> None:
+        """Hand the leader's role to this voter (Raft dissertation section 3.10).
+
+        From now on nothing is written, until another member leads or `transferring_to` is NOBODY
+        again: that is after an election timeout at the latest, and then it has failed. `wished`:
+        see `TimeoutNow`. To ask again for the same one changes nothing.
+
+        Raises `NotLeader`, or `TransferRefused` if this member cannot be given the role now.
+        """
+        leadership = self._leading()
+        leadership.begin_transfer(to, wished=wished)
+        self._disturb(leadership)
 
     def read_index(self, request_id: int) -> None:
         """Ask for a linearizable read; `Ready.reads` or `Ready.reads_dropped` answers.
@@ -195,6 +222,12 @@ class Raft(Member):
         if self.leadership is None:
             raise NotLeader(group=self.group, leader=self.leader)
         return self.leadership
+
+    def _writing(self) -> Leadership:
+        leadership = self._leading()
+        if leadership.transfer is not None:
+            raise TransferUnderWay(group=self.group, to=leadership.transfer.to)
+        return leadership
 
     def _disturb(self, leadership: Leadership) -> None:
         """Something is asked of this leader."""

@@ -44,6 +44,10 @@ class RaftStatus:
     votes_granted: tuple[NodeId, ...]
     """Who has said yes to its present pre-vote or election, by id; () in any other role."""
     votes_refused: tuple[NodeId, ...]
+    handed_over: bool
+    """Its present election began because the leader handed its role over."""
+    transferring_to: NodeId
+    """Whom this leader hands its role to; NOBODY: nobody."""
     pending_reads: int
     """Linearizable reads that await their round."""
     followers: tuple[FollowerView, ...]
@@ -73,6 +77,8 @@ def status_of(raft: Raft) -> RaftStatus:
         timeout_ticks=raft.timer.timeout_ticks,
         votes_granted=tally.answers(pre=pre, granted=True) if tally is not None else (),
         votes_refused=tally.answers(pre=pre, granted=False) if tally is not None else (),
+        handed_over=tally is not None and tally.handed_over is not None,
+        transferring_to=raft.transferring_to,
         pending_reads=leadership.reads.pending if leadership is not None else 0,
         followers=raft.followers(),
     )

@@ -25,6 +25,7 @@ from raftlog.core.messages import (
     HeartbeatReply,
     PulledEntries,
     RaftMessage,
+    TimeoutNow,
     VoteReply,
     VoteRequest,
 )
@@ -87,6 +88,8 @@ def problem_of(
             return _problem_of_vote_request(message)
         case VoteReply():
             return _problem_of_vote_reply(message, member)
+        case TimeoutNow():
+            return _out_of_range(term=message.term) or _problem_of_leader(message, member)
         case _:
             assert_never(message)
 
@@ -140,7 +143,9 @@ def _problem_of_position(name: str, index: int, term: int, at_most: int) -> str 
     return None
 
 
-def _problem_of_leader(message: AppendRequest | Heartbeat, member: Receiver) -> str | None:
+def _problem_of_leader(
+    message: AppendRequest | Heartbeat | TimeoutNow, member: Receiver
+) -> str | None:
     """What is wrong with a sender that speaks as the leader of the term."""
     if message.term == 0:
         return "nobody leads term 0"
@@ -269,6 +274,8 @@ def _problem_of_heartbeat_reply(
 
 def _problem_of_vote_request(request: VoteRequest) -> str | None:
     """A candidate's term is above that of its last entry: it has just begun."""
+    if request.pre and request.transfer:
+        return "a pre-vote is asked for, where the leader has handed its role over"
     return _out_of_range(
         term=request.term, last_index=request.last_index, last_term=request.last_term
     ) or _problem_of_position("last entry", request.last_index, request.last_term, request.term - 1)

@@ -13,6 +13,7 @@
     |   |-- HistoryDisputed         the replicas' histories differ, and none has a majority
     |   |-- ChangeUnderWay          one change of a group's members at a time
     |   |-- MemberBehind            a node that is to vote has not got the log yet
+    |   |-- TransferUnderWay        the leader hands its role to another node
     |   |-- IndexOverflow           this replica has not applied that index of its log
     |   |-- NotYet                  this replica has not applied far enough; ask another
     |   |-- Overloaded              a bounded queue is full
@@ -103,6 +104,7 @@ from raftlog.errors.members import (
     PlacementUnderWay,
     QuorumAtRisk,
     TooFewNodes,
+    TransferRefused,
 )
 from raftlog.errors.node import (
     AcknowledgedEntriesLost,
@@ -156,6 +158,7 @@ from raftlog.errors.unavailable import (
     ReplicaDiverged,
     ReplicaQuarantined,
     StateDisputed,
+    TransferUnderWay,
     Unavailable,
     ZooKeeperUnavailable,
 )
@@ -256,6 +259,8 @@ __all__ = [
     "TopicExists",
     "TopicNotFound",
     "TopicRecreated",
+    "TransferRefused",
+    "TransferUnderWay",
     "Unavailable",
     "UnknownProducer",
     "UnknownSchemaVersion",

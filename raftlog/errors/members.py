@@ -10,6 +10,7 @@ MembersRefused              nothing was changed
 |-- PlacementOutdated       somebody else placed the group meanwhile
 |-- PlacementUnderWay       one change of a group at a time
 |-- TooFewNodes             for the replicas that a topic has
+|-- TransferRefused         the node cannot be given the leader's role now
 `-- QuorumAtRisk            too few of the nodes that would decide are heard
 """
 
@@ -124,6 +125,21 @@ class TooFewNodes(MembersRefused):
 
     cause_text = "{what} needs {needed} nodes, and {found} can hold a replica."
     remedy_text = "Add a node first (`raftlog cluster add`), or ask for fewer replicas."
+
+
+@dataclass(kw_only=True, eq=False)
+class TransferRefused(MembersRefused):
+    """Why `group`'s leader does not hand its role to `node`."""
+
+    group: int
+    node: int
+    problem: str
+
+    cause_text = "Node {node} cannot be made leader of group {group} now: {problem}."
+    remedy_text = (
+        "Name another voter of the group, or try again when this one answers and is sound "
+        "(`raftlog status`)."
+    )
 
 
 @dataclass(kw_only=True, eq=False)

@@ -101,6 +101,17 @@ class ChangeUnderWay(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
+class TransferUnderWay(Unavailable):
+    """The leader of `group` hands its role to node `to`, and writes nothing meanwhile."""
+
+    group: int
+    to: int
+
+    cause_text = "The leader of group {group} is handing its role to node {to}."
+    remedy_text = "Try again shortly: it takes an election timeout at most."
+
+
+@dataclass(kw_only=True, eq=False)
 class MemberBehind(Unavailable):
     """`node` cannot vote in `group` before it is a learner that has the log."""
 

@@ -1,4 +1,4 @@
-"""Whether a node takes another write now: its bounds in bytes, full disks, compactions behind."""
+"""May a leader here be given more to write? What clients have asked for, and the disks, decide."""
 
 from __future__ import annotations
 
@@ -11,34 +11,32 @@ from raftlog.multiraft.local_replica import LocalReplica
 
 
 class Admission:
-    """For the groups that one node leads. For the thread of its `MultiRaft` only."""
+    """Counts the bytes of unanswered proposals at node `node`. One thread's own."""
 
     def __init__(
-        self,
-        *,
-        node: NodeId,
-        disk: NodeDisk,
-        full_disks: FullDisks,
-        compactions: Compactions,
-        request_bytes_max: int,
+        self, node: NodeId, disk: NodeDisk, compactions: Compactions, *, bytes_max: int
     ) -> None:
-        """Unanswered proposals may carry `request_bytes_max`."""
+        """`bytes_max` is what all unanswered proposals may carry."""
         self._node = node
         self._disk = disk
-        self._full_disks = full_disks
+        self.full_disks = FullDisks()
+        """Which other nodes have told of a full disk."""
         self._compactions = compactions
-        self._request_bytes_max = request_bytes_max
-        self._request_bytes = 0
+        self._bytes_max = bytes_max
+        self._bytes = 0
 
-    def took(self, byte_count: int) -> None:
-        """A proposal of so many bytes waits for its answer; below 0: it has it."""
-        self._request_bytes += byte_count
+    def took(self, payload: Payload) -> None:
+        """It is proposed, and not answered yet."""
+        self._bytes += payload.size
 
-    def check_room(self, local: LocalReplica, payload: Payload) -> None:
-        """Raises `Overloaded` or `DiskFull` if the payload must not be proposed now."""
-        limit = self._request_bytes_max
-        if self._request_bytes and self._request_bytes + payload.size > limit:
-            raise Overloaded(queue="server.request_bytes_max", limit=limit)
+    def answered(self, payload: Payload) -> None:
+        """Its proposal was answered."""
+        self._bytes -= payload.size
+
+    def check(self, local: LocalReplica, payload: Payload) -> None:
+        """Raises `DiskFull` or `Overloaded` if this must not be proposed now."""
+        if self._bytes and self._bytes + payload.size > self._bytes_max:
+            raise Overloaded(queue="server.request_bytes_max", limit=self._bytes_max)
         if payload.body:
             self.check_takes_more(local)
         elif (full := self._disk.full(local.group, has_body=False)) is not None:
@@ -48,7 +46,7 @@ class Admission:
         """Raises `DiskFull` or `Overloaded` if the group, led here, must not be given more now."""
         if (full := self._disk.full(local.group, has_body=True)) is not None:
             raise self.own(full)
-        if hindering := self._full_disks.hindering(local.raft.membership):
+        if hindering := self.full_disks.hindering(local.raft.membership):
             nodes = " and of ".join(f"node {node}" for node in hindering)
             raise DiskFull(file="more records", node=nodes)
         if (overload := self._compactions.overload(local)) is not None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from raftlog.core.membership import Membership
-from raftlog.core.ready import Role
-from raftlog.core.types import NodeId, Payload, RaftTiming
+from raftlog.core.types import Payload, RaftTiming
 from raftlog.errors import CorruptFile
 from raftlog.machines.commands import ReportPlacement
-from raftlog.multiraft.awake import AwakeReplicas
 from raftlog.multiraft.carried_settings import carry_settings
 from raftlog.multiraft.clocks import VoterClocks
-from raftlog.multiraft.draining import others_can_lead
 from raftlog.multiraft.effects import Effects
+from raftlog.multiraft.leader_moves import LeaderMoves
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.moves import move_groups, reports_due
 from raftlog.multiraft.replicas import NodeReplicas
@@ -23,10 +21,6 @@ from raftlog.multiraft.upgrade import raise_rules
 _DUE_HEARTBEATS = 100
 """Rules and settings that could not be proposed when they were due (a full disk, say) are tried
 again so often. No setting: only an upgrade's end and a change of retention wait for it."""
-
-_DRAIN_HEARTBEATS = 5
-"""A drained node looks so often for groups that others can lead. Not at every one: an election must
-have time to end."""
 
 _REPORT_HEARTBEATS = 10
 """A change of members that was reported, and is not known to be, is reported again so often."""
@@ -38,7 +32,6 @@ class LeaderDuties:
     def __init__(
         self,
         *,
-        node: NodeId,
         replicas: NodeReplicas,
         effects: Effects,
         clocks: VoterClocks,
@@ -47,10 +40,9 @@ class LeaderDuties:
         propose: Callable[[LocalReplica, Payload], None],
         change: Callable[[LocalReplica, Membership], None],
         damaged: Callable[[LocalReplica, CorruptFile], None],
-        awake: AwakeReplicas,
+        leader_moves: LeaderMoves,
     ) -> None:
         """`propose` and `change` raise what `MultiRaft.propose` and `change_membership` raise."""
-        self._node = node
         self._replicas = replicas
         self._effects = effects
         self._clocks = clocks
@@ -59,7 +51,7 @@ class LeaderDuties:
         self._propose = propose
         self._change = change
         self._damaged = damaged
-        self._awake = awake
+        self._leader_moves = leader_moves
         self._reported: dict[ReportPlacement, int] = {}
         """What was reported and is not known to have arrived, and at which tick."""
 
@@ -68,25 +60,6 @@ class LeaderDuties:
         controller = self._replicas.controller
         raise_rules(groups, controller, self._replicas.nodes, self._propose)
         carry_settings(groups, controller, self._propose)
-
-    def _let_others_lead(self) -> None:
-        """Give away the groups that others can lead, while this node is drained."""
-        node, nodes = self._node, self._replicas.controller.nodes
-        if node not in nodes or not nodes[node].draining:
-            return
-        for local in self._replicas.values():
-            raft = local.raft
-            if raft.role is Role.LEADER and others_can_lead(
-                node,
-                raft.membership,
-                raft.followers(),
-                nodes,
-                commit_index=raft.commit_index,
-                last_index=raft.log.last_index,
-                patience_ticks=self._timing.election_ticks_min,
-            ):
-                local.replica.let_others_lead()
-                self._awake.tick_again(local)
 
     def _report(self, ticks: int) -> None:
         due = list(reports_due(self._replicas, self._replicas.controller))
@@ -99,6 +72,7 @@ class LeaderDuties:
 
     def tick(self, ticks: int) -> None:
         """So many ticks of the clock have passed since the start."""
+        self._leader_moves.tick(ticks)
         heartbeat = self._timing.heartbeat_ticks
         if ticks % heartbeat == 0:
             move_groups(
@@ -108,8 +82,6 @@ class LeaderDuties:
                 patience_ticks=self._timing.election_ticks_min,
             )
             self._report(ticks)
-        if ticks % (_DRAIN_HEARTBEATS * heartbeat) == 0:
-            self._let_others_lead()
         if ticks % (_DUE_HEARTBEATS * heartbeat) == 0:
             self.propose_due(self._replicas.values())
         if ticks % self._retention_ticks == 0:

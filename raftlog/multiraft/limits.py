@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from raftlog.multiraft.catch_up_budget import CatchUpLimits
 from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.image_fetch import ImageLimits
+from raftlog.multiraft.leader_moves import LeaderLimits
 from raftlog.multiraft.scrubs import ScrubLimits
 
 
@@ -34,5 +35,6 @@ class MultiRaftLimits:
     pull_ticks: int = 2
     """An observer asks so often for what it lacks."""
     compaction: CompactionLimits
+    leaders: LeaderLimits = field(default_factory=LeaderLimits)
     images: ImageLimits = field(default_factory=ImageLimits)
     scrubs: ScrubLimits = field(default_factory=ScrubLimits)

@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 
 from raftlog.comparison import Trust
 from raftlog.core.ready import Role
-from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Payload, Term
+from raftlog.core.types import NOBODY, GroupId, LogIndex, NodeId, Offset, Payload, Term
 from raftlog.damage_table import Trouble, serves_everything
 from raftlog.errors import (
     HistoryDisputed,
     NoQuorum,
+    NotLeader,
     NotYet,
+    Overloaded,
     RaftlogError,
     ReplicaDiverged,
     StateDisputed,
@@ -138,6 +140,9 @@ class LocalReplica:
         """Its recovery lasted when somebody last asked whether it had ended."""
         self._numbers = itertools.count(1)
         self._writes: dict[LogIndex, _Write] = {}
+        self._paused: list[tuple[Payload, WriteReply]] = []
+        """What was to be proposed while the leader hands its role over, in order. Calls in flight
+        are bounded, and so are their bytes."""
         self._reads: dict[int, ReadReply] = {}
         self._waits: dict[int, _Wait] = {}
         """For entries to be applied here."""
@@ -181,9 +186,31 @@ class LocalReplica:
 
     def propose(self, payload: Payload, reply: WriteReply) -> None:
         """Put a command into the log. Raises `NotLeader` or `Overloaded`: then it is not there,
-        and `reply` is never called."""
+        and `reply` is never called.
+
+        While the leader hands its role over nothing is written. Then `reply` gets these errors
+        later, or the command is written once the transfer has failed.
+        """
+        if self.raft.transferring_to != NOBODY:
+            self._paused.append((payload, reply))
+            return
         span = self.raft.propose([payload])
         self._writes[span.first] = _Write(self.raft.term, reply)
+
+    def go_on(self) -> bool:
+        """Propose what waited for a transfer, if that has failed; if it has not, tell who leads
+        now, as soon as that is known. Returns whether anything was proposed."""
+        raft = self.raft
+        awaits_leader = raft.role is Role.FOLLOWER and raft.leader == NOBODY
+        if not self._paused or raft.transferring_to != NOBODY or awaits_leader:
+            return False
+        paused, self._paused = self._paused, []
+        for payload, reply in paused:
+            try:
+                self.propose(payload, reply)
+            except (NotLeader, Overloaded) as error:
+                reply(error)
+        return raft.role is Role.LEADER
 
     def read_barrier(self, reply: ReadReply) -> None:
         """Reply when a read of the machine here is linearizable (ReadIndex).
@@ -390,6 +417,7 @@ class LocalReplica:
         Calls that wait for records go on waiting, or are answered.
         """
         self.abandon_writes(NoQuorum(what="a write"))
+        self._abandon_paused(NoQuorum(what="a write"))
         reads, self._reads = self._reads, {}
         for reply in reads.values():
             reply(NoQuorum(what="a read"))
@@ -430,6 +458,7 @@ class LocalReplica:
     def abandon_all(self, error: RaftlogError) -> None:
         """The group is gone from this node, so this is the last chance to answer."""
         self.abandon_writes(NoQuorum(what="a write"))
+        self._abandon_paused(NoQuorum(what="a write"))
         waits = [
             *self._reads.values(),
             *(wait.reply for wait in self._waits.values()),
@@ -446,6 +475,11 @@ class LocalReplica:
         writes, self._writes = self._writes, {}
         for write in writes.values():
             write.reply(error)
+
+    def _abandon_paused(self, error: RaftlogError) -> None:
+        paused, self._paused = self._paused, []
+        for _, reply in paused:
+            reply(error)
 
     def _settle_waits(self) -> None:
         over = [number for number, wait in self._waits.items() if wait.is_over()]

@@ -17,7 +17,7 @@ from raftlog.core.membership import Membership
 from raftlog.core.quorum import is_quorum
 from raftlog.core.ready import Role
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId
-from raftlog.errors import ChangeUnderWay, MemberBehind
+from raftlog.errors import ChangeUnderWay, MemberBehind, TransferUnderWay
 from raftlog.machines.commands import ReportPlacement
 from raftlog.machines.controller import ControllerMachine
 from raftlog.multiraft.local_replica import LocalReplica
@@ -94,7 +94,7 @@ def move_groups(
             continue
         try:
             change(local, step)
-        except (ChangeUnderWay, MemberBehind):
+        except (ChangeUnderWay, MemberBehind, TransferUnderWay):
             continue  # the next look finds it further
 
 

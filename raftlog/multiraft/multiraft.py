@@ -69,11 +69,11 @@ from raftlog.multiraft.effects import (
     LeadershipChanged,
     ReplicaRecovered,
 )
-from raftlog.multiraft.full_disks import FullDisks
 from raftlog.multiraft.groups import GroupStore, OpenedGroup, Quarantine
 from raftlog.multiraft.image_exchange import ImageExchange
 from raftlog.multiraft.image_fetch import ImageLimits
 from raftlog.multiraft.journal_writer import JournalWriter
+from raftlog.multiraft.leader_moves import LeaderMoves
 from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica, ReadReply, WriteReply, compared_events
 from raftlog.multiraft.observing import Observing
@@ -118,7 +118,6 @@ class MultiRaft:
         self._ticks = 0
         self._limits = limits
         self._clocks = VoterClocks(node, effects)
-        self._full_disks = FullDisks()
         self._disk = NodeDisk(
             effects,
             store.reserve(limits.reserve_bytes),
@@ -152,11 +151,12 @@ class MultiRaft:
             mark_dirty=self.mark_dirty,
         )
         self._budget = CatchUpBudget(effects, limits.catch_up, self._read_on)
-        self._images_read_first = False
         self._catch_up = CatchUp(effects, self._budget, self._files_released, self._unfit)
         self._images = self._new_images(store, limits.images)
         self._compactions = self._new_compactions(store, limits.compaction)
-        self._admission = self._new_admission()
+        self.admission = Admission(
+            node, self._disk, self._compactions, bytes_max=limits.request_bytes_max
+        )
         self.repairs = self._new_repairs(store)
         self._rebuilds = self._new_rebuilds(store)
         self.scrubs = self._new_scrubs(store, limits.scrubs)
@@ -166,7 +166,7 @@ class MultiRaft:
         self._applying: OrderedDict[GroupId, None] = OrderedDict()
         """Groups with committed entries to apply, the one that waits longest first."""
         self.refusals = Refusals(effects)
-        self._turn_scheduled = self._stopped = False
+        self._images_read_first = self._turn_scheduled = self._stopped = False
 
     def _new_compactions(self, store: GroupStore, limits: CompactionLimits) -> Compactions:
         return Compactions(
@@ -179,15 +179,6 @@ class MultiRaft:
             propose=self._propose_own,
             ended=self._files_changed,
             damaged=self._met,
-        )
-
-    def _new_admission(self) -> Admission:
-        return Admission(
-            node=self.node,
-            disk=self._disk,
-            full_disks=self._full_disks,
-            compactions=self._compactions,
-            request_bytes_max=self._limits.request_bytes_max,
         )
 
     def _new_repairs(self, store: GroupStore) -> Repairs:
@@ -228,8 +219,14 @@ class MultiRaft:
         )
 
     def _new_duties(self) -> LeaderDuties:
-        return LeaderDuties(
+        self.leader_moves = LeaderMoves(
             node=self.node,
+            replicas=self.replicas,
+            timing=self._timing,
+            limits=self._limits.leaders,
+            transfer=self.transfer_leadership,
+        )
+        return LeaderDuties(
             replicas=self.replicas,
             effects=self._effects,
             clocks=self._clocks,
@@ -238,7 +235,7 @@ class MultiRaft:
             propose=self._propose_own,
             change=self.change_membership,
             damaged=self.repairs.met,
-            awake=self._awake,
+            leader_moves=self.leader_moves,
         )
 
     def _new_observing(self, random: Random) -> Observing:
@@ -403,6 +400,8 @@ class MultiRaft:
 
     def _settle(self, local: LocalReplica, output: Output) -> None:
         local.settle(output)
+        if local.go_on():
+            self.mark_dirty(local.group)
         if local.replica.has_to_apply:
             self._applying[local.group] = None
         if local.has_recovered():
@@ -449,7 +448,7 @@ class MultiRaft:
                 self.replicas.let_go(local)
 
         def no_room(full: DiskFull) -> bool:
-            local.abandon_writes(self._admission.own(full))
+            local.abandon_writes(self.admission.own(full))
             # What a deleted topic had to write is not waited for: its end may make room.
             return local.group in self.replicas
 
@@ -568,7 +567,7 @@ class MultiRaft:
             if isinstance(message, NodeHeartbeat):
                 self._awake.booted(message.sender, message.boot_id)
                 self._clocks.heard(message.sender, message.clock_us)
-                self._full_disks.heard(message.sender, full=message.disk_full)
+                self.admission.full_disks.heard(message.sender, full=message.disk_full)
             elif isinstance(message, GroupDeleted):
                 self._group_deleted(message)
             elif isinstance(message, PullMessage):
@@ -651,32 +650,35 @@ class MultiRaft:
 
         Raises `NotLeader`, `Overloaded`, `DiskFull`, `TopicRecreated`: nothing was written and
         `reply` is never called. It may be called with `NoQuorum`, `DiskFull` or `TopicRecreated`:
-        then the command may have been written, or may yet be.
+        then the command may have been written, or may yet be. A proposal waits while the leader
+        hands its role over; what is raised otherwise may then come as the reply.
         """
         self.replicas.check_here(local)
         if local.raft.role is Role.LEADER:
-            self._admission.check_room(local, payload)
+            self.admission.check(local, payload)
             self._awake.wake(local)
 
         def release(answer: Outcome | RaftlogError) -> None:
-            self._admission.took(-payload.size)
+            self.admission.answered(payload)
             reply(answer)
 
         local.propose(payload, release)
-        self._admission.took(payload.size)
+        self.admission.took(payload)
+        self.mark_dirty(local.group)
+
+    def transfer_leadership(self, local: LocalReplica, to: NodeId, *, wished: bool = False) -> None:
+        """As `Raft.transfer_leadership`. Raises `TopicRecreated` as well."""
+        self.replicas.check_here(local)
+        self._awake.wake(local)
+        local.raft.transfer_leadership(to, wished=wished)
         self.mark_dirty(local.group)
 
     def change_membership(self, local: LocalReplica, goal: Membership) -> None:
-        """Give the group this membership: see `Raft.change_membership`, whose errors it raises.
-        Raises `TopicRecreated` as well."""
+        """As `Raft.change_membership`. Raises `TopicRecreated` as well."""
         self.replicas.check_here(local)
         self._awake.wake(local)
         local.raft.change_membership(goal)
         self.mark_dirty(local.group)
-
-    def check_takes_more(self, local: LocalReplica) -> None:
-        """Raises `DiskFull` or `Overloaded` if the group, led here, must not be given more now."""
-        self._admission.check_takes_more(local)
 
     def read_barrier(self, local: LocalReplica, reply: ReadReply) -> None:
         """Reply with None when a read of the machine here is linearizable.

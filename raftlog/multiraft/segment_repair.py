@@ -165,6 +165,10 @@ class SegmentRepairs:
         self._send(mend)
 
     def _send(self, mend: _Mend) -> None:
+        log = mend.local.replica.log
+        if not log.base_index < mend.wanted[0] <= log.durable_index:
+            self._ask(mend)  # the log has lost the entry since a peer was asked first
+            return
         mend.waited_ticks = 0
         if not mend.peers:
             mend.wanted.popleft()
@@ -176,7 +180,7 @@ class SegmentRepairs:
             sender=self._node,
             to=mend.peers[0],
             index=index,
-            term=mend.local.replica.log.term_at(index),
+            term=log.term_at(index),
         )
         self._effects.send(request.to, [request])
 

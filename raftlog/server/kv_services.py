@@ -90,7 +90,7 @@ class KvServices:
         )
         local = self._here(call.group)
         self._node.check_leads(local)
-        self._multiraft.check_takes_more(local)
+        self._multiraft.admission.check_takes_more(local)
         return await self._write(local, command)
 
     async def delete_key(self, call: calls.DeleteKeyCall) -> calls.WriteReply:

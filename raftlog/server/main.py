@@ -157,6 +157,9 @@ async def _serve(
     log.info("serving", node=node_id, address=addresses[node_id], pid=os.getpid())
     await stop.wait()
     log.info("stopping", node=node_id)
+    if not failure:
+        stop.clear()  # somebody who asks twice does not wait
+        await node.hand_over(stop.is_set)
     await healths.enter_graceful_shutdown()
     await gate.close()
     # At once: the peers' streams never end by themselves.

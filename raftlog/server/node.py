@@ -21,7 +21,7 @@ import structlog
 from raftlog.config import Settings, StorageSettings
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
-from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Payload
+from raftlog.core.types import NOBODY, GroupId, LogIndex, NodeId, Offset, Payload
 from raftlog.errors import IdentityRefused, NodeRemoved, NotLeader, RaftlogError, TooLarge
 from raftlog.machines.commands import Command, ReportPlacement
 from raftlog.machines.outcomes import Outcome
@@ -29,6 +29,7 @@ from raftlog.multiraft.catch_up_budget import CatchUpLimits
 from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.effects import DamagePassedOver, MultiRaftEvent
 from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.leader_moves import LeaderLimits
 from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.multiraft import MultiRaft
@@ -160,6 +161,17 @@ class Node:
             log.warning("a damaged folder is kept for a person", folder=folder, bytes=byte_count)
         self._next_tick_s = self._loop.time() + self._tick_s
         self._loop.call_at(self._next_tick_s, self._tick)
+
+    async def hand_over(self, is_enough: Callable[[], bool]) -> None:
+        """Before `stop`: let other nodes lead what this one leads, as far as they can, within
+        `server.drain_timeout_s` and until `is_enough`. It leads nothing new from now on."""
+        moves = self.multiraft.leader_moves
+        moves.stop()
+        until_s = self._loop.time() + self.settings.server.drain_timeout_s
+        while moves.under_way and self._loop.time() < until_s and not is_enough():
+            await asyncio.sleep(self._tick_s)
+        if left := moves.under_way:
+            log.warning("stops as the leader of groups that others could lead", groups=left)
 
     async def stop(self) -> None:
         """End tasks, finish what is being written, close the files."""
@@ -326,6 +338,8 @@ class Node:
         def reply(answer: Outcome | RaftlogError) -> None:
             if done.done():
                 return  # its caller's deadline passed
+            if isinstance(answer, NotLeader):
+                answer = self._hinted(answer)
             if isinstance(answer, RaftlogError):
                 done.set_exception(answer)
             else:
@@ -342,6 +356,17 @@ class Node:
         done, reply = self._awaited()
         self._decided(lambda: self.multiraft.read_barrier(local, reply))
         await done
+
+    async def transfer_leadership(self, local: LocalReplica, to: NodeId) -> NodeId:
+        """Hand the group's leadership to that voter, as somebody asked; returns who leads then.
+
+        Raises `NotLeader`, `TransferRefused`.
+        """
+        raft = local.raft
+        self._decided(lambda: self.multiraft.transfer_leadership(local, to, wished=True))
+        while raft.transferring_to == to or raft.leader == NOBODY:
+            await asyncio.sleep(self._tick_s)
+        return raft.leader
 
     async def high_water_mark_reached(self, local: LocalReplica, mark: Offset) -> None:
         """Wait until the topic's replica here has applied `mark`."""
@@ -451,6 +476,12 @@ def _limits(settings: Settings) -> MultiRaftLimits:
         retention_ticks=max(1, round(settings.topic.retention_check_s / tick_s)),
         pull_ticks=max(1, round(server.observer_pull_interval_s / tick_s)),
         turn_work_us=max(1, round(server.turn_work_max_s * 1_000_000)),
+        leaders=LeaderLimits(
+            spread=settings.raft.preferred_leaders,
+            delay_ticks=settings.raft.preferred_leader_delay_ticks(),
+            look_ticks=settings.raft.ticks_per_s(),
+            moves_max=settings.raft.preferred_leader_moves_per_s_max,
+        ),
         catch_up=CatchUpLimits(
             peer_bytes_max=server.catch_up_peer_bytes_max,
             node_bytes_max=server.catch_up_bytes_max,

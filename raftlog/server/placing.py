@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raftlog.core.types import CONTROLLER_GROUP, NodeId
-from raftlog.errors import AddressTaken, NodeInUse, RulesTooOld, TooFewNodes
+from raftlog.errors import AddressTaken, NodeInUse, NodeUnknown, RulesTooOld, TooFewNodes
 from raftlog.machines.commands import (
     AddNode,
     PlaceGroup,
@@ -110,6 +110,18 @@ class PlacingServices:
                 )
             )
         return calls.PlacementsReply(nodes=self._nodes(), groups=tuple(groups))
+
+    async def transfer_leadership(self, call: calls.TransferCall) -> calls.TransferReply:
+        """Hand a group's leadership to another voter. Raises `NodeUnknown`, `TransferRefused`,
+        `NotLeader`."""
+        local = self._node.group_here(call.group)
+        self._node.check_leads(local)
+        voters = local.raft.membership.voters
+        if call.to not in voters:
+            raise NodeUnknown(node=call.to, known=", ".join(map(str, voters)))
+        if call.to == self._node.node:
+            return calls.TransferReply(leader=call.to)
+        return calls.TransferReply(leader=await self._node.transfer_leadership(local, call.to))
 
     def voters_for(self, what: str, replicas: int) -> tuple[NodeId, ...]:
         """On which nodes a new group is put; `replicas` 0: the default. Raises `TooFewNodes`,

@@ -148,6 +148,7 @@ def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandle
             plain(calls.PLACE_GROUP, services.placing.place_group),
             plain(calls.REPORT_PLACEMENT, services.placing.report_placement),
             plain(calls.DESCRIBE_PLACEMENTS, services.placing.describe_placements),
+            plain(calls.TRANSFER_LEADERSHIP, services.placing.transfer_leadership),
             plain(calls.ALTER_TOPIC, services.alter_topic),
             plain(calls.DELETE_TOPIC, services.delete_topic),
             plain(calls.DESCRIBE_TOPIC, services.describe_topic),

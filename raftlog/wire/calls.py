@@ -73,7 +73,13 @@ from raftlog.wire.kv_calls import (
     WatchKeys,
     WriteReply,
 )
-from raftlog.wire.placing_calls import DescribePlacements, PlaceGroupCall, PlacementsReply
+from raftlog.wire.placing_calls import (
+    DescribePlacements,
+    PlaceGroupCall,
+    PlacementsReply,
+    TransferCall,
+    TransferReply,
+)
 from raftlog.wire.runs import Runs
 
 READ_PIECES_MAX = 10_000
@@ -611,6 +617,7 @@ RETIRE_NODE = PlainCall("RetireNode", RetireNode, NodeRetired)
 PLACE_GROUP = PlainCall("PlaceGroup", PlaceGroupCall, GroupPlaced)
 REPORT_PLACEMENT = PlainCall("ReportPlacement", ReportPlacement, PlacementReported)
 DESCRIBE_PLACEMENTS = PlainCall("DescribePlacements", DescribePlacements, PlacementsReply)
+TRANSFER_LEADERSHIP = PlainCall("TransferLeadership", TransferCall, TransferReply)
 ALTER_TOPIC = PlainCall("AlterTopic", AlterTopicCall, TopicAltered)
 DELETE_TOPIC = PlainCall("DeleteTopic", DeleteTopicCall, TopicDeleted)
 DESCRIBE_TOPIC = PlainCall("DescribeTopic", DescribeTopic, TopicReply)

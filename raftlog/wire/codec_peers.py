@@ -25,6 +25,7 @@ from raftlog.core.messages import (
     PullDone,
     PulledEntries,
     PullRequest,
+    TimeoutNow,
     VoteReply,
     VoteRequest,
 )
@@ -353,6 +354,7 @@ _NAMES: dict[type, tuple[str, Conversion[Any]]] = {
     for name, kind in {
         "vote_request": VoteRequest,
         "vote_reply": VoteReply,
+        "timeout_now": TimeoutNow,
         "append_reply": AppendReply,
         "heartbeat_reply": HeartbeatReply,
         "group_deleted": GroupDeleted,

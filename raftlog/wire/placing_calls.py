@@ -72,3 +72,20 @@ class PlacementsReply:
     """Every node."""
     groups: tuple[GroupPlace, ...]
     """Every group, the controller's first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferCall:
+    """Leader of the group: hand the role to this voter, and wait for what comes of it. Raises
+    `NodeUnknown` if it is none, `TransferRefused` if it cannot be given the role now."""
+
+    group: GroupId
+    to: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferReply:
+    """What came of it."""
+
+    leader: NodeId
+    """Who leads the group now; another than was asked for: the transfer has failed."""

@@ -520,6 +520,20 @@ class PlacementReported(_message.Message):
     done: bool
     def __init__(self, done: _Optional[bool] = ...) -> None: ...
 
+class TransferCall(_message.Message):
+    __slots__ = ("group", "to")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    to: int
+    def __init__(self, group: _Optional[int] = ..., to: _Optional[int] = ...) -> None: ...
+
+class TransferReply(_message.Message):
+    __slots__ = ("leader",)
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    leader: int
+    def __init__(self, leader: _Optional[int] = ...) -> None: ...
+
 class PlaceGroupCall(_message.Message):
     __slots__ = ("group", "voters", "generation")
     GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -1069,7 +1083,7 @@ class PeerWelcome(_message.Message):
     def __init__(self, node: _Optional[int] = ..., store_uuid: _Optional[str] = ..., boot_id: _Optional[str] = ..., message_bytes_max: _Optional[int] = ...) -> None: ...
 
 class VoteRequest(_message.Message):
-    __slots__ = ("group", "sender", "to", "term", "last_index", "last_term", "pre")
+    __slots__ = ("group", "sender", "to", "term", "last_index", "last_term", "pre", "transfer")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
@@ -1077,6 +1091,7 @@ class VoteRequest(_message.Message):
     LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
     LAST_TERM_FIELD_NUMBER: _ClassVar[int]
     PRE_FIELD_NUMBER: _ClassVar[int]
+    TRANSFER_FIELD_NUMBER: _ClassVar[int]
     group: int
     sender: int
     to: int
@@ -1084,7 +1099,22 @@ class VoteRequest(_message.Message):
     last_index: int
     last_term: int
     pre: bool
-    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ..., pre: _Optional[bool] = ...) -> None: ...
+    transfer: bool
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., last_term: _Optional[int] = ..., pre: _Optional[bool] = ..., transfer: _Optional[bool] = ...) -> None: ...
+
+class TimeoutNow(_message.Message):
+    __slots__ = ("group", "sender", "to", "term", "wished")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    SENDER_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    WISHED_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    sender: int
+    to: int
+    term: int
+    wished: bool
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., wished: _Optional[bool] = ...) -> None: ...
 
 class VoteReply(_message.Message):
     __slots__ = ("group", "sender", "to", "term", "granted", "pre")
@@ -1191,7 +1221,7 @@ class Heartbeat(_message.Message):
     def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., read_round: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., hash_index: _Optional[int] = ..., agreed_index: _Optional[int] = ..., agreed_hash: _Optional[bytes] = ..., disputed: _Optional[bool] = ..., recovered: _Optional[int] = ..., history_index: _Optional[int] = ..., agreed_history_index: _Optional[int] = ..., agreed_history_digest: _Optional[bytes] = ..., history_disputed: _Optional[bool] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("group", "sender", "to", "term", "read_round", "last_index", "quiesce_round", "disk_keeps_up", "hash_index", "state_hash", "diverged", "recovery", "history_index", "history_digest", "history_diverged")
+    __slots__ = ("group", "sender", "to", "term", "read_round", "last_index", "quiesce_round", "disk_keeps_up", "hash_index", "state_hash", "diverged", "recovery", "history_index", "history_digest", "history_diverged", "may_lead")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
@@ -1207,6 +1237,7 @@ class HeartbeatReply(_message.Message):
     HISTORY_INDEX_FIELD_NUMBER: _ClassVar[int]
     HISTORY_DIGEST_FIELD_NUMBER: _ClassVar[int]
     HISTORY_DIVERGED_FIELD_NUMBER: _ClassVar[int]
+    MAY_LEAD_FIELD_NUMBER: _ClassVar[int]
     group: int
     sender: int
     to: int
@@ -1222,7 +1253,8 @@ class HeartbeatReply(_message.Message):
     history_index: int
     history_digest: bytes
     history_diverged: bool
-    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., read_round: _Optional[int] = ..., last_index: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., disk_keeps_up: _Optional[bool] = ..., hash_index: _Optional[int] = ..., state_hash: _Optional[bytes] = ..., diverged: _Optional[bool] = ..., recovery: _Optional[int] = ..., history_index: _Optional[int] = ..., history_digest: _Optional[bytes] = ..., history_diverged: _Optional[bool] = ...) -> None: ...
+    may_lead: bool
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., read_round: _Optional[int] = ..., last_index: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., disk_keeps_up: _Optional[bool] = ..., hash_index: _Optional[int] = ..., state_hash: _Optional[bytes] = ..., diverged: _Optional[bool] = ..., recovery: _Optional[int] = ..., history_index: _Optional[int] = ..., history_digest: _Optional[bytes] = ..., history_diverged: _Optional[bool] = ..., may_lead: _Optional[bool] = ...) -> None: ...
 
 class NodeHeartbeat(_message.Message):
     __slots__ = ("sender", "to", "boot_id", "clock_us", "disk_full")
@@ -1431,7 +1463,7 @@ class PullDone(_message.Message):
     def __init__(self, sender: _Optional[int] = ..., to: _Optional[int] = ..., number: _Optional[int] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class PeerMessage(_message.Message):
-    __slots__ = ("vote_request", "vote_reply", "append_request", "append_reply", "heartbeat", "heartbeat_reply", "group_deleted", "node_heartbeat", "image_offer", "image_request", "image_manifest", "image_chunk_request", "image_chunk", "entry_request", "entry_reply", "pull_request", "pulled_entries", "pull_done")
+    __slots__ = ("vote_request", "vote_reply", "append_request", "append_reply", "heartbeat", "heartbeat_reply", "group_deleted", "node_heartbeat", "image_offer", "image_request", "image_manifest", "image_chunk_request", "image_chunk", "entry_request", "entry_reply", "pull_request", "pulled_entries", "pull_done", "timeout_now")
     VOTE_REQUEST_FIELD_NUMBER: _ClassVar[int]
     VOTE_REPLY_FIELD_NUMBER: _ClassVar[int]
     APPEND_REQUEST_FIELD_NUMBER: _ClassVar[int]
@@ -1450,6 +1482,7 @@ class PeerMessage(_message.Message):
     PULL_REQUEST_FIELD_NUMBER: _ClassVar[int]
     PULLED_ENTRIES_FIELD_NUMBER: _ClassVar[int]
     PULL_DONE_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_NOW_FIELD_NUMBER: _ClassVar[int]
     vote_request: VoteRequest
     vote_reply: VoteReply
     append_request: AppendRequest
@@ -1468,7 +1501,8 @@ class PeerMessage(_message.Message):
     pull_request: PullRequest
     pulled_entries: PulledEntries
     pull_done: PullDone
-    def __init__(self, vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_reply: _Optional[_Union[VoteReply, _Mapping]] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_reply: _Optional[_Union[AppendReply, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., heartbeat_reply: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., group_deleted: _Optional[_Union[GroupDeleted, _Mapping]] = ..., node_heartbeat: _Optional[_Union[NodeHeartbeat, _Mapping]] = ..., image_offer: _Optional[_Union[ImageOffer, _Mapping]] = ..., image_request: _Optional[_Union[ImageRequest, _Mapping]] = ..., image_manifest: _Optional[_Union[ImageManifest, _Mapping]] = ..., image_chunk_request: _Optional[_Union[ImageChunkRequest, _Mapping]] = ..., image_chunk: _Optional[_Union[ImageChunk, _Mapping]] = ..., entry_request: _Optional[_Union[EntryRequest, _Mapping]] = ..., entry_reply: _Optional[_Union[EntryReply, _Mapping]] = ..., pull_request: _Optional[_Union[PullRequest, _Mapping]] = ..., pulled_entries: _Optional[_Union[PulledEntries, _Mapping]] = ..., pull_done: _Optional[_Union[PullDone, _Mapping]] = ...) -> None: ...
+    timeout_now: TimeoutNow
+    def __init__(self, vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_reply: _Optional[_Union[VoteReply, _Mapping]] = ..., append_request: _Optional[_Union[AppendRequest, _Mapping]] = ..., append_reply: _Optional[_Union[AppendReply, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., heartbeat_reply: _Optional[_Union[HeartbeatReply, _Mapping]] = ..., group_deleted: _Optional[_Union[GroupDeleted, _Mapping]] = ..., node_heartbeat: _Optional[_Union[NodeHeartbeat, _Mapping]] = ..., image_offer: _Optional[_Union[ImageOffer, _Mapping]] = ..., image_request: _Optional[_Union[ImageRequest, _Mapping]] = ..., image_manifest: _Optional[_Union[ImageManifest, _Mapping]] = ..., image_chunk_request: _Optional[_Union[ImageChunkRequest, _Mapping]] = ..., image_chunk: _Optional[_Union[ImageChunk, _Mapping]] = ..., entry_request: _Optional[_Union[EntryRequest, _Mapping]] = ..., entry_reply: _Optional[_Union[EntryReply, _Mapping]] = ..., pull_request: _Optional[_Union[PullRequest, _Mapping]] = ..., pulled_entries: _Optional[_Union[PulledEntries, _Mapping]] = ..., pull_done: _Optional[_Union[PullDone, _Mapping]] = ..., timeout_now: _Optional[_Union[TimeoutNow, _Mapping]] = ...) -> None: ...
 
 class PeerMessages(_message.Message):
     __slots__ = ("messages",)

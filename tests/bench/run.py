@@ -41,6 +41,7 @@ from tests.bench.month import Month, month
 from tests.bench.reopen import reopen
 from tests.bench.repair import repair
 from tests.bench.replay import replay
+from tests.bench.rolling import rolling
 from tests.bench.spark import log_to_spark, micro_batch, spark_to_log
 
 Piece = Callable[[Path], Iterator[Figure]]
@@ -49,6 +50,7 @@ PIECES: dict[str, Piece] = {
     "floor": floor,
     "log": log,
     "failover": failover,
+    "rolling": rolling,
     "reopen": reopen(1),
     "catch-up": catch_up(1024),
     "replay": replay(100, 500),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -24,64 +23,16 @@ from raftlog.errors import (
     NodeRemoved,
     NodeUnknown,
     QuorumAtRisk,
-    RaftlogError,
     TooFewNodes,
 )
-from raftlog.machines.commands import TopicInfo
 from raftlog.placement import Move
 from raftlog.wire.calls import NodeView
 from tests.cluster.joining import PATIENCE_S, Joined, grown
-
-ROWS = 20
-
-
-class Load:
-    """Appends to a topic, one batch after the other, until it is told to stop."""
-
-    def __init__(self, cluster: ProcessCluster, topic: TopicInfo) -> None:
-        self.written: list[int] = []
-        self.failed: list[RaftlogError] = []
-        self._cluster = cluster
-        self._topic = topic
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        with self._cluster.client() as client, client.producer(self._topic) as producer:
-            number = 0
-            while not self._stop.is_set():
-                rows = [{"id": number * ROWS + each} for each in range(ROWS)]
-                try:
-                    producer.append_and_flush(rows)
-                except RaftlogError as error:
-                    self.failed.append(error)
-                    return
-                self.written += [row["id"] for row in rows]
-                number += 1
-
-    def __enter__(self) -> Load:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def end(self) -> None:
-        """No more is written when this returns."""
-        self._stop.set()
-        self._thread.join(PATIENCE_S)
+from tests.cluster.load import ROWS, Load, rows_of
 
 
 def places(client: LogClient) -> dict[str, tuple[int, ...]]:
     return {each.topic: each.voters for each in client.members.placements().groups}
-
-
-def rows_of(client: LogClient, topic: TopicInfo) -> list[int]:
-    mark = client.read_high_water_mark(topic).high_water_mark
-    found: list[int] = []
-    for batch in client.read(topic, end=mark):
-        found += batch.column("id").to_pylist()
-    return found
 
 
 def silent_ms(client: LogClient, node: int) -> int:

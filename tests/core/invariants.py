@@ -15,12 +15,13 @@ from raftlog.core.status import RaftStatus
 from raftlog.core.types import NOBODY, LogIndex, Term
 
 _NEXT_ROLES = {
-    Role.FOLLOWER: (Role.FOLLOWER, Role.PRE_CANDIDATE),
+    Role.FOLLOWER: (Role.FOLLOWER, Role.PRE_CANDIDATE, Role.CANDIDATE),
     Role.PRE_CANDIDATE: (Role.PRE_CANDIDATE, Role.FOLLOWER, Role.CANDIDATE, Role.LEADER),
     Role.CANDIDATE: (Role.CANDIDATE, Role.FOLLOWER, Role.PRE_CANDIDATE, Role.LEADER),
     Role.LEADER: (Role.LEADER, Role.FOLLOWER),
 }
-"""What one event may make of a role (Raft figure 4, with the pre-vote before an election).
+"""What one event may make of a role (Raft figure 4, with the pre-vote before an election, which a
+follower leaves out whom the leader tells to campaign).
 
 In a pre-vote, late votes of an election in the same term may still make it leader."""
 
@@ -60,7 +61,9 @@ def _check_moment(now: RaftStatus) -> None:
 
 def _check_roles(before: RaftStatus, now: RaftStatus) -> None:
     assert now.role in _NEXT_ROLES[before.role], f"{before.role} became {now.role} in one event"
-    if now.role is Role.CANDIDATE and before.role is Role.PRE_CANDIDATE:
+    if now.role is Role.CANDIDATE and before.role is Role.FOLLOWER:
+        assert now.handed_over, "an election without a pre-vote"
+    if now.role is Role.CANDIDATE and before.role is not Role.CANDIDATE:
         assert now.term == before.term + 1, "an election opens exactly one new term"
     if now.role is Role.LEADER:
         assert now.term == before.term, "a leader leads the term it was elected for"
@@ -96,6 +99,8 @@ def _check_leader(before: RaftStatus, now: RaftStatus) -> None:
         assert follower.match_index <= now.last_index, "matched beyond the leader's log"
         assert follower.next_index > now.base_index, "it would be sent what was dropped"
         assert follower.probing or not follower.behind_base, "sent entries it cannot append"
+    if before.transferring_to != NOBODY and now.transferring_to == before.transferring_to:
+        assert now.last_index == before.last_index, "written while the role was handed over"
     if now.commit_index > before.commit_index:
         holders = {
             each.node

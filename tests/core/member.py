@@ -180,6 +180,9 @@ class Member:
         self._event(lambda: spans.append(self.raft.change_membership(goal)))
         return spans[0]
 
+    def transfer(self, to: int, *, wished: bool = False) -> None:
+        self._event(lambda: self.raft.transfer_leadership(NodeId(to), wished=wished))
+
     def read_index(self, request: int) -> None:
         self._event(lambda: self.raft.read_index(request))
 
@@ -419,6 +422,7 @@ def heartbeat_reply(
     term: int | None = None,
     quiesce_round: int = 0,
     disk_keeps_up: bool = True,
+    may_lead: bool = True,
 ):
     return HeartbeatReply(
         group=GROUP,
@@ -429,4 +433,5 @@ def heartbeat_reply(
         last_index=LogIndex(last_index),
         quiesce_round=quiesce_round,
         disk_keeps_up=disk_keeps_up,
+        may_lead=may_lead,
     )

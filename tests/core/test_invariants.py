@@ -93,5 +93,5 @@ def test_an_election_without_a_pre_vote_is_noticed() -> None:
     raft = Member(1, terms=[1]).raft
     before = raft.status()
     now = replace(before, role=Role.CANDIDATE, vote=1)
-    with pytest.raises(AssertionError, match="in one event"):
+    with pytest.raises(AssertionError, match="without a pre-vote"):
         invariants.compare(before, now, raft.log.term_at)

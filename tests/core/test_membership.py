@@ -322,7 +322,8 @@ def test_a_leader_that_takes_itself_out_counts_others_only_and_then_leaves() -> 
     network.tick_until(lambda: leader.raft.role is not Role.LEADER)
     assert leader.raft.membership == Membership(node_ids(2, 3))
     done = leader.raft.memberships.latest_index
-    assert network[2].raft.commit_index == network[3].raft.commit_index == done, "it told them"
+    told = min(network[2].raft.commit_index, network[3].raft.commit_index)
+    assert told >= done, "it told them"
     new = network.elect_any()
     assert new.node in (2, 3)
     term = new.raft.term

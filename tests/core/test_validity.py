@@ -15,13 +15,20 @@ from raftlog.core.messages import (
     Heartbeat,
     HeartbeatReply,
     RaftMessage,
+    TimeoutNow,
     VoteReply,
     VoteRequest,
 )
 from raftlog.core.ready import Role
 from raftlog.core.types import Entry, EntryKind, Payload, RaftTiming
 from raftlog.core.validity import NUMBER_MAX
-from raftlog.errors import NotLeader, Overloaded, PeerProtocolViolation
+from raftlog.errors import (
+    NotLeader,
+    Overloaded,
+    PeerProtocolViolation,
+    TransferRefused,
+    TransferUnderWay,
+)
 from tests.core.member import (
     GROUP,
     Member,
@@ -251,9 +258,16 @@ MESSAGES = st.one_of(
             last_index=NUMBERS,
             quiesce_round=NUMBERS,
             disk_keeps_up=st.booleans(),
+            may_lead=st.booleans(),
         ),
     ),
-    st.builds(VoteRequest, **messages(last_index=NUMBERS, last_term=NUMBERS, pre=st.booleans())),
+    st.builds(
+        VoteRequest,
+        **messages(
+            last_index=NUMBERS, last_term=NUMBERS, pre=st.booleans(), transfer=st.booleans()
+        ),
+    ),
+    st.builds(TimeoutNow, **messages(wished=st.booleans())),
     st.builds(VoteReply, **messages(granted=st.booleans(), pre=st.booleans())),
 )
 
@@ -261,7 +275,7 @@ EVENTS = st.one_of(
     MESSAGES,
     MESSAGES,
     MESSAGES,
-    st.sampled_from(["tick", "timeout", "propose", "read", "persist", "start"]),
+    st.sampled_from(["tick", "timeout", "propose", "read", "transfer", "persist", "start"]),
 )
 
 TIMING = RaftTiming(election_ticks_min=4, heartbeat_ticks=1, resend_ticks=3, quiesce_after_ticks=2)
@@ -278,6 +292,8 @@ def happen(member: Member, event: RaftMessage | str) -> None:
                 member.propose("p")
             case "read":
                 member.read_index(1)
+            case "transfer":
+                member.transfer(2)
             case "persist":
                 member.persist()
             case "start":
@@ -290,7 +306,7 @@ def happen(member: Member, event: RaftMessage | str) -> None:
                     member.step(event)
                 except PeerProtocolViolation:
                     assert member.raft.fingerprint() == before, "a refused message changed it"
-    except (NotLeader, Overloaded):
+    except (NotLeader, Overloaded, TransferRefused, TransferUnderWay):
         pass
 
 

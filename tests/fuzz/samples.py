@@ -55,7 +55,7 @@ from raftlog.wire.kv_calls import (
     ReadKeys,
     WatchKeys,
 )
-from raftlog.wire.placing_calls import DescribePlacements, PlaceGroupCall
+from raftlog.wire.placing_calls import DescribePlacements, PlaceGroupCall, TransferCall
 
 DDL = "id bigint, text string"
 VICTIM = "victim"
@@ -135,6 +135,7 @@ def _of_members(group: GroupId) -> dict[str, object]:
         "PlaceGroup": PlaceGroupCall(group=group, voters=(8, 9), generation=0),
         "ReportPlacement": ReportPlacement(group=group, generation=1),
         "DescribePlacements": DescribePlacements(),
+        "TransferLeadership": TransferCall(group=group, to=2),
     }
 
 

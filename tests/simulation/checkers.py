@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from raftlog.compaction.compact import info_of
 from raftlog.comparison import Trust
 from raftlog.core.log_view import LogView
+from raftlog.core.membership import Membership
 from raftlog.core.messages import (
     AppendReply,
     AppendRequest,
@@ -141,6 +142,12 @@ class GroupChecker:
             told = json.loads(entry.payload.command)
             sets = (told["voters"], told["outgoing"])
             self.memberships[at] = [frozenset(voters) for voters in sets if voters]
+
+    def decided(self, index: int, term: int, membership: Membership) -> None:
+        """A leader has written this membership in a turn whose entries are not in its log yet; what
+        comes there later counts."""
+        sets = (membership.voters, membership.outgoing)
+        self.memberships.setdefault((index, term), [frozenset(each) for each in sets if each])
 
     def deciding(self, log: LogView, last_index: int) -> list[frozenset[int]]:
         """The sets of which a majority each decides, by the latest membership among the first
@@ -328,6 +335,10 @@ class Checker:
             return  # most ticks and heartbeats change nothing that is checked
         seen.glance = glance
         before, seen.moment = seen.moment, invariants.check(seen.moment, raft)
+        written = raft.memberships.latest_index
+        if written > view.replica.log.last_index:
+            latest = raft.memberships.latest
+            self.group(view.group).decided(written, raft.log.term_at(written), latest)
         # With a commit a change may have been completed: what decided was there before.
         last_index = min(before.last_index, raft.log.last_index)
         deciding = self.group(view.group).deciding(raft.log, last_index)

@@ -12,6 +12,7 @@ from raftlog.machines.rules import RULES_LATEST
 from tests.simulation.checkers import Checker
 from tests.simulation.faults import Faults
 from tests.simulation.history import TopicHistory
+from tests.simulation.leaders import Leading
 from tests.simulation.members import Placing
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
@@ -107,6 +108,12 @@ class Simulation:
             nodes=self.nodes,
             groups=self.groups,
         )
+        self.leaders = Leading(
+            simulator=self.simulator,
+            settings=self.settings,
+            nodes=self.nodes,
+            groups=self.groups,
+        )
         self.topics: dict[GroupId, tuple[TopicInfo, TopicHistory]] = {}
 
     def groups(self) -> list[GroupId]:
@@ -125,9 +132,11 @@ class Simulation:
             self.clients.spawn("come and go", self.clients.come_and_go("scratch"))
         self.faults.start()
         self.members.start()
+        self.leaders.start()
         simulator.run_until(settings.chaos_us, lambda: simulator.events >= CHAOS_EVENTS_MAX)
         simulator.note("heal")
         self.faults.heal()
+        self.leaders.stop()
         self.members.restore()
         if settings.changes_members and settings.nodes > 1:
             self._await("all nodes vote again", self.members.are_restored, FINISH_US_MAX)

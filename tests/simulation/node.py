@@ -162,6 +162,10 @@ class SimulatedNode:
     # ------------------------------------------------------------ life
 
     @property
+    def paused(self) -> bool:
+        return self._paused
+
+    @property
     def running(self) -> bool:
         return self._multiraft is not None
 
@@ -180,7 +184,7 @@ class SimulatedNode:
             self._simulator.note("crash in recovery", self.node)
             self._clear()
             self.disk.power_fails()
-            self._simulator.at(self._tick_us, self._start_unless_running)
+            self._simulator.at(self._tick_us, self.start_unless_running)
             return
         finally:
             self.disk.end_after(None)
@@ -226,6 +230,7 @@ class SimulatedNode:
                 turn_work_us=TURN_WORK_US,
                 catch_up=self._settings.catch_up,
                 compaction=self._settings.compaction,
+                leaders=self._settings.leaders,
                 images=self._settings.images,
                 scrubs=self._settings.scrubs,
             ),
@@ -237,7 +242,8 @@ class SimulatedNode:
         multiraft.start(opened)
         return multiraft
 
-    def _start_unless_running(self) -> None:
+    def start_unless_running(self) -> None:
+        """Start, if nothing else has started it meanwhile."""
         if not self.running:
             self.start()
 
@@ -277,7 +283,7 @@ class SimulatedNode:
         self._simulator.counts[what] += 1
         self._simulator.note(what, self.node)
         self.end(power=failed or self._random.randrange(3) > 0)
-        self._simulator.at(4 * self._tick_us, self._start_unless_running)
+        self._simulator.at(4 * self._tick_us, self.start_unless_running)
 
     def pause(self) -> None:
         self._paused = True

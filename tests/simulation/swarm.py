@@ -14,6 +14,7 @@ from raftlog.machines.settings import RETENTION_RECORDS, RETENTION_S
 from raftlog.multiraft.catch_up_budget import CatchUpLimits
 from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.image_fetch import ImageLimits
+from raftlog.multiraft.leader_moves import LeaderLimits
 from raftlog.multiraft.scrubs import ScrubLimits
 from raftlog.storage.limits import LogLimits
 
@@ -72,6 +73,9 @@ class Settings:
     changes_members: bool
     """Are groups placed on other nodes now and then? A majority of the nodes has each at least. Not
     with damage on three nodes: of two voters it may cost what nobody else has."""
+    moves_leaders: bool
+    """Are leaders told to hand their role over now and then, and nodes to stop?"""
+    leaders: LeaderLimits
     crash_in_recovery: float
     # workload
     producers: int
@@ -174,11 +178,7 @@ def draw(random: Random) -> Settings:
         reordering=pick((0.0, 0.0, 0.05, 0.3)),
         write_us=pick((200, 2_000, 10_000, 50_000)),
         read_notice_us=pick((1, 2_000, 20 * tick_us)),
-        catch_up=CatchUpLimits(
-            peer_bytes_max=pick((100, 2_000, 1_000_000)),
-            node_bytes_max=pick((1_000, 1_000_000)),
-            bytes_per_s=pick((10_000, 1_000_000)) * 1_000_000 // tick_us,
-        ),
+        catch_up=_catch_up(random, tick_us),
         log_limits=LogLimits(
             segment_bytes_max=pick((2_000, 10_000, 1_000_000)),
             preallocate_bytes=pick((0, 4_096, 65_536)),
@@ -214,6 +214,27 @@ def draw(random: Random) -> Settings:
         scrubs=_scrubs(random, tick_us),
         damage_weight=(damage_weight := pick((0, 0, 20))),
         changes_members=pick((False, True)) and nodes > (3 if damage_weight else 1),
+        moves_leaders=pick((False, True)),
+        leaders=_leaders(random),
+    )
+
+
+def _catch_up(random: Random, tick_us: int) -> CatchUpLimits:
+    pick = random.choice
+    return CatchUpLimits(
+        peer_bytes_max=pick((100, 2_000, 1_000_000)),
+        node_bytes_max=pick((1_000, 1_000_000)),
+        bytes_per_s=pick((10_000, 1_000_000)) * 1_000_000 // tick_us,
+    )
+
+
+def _leaders(random: Random) -> LeaderLimits:
+    pick = random.choice
+    return LeaderLimits(
+        spread=pick((False, True)),
+        delay_ticks=pick((2, 10, 50)),
+        look_ticks=pick((3, 20)),
+        moves_max=pick((1, 10)),
     )
 
 

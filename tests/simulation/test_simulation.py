@@ -40,6 +40,8 @@ DEEDS = (
     "compaction ended by a crash",
     "images installed",
     "memberships committed",
+    "leaders moved",
+    "nodes that stopped as leaders of nothing",
     "logs whose beginning was dropped though a node lacked it",
 )
 """What clients and nodes must have done, besides meeting every fault."""

@@ -28,6 +28,7 @@ from raftlog.core.messages import (
     PullDone,
     PulledEntries,
     PullRequest,
+    TimeoutNow,
     VoteReply,
     VoteRequest,
 )
@@ -67,6 +68,7 @@ from tests.wire.strategies import BOUNDS, COMMAND_TYPES, values_of
 PEER_TYPES = (
     VoteRequest,
     VoteReply,
+    TimeoutNow,
     AppendRequest,
     AppendReply,
     Heartbeat,

@@ -1,0 +1,130 @@
+"""Leaders that hand their role over, on real processes and under load. CHECKLIST 71, 72."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.client.log_client import LogClient
+from raftlog.core.types import CONTROLLER_GROUP
+from raftlog.errors import ExitCode, NodeUnknown, TransferRefused
+from tests.cluster.joining import PATIENCE_S
+from tests.cluster.load import Load, rows_of
+from tests.cluster.waiting import leader_of
+
+STAY = "raft.preferred_leaders=false"
+
+
+def led(client: LogClient) -> Counter[int]:
+    """How many groups each node leads."""
+    return Counter({node: len(client.members.led_by(node)) for node in (1, 2, 3)})
+
+
+@pytest.mark.timeout(300)
+def test_a_topic_s_leadership_goes_where_it_is_asked_under_load(tmp_path: Path) -> None:
+    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+        topic = client.create_topic("moved", "id bigint")
+        with Load(cluster, topic) as load:
+            for to in (1, 2, 3, 2, 1, 3) * 3 + (1,):
+                client.members.transfer(topic.group, to, timeout_s=PATIENCE_S)
+                assert leader_of(client, "moved") == to
+                load.goes_on()
+            client.members.transfer(CONTROLLER_GROUP, 2, timeout_s=PATIENCE_S)
+            client.members.transfer(CONTROLLER_GROUP, 2, timeout_s=PATIENCE_S)
+        assert load.failed == []
+        assert rows_of(client, topic) == load.written
+
+
+@pytest.mark.timeout(300)
+def test_a_rolling_restart_under_load_fails_no_call(tmp_path: Path) -> None:
+    """Each node hands over what it leads before it ends."""
+    settings = [STAY, "server.drain_timeout_s=60"]
+    with (
+        ProcessCluster.start(tmp_path / "data", settings=settings) as cluster,
+        cluster.client() as client,
+    ):
+        topic = client.create_topic("rolled", "id bigint")
+        others = [client.create_topic(f"t{number}", "id bigint") for number in range(5)]
+        with Load(cluster, topic) as load:
+            for node in (1, 2, 3):
+                for each in (topic, *others):
+                    client.members.transfer(each.group, node, timeout_s=PATIENCE_S)
+                cluster.terminate(node)
+                text = cluster.logs[node].read_text()
+                assert "stops as the leader" not in text
+                # Nobody had to find out by itself: all were led elsewhere when it ended.
+                assert all(leader_of(client, each.name) != node for each in (topic, *others))
+                cluster.serve(node)
+                cluster.wait_caught_up(client, "t4", timeout_s=PATIENCE_S)
+                load.goes_on()
+        assert load.failed == []
+        assert rows_of(client, topic) == load.written
+
+
+@pytest.mark.timeout(300)
+def test_leaders_are_spread_and_come_back_after_a_restart(tmp_path: Path) -> None:
+    settings = ["raft.preferred_leader_delay_s=1", "raft.preferred_leader_moves_per_s_max=100"]
+    with (
+        ProcessCluster.start(tmp_path / "data", settings=settings) as cluster,
+        cluster.client() as client,
+    ):
+        for number in range(5):  # with the controller's group that makes two for each node
+            client.create_topic(f"t{number}", "id bigint")
+        even = Counter({1: 2, 2: 2, 3: 2})
+        wait_for(lambda: led(client) == even, "leaders to be spread", PATIENCE_S)
+        cluster.kill(2)
+        wait_for(lambda: led(client).total() == 6, "all groups to be led", PATIENCE_S)
+        cluster.serve(2)
+        wait_for(lambda: led(client) == even, "leaders to be spread again", PATIENCE_S)
+
+
+@pytest.mark.timeout(300)
+def test_what_cannot_lead_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with (
+        ProcessCluster.start(tmp_path / "data", settings=[STAY]) as cluster,
+        cluster.client() as client,
+    ):
+        alone = client.create_topic("alone", "id bigint", replicas=1)
+        topic = client.create_topic("three", "id bigint")
+        holder = leader_of(client, "alone")
+        other = next(node for node in (1, 2, 3) if node != holder)
+        with pytest.raises(NodeUnknown, match=f"these are {holder}"):
+            client.members.transfer(alone.group, other, timeout_s=5)
+        leader = leader_of(client, "three")
+        silent = next(node for node in (1, 2, 3) if node != leader)
+        cluster.pause(silent)
+        try:
+            with pytest.raises(TransferRefused, match="does not answer"):
+                client.members.transfer(topic.group, silent, timeout_s=8)
+            client.append("three", [{"id": 1}])  # writes were given back
+        finally:
+            cluster.resume(silent)
+
+
+@pytest.mark.timeout(300)
+def test_the_command_line_transfers(tmp_path: Path) -> None:
+    with (
+        ProcessCluster.start(tmp_path / "data", settings=[STAY]) as cluster,
+        cluster.client() as client,
+    ):
+        client.create_topic("three", "id bigint")
+
+        def raftlog(*words: str) -> subprocess.CompletedProcess[str]:
+            command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, *words]
+            return subprocess.run(command, capture_output=True, text=True, check=False)
+
+        for to in (1, 2, 3):
+            done = raftlog("cluster", "transfer", "three", "--to", str(to))
+            assert (done.returncode, done.stderr.strip()) == (0, f"node {to} leads three")
+            assert leader_of(client, "three") == to
+        done = raftlog("cluster", "transfer", "(controller)", "--to", "2")
+        assert done.returncode == 0, done.stderr
+        wrong = raftlog("cluster", "transfer", "thre", "--to", "2")
+        assert "Did you mean three?" in " ".join(wrong.stderr.split())
+        wrong = raftlog("cluster", "transfer", "three", "--to", "9")
+        assert wrong.returncode == ExitCode.REFUSED

@@ -1,0 +1,257 @@
+"""Which node leads a group: preferred leaders, nodes that are drained or stop. CHECKLIST 71, 72."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from raftlog.core.leadership import FollowerView
+from raftlog.core.ready import Role
+from raftlog.core.types import CONTROLLER_GROUP, NOBODY, GroupId, LogIndex, NodeId, Payload
+from raftlog.errors import NotLeader, TransferRefused
+from raftlog.machines.cluster_nodes import KnownNode
+from raftlog.machines.commands import Rules
+from raftlog.machines.rules import RULES_LATEST
+from raftlog.multiraft.leader_moves import (
+    LeaderLimits,
+    able_followers,
+    better_leader,
+    by_preference,
+)
+from raftlog.wire.codec import encode_command
+from tests.simulation.calm import VOTERS, CalmCluster
+from tests.simulation.node import Failed
+
+ONE, TWO, THREE = VOTERS
+LAST = LogIndex(100)
+NODES = {node: KnownNode("s", "a", 4) for node in VOTERS}
+STAYS = LeaderLimits(spread=False)
+SOON = LeaderLimits(delay_ticks=5, look_ticks=5)
+
+
+def view(node: NodeId, match: int = LAST, **others: object) -> FollowerView:
+    sound = FollowerView(
+        node=node,
+        match_index=LogIndex(match),
+        contact_ticks=0,
+        next_index=LogIndex(match + 1),
+        probing=False,
+        behind_base=False,
+        may_lead=True,
+    )
+    return sound._replace(**others)
+
+
+def able(*views: FollowerView, nodes: dict[NodeId, KnownNode] = NODES) -> frozenset[NodeId]:
+    return able_followers(views, nodes, last_index=LAST, patience_ticks=10)
+
+
+# ---------------------------------------------------------------- pure
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5])
+def test_each_voter_is_preferred_by_an_equal_share_of_the_groups(count: int) -> None:
+    voters = VOTERS[:count] if count <= 3 else tuple(map(NodeId, range(1, count + 1)))
+    first = Counter(by_preference(GroupId(group), voters)[0] for group in range(count * 40))
+    assert first == dict.fromkeys(voters, 40)
+    assert all(sorted(by_preference(GroupId(group), voters)) == list(voters) for group in range(20))
+    assert by_preference(GroupId(1), ()) == ()
+
+
+def test_a_pattern_of_placements_favours_no_voter() -> None:
+    """Every third of the groups is on the same three of nine nodes."""
+    first = Counter(by_preference(GroupId(group), VOTERS)[0] for group in range(0, 90, 3))
+    assert first == dict.fromkeys(VOTERS, 10)
+
+
+def test_only_a_sound_voter_that_has_nearly_all_of_the_log_can_lead() -> None:
+    assert able(view(TWO), view(THREE)) == {TWO, THREE}
+    assert able(view(TWO, LAST - 64)) == {TWO}
+    assert not able(view(TWO, LAST - 65))
+    assert not able(view(TWO, may_lead=False))
+    assert not able(view(TWO, votes=False))
+    assert not able(view(TWO, recovering=True))
+    assert not able(view(TWO, contact_ticks=10))
+    drained = NODES | {TWO: NODES[TWO]._replace(draining=True)}
+    assert able(view(TWO), view(THREE), nodes=drained) == {THREE}
+
+
+def test_the_first_in_order_leads_and_one_that_leaves_gives_way_to_anybody() -> None:
+    order = (TWO, ONE, THREE)
+    assert better_leader(ONE, order, {TWO, THREE}, leaves=False) == TWO
+    assert better_leader(ONE, order, {THREE}, leaves=False) is None
+    assert better_leader(ONE, order, {THREE}, leaves=True) == THREE
+    assert better_leader(TWO, order, {ONE, THREE}, leaves=False) is None
+    assert better_leader(ONE, order, set(), leaves=True) is None
+
+
+# ---------------------------------------------------------------- whole nodes
+
+
+def cluster_of(limits: LeaderLimits) -> CalmCluster:
+    cluster = CalmCluster(3, leaders=limits)
+    cluster.wait(lambda: all(cluster.leader(group) for group in cluster.groups))
+    return cluster
+
+
+def leaders(cluster: CalmCluster) -> dict[GroupId, NodeId | None]:
+    return {group: cluster.leader(group) for group in cluster.groups}
+
+
+def preferred(cluster: CalmCluster) -> dict[GroupId, NodeId]:
+    return {group: by_preference(group, VOTERS)[0] for group in cluster.groups}
+
+
+def transfer(cluster: CalmCluster, group: GroupId, to: NodeId, *, wished: bool = False) -> None:
+    """The leader hands over as soon as it may: it must have heard the follower first."""
+
+    def done() -> bool:
+        leader = cluster.leader(group)
+        if leader == to:
+            return True
+        if leader is not None:
+            local = cluster.local(leader, group)
+            try:
+                cluster.nodes[leader].multiraft.transfer_leadership(local, to, wished=wished)
+            except (NotLeader, TransferRefused):
+                pass
+        return False
+
+    cluster.wait(done)
+
+
+def payload() -> Payload:
+    return Payload(encode_command(Rules(version=RULES_LATEST), None), b"")
+
+
+@pytest.mark.slow
+def test_leaders_are_spread_over_the_nodes() -> None:
+    cluster = cluster_of(SOON)
+    cluster.wait(lambda: leaders(cluster) == preferred(cluster))
+    assert len(set(preferred(cluster).values())) == 3
+
+
+@pytest.mark.slow
+def test_leaders_return_after_a_restart() -> None:
+    """CHECKLIST 72."""
+    cluster = cluster_of(SOON)
+    cluster.wait(lambda: leaders(cluster) == preferred(cluster))
+    cluster.nodes[TWO].end(power=False)
+    cluster.wait(lambda: cluster.has_other_leaders(TWO))
+    cluster.nodes[TWO].start()
+    cluster.wait(lambda: leaders(cluster) == preferred(cluster))
+
+
+def test_without_the_setting_leaders_stay_where_they_are() -> None:
+    cluster = cluster_of(STAYS)
+    before = leaders(cluster)
+    terms = cluster.terms()
+    cluster.pass_timeouts(20)
+    assert (leaders(cluster), cluster.terms()) == (before, terms)
+
+
+def test_few_groups_move_at_a_time() -> None:
+    cluster = cluster_of(replace(SOON, look_ticks=40, moves_max=1))
+    for group in cluster.groups[1:]:
+        transfer(cluster, group, ONE)
+    away = [g for g in cluster.groups if preferred(cluster)[g] != cluster.leader(g)]
+    assert len(away) > 1
+    under_way: list[int] = []
+
+    def are_spread() -> bool:
+        led = [cluster.local(ONE, each).raft for each in cluster.groups]
+        under_way.append(sum(raft.transferring_to != NOBODY for raft in led))
+        return leaders(cluster) == preferred(cluster)
+
+    cluster.wait(are_spread, timeouts=200)
+    assert max(under_way) == 1
+
+
+def test_one_that_somebody_asked_for_stays_though_another_is_preferred() -> None:
+    cluster = cluster_of(SOON)
+    group = cluster.groups[1]
+    cluster.wait(lambda: leaders(cluster) == preferred(cluster))
+    to = by_preference(group, VOTERS)[1]
+    transfer(cluster, group, to, wished=True)
+    cluster.pass_timeouts(10)
+    assert cluster.leader(group) == to
+
+
+@pytest.mark.parametrize("group", [CONTROLLER_GROUP, GroupId(1)])
+def test_a_node_that_stops_hands_over_all_it_leads_and_leads_nothing_more(group: GroupId) -> None:
+    cluster = cluster_of(STAYS)
+    gone = cluster.leader(group)
+    assert gone is not None
+    moves = cluster.nodes[gone].multiraft.leader_moves
+    moves.stop()
+    cluster.wait_heartbeats(20, lambda: cluster.has_other_leaders(gone))
+    cluster.wait(lambda: moves.under_way == 0)
+
+    def is_left_alone() -> bool:
+        leader = cluster.leader(group)
+        assert leader is not None
+        views = cluster.local(leader, group).raft.followers()
+        return not any(view.may_lead for view in views if view.node == gone)
+
+    cluster.wait(is_left_alone)
+
+
+def test_nodes_that_all_stop_do_not_wait_for_one_another() -> None:
+    cluster = cluster_of(STAYS)
+    for node in cluster.nodes.values():
+        node.multiraft.leader_moves.stop()
+    cluster.wait(
+        lambda: all(node.multiraft.leader_moves.under_way == 0 for node in cluster.nodes.values())
+    )
+
+
+def test_a_write_waits_while_the_role_is_handed_over_and_is_told_the_new_leader() -> None:
+    cluster = cluster_of(STAYS)
+    group = CONTROLLER_GROUP
+    leader = cluster.leader(group)
+    assert leader is not None
+    to = next(node for node in VOTERS if node != leader)
+    cluster.pass_timeouts(1)
+    node, local = cluster.nodes[leader], cluster.local(leader, group)
+    node.multiraft.transfer_leadership(local, to)
+    answers: list[object] = []
+    node.propose(group, lambda _: payload(), answers.append)
+    assert not answers
+    cluster.wait(lambda: bool(answers))
+    assert answers == [Failed(written=True, leader=to)]
+    assert cluster.leader(group) == to
+
+
+def test_a_write_that_waited_for_a_transfer_that_failed_is_written() -> None:
+    cluster = cluster_of(STAYS)
+    group = CONTROLLER_GROUP
+    leader = cluster.leader(group)
+    assert leader is not None
+    to = next(node for node in VOTERS if node != leader)
+    cluster.pass_timeouts(1)
+    cluster.cut_off(to)
+    node, local = cluster.nodes[leader], cluster.local(leader, group)
+    node.multiraft.transfer_leadership(local, to)
+    answers: list[object] = []
+    node.propose(group, lambda _: payload(), answers.append)
+    cluster.wait(lambda: bool(answers), timeouts=2)
+    assert not isinstance(answers[0], Failed)
+    assert local.raft.role is Role.LEADER
+
+
+def test_a_write_that_waits_when_its_group_goes_is_answered() -> None:
+    cluster = cluster_of(STAYS)
+    group = CONTROLLER_GROUP
+    leader = cluster.leader(group)
+    assert leader is not None
+    to = next(node for node in VOTERS if node != leader)
+    cluster.pass_timeouts(1)
+    node, local = cluster.nodes[leader], cluster.local(leader, group)
+    cluster.cut_off(to)
+    node.multiraft.transfer_leadership(local, to)
+    answers: list[object] = []
+    node.propose(group, lambda _: payload(), answers.append)
+    local.abandon_all(NotLeader(group=group))
+    assert len(answers) == 1
