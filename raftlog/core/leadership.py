@@ -217,6 +217,11 @@ class Leadership(Part):
             self.transfer = None
         return self.transfer is not None
 
+    def unreachable(self, node: NodeId) -> None:
+        """The process of that follower is gone."""
+        if node in self.followers:
+            self.followers[node].may_lead = False
+
     def timeout_now(self, last_index: LogIndex) -> TimeoutNow | None:
         """What tells the follower that is given the role to campaign, once it holds everything;
         None: nothing does now."""

@@ -313,6 +313,12 @@ class Raft(Member):
         self.leader = NOBODY
         self._try_soon()
 
+    def report_unreachable(self, node: NodeId) -> None:
+        """The process of the follower `node` is gone (its connection was reset): a leader hands it
+        nothing until it says again that it would lead."""
+        if self.leadership is not None:
+            self.leadership.unreachable(node)
+
     def note_disk(self, *, keeps_up: bool) -> None:
         """Whether this member's disk writes in time. One that is slow lets others lead.
 

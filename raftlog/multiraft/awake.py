@@ -150,9 +150,14 @@ class AwakeReplicas:
     def peer_closed(self, peer: NodeId) -> None:
         """The peer's process died or its connection was reset: its groups may elect at once."""
         for local in self._replicas.values():
-            if local.raft.leader == peer:
-                local.raft.leader_lost(peer, local.raft.term)
+            raft = local.raft
+            if raft.leader == peer:
+                raft.leader_lost(peer, raft.term)
                 self.tick_again(local)
+            elif raft.leader == self._node:
+                raft.report_unreachable(peer)
+                if raft.transferring_to == peer:
+                    self._mark_dirty(local.group)
 
     def majority_reachable(self) -> None:
         """A majority of the nodes is in reach: groups without a leader need not wait for a

@@ -213,6 +213,24 @@ def test_a_follower_that_would_not_lead_ends_it_with_its_next_answer() -> None:
     member.propose("again")
 
 
+def test_one_whose_process_is_gone_ends_it_at_once() -> None:
+    """Nobody waits for the timeout to write again."""
+    member = lone_leader()
+    member.transfer(2)
+    member.raft.report_unreachable(3)
+    member.raft.report_unreachable(4)
+    member.settle()
+    assert member.raft.transferring_to == 2
+    member.raft.report_unreachable(2)
+    member.settle()
+    assert member.raft.transferring_to == NOBODY
+    member.propose("again")
+    with pytest.raises(TransferRefused, match="could not lead now"):
+        member.transfer(2)
+    member.step(heartbeat_reply(member, 2, last_index=1))
+    member.transfer(2)
+
+
 def test_the_follower_is_asked_at_once_whether_it_would_lead() -> None:
     member = lone_leader()
     member.transfer(2)

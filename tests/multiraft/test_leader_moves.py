@@ -241,6 +241,23 @@ def test_a_write_that_waited_for_a_transfer_that_failed_is_written() -> None:
     assert local.raft.role is Role.LEADER
 
 
+def test_a_write_does_not_wait_for_a_process_that_is_gone() -> None:
+    cluster = cluster_of(STAYS)
+    group = CONTROLLER_GROUP
+    leader = cluster.leader(group)
+    assert leader is not None
+    to = next(node for node in VOTERS if node != leader)
+    cluster.pass_timeouts(1)
+    cluster.cut_off(to)
+    node, local = cluster.nodes[leader], cluster.local(leader, group)
+    node.multiraft.transfer_leadership(local, to)
+    answers: list[object] = []
+    node.propose(group, lambda _: payload(), answers.append)
+    node.connection_lost(to)
+    cluster.wait_heartbeats(3, lambda: bool(answers))
+    assert not isinstance(answers[0], Failed)
+
+
 def test_a_write_that_waits_when_its_group_goes_is_answered() -> None:
     cluster = cluster_of(STAYS)
     group = CONTROLLER_GROUP
