@@ -23,7 +23,7 @@ def test_every_mechanism_has_its_row() -> None:
 def test_every_row_names_a_test_that_exists_or_says_what_it_waits_for() -> None:
     missing = []
     for number, shown in ROWS:
-        named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", shown)
+        named = re.findall(r"`(tests/[\w/]+\.(?:py|txt))(?:::(\w+))?`", shown)
         if not named and not shown.startswith("next"):
             missing.append((number, shown))
         for file, function in named:
