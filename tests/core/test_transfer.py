@@ -59,9 +59,9 @@ def hold_back(network: Network, kind: type[RaftMessage]) -> list[RaftMessage]:
     return held
 
 
-def lone_leader() -> Member:
+def lone_leader(timing: RaftTiming = TIMING) -> Member:
     """Member 1 leads term 1 of three; members 2 and 3 have answered, and hold its log."""
-    member = Member(1).lead()
+    member = Member(1, timing=timing).lead()
     for node in (2, 3):
         member.step(acceptance(member, node, 1), heartbeat_reply(member, node, last_index=1))
     member.take()
@@ -175,6 +175,18 @@ def test_nothing_is_written_meanwhile() -> None:
     assert len(member.log) == 2
 
 
+def test_a_leader_does_not_quiesce_before_a_transfer_has_ended() -> None:
+    """It would never end: a quiesced leader is not ticked."""
+    member = lone_leader(replace(TIMING, quiesce_after_ticks=1))
+    member.transfer(2)
+    member.take()
+    member.tick(6)
+    assert {each.quiesce_round for each in member.take(Heartbeat)} == {0}
+    member.step(heartbeat_reply(member, 2, last_index=1, may_lead=False))
+    member.tick(TIMING.heartbeat_ticks)
+    assert max(each.quiesce_round for each in member.take(Heartbeat)) > 0
+
+
 def test_a_transfer_that_fails_gives_writes_back_within_an_election_timeout() -> None:
     network = led()
     network.isolate(2)
@@ -190,8 +202,9 @@ def test_a_transfer_that_fails_gives_writes_back_within_an_election_timeout() ->
 
 
 def test_a_tick_says_that_there_is_something_to_do_when_a_transfer_ends() -> None:
-    """So whoever waits to write is looked at."""
-    member = lone_leader()
+    """So whoever waits to write is looked at. No heartbeat is due at that tick."""
+    timing = replace(TIMING, election_ticks_min=9, heartbeat_ticks=4)
+    member = lone_leader(timing)
     member.transfer(2)
     ticks = 0
     while member.raft.transferring_to != NOBODY:
@@ -200,7 +213,7 @@ def test_a_tick_says_that_there_is_something_to_do_when_a_transfer_ends() -> Non
         ticks += 1
         assert due or member.raft.transferring_to != NOBODY
     assert due
-    assert ticks == TIMING.election_ticks_min
+    assert ticks == timing.election_ticks_min
 
 
 def test_a_follower_that_would_not_lead_ends_it_with_its_next_answer() -> None:

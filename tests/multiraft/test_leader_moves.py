@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from raftlog.core.leadership import FollowerView
+from raftlog.core.messages import TimeoutNow
 from raftlog.core.ready import Role
 from raftlog.core.types import CONTROLLER_GROUP, NOBODY, GroupId, LogIndex, NodeId, Payload
 from raftlog.errors import NotLeader, TransferRefused
@@ -23,6 +24,7 @@ from raftlog.multiraft.leader_moves import (
 from raftlog.wire.codec import encode_command
 from tests.simulation.calm import VOTERS, CalmCluster
 from tests.simulation.node import Failed
+from tests.simulation.watched import WatchedRaft
 
 ONE, TWO, THREE = VOTERS
 LAST = LogIndex(100)
@@ -142,6 +144,36 @@ def test_leaders_return_after_a_restart() -> None:
     cluster.wait(lambda: cluster.has_other_leaders(TWO))
     cluster.nodes[TWO].start()
     cluster.wait(lambda: leaders(cluster) == preferred(cluster))
+
+
+def test_a_voter_is_preferred_only_once_it_could_have_led_for_a_while() -> None:
+    cluster = cluster_of(replace(SOON, delay_ticks=10_000))
+    group = cluster.groups[1]
+    transfer(cluster, group, by_preference(group, VOTERS)[1])
+    before = leaders(cluster)
+    cluster.pass_timeouts(5)
+    assert leaders(cluster) == before
+
+
+def test_where_a_transfer_has_failed_another_voter_is_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first one answers, says that it would lead, and does not."""
+    cluster = cluster_of(STAYS)
+    group = CONTROLLER_GROUP
+    leader = cluster.leader(group)
+    assert leader is not None
+    first, second = [node for node in by_preference(group, VOTERS) if node != leader]
+    follow = WatchedRaft._on_timeout_now
+
+    def unless_first(self: WatchedRaft, message: TimeoutNow) -> None:
+        if self.node != first:
+            follow(self, message)
+
+    monkeypatch.setattr(WatchedRaft, "_on_timeout_now", unless_first)
+    cluster.pass_timeouts(1)
+    cluster.nodes[leader].multiraft.leader_moves.stop()
+    cluster.wait(lambda: cluster.leader(group) == second, timeouts=4)
 
 
 def test_without_the_setting_leaders_stay_where_they_are() -> None:
