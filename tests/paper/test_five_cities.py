@@ -6,19 +6,22 @@ delphi are then cut off. Byzantium times out first, and cannot win; athens can.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from raftlog.core.messages import VoteReply
+from raftlog.core.messages import AppendRequest, VoteReply
 from raftlog.core.ready import Role
+from raftlog.core.types import RaftTiming
 from raftlog.errors import NotLeader
-from tests.core.member import Longest, vote_request
+from tests.core.member import TIMING, Longest, vote_request
 from tests.core.network import Network
 
 ATHENS, BYZANTIUM, CYRENE, DELPHI, EPHESUS = range(1, 6)
 
 
-def _cut_off() -> Network:
-    network = Network.of(5, logs=[[], [], [], [], []], random=Longest())
+def _cut_off(timing: RaftTiming = TIMING) -> Network:
+    network = Network.of(5, random=Longest(), timing=timing)
     ephesus = network.elect(EPHESUS)
     network.isolate(BYZANTIUM, CYRENE)
     network.cut -= {(BYZANTIUM, CYRENE), (CYRENE, BYZANTIUM)}
@@ -81,6 +84,31 @@ def test_athens_wins_brings_the_others_its_entry_and_commits_it_with_its_no_op()
         assert network[node].raft.leader == ATHENS
     assert athens.raft.commit_index == len(athens.log) == 3
     assert athens.applied[1].payload.command == b"entry 2"
+
+
+def test_entry_2_at_a_majority_is_not_committed_before_athens_has_copied_its_no_op() -> None:
+    """CHECKLIST 10, 11: figures 5 and 6 of the source, one entry at a time."""
+    network = _cut_off(replace(TIMING, append_entries_max=1))
+    athens = network[ATHENS]
+    _tries_to_lead(network, ATHENS)
+    held_back = []
+    network.collect()
+    while network.waiting:
+        message = network.waiting.pop(0)
+        has_entry_2 = len(network[message.to].log) == 2
+        if isinstance(message, AppendRequest) and has_entry_2:
+            held_back.append(message)
+        else:
+            network.deliver(message)
+        network.collect()
+    assert athens.match_index == {
+        ATHENS: 3, BYZANTIUM: 2, CYRENE: 2, DELPHI: 0, EPHESUS: 0,
+    }  # fmt: skip
+    assert athens.raft.commit_index < 2
+    assert sorted({message.to for message in held_back}) == [BYZANTIUM, CYRENE]
+    network.waiting += held_back
+    network.settle()
+    assert athens.raft.commit_index == 3
 
 
 def test_ephesus_returns_is_refused_and_follows() -> None:
