@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +20,7 @@ from raftlog.errors import InvalidOption
 
 if TYPE_CHECKING:
     from raftlog import Move, Moved, NodePlaces, PlacementsReply
+    from raftlog.core.types import NodeId
 
 app = typer.Typer(help="Nodes that come and go, and where groups are.", no_args_is_help=True)
 
@@ -66,14 +67,22 @@ def status(
     """Show the cluster's nodes, and on which of them every group is and should be."""
     with session_of(context, servers).connect() as client:
         reply = client.members.placements()
-    nodes, groups = _node_rows(reply), _group_rows(reply)
+        lags = client.members.lags() if any(each.observer for each in reply.nodes) else {}
+    nodes, groups, levels = _node_rows(reply), _group_rows(reply), _level_rows(reply, lags)
     if output is Format.JSON:
-        show_json({"nodes": nodes, "groups": groups})
+        show_json({"nodes": nodes, "groups": groups, "levels": levels})
         return
     show_table(
-        ["NODE", "ADDRESS", "RACK", "STATE", "GROUPS"], [list(row.values()) for row in nodes]
+        ["NODE", "ADDRESS", "RACK", "STATE", "GROUPS"],
+        [list(row.values())[:5] for row in nodes],
     )
     say("")
+    if levels:
+        show_table(
+            ["LEVEL", "OBSERVER", "PULLS FROM", "LAG (ENTRIES)"],
+            [[row["level"], row["node"], row["pulls_from"], row["lag"]] for row in levels],
+        )
+        say("")
     show_table(
         ["GROUP", "TOPIC", "NODES", "STATE"],
         [[row["group"], row["topic"], _list(row["voters"]), row["state"]] for row in groups],
@@ -307,11 +316,24 @@ def _node_rows(reply: PlacementsReply) -> list[dict[str, Any]]:
                 "rack": each.rack,
                 "state": state if each.registered else "added, not started",
                 "groups": sum(each.observer or each.node in group.voters for group in reply.groups),
-                "pulls_from": _pulls_from(each),
-                "level": each.level,
+                "observer": each.observer,
             }
         )
     return rows
+
+
+def _level_rows(reply: PlacementsReply, lags: Mapping[NodeId, int | None]) -> list[dict[str, Any]]:
+    """The observers by level, and how far each is behind."""
+    observers = sorted((each.level, each.node, each) for each in reply.nodes if each.observer)
+    return [
+        {
+            "level": level,
+            "node": node,
+            "pulls_from": _pulls_from(each),
+            "lag": "no answer" if lags.get(node) is None else lags[node],
+        }
+        for level, node, each in observers
+    ]
 
 
 def _pulls_from(node: NodePlaces) -> str:

@@ -101,6 +101,35 @@ class ClusterMembers:
             CONTROLLER_GROUP, DESCRIBE_PLACEMENTS, DescribePlacements()
         )
 
+    def lags(self) -> dict[NodeId, int | None]:
+        """Ask every observer how far it is behind.
+
+        Returns:
+            For each observer, over all groups, how many entries it has not applied of those that
+            the groups' leaders know to be committed; None if it does not answer.
+        """
+        nodes = self.placements().nodes
+        seen = {each.node: self._applied(each.address) for each in nodes if each.registered}
+        committed: dict[GroupId, int] = {}
+        for view in filter(None, seen.values()):
+            for group, (_, commit_index) in view.items():
+                committed[group] = max(committed.get(group, 0), commit_index)
+        found: dict[NodeId, int | None] = {}
+        for each in nodes:
+            if each.observer:
+                own = seen.get(each.node)
+                found[each.node] = None if own is None else _behind(own, committed)
+        return found
+
+    def _applied(self, address: str) -> dict[GroupId, tuple[int, int]] | None:
+        try:
+            view = self._connection.ask(
+                address, WATCH_GROUPS, WatchGroups(groups=()), self._view_timeout_s
+            )
+        except RaftlogError:
+            return None
+        return {each.group: (each.applied_index, each.commit_index) for each in view.groups}
+
     # ------------------------------------------------------------ nodes
 
     def add(
@@ -536,6 +565,11 @@ def _name(group: Held | Move) -> str:
     if group.group == CONTROLLER_GROUP:
         return "the controller's group"
     return "the key-value store" if group.name == KV_LABEL else f"topic {group.name!r}"
+
+
+def _behind(own: Mapping[GroupId, tuple[int, int]], committed: Mapping[GroupId, int]) -> int:
+    applied = {group: applied_index for group, (applied_index, _) in own.items()}
+    return sum(max(0, last - applied.get(group, 0)) for group, last in committed.items())
 
 
 def _rising(nodes: Sequence[int]) -> tuple[NodeId, ...]:

@@ -53,13 +53,11 @@ class ImageRepairs:
     def __init__(
         self,
         *,
-        node: NodeId,
         images: ImageExchange,
         compactions: Compactions,
         ended: Callable[[LocalReplica, Fetched], None],
     ) -> None:
         """`ended` is told how a repair went."""
-        self._node = node
         self._images = images
         self._compactions = compactions
         self._ended = ended
@@ -81,7 +79,7 @@ class ImageRepairs:
         if alone is not None and not index and not alone.names() & damaged:
             self._adopt(repair, alone, frozenset())  # older snapshots are done without
             return
-        repair.peers.extend(each for each in local.raft.membership.members if each != self._node)
+        repair.peers.extend(local.others)
 
     def write_manifest(self, local: LocalReplica) -> None:
         """Write both copies of the manifest again, as it is in memory."""

@@ -28,6 +28,8 @@ class KnownNodes(Mapping[NodeId, str]):
         self._addresses = dict(configured)
         self.observers: frozenset[NodeId] = frozenset()
         """Those of them that are observers: they neither vote nor need to be heard."""
+        self.parents: dict[NodeId, tuple[NodeId, ...]] = {}
+        """What the observers pull from, as the controller's log has it so far."""
         self._logged = ClusterNodes(ControllerLimits().nodes_max)
         self._logged_until = LogIndex(0)
         """Where the controller's log ended when this process started."""
@@ -60,10 +62,13 @@ class KnownNodes(Mapping[NodeId, str]):
         for node in found.keys() & controller.nodes.retired:
             del found[node]
         logged = self._logged if applied_index < self._logged_until else controller.nodes
-        observers = {node for node in found if logged.is_observer(node)}
-        observers.update(node for node in found if controller.nodes.is_observer(node))
-        changed = found != self._addresses or observers != self.observers
-        self._addresses, self.observers = found, frozenset(observers)
+        known = controller.nodes
+        observers = frozenset(
+            node for node in found if logged.is_observer(node) or known.is_observer(node)
+        )
+        parents = {node: known[node].parents for node in observers if node in known}
+        changed = (found, observers, parents) != (self._addresses, self.observers, self.parents)
+        self._addresses, self.observers, self.parents = found, observers, parents
         return changed
 
     def store_of(

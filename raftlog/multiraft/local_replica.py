@@ -121,6 +121,8 @@ class LocalReplica:
         """Another node's image takes the place of what is here: do nothing with the replica."""
         self.observing = False
         """It gets its entries by pulls, and all that are in its log are committed."""
+        self.parents: tuple[NodeId, ...] = ()
+        """The nodes that it pulls from."""
         self.below_parent = False
         """Its parents' logs have dropped what it lacks: it serves no read until it has an image."""
         self.point_proposed: tuple[Term, LogIndex] | None = None
@@ -165,6 +167,12 @@ class LocalReplica:
     def serves_reads(self) -> bool:
         """Is its state one that may be read, for all that is known here?"""
         return not self.installing and not self.below_parent
+
+    @property
+    def others(self) -> list[NodeId]:
+        """The other nodes that may have what is damaged or missing here."""
+        nodes = self.parents if self.observing else self.raft.membership.members
+        return [each for each in nodes if each != self.replica.node]
 
     @property
     def machine(self) -> StateMachine[Any, Outcome]:

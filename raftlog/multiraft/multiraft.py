@@ -396,7 +396,7 @@ class MultiRaft:
     def _tell_nodes(self) -> None:
         """The cluster has other nodes than before, as far as this one knows."""
         self._awake.follow(self.replicas.voting_nodes)
-        self._effects.follow_nodes(self.replicas.nodes)
+        self._effects.follow_nodes(self.replicas.linked)
 
     def _settle(self, local: LocalReplica, output: Output) -> None:
         local.settle(output)

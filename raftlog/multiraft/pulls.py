@@ -97,6 +97,7 @@ class Pulls:
             if local.group in busy or self._has_enough(local):
                 continue
             parents = self._parents(local)
+            local.parents = tuple(parents)
             if local.group == CONTROLLER_GROUP and self._are_silent(parents):
                 # It says who the parents are: all of them may be gone for good.
                 parents = self._voting()

@@ -110,9 +110,7 @@ class Repairs:
             ended=self._mended,
             released=released,
         )
-        self._images = ImageRepairs(
-            node=node, images=images, compactions=compactions, ended=self._fetched
-        )
+        self._images = ImageRepairs(images=images, compactions=compactions, ended=self._fetched)
         self._found: Counter[GroupId] = Counter()
         self._healed: Counter[GroupId] = Counter()
         self._latest: dict[GroupId, str] = {}
@@ -152,7 +150,7 @@ class Repairs:
             return
         self.found(local, damage)
         item = self._open[local].get(_key_of(damage))
-        if item is not None and (item.hopeless or len(local.raft.membership.members) == 1):
+        if item is not None and (item.hopeless or not local.others):
             cause.advice = _ADVICE_IF_HOPELESS
 
     def copy_mended(self, local: LocalReplica, damage: CorruptFile) -> None:
@@ -231,7 +229,7 @@ class Repairs:
                     self._segments.begin(local, first)
                 elif cause.file.endswith(MANIFEST_COPIES):
                     self._images.write_manifest(local)
-                elif local.group != CONTROLLER_GROUP and len(local.raft.membership.members) > 1:
+                elif local.group != CONTROLLER_GROUP and local.others:
                     self._quarantine(local, cause)
 
     def _is_covered(self, local: LocalReplica, index: LogIndex, item: _Item) -> bool:

@@ -145,6 +145,17 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         it relies on nobody."""
         return [] if self.observes else [each for each in self.voting_nodes if each != self._node]
 
+    @property
+    def linked(self) -> dict[NodeId, str]:
+        """The nodes that this one may have something to say to, with their addresses. Observers
+        speak only to those that vote, to what they pull from and to what pulls from them."""
+        nodes = self.nodes
+        if not self.observes:
+            return dict(nodes)
+        near = {*self.voting_nodes, *nodes.parents.get(self._node, ()), self._node}
+        near.update(each for each, its in nodes.parents.items() if self._node in its)
+        return {node: address for node, address in nodes.items() if node in near}
+
     def follow_nodes(self) -> bool:
         """Are there other nodes than before? Raises `NodeRemoved` if this one is none of them."""
         if self._node in self.controller.nodes.retired:
@@ -222,6 +233,8 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         for group in self.quarantined.keys() - self._closing:
             if controller.is_deleted(group):
                 self._remove(group, self.quarantined.pop(group).info, lambda: None)
+            elif self.observes and (group_info := controller.info_of(group)) is not None:
+                self._refill(group_info, None)  # it has promised nothing that it could forget
         self._forget_deleted()
 
     def _is_wanted(self, info: CreatedInfo) -> bool:

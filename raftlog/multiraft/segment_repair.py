@@ -160,8 +160,7 @@ class SegmentRepairs:
             mend.to_write = True
             self._write(mend)
             return
-        members = mend.local.raft.membership.members
-        mend.peers = deque(member for member in members if member != self._node)
+        mend.peers = deque(mend.local.others)
         self._send(mend)
 
     def _send(self, mend: _Mend) -> None:

@@ -83,6 +83,7 @@ TARGETS: dict[str, Target] = {
     "image_rate_share": _at_least(0.8, None),
     "image_append_p99_ratio": _at_most(1.5, None),
     "repair_append_p99_ratio": _at_most(1.5, None),
+    "observers_append_p99_ratio": _at_most(1.5, None),
     "node_memory_mb": _at_most(500, None),
     "crumbs_scan_ratio": _at_least(10.0, None),
     "month_memory_mb": _at_most(300, None),

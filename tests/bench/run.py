@@ -38,6 +38,7 @@ from tests.bench.image import image
 from tests.bench.log import log
 from tests.bench.memory import memory
 from tests.bench.month import Month, month
+from tests.bench.observers import observers
 from tests.bench.reopen import reopen
 from tests.bench.repair import repair
 from tests.bench.replay import replay
@@ -70,6 +71,7 @@ LONG_PIECES: dict[str, Piece] = {
     "month-long": month(Month(topics=20, epochs=4500, snapshot_entries=2000)),
     "chunks": chunks(20, 1168),
     "repair": repair(256),
+    "observers": observers,
     "image": image(1024),
     "image-10": image(10 * 1024),
 }

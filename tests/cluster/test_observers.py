@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -103,7 +106,18 @@ def test_a_chain_three_deep_converges_under_appends_over_the_loss_of_a_parent(
         assert [each.node for each in servers.observers] == [4, 5, 6]
         assert {each.node for each in servers.voters} == {1, 2, 3}
         assert servers.leader == leader_of(client, "t")
+        wait_for(lambda: client.members.lags() == {4: 0, 5: 0, 6: 0}, "no lag", PATIENCE_S)
+        assert _levels(cluster) == [(1, 4, "1, 2", 0), (2, 5, "4", 0), (3, 6, "5", 0)]
         _remove_in_the_middle(cluster, client, connection, topic, mark)
+
+
+def _levels(cluster: ProcessCluster) -> list[tuple[int, int, str, int]]:
+    """What `raftlog cluster status` says of observers."""
+    command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers]
+    command += ["cluster", "status", "-o", "json"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S)
+    rows = json.loads(said.stdout)["levels"]
+    return [(row["level"], row["node"], row["pulls_from"], row["lag"]) for row in rows]
 
 
 def _remove_in_the_middle(
@@ -224,6 +238,41 @@ def test_an_observer_below_its_parents_logs_takes_an_image_and_serves_no_read_me
             wait_at(connection, address, topic, 100)
             assert read_at(connection, address, topic, 100, "number") == list(range(100))
         assert refused, "an observer that lacks what its parents dropped serves no read"
+
+
+@pytest.mark.timeout(300)
+def test_what_is_damaged_at_an_observer_comes_again_from_its_parents(tmp_path: Path) -> None:
+    """CHECKLIST 54. It is told by the reader that met the damage, who reads on elsewhere."""
+    with (
+        with_observers(tmp_path, {4: (1, 2, 3)}) as (cluster, client, joined),
+        closing(Connection(client.settings)) as connection,
+    ):
+        topic, address = client.create_topic("t", "id bigint"), cluster.address(4)
+        for number in range(200):
+            client.append(topic, [{"id": number}])
+        wait_at(connection, address, topic, 200)
+        joined[4].restart()  # its log has been proven to here when the next append follows
+        client.append(topic, [{"id": 200}])
+        wait_at(connection, address, topic, 201)
+        joined[4].end()
+        node = tmp_path / "node-4" / "node-4"
+        (segment,) = sorted((node / "groups" / str(topic.group)).glob("*.log"))
+        data = bytearray(segment.read_bytes())
+        data[5_000] ^= 1
+        segment.write_bytes(data)
+        joined[4].restart()
+        wait_at(connection, address, topic, 201)
+        found = client.read(topic, 0, 201, mark=201, preference="observer")
+        assert [each for batch in found for each in batch.column("id").to_pylist()] == list(
+            range(201)
+        )
+
+        def is_healed() -> bool:
+            view = view_of(connection, address, topic.group)
+            return view is not None and view.damage_found == view.damage_healed == 1
+
+        wait_for(is_healed, "the observer to heal", PATIENCE_S)
+        assert read_at(connection, address, topic, 201) == list(range(201))
 
 
 @pytest.mark.timeout(300)

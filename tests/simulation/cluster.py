@@ -16,6 +16,7 @@ from tests.simulation.leaders import Leading
 from tests.simulation.members import Placing
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
+from tests.simulation.observers import Observers
 from tests.simulation.promises import Promise, Violation
 from tests.simulation.records import Label, Row
 from tests.simulation.retention import confirmed_us
@@ -114,6 +115,14 @@ class Simulation:
             nodes=self.nodes,
             groups=self.groups,
         )
+        self.observers = Observers(
+            simulator=self.simulator,
+            network=self.network,
+            settings=self.settings,
+            checker=self.checker,
+            nodes=self.nodes,
+            groups=self.groups,
+        )
         self.topics: dict[GroupId, tuple[TopicInfo, TopicHistory]] = {}
 
     def groups(self) -> list[GroupId]:
@@ -133,10 +142,12 @@ class Simulation:
         self.faults.start()
         self.members.start()
         self.leaders.start()
+        self.observers.start()
         simulator.run_until(settings.chaos_us, lambda: simulator.events >= CHAOS_EVENTS_MAX)
         simulator.note("heal")
         self.faults.heal()
         self.leaders.stop()
+        self.observers.heal()
         self.members.restore()
         if settings.changes_members and settings.nodes > 1:
             self._await("all nodes vote again", self.members.are_restored, FINISH_US_MAX)
@@ -159,6 +170,7 @@ class Simulation:
         self._await("all nodes have applied all", self._have_caught_up)
         if settings.damage_weight:
             self._heal_damage()
+        self._await("all observers have applied all", self.observers.have_caught_up)
         self._check_everything()
         return Result(
             simulator.seed,
@@ -267,6 +279,7 @@ class Simulation:
 
     def _check_everything(self) -> None:
         """Equal states on all nodes, and every topic read whole from each."""
+        self.observers.check()
         for group in self.groups():
             replicas = self._replicas(group)
             assert replicas is not None

@@ -213,7 +213,7 @@ class SimulatedNode:
             self._simulator.counts["torn tail of the journal truncated"] += 1
         multiraft = MultiRaft(
             node=self.node,
-            nodes=dict.fromkeys(self.voters, ""),
+            nodes=dict.fromkeys((*self.voters, self.node), ""),
             store=store,
             effects=self,
             timing=self._settings.timing,

@@ -43,6 +43,7 @@ from tests.simulation.planted_damage import DAMAGE_BUGS
 from tests.simulation.planted_history import HISTORY_BUGS
 from tests.simulation.planted_images import IMAGE_BUGS
 from tests.simulation.planted_members import MEMBER_BUGS
+from tests.simulation.planted_observers import OBSERVER_BUGS
 from tests.simulation.planted_recovery import RECOVERY_BUGS
 from tests.simulation.planted_repairs import REPAIR_BUGS
 from tests.simulation.planted_scrubs import SCRUB_BUGS
@@ -561,6 +562,7 @@ BUGS: dict[str, Callable[[], Any]] = {
         *DAMAGE_BUGS,
         *SCRUB_BUGS,
         *MEMBER_BUGS,
+        *OBSERVER_BUGS,
         *RECOVERY_BUGS,
         *REPAIR_BUGS,
     )

@@ -76,6 +76,8 @@ class Settings:
     moves_leaders: bool
     """Are leaders told to hand their role over now and then, and nodes to stop?"""
     leaders: LeaderLimits
+    observers: int
+    """How many there are."""
     crash_in_recovery: float
     # workload
     producers: int
@@ -216,6 +218,7 @@ def draw(random: Random) -> Settings:
         changes_members=pick((False, True)) and nodes > (3 if damage_weight else 1),
         moves_leaders=pick((False, True)),
         leaders=_leaders(random),
+        observers=pick((0, 0, 0, 1, 3)),
     )
 
 

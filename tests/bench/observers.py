@@ -1,0 +1,201 @@
+"""What observers cost writers, what they give readers, and how far behind they are, by level."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from raftlog.bench.measure import latency_of
+from raftlog.chaos.cluster import ProcessCluster, free_ports, wait_for
+from raftlog.client.connection import Connection
+from raftlog.client.log_client import LogClient
+from raftlog.machines.commands import TopicInfo
+from raftlog.wire.calls import WATCH_GROUPS, WatchGroups
+from tests.bench.figures import Figure
+from tests.cluster.joining import Joined
+
+MANY = 20
+APPENDS = 1_000
+LAG_SAMPLES = 60
+READ_S = 8.0
+READERS = 3
+ROWS = 400_000
+_PATIENCE_S = 120.0
+_ROW = [{"id": 1, "payload": bytes(100)}]
+_DDL = "id bigint, payload binary"
+
+
+def observers(folder: Path) -> Iterator[Figure]:
+    """Three parts, each with a cluster of its own."""
+    yield from _writes(folder / "writes")
+    yield from _lag(folder / "lag")
+    yield from _reads(folder / "reads")
+
+
+# ---------------------------------------------------------------- writes
+
+
+def _writes(folder: Path) -> Iterator[Figure]:
+    """Appends one after the other, before many observers run, with them, and after them."""
+    port = free_ports(3 + MANY)
+    with (
+        ProcessCluster.start(folder / "data", port=port) as cluster,
+        cluster.client() as client,
+        ExitStack() as stack,
+    ):
+        topic = client.create_topic("t", _DDL)
+        numbers = range(4, 4 + MANY)
+        for number in numbers:
+            _add(client, number, cluster.address(number), ())
+        listed = ",".join(cluster.address(number) for number in range(1, 4 + MANY))
+        # They stand for twenty machines: what counts is what they ask of this one.
+        memory = stack.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm"))
+        command = ["nice", "-n", "19", sys.executable, "-m", "tests.bench.many_observers", memory]
+        command += [client.cluster_id(), listed, "4", str(3 + MANY)]
+        without = _append(client, topic, APPENDS)
+        log = stack.enter_context((folder / "many.log").open("ab"))
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            for number in numbers:
+                client.members.wait_for(number, _PATIENCE_S)
+            with closing(Connection(client.settings)) as connection:
+                for number in numbers:
+                    _wait_at(connection, cluster.address(number), topic, APPENDS)
+            with_many = _append(client, topic, 2 * APPENDS)
+        finally:
+            process.kill()
+            process.wait(_PATIENCE_S)
+        without += _append(client, topic, APPENDS)
+    ratio = latency_of(with_many).p99_ms / latency_of(without).p99_ms
+    about = (
+        f"{2 * APPENDS} single appends of 100 B, those with none half before and half after; the "
+        "observers in one process of low priority, with their disks in memory"
+    )
+    for name, samples in (("0", without), (f"{MANY}", with_many)):
+        latency = latency_of(samples)
+        yield Figure(
+            name=f"observers_{name}_append_p99_ms",
+            value=latency.p99_ms,
+            unit="ms",
+            about=f"{about}: {name} running",
+            detail={"p50_ms": latency.p50_ms, "p90_ms": latency.p90_ms},
+        )
+    yield Figure(
+        name="observers_append_p99_ratio",
+        value=ratio,
+        unit="times",
+        about=f"the p99 with {MANY} observers by that with none",
+    )
+
+
+def _append(client: LogClient, topic: TopicInfo, count: int) -> list[int]:
+    """Nanoseconds of each append."""
+    samples = []
+    for _ in range(count):
+        before = time.perf_counter_ns()
+        client.append(topic, _ROW)
+        samples.append(time.perf_counter_ns() - before)
+    return samples
+
+
+# ---------------------------------------------------------------- lag
+
+
+def _lag(folder: Path) -> Iterator[Figure]:
+    """From an acknowledged append until each of a chain of three serves it."""
+    parents = {4: (1, 2, 3), 5: (4,), 6: (5,)}
+    with ExitStack() as stack:
+        cluster, client = _cluster_with(folder, parents, stack)
+        connection = stack.enter_context(closing(Connection(client.settings)))
+        topic = client.create_topic("t", _DDL)
+        _append(client, topic, 10)
+        lags_s: dict[int, list[float]] = {node: [] for node in parents}
+        for sample in range(11, 11 + LAG_SAMPLES):
+            _append(client, topic, 1)
+            acknowledged_s = time.perf_counter()
+            for node in parents:
+                _wait_at(connection, cluster.address(node), topic, sample)
+                lags_s[node].append(time.perf_counter() - acknowledged_s)
+    for level, node in enumerate(parents, 1):
+        yield Figure(
+            name=f"observers_lag_level_{level}_ms",
+            value=statistics.median(lags_s[node]) * 1000,
+            unit="ms",
+            about=f"from an acknowledged append until an observer at level {level} serves it, "
+            f"{LAG_SAMPLES} appends, observers ask every 100 ms: p50",
+            detail={"max_ms": max(lags_s[node]) * 1000},
+        )
+
+
+# ---------------------------------------------------------------- reads
+
+
+def _reads(folder: Path) -> Iterator[Figure]:
+    """Readers of the whole topic, each in a process, with more and more observers to read from."""
+    parents: dict[int, tuple[int, ...]] = {4: (), 5: ()}
+    with ExitStack() as stack:
+        cluster, client = _cluster_with(folder, parents, stack)
+        connection = stack.enter_context(closing(Connection(client.settings)))
+        topic = client.create_topic("t", _DDL)
+        rows = [{"id": each, "payload": bytes(100)} for each in range(10_000)]
+        with client.producer(topic) as producer:
+            for _ in range(ROWS // len(rows)):
+                producer.append_and_flush(rows)
+        for node in parents:
+            _wait_at(connection, cluster.address(node), topic, ROWS)
+        for count in range(3):
+            read_from = [cluster.address(node) for node in (1, 2, 3, *parents)][: 3 + count]
+            total = _read_rows(client, topic, read_from)
+            yield Figure(
+                name=f"observers_{count}_read_rows_per_s",
+                value=total / READ_S,
+                unit="rows/s",
+                about=f"{READERS} readers, each a process, 3 nodes and "
+                f"{count} observers, 100 B rows",
+            )
+
+
+def _read_rows(client: LogClient, topic: TopicInfo, addresses: list[str]) -> int:
+    """Rows that all readers have read within the time."""
+    command = [sys.executable, "-m", "tests.bench.observer_reader", topic.name, str(READ_S)]
+    readers = [
+        subprocess.Popen([*command, *addresses], stdout=subprocess.PIPE, text=True)
+        for _ in range(READERS)
+    ]
+    return sum(int(reader.communicate(timeout=READ_S + _PATIENCE_S)[0]) for reader in readers)
+
+
+# ---------------------------------------------------------------- parts
+
+
+def _cluster_with(
+    folder: Path, parents: dict[int, tuple[int, ...]], stack: ExitStack
+) -> tuple[ProcessCluster, LogClient]:
+    port = free_ports(3 + len(parents))
+    cluster = stack.enter_context(ProcessCluster.start(folder / "data", port=port))
+    client = stack.enter_context(cluster.client())
+    for node, its in parents.items():
+        _add(client, node, cluster.address(node), its)
+        joined = Joined(cluster.servers, node, folder / f"node-{node}")
+        stack.callback(joined.end)
+    for node in parents:
+        client.members.wait_for(node, _PATIENCE_S)
+    return cluster, client
+
+
+def _add(client: LogClient, node: int, address: str, parents: tuple[int, ...]) -> None:
+    client.members.add(node, address, observer=True, parents=parents)
+
+
+def _wait_at(connection: Connection, address: str, topic: TopicInfo, mark: int) -> None:
+    def is_there() -> bool:
+        view = connection.ask(address, WATCH_GROUPS, WatchGroups(groups=(topic.group,)), 30.0)
+        return any(each.high_water_mark >= mark for each in view.groups)
+
+    wait_for(is_there, f"{address} to have {mark} records", _PATIENCE_S, every_s=0.002)
