@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
         SetAsideView,
         WriterView,
     )
-    from raftlog.wire.group_calls import GroupEvent, NodeAddress, Servers
+    from raftlog.wire.group_calls import GroupEvent, NodeAddress, Servers, StatePart
     from raftlog.wire.placing_calls import GroupPlace, NodePlaces, PlacementsReply
 
 __version__ = "0.1.0"
@@ -77,6 +77,7 @@ _HOMES = {
     "KeyValueStore": "raftlog.client.key_values",
     "Groups": "raftlog.client.groups",
     "Servers": "raftlog.wire.group_calls",
+    "StatePart": "raftlog.wire.group_calls",
     "KeyValue": "raftlog.machines.kv_commands",
     "KeyChange": "raftlog.machines.kv_commands",
     "Consistency": "raftlog.client.key_values",
@@ -125,6 +126,7 @@ __all__ = [
     "KeyValueStore",
     "Groups",
     "Servers",
+    "StatePart",
     "KeyValue",
     "KeyChange",
     "Consistency",

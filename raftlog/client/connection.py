@@ -29,9 +29,11 @@ from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import (
     DeadlineExceeded,
     DiskFull,
+    IndexUnderflow,
     Internal,
     InvalidOption,
     NodeUnreachable,
+    NoSnapshot,
     NotLeader,
     Overloaded,
     RaftlogError,
@@ -245,6 +247,18 @@ class Connection:
             lambda try_s: self._call(self.next_address(), call, data, try_s, None),
             deadline or self.deadline(call.name),
         )
+
+    def call_that_has(self, call: UnaryCall[Request, Reply], request: Request) -> Reply:
+        """The reply of a node that keeps what is asked for: where one does not any more, or not
+        yet, another may. Raises `IndexUnderflow` or `NoSnapshot` once all have been asked."""
+        refusals = 0
+        while True:
+            try:
+                return self.call_any(call, request)
+            except (IndexUnderflow, NoSnapshot):
+                refusals += 1
+                if refusals >= len(self.addresses()):
+                    raise
 
     def send_leader(
         self,

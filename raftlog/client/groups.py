@@ -7,8 +7,18 @@ from collections.abc import Iterator
 from raftlog.client.connection import Connection
 from raftlog.client.watching import replies, watch_seconds
 from raftlog.core.types import CONTROLLER_GROUP, NO_INDEX, GroupId, LogIndex
-from raftlog.wire.calls import GET_LAST_APPLIED, GET_SERVERS, WATCH_EVENTS
-from raftlog.wire.group_calls import GetLastApplied, GetServers, GroupEvent, Servers, WatchEvents
+from raftlog.errors import InvalidOption
+from raftlog.machines.limits import INTEGER_MAX
+from raftlog.wire.calls import GET_LAST_APPLIED, GET_SERVERS, GET_STATE, WATCH_EVENTS
+from raftlog.wire.group_calls import (
+    GetLastApplied,
+    GetServers,
+    GetState,
+    GroupEvent,
+    Servers,
+    StatePart,
+    WatchEvents,
+)
 
 
 class Groups:
@@ -40,6 +50,44 @@ class Groups:
             The nodes that vote, those that learn, the leader and its term.
         """
         return self._connection.call_any(GET_SERVERS, GetServers(group=group))
+
+    def state(
+        self, group: GroupId = CONTROLLER_GROUP, *, index: int = 0, offset: int = 0, crc: int = 0
+    ) -> Iterator[StatePart]:
+        """Copy the state of a group's machine at its newest snapshot, part by part.
+
+        Any node gives any part, so this goes on when one stops. The snapshot stays while it is
+        copied, and two minutes after. To go on later, also in another process, give `index` and
+        `crc` of any part, and the `end` of the last one.
+
+        Args:
+            group: The group. Default: the controller's.
+            index: The last entry that the snapshot includes. Default: the newest snapshot.
+            offset: Where to begin, in bytes. Default: at the begin.
+            crc: The CRC-32C of the whole. Default: whatever the first part says.
+
+        Yields:
+            The parts in order. Together they are the content of a snapshot file (docs/FORMAT.md)
+            and have the CRC-32C that each of them names.
+
+        Raises:
+            NoSnapshot: No node has a snapshot, or none at the index.
+            IndexUnderflow: No node keeps the snapshot any more: begin again.
+        """
+        for name, value in (("index", index), ("offset", offset), ("crc", crc)):
+            if not 0 <= value <= INTEGER_MAX:
+                problem, advice = f"is {value}", "Give what a part says."
+                raise InvalidOption(option=name, problem=problem, advice=advice)
+        return self._parts(group, LogIndex(index), offset, crc)
+
+    def _parts(self, group: GroupId, index: LogIndex, offset: int, crc: int) -> Iterator[StatePart]:
+        while True:
+            call = GetState(group=group, index=index, offset=offset, crc=crc)
+            part = self._connection.call_that_has(GET_STATE, call)
+            yield part
+            if part.done:
+                return
+            index, offset, crc = part.index, part.end, part.crc
 
     def events(self, group: GroupId = CONTROLLER_GROUP) -> Iterator[GroupEvent]:
         """Watch a group: its leader, its voters, and how far it is applied, as some node knows it.

@@ -257,21 +257,10 @@ class KeyValueStore:
         if strong:
             reply = self._connection.call_leader(group, READ_KEYS, call)
         else:
-            reply = self._read_anywhere(call)
+            reply = self._connection.call_that_has(READ_KEYS, call)
         if at is None:
             self._seen = max(self._seen, reply.index)
         return reply
-
-    def _read_anywhere(self, call: ReadKeys) -> KeysReply:
-        """Where one node no longer keeps the state, another may: it was not restarted since."""
-        refusals = 0
-        while True:
-            try:
-                return self._connection.call_any(READ_KEYS, call)
-            except IndexUnderflow:
-                refusals += 1
-                if refusals >= len(self._connection.addresses()):
-                    raise
 
     def last_applied(self) -> LogIndex:
         """Ask the leader how far the log is applied, linearizably.

@@ -39,6 +39,7 @@
     |-- TopicRecreated              the requested incarnation was deleted, or recreated
     |-- OffsetTrimmed               below the log's start
     |-- IndexUnderflow              below what is kept of a log's states
+    |-- NoSnapshot                  none was taken, or not yet
     |-- WatcherTooSlow              events came faster than they were taken
     |-- DataLoss                    records that must exist do not
     |   `-- CorruptFile             a file's bytes are not what was written
@@ -87,6 +88,7 @@ from raftlog.errors.exit_code import (
 from raftlog.errors.index import (
     IndexOverflow,
     IndexUnderflow,
+    NoSnapshot,
     SequencePassed,
     UnknownSession,
     VersionConflict,
@@ -214,6 +216,7 @@ __all__ = [
     "Internal",
     "IndexOverflow",
     "IndexUnderflow",
+    "NoSnapshot",
     "InvalidOption",
     "InvalidRequest",
     "InvalidTopicName",

@@ -85,6 +85,27 @@ class IndexUnderflow(RaftlogError):
 
 
 @dataclass(kw_only=True, eq=False)
+class NoSnapshot(RaftlogError):
+    """Nobody has taken the snapshot that is asked for; `latest` is the newest here, 0: none."""
+
+    requested: int
+    latest: int
+    exit_code = ExitCode.NOT_FOUND
+    grpc_status = "FAILED_PRECONDITION"
+
+    @property
+    def cause(self) -> str:
+        asked = f"at index {self.requested} " if self.requested else ""
+        newest = f"the newest is at {self.latest}" if self.latest else "there is none yet"
+        return f"There is no snapshot {asked}here: {newest}."
+
+    remedy_text = (
+        "Without one the log has every entry (GetEntries). A node takes the next one after "
+        "`storage.snapshot_entries` entries or `storage.snapshot_age_s` seconds."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
 class WatcherTooSlow(RaftlogError):
     """A watcher did not take events as fast as they came; `limit` of them waited."""
 

@@ -32,6 +32,7 @@ from raftlog.multiraft.image_fetch import ImageFetches, ImageLimits, ImageTarget
 from raftlog.multiraft.image_pins import ImagePins
 from raftlog.multiraft.image_sender import ImageSender
 from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.multiraft.state_copies import StateCopies
 
 
 class ImageExchange:
@@ -74,6 +75,9 @@ class ImageExchange:
             pins=self.pins,
             damaged=damaged,
             ended=ended,
+        )
+        self.copies = StateCopies(
+            fs=store.fs, effects=effects, pins=self.pins, damaged=damaged, ended=ended
         )
         self._fetches = ImageFetches(node=node, effects=effects, disk=disk, limits=limits)
         self._groups = groups

@@ -1,4 +1,5 @@
-"""Images of this node that other nodes are fetching: their files, and the log after them, stay.
+"""Images of this node that other nodes are fetching: their files, and the log after them, stay. So
+does the file of a snapshot that clients copy.
 
 A pin lapses when nothing was asked of it for a while, or when the disk is full. Nothing depends on
 it but time: a node that finds a file gone asks for the manifest again, and keeps what both have in
@@ -10,7 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raftlog.core.types import GroupId, LogIndex, NodeId
-from raftlog.image.manifest import Image
+from raftlog.image.manifest import Image, SnapshotInfo
+
+COPIED_MAX = 4
+"""So many snapshots of a group may be copied by clients at a time, by any number of them. No
+setting: each is as large as the machine's state."""
 
 
 @dataclass(slots=True)
@@ -26,6 +31,8 @@ class ImagePins:
         """A pin lapses after so many ticks in which nothing was asked of it."""
         self._idle_ticks_max = idle_ticks_max
         self._pins: dict[GroupId, dict[NodeId, _Pin]] = {}
+        self._copied: dict[GroupId, dict[SnapshotInfo, int]] = {}
+        """Snapshots that clients copy, and for how many ticks nobody asked for a part of each."""
 
     def pin(self, group: GroupId, peer: NodeId, image: Image) -> None:
         """The peer fetches this image from now on, and no other one of the group."""
@@ -39,8 +46,26 @@ class ImagePins:
         pin.idle_ticks = 0
         return pin.image.names()
 
+    def copied(self, group: GroupId, snapshot: SnapshotInfo) -> bool:
+        """A client copies the snapshot, from now on or still. False: `COPIED_MAX` others are."""
+        copied = self._copied.setdefault(group, {})
+        if snapshot not in copied and len(copied) >= COPIED_MAX:
+            return False
+        copied[snapshot] = 0
+        return True
+
+    def copied_at(self, group: GroupId, index: LogIndex) -> SnapshotInfo | None:
+        """The snapshot at the index, if clients copy it."""
+        copied = self._copied.get(group, {})
+        return next((each for each in copied if each.index == index), None)
+
     def tick(self, *, disk_full: bool) -> None:
         """One tick of the clock has passed."""
+        for group in list(self._copied):
+            idle = {each: ticks + 1 for each, ticks in self._copied.pop(group).items()}
+            left = {each: ticks for each, ticks in idle.items() if ticks <= self._idle_ticks_max}
+            if left and not disk_full:
+                self._copied[group] = left
         for group in list(self._pins):
             pins = self._pins[group]
             for peer, pin in list(pins.items()):
@@ -53,11 +78,13 @@ class ImagePins:
     def forget(self, group: GroupId) -> None:
         """The group is gone from here, or has other files now."""
         self._pins.pop(group, None)
+        self._copied.pop(group, None)
 
     def names(self, group: GroupId) -> frozenset[str]:
         """The files of the group that must stay."""
         pins = self._pins.get(group, {}).values()
-        return frozenset().union(*(pin.image.names() for pin in pins))
+        copied = {each.name for each in self._copied.get(group, {})}
+        return frozenset(copied).union(*(pin.image.names() for pin in pins))
 
     def index(self, group: GroupId) -> LogIndex | None:
         """The group's log must stay after this entry; None: nothing of it is pinned."""

@@ -90,7 +90,7 @@ class ImageSender:
             for wish in wishes
             if wish.span is None and wish.prev_index == raft.log.base_index
         }
-        if not asked or not _gives_images(local):
+        if not asked or not _has_image(local):
             return []
         return [
             ImageOffer(
@@ -105,7 +105,7 @@ class ImageSender:
 
     def offer_to(self, local: LocalReplica, peer: NodeId) -> list[ImageOffer]:
         """The offer to a node that lacks what the log has dropped, if there is an image to give."""
-        if not _gives_images(local):
+        if not _has_image(local):
             return []
         index = local.image.manifest.index
         return [ImageOffer(group=local.group, sender=local.raft.node, to=peer, index=index)]
@@ -115,7 +115,7 @@ class ImageSender:
         looked at."""
         if request.refused:
             self._check(local, request.refused)
-        if not _gives_images(local):
+        if not _has_image(local):
             return
         image = local.image.manifest
         self._pins.pin(local.group, request.sender, image)
@@ -211,13 +211,13 @@ class ImageSender:
         self._effects.run_read(read, ran)
 
 
-def _gives_images(local: LocalReplica) -> bool:
-    """Has the replica an image that others may have?"""
-    return (
-        bool(local.image.manifest.snapshots)
-        and not local.installing
-        and gives_images(local.troubles)
-    )
+def gives_images_of(local: LocalReplica) -> bool:
+    """May others have the replica's image, if there is one?"""
+    return not local.installing and gives_images(local.troubles)
+
+
+def _has_image(local: LocalReplica) -> bool:
+    return bool(local.image.manifest.snapshots) and gives_images_of(local)
 
 
 def _chunk(request: ImageChunkRequest, data: bytes | None, crc: int) -> ImageChunk:

@@ -152,7 +152,7 @@ class MultiRaft:
         )
         self._budget = CatchUpBudget(effects, limits.catch_up, self._read_on)
         self._catch_up = CatchUp(effects, self._budget, self._files_released, self._unfit)
-        self._images = self._new_images(store, limits.images)
+        self.images = self._new_images(store, limits.images)
         self._compactions = self._new_compactions(store, limits.compaction)
         self.admission = Admission(
             node, self._disk, self._compactions, bytes_max=limits.request_bytes_max
@@ -173,7 +173,7 @@ class MultiRaft:
             effects=self._effects,
             disk=self._disk,
             store=store,
-            pins=self._images.pins,
+            pins=self.images.pins,
             groups=self.replicas,
             limits=limits,
             propose=self._propose_own,
@@ -188,7 +188,7 @@ class MultiRaft:
             effects=self._effects,
             disk=self._disk,
             budget=self._budget,
-            images=self._images,
+            images=self.images,
             compactions=self._compactions,
             quarantine=self.replicas.quarantine,
             released=self._files_changed,
@@ -200,7 +200,7 @@ class MultiRaft:
             effects=self._effects,
             disk=self._disk,
             store=store,
-            images=self._images,
+            images=self.images,
             groups=self.replicas,
             now_us=self.now_us,
         )
@@ -247,7 +247,7 @@ class MultiRaft:
             budget=self._budget,
             pull_ticks=self._limits.pull_ticks,
             timing=self._timing,
-            offer=self._images.offer_to,
+            offer=self.images.offer_to,
             changed=self._awake.tick_again,
             refused=lambda violation: self.refusals.note(violation, self._ticks),
             damaged=self._met,
@@ -282,7 +282,7 @@ class MultiRaft:
         """Start no turn, write, read or job from now on; those in flight are still to be noted."""
         self._stopped = True
         self._catch_up.stop()
-        self._images.stop()
+        self.images.stop()
         self._observing.answers.stop()
         self._compactions.stop()
         self.repairs.stop()
@@ -297,7 +297,7 @@ class MultiRaft:
 
     def _ended(self, local: LocalReplica) -> None:
         self._awake.forget(local.group)
-        self._images.forget(local)
+        self.images.forget(local)
         self._freeze(local)
 
     def _freeze(self, local: LocalReplica) -> None:
@@ -345,7 +345,7 @@ class MultiRaft:
             if budget.spent:
                 break
         self._catch_up.go_on()
-        self._images.go_on()
+        self.images.go_on()
         self._observing.answers.go_on()
         self._journal.write()
         if self._dirty or self._applying:
@@ -355,7 +355,7 @@ class MultiRaft:
         output = local.replica.advance()
         self._send(output.messages)
         self._send(self._catch_up.requests(local, output.replicate))
-        self._send(self._images.offers(local, output.replicate))
+        self._send(self.images.offers(local, output.replicate))
         self._settle(local, output)
         if output.soft_state is not None:
             self._effects.tell(
@@ -517,7 +517,7 @@ class MultiRaft:
                 local.raft.note_disk(keeps_up=self._disk.keeps_up)
         self._ticks += 1
         self._catch_up.tick()
-        self._images.tick()
+        self.images.tick()
         self._read_on()
         self._compactions.tick()
         self.scrubs.tick()
@@ -552,11 +552,11 @@ class MultiRaft:
         self._observing.answers.go_on()
         self._images_read_first = not self._images_read_first
         if self._images_read_first:
-            self._images.go_on()
+            self.images.go_on()
             self._catch_up.go_on()
         else:
             self._catch_up.go_on()
-            self._images.go_on()
+            self.images.go_on()
 
     # ------------------------------------------------------------ peers
 
@@ -574,7 +574,7 @@ class MultiRaft:
                 self._observing.receive(message)
             elif (local := self.replicas.get(message.group)) is not None:
                 if isinstance(message, ImageMessage):
-                    self._images.receive(local, message)
+                    self.images.receive(local, message)
                 elif isinstance(message, EntryMessage):
                     self.repairs.receive(local, message)
                 elif not local.installing:

@@ -8,6 +8,7 @@ from typing import assert_never
 
 from raftlog.core.types import NO_INDEX, NOBODY, Entry, LogIndex, NodeId, Term
 from raftlog.errors import CorruptFile, IndexOverflow, IndexUnderflow, MalformedRequest
+from raftlog.image.snapshot_file import SnapshotRead
 from raftlog.multiraft.group_events import GroupEvent, LeaderChanged, StateChanged, VotersChanged
 from raftlog.server.node import Node
 from raftlog.server.refused import check_sense
@@ -60,6 +61,34 @@ class GroupServices:
             raise
         return calls.EntriesReply(
             first_index=first, commit_index=committed, entries=tuple(map(_logged, found))
+        )
+
+    async def get_state(self, call: calls.GetState) -> calls.StatePart:
+        """A part of the machine's state at a snapshot of this node."""
+        if call.offset < 0 or call.index < 0:
+            what = f"index is {call.index} and offset {call.offset}"
+            raise MalformedRequest(call="GetState", what=what)
+        local = self._node.group_here(call.group)
+        found: asyncio.Future[SnapshotRead] = asyncio.get_running_loop().create_future()
+
+        def done(read: SnapshotRead) -> None:
+            if not found.done():  # its caller may be gone
+                found.set_result(read)
+
+        copies = self._node.multiraft.images.copies
+        snapshot = copies.read(local, call.index, call.offset, done)
+        read = await found
+        if read.damage is not None:
+            raise read.damage
+        if read.headline is None or call.crc not in (0, read.headline.crc):
+            raise IndexUnderflow(requested=call.index, earliest=local.image.manifest.index)
+        return calls.StatePart(
+            index=snapshot.index,
+            term=snapshot.term,
+            offset=call.offset,
+            data=read.data,
+            byte_count=read.headline.length,
+            crc=read.headline.crc,
         )
 
     async def watch_events(

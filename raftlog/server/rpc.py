@@ -175,6 +175,7 @@ def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandle
             plain(calls.GET_LAST_APPLIED, services.groups.get_last_applied),
             plain(calls.GET_SERVERS, services.groups.get_servers),
             plain(calls.GET_ENTRIES, services.groups.get_entries),
+            plain(calls.GET_STATE, services.groups.get_state),
             streamed(calls.WATCH_EVENTS, services.groups.watch_events),
         ]
     )

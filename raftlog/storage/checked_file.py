@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from raftlog.checksum import crc32c
 from raftlog.errors import CorruptFile, FormatUnsupported
-from raftlog.storage.contract import FileSystem
+from raftlog.storage.contract import File, FileSystem
 from raftlog.storage.frames import FORMAT_VERSION
 from raftlog.storage.unfinished import finish_file, unfinished_file
 from raftlog.storage.write import NEW_FILE_ENDING
@@ -59,25 +59,43 @@ def read_checked(fs: FileSystem, path: str, kind: str) -> bytes:
         raise CorruptFile(file=fs.location(path), position=0, problem="it is missing") from error
     name = file.path
     try:
-        size = file.size()
-        headline = _HEADLINE.match(file.read_at(0, min(size, _HEADLINE_BYTES_MAX)))
-        if headline is None or headline[1] != kind.encode():
-            raise CorruptFile(
-                file=name, position=0, problem=f"it does not begin as a {kind} file of ours"
-            )
-        version, crc, length = int(headline[2]), int(headline[3], 16), int(headline[4])
-        begin = headline.end()
-        if size != begin + length or length > _BYTES_MAX:
-            problem = f"it has {size} bytes, and {begin + length} were written"
-            raise CorruptFile(file=name, position=begin, problem=problem)
-        content = file.read_at(begin, length)
+        headline = read_headline(file, kind)
+        content = file.read_at(headline.begin, headline.length)
     finally:
         file.close()
-    if crc32c(content) != crc:
-        raise CorruptFile(file=name, position=begin, problem="its checksum differs")
-    if version != FORMAT_VERSION:
-        raise FormatUnsupported(folder=name, found=version, supported=FORMAT_VERSION)
+    if crc32c(content) != headline.crc:
+        raise CorruptFile(file=name, position=headline.begin, problem="its checksum differs")
+    if headline.version != FORMAT_VERSION:
+        raise FormatUnsupported(folder=name, found=headline.version, supported=FORMAT_VERSION)
     return content
+
+
+class Headline(NamedTuple):
+    """What the first line of a file says."""
+
+    version: int
+    """Of the format."""
+    crc: int
+    """Of the content."""
+    begin: int
+    """Where the content begins, in bytes of the file."""
+    length: int
+    """Of the content, in bytes."""
+
+
+def read_headline(file: File, kind: str) -> Headline:
+    """What the file says that it holds. Raises `CorruptFile` if it is no whole file of the kind."""
+    size = file.size()
+    found = _HEADLINE.match(file.read_at(0, min(size, _HEADLINE_BYTES_MAX)))
+    if found is None or found[1] != kind.encode():
+        raise CorruptFile(
+            file=file.path, position=0, problem=f"it does not begin as a {kind} file of ours"
+        )
+    headline = Headline(int(found[2]), int(found[3], 16), found.end(), int(found[4]))
+    if size != headline.begin + headline.length or headline.length > _BYTES_MAX:
+        problem = f"it has {size} bytes, and {headline.begin + headline.length} were written"
+        raise CorruptFile(file=file.path, position=headline.begin, problem=problem)
+    return headline
 
 
 class Copies(NamedTuple):

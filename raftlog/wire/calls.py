@@ -49,18 +49,9 @@ from raftlog.machines.outcomes import (
 )
 from raftlog.machines.schema import Schema
 from raftlog.machines.settings import TopicSetting
+from raftlog.wire import group_calls
 from raftlog.wire.batch import BatchHeader
-from raftlog.wire.group_calls import (
-    EntriesReply,
-    GetEntries,
-    GetLastApplied,
-    GetServers,
-    GroupEvent,
-    LastApplied,
-    NodeAddress,
-    Servers,
-    WatchEvents,
-)
+from raftlog.wire.group_calls import NodeAddress
 from raftlog.wire.kv_calls import (
     DeleteKeyCall,
     KeyChanges,
@@ -641,10 +632,11 @@ PUT_KEY = PlainCall("PutKey", PutKeyCall, WriteReply)
 DELETE_KEY = PlainCall("DeleteKey", DeleteKeyCall, WriteReply)
 READ_KEYS = PlainCall("ReadKeys", ReadKeys, KeysReply)
 WATCH_KEYS = WatchCall("WatchKeys", WatchKeys, KeyChanges)
-GET_LAST_APPLIED = PlainCall("GetLastApplied", GetLastApplied, LastApplied)
-GET_SERVERS = PlainCall("GetServers", GetServers, Servers)
-GET_ENTRIES = PlainCall("GetEntries", GetEntries, EntriesReply)
-WATCH_EVENTS = WatchCall("WatchEvents", WatchEvents, GroupEvent)
+GET_LAST_APPLIED = PlainCall("GetLastApplied", group_calls.GetLastApplied, group_calls.LastApplied)
+GET_SERVERS = PlainCall("GetServers", group_calls.GetServers, group_calls.Servers)
+GET_ENTRIES = PlainCall("GetEntries", group_calls.GetEntries, group_calls.EntriesReply)
+GET_STATE = PlainCall("GetState", group_calls.GetState, group_calls.StatePart)
+WATCH_EVENTS = WatchCall("WatchEvents", group_calls.WatchEvents, group_calls.GroupEvent)
 
 CALLS: dict[str, Call[Any, Any]] = {
     call.name: call for call in tuple(globals().values()) if isinstance(call, Call)

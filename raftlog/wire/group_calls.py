@@ -108,6 +108,50 @@ class EntriesReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GetState:
+    """Any replica: a part of the state of the group's machine at a snapshot, from byte `offset` on.
+    Raises `NoSnapshot`, `IndexUnderflow` where the snapshot is not kept."""
+
+    group: GroupId
+    index: LogIndex
+    """The last entry that the snapshot includes; 0: the newest snapshot."""
+    offset: int
+    """From 0."""
+    crc: int
+    """Of the state that was begun, as its first part says; 0: this is the first. A replica that
+    wrote the same state in other bytes does not go on with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatePart:
+    """A part of a machine's state at a snapshot. All parts together are the content of a snapshot
+    file (docs/FORMAT.md)."""
+
+    index: LogIndex
+    """The last entry that the snapshot includes."""
+    term: Term
+    """The term of that entry."""
+    offset: int
+    """Where the part begins, in bytes of the whole."""
+    data: bytes
+    """At most 1 MiB; empty only where the offset is the end."""
+    byte_count: int
+    """The length of the whole."""
+    crc: int
+    """CRC-32C of the whole."""
+
+    @property
+    def end(self) -> int:
+        """Where the next part begins."""
+        return self.offset + len(self.data)
+
+    @property
+    def done(self) -> bool:
+        """Is this the last part?"""
+        return self.end >= self.byte_count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WatchEvents:
     """Any replica: how the group is now, and then each change, for `seconds`. How far it is applied
     is told only beyond `after`."""

@@ -2152,6 +2152,34 @@ class LogEntry(_message.Message):
     body: bytes
     def __init__(self, index: _Optional[int] = ..., term: _Optional[int] = ..., kind: _Optional[str] = ..., command: _Optional[bytes] = ..., body: _Optional[bytes] = ...) -> None: ...
 
+class GetState(_message.Message):
+    __slots__ = ("group", "index", "offset", "crc")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CRC_FIELD_NUMBER: _ClassVar[int]
+    group: int
+    index: int
+    offset: int
+    crc: int
+    def __init__(self, group: _Optional[int] = ..., index: _Optional[int] = ..., offset: _Optional[int] = ..., crc: _Optional[int] = ...) -> None: ...
+
+class StatePart(_message.Message):
+    __slots__ = ("index", "term", "offset", "data", "byte_count", "crc")
+    INDEX_FIELD_NUMBER: _ClassVar[int]
+    TERM_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    BYTE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CRC_FIELD_NUMBER: _ClassVar[int]
+    index: int
+    term: int
+    offset: int
+    data: bytes
+    byte_count: int
+    crc: int
+    def __init__(self, index: _Optional[int] = ..., term: _Optional[int] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., byte_count: _Optional[int] = ..., crc: _Optional[int] = ...) -> None: ...
+
 class EntriesReply(_message.Message):
     __slots__ = ("first_index", "commit_index", "entries")
     FIRST_INDEX_FIELD_NUMBER: _ClassVar[int]

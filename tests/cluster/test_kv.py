@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.checksum import crc32c
 from raftlog.client.connection import Connection
 from raftlog.client.log_client import LogClient
 from raftlog.config import ClientSettings
@@ -26,10 +27,12 @@ from raftlog.errors import (
     IndexUnderflow,
     InvalidOption,
     MalformedRequest,
+    NoSnapshot,
     RulesTooOld,
     VersionConflict,
 )
-from raftlog.machines.kv_commands import KeyChange
+from raftlog.machines.kv_commands import KeyChange, KeyValue
+from raftlog.machines.state import KvState
 from raftlog.wire.calls import (
     GET_ENTRIES,
     GET_LAST_APPLIED,
@@ -41,8 +44,8 @@ from raftlog.wire.calls import (
     NodeView,
     WatchGroups,
 )
-from raftlog.wire.codec import decode_command
-from raftlog.wire.group_calls import GetEntries, GetLastApplied, GetServers
+from raftlog.wire.codec import GroupState, decode_command, decode_state
+from raftlog.wire.group_calls import GetEntries, GetLastApplied, GetServers, StatePart
 from raftlog.wire.kv_calls import ReadKeys, WatchKeys
 
 
@@ -483,3 +486,80 @@ def test_a_node_that_stops_ends_its_watchers_at_once_and_they_go_on_elsewhere(
         for watcher in watchers:
             watcher.join(30)
         assert [each.value for each in seen] == [b"2"] * 6
+
+
+def a_large_state(client: LogClient) -> int:
+    """Three parts or more, and a snapshot of it at every node. Returns the store's group."""
+    store = store_of(client)
+    for number in range(140):
+        client.kv.put(f"large/{number % 50:02}", b"%03d" % number * 20_000)
+    wait_for(
+        lambda: all(a_view(client, store, node).snapshot_index > 100 for node in (1, 2, 3)),
+        "a snapshot at every node",
+        60,
+    )
+    return store
+
+
+def the_keys(parts: list[StatePart]) -> tuple[KeyValue, ...]:
+    """What the parts say together, checked as a client checks it."""
+    content = b"".join(part.data for part in parts)
+    assert [part.offset for part in parts] == [
+        0, *itertools.accumulate(len(part.data) for part in parts[:-1])
+    ]  # fmt: skip
+    assert len(content) == parts[-1].byte_count
+    assert {(part.index, part.crc) for part in parts} == {(parts[0].index, crc32c(content))}
+    state = decode_state(content.partition(b"\n")[2])
+    assert isinstance(state, GroupState)
+    assert isinstance(state.machine, KvState)
+    return state.machine.keys
+
+
+@pytest.mark.slow
+def test_a_state_is_copied_part_by_part_while_newer_snapshots_come(small: ProcessCluster) -> None:
+    with small.client() as client:
+        store = a_large_state(client)
+        parts = client.groups.state(store)
+        copied = [next(parts)]
+        assert not copied[0].done
+        for number in range(400):
+            client.kv.put(f"small/{number % 7}", b"later")
+        wait_for(
+            lambda: all(
+                a_view(client, store, node).snapshot_index > copied[0].index + 200
+                for node in (1, 2, 3)
+            ),
+            "newer snapshots at every node",
+            60,
+        )
+        copied += parts
+        assert copied[-1].done
+        assert the_keys(copied) == tuple(client.kv.scan("", at=copied[0].index))
+
+
+@pytest.mark.slow
+def test_a_copy_goes_on_at_other_nodes_and_in_another_client(small: ProcessCluster) -> None:
+    with small.client() as client:
+        store = a_large_state(client)
+        expected = next(client.groups.state(store)).index
+    copied: list[StatePart] = []
+    for away in (1, 2, 3):
+        with small.client() as client:
+            last = copied[-1] if copied else None
+            begun = {} if last is None else {
+                "index": last.index, "offset": last.end, "crc": last.crc
+            }  # fmt: skip
+            copied.append(next(client.groups.state(store, **begun)))
+        small.kill(away)
+        small.serve(away)
+    with small.client() as client:
+        last = copied[-1]
+        copied += client.groups.state(store, index=last.index, offset=last.end, crc=last.crc)
+        assert last.index == expected
+        assert the_keys(copied) == tuple(client.kv.scan("", at=expected))
+        with pytest.raises(IndexUnderflow):
+            next(client.groups.state(store, index=last.index, offset=1, crc=last.crc ^ 1))
+        with pytest.raises(NoSnapshot, match="at index 999999 here: the newest is at"):
+            next(client.groups.state(store, index=999_999))
+        with pytest.raises(InvalidOption, match="offset"):
+            client.groups.state(store, offset=-1)

@@ -46,7 +46,7 @@ from raftlog.wire.calls import (
     WatchGroups,
 )
 from raftlog.wire.codec import encode_request
-from raftlog.wire.group_calls import GetEntries, GetLastApplied, GetServers, WatchEvents
+from raftlog.wire.group_calls import GetEntries, GetLastApplied, GetServers, GetState, WatchEvents
 from raftlog.wire.kv_calls import (
     DeleteKeyCall,
     OpenKv,
@@ -160,5 +160,6 @@ def _of_groups(group: GroupId) -> dict[str, object]:
         "GetLastApplied": GetLastApplied(group=group),
         "GetServers": GetServers(group=group),
         "GetEntries": GetEntries(group=group, index=1, entries_max=10),
+        "GetState": GetState(group=group, index=0, offset=0, crc=0),
         "WatchEvents": WatchEvents(group=group, after=0, seconds=1),
     }
