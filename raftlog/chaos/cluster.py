@@ -159,19 +159,43 @@ class ProcessCluster:
 
     def serve(self, node: int) -> None:
         """Restart a dead node with its data, as `raftlog serve` does. Does not wait for it."""
+        self.pids[node] = self._start(node, self.program).pid
+
+    def join(self, node: int, client: LogClient, timeout_s: float) -> None:
+        """Start a node that was added to the cluster, as `raftlog serve --join` does, wait until it
+        has come, and start it again with the cluster's program. Raises `DeadlineExceeded`."""
+        self.logs[node] = self.data / "log" / f"node-{node}.log"
+        child = self._start(node, "raftlog", "--servers", self.servers, last=("--join",))
+        try:
+            client.members.wait_for(node, timeout_s)
+        finally:
+            child.terminate()
+            child.wait()
+        self.serve(node)
+
+    def forget(self, node: int) -> None:
+        """A node that has left the cluster, and whose process has ended, is none of it any more."""
+        assert not self.runs(node), f"node {node} runs"
+        child = self._served.pop(node, None)
+        if child is not None:
+            child.wait()
+        del self.pids[node]
+
+    def _start(
+        self, node: int, program: str, *first: str, last: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
         with signals_deferred(), self.logs[node].open("ab") as log:
-            child = subprocess.Popen(
+            child = self._served[node] = subprocess.Popen(
                 [
-                    sys.executable, "-m", self.program, *self._settings,
-                    "serve", "--node", str(node), "--data", str(self.data),
+                    sys.executable, "-m", program, *self._settings, *first,
+                    "serve", "--node", str(node), "--data", str(self.data), *last,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 process_group=0,
             )  # fmt: skip
-            self._served[node] = child
-            self.pids[node] = child.pid
+            return child
 
     def stop(self) -> None:
         """End everything that this started, first with SIGTERM."""

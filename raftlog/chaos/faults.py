@@ -10,8 +10,9 @@ from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.chaos.disks import ClusterDisks
 from raftlog.chaos.faulty_disk import DiskFaults
 from raftlog.chaos.links import PeerLinks
+from raftlog.chaos.operator import Operator
 from raftlog.chaos.proxy import Wire
-from raftlog.chaos.schedule import Aim, Fault, Kind
+from raftlog.chaos.schedule import DEEDS, Aim, Fault, Kind
 from raftlog.chaos.small_disk import SmallDisk
 from raftlog.client.log_client import LogClient
 from raftlog.errors import DeadlineExceeded, RaftlogError
@@ -45,6 +46,7 @@ class Breaker:
     small_disk: SmallDisk | None
     client: LogClient
     topics: tuple[str, ...]
+    operator: Operator
     wait_healed: Callable[[], None]
     """Returns when all nodes answer and have caught up."""
 
@@ -87,6 +89,11 @@ class Breaker:
             case Kind.RESTART:
                 self._restart_in_turn()
                 return self._broken(fault, 0, lambda: None, "in turn")
+            case (
+                Kind.ADD | Kind.REMOVE | Kind.REPLACE
+                | Kind.REBALANCE | Kind.DRAIN | Kind.TRANSFER
+            ):  # fmt: skip
+                return self._deed(fault, node)
             case _:
                 assert_never(fault.kind)
 
@@ -103,7 +110,11 @@ class Breaker:
             assert self.small_disk is not None, "the fault is drawn only if it can be made"
             return self.small_disk.node
         nodes = [node for node in sorted(self.cluster.pids) if node not in spared]
-        leader = self._leader(self.topics[int(fault.draw * len(self.topics))])
+        if fault.kind in (Kind.REMOVE, Kind.REPLACE):
+            nodes = [node for node in nodes if node not in self.operator.kept]
+        leader, holders = self._replicas(self.topics[int(fault.draw * len(self.topics))])
+        if fault.kind is Kind.FAILING_SYNC:  # a node that holds nothing hardly ever syncs
+            nodes = [node for node in nodes if node in holders] or nodes
         match fault.aim:
             case Aim.LEADER:
                 nodes = [node for node in nodes if node == leader] or nodes
@@ -115,11 +126,13 @@ class Breaker:
                 assert_never(fault.aim)
         return nodes[int(fault.draw * len(nodes))]
 
-    def _leader(self, topic: str) -> int:
+    def _replicas(self, topic: str) -> tuple[int, frozenset[int]]:
+        """The topic's leader, and the nodes that hold it."""
         try:
-            return self.client.watermark(topic).leader
+            mark = self.client.watermark(topic)
         except RaftlogError:
-            return 0  # another fault is in progress: then any node is hit
+            return 0, frozenset()  # another fault is in progress: then any node is hit
+        return mark.leader, frozenset(each.node for each in mark.replicas)
 
     def _others(self, node: int) -> list[int]:
         return [other for other in sorted(self.cluster.pids) if other != node]
@@ -139,7 +152,7 @@ class Breaker:
         *,
         ends: bool = False,
     ) -> Broken:
-        whom = f"node {node}" if node else "of all nodes"
+        whom = f"node {node}" if node else "" if fault.kind in DEEDS else "of all nodes"
         lasts = f"for {fault.seconds:.1f} s" if fault.seconds else ""
         words = (fault.kind.value, whom, detail, lasts)
         return Broken(
@@ -157,6 +170,14 @@ class Breaker:
                 self.links.set(*pair, Wire())
 
         return self._broken(fault, node, undo, detail)
+
+    def _deed(self, fault: Fault, node: int) -> Broken:
+        if not self.operator.has_ids:
+            return self._broken(fault, 0, lambda: None, "(not done: no number of a node is left)")
+        deed = self.operator.begin(fault.kind, node)
+        if fault.kind in (Kind.ADD, Kind.REBALANCE):
+            node = 0
+        return self._broken(fault, node, deed.end)
 
     def _serve_all(self) -> None:
         for node in self.cluster.pids:

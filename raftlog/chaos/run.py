@@ -27,7 +27,8 @@ from raftlog.chaos.disks import PROGRAM, ClusterDisks
 from raftlog.chaos.faults import Breaker, Broken, dead_nodes
 from raftlog.chaos.history import Episode, History, Read, Replica
 from raftlog.chaos.links import PeerLinks
-from raftlog.chaos.schedule import Kind, Plan, plans
+from raftlog.chaos.operator import IDS_MAX, Operator
+from raftlog.chaos.schedule import DEEDS, Kind, Plan, plans
 from raftlog.chaos.small_disk import SmallDisk
 from raftlog.chaos.verdict import Verdict, judge
 from raftlog.chaos.workload import SCHEMA, Site, Workload, read_range
@@ -117,7 +118,7 @@ def run(orders: Orders, folder: Path, say: Say) -> ChaosResult:
                     history=history,
                     stop=threading.Event(),
                 )
-                _break(orders, site, breaker_of(client, topics), say)
+                _break(orders, site, breaker_of(client, site), say)
                 say("all faults are over; reading every replica")
                 _look_at_replicas(site, client)
         leaders = node_logs.leaderships(cluster.logs.values())
@@ -146,7 +147,7 @@ def _elections(
 
 # ---------------------------------------------------------------- the cluster
 
-BreakerOf = Callable[[LogClient, Sequence[TopicInfo]], Breaker]
+BreakerOf = Callable[[LogClient, Site], Breaker]
 
 
 @contextmanager
@@ -154,8 +155,9 @@ def _cluster(
     folder: Path, orders: Orders, not_made: list[str]
 ) -> Iterator[tuple[ProcessCluster, BreakerOf]]:
     """Nodes whose wires and disks can be broken. Notes the faults that this machine cannot make."""
-    port = free_ports(NODES)
-    addresses = {node: f"127.0.0.1:{port + node - 1}" for node in range(1, NODES + 1)}
+    port = free_ports(IDS_MAX)
+    numbers = range(1, (IDS_MAX if DEEDS & set(orders.kinds) else NODES) + 1)
+    addresses = {node: f"127.0.0.1:{port + node - 1}" for node in numbers}
     small_disk = SmallDisk(folder, _SMALL_DISK_NODE, _SMALL_DISK_BYTES)
     with ExitStack() as stack:
         links = stack.enter_context(PeerLinks(addresses))
@@ -185,21 +187,31 @@ def _cluster(
             cluster.serve(_SMALL_DISK_NODE)
         disks = ClusterDisks(cluster)
 
-        def breaker_of(client: LogClient, topics: Sequence[TopicInfo]) -> Breaker:
+        def breaker_of(client: LogClient, site: Site) -> Breaker:
+            operator = Operator(
+                cluster=cluster,
+                client=client,
+                nodes=site.nodes,
+                kept=frozenset([_SMALL_DISK_NODE]),
+            )
             return Breaker(
                 cluster=cluster,
                 links=links,
                 disks=disks,
                 small_disk=small_disk if small_disk.mounted else None,
                 client=client,
-                topics=tuple(topic.name for topic in topics),
-                wait_healed=lambda: _wait_healed(cluster, client, topics),
+                topics=tuple(topic.name for topic in site.topics),
+                operator=operator,
+                wait_healed=lambda: _wait_healed(cluster, client, operator, site.topics),
             )
 
         yield cluster, breaker_of
 
 
-def _wait_healed(cluster: ProcessCluster, client: LogClient, topics: Sequence[TopicInfo]) -> None:
+def _wait_healed(
+    cluster: ProcessCluster, client: LogClient, operator: Operator, topics: Sequence[TopicInfo]
+) -> None:
+    wait_for(operator.settled, "every group to be where it is wished to be", _HEAL_TIMEOUT_S)
     for topic in topics:
         cluster.wait_caught_up(
             client, topic.name, lag_entries_max=_LAG_ENTRIES_MAX, timeout_s=_HEAL_TIMEOUT_S
@@ -240,7 +252,8 @@ def _episode(plan: Plan, breaker: Breaker, site: Site) -> Episode:
     for fault in plan.faults:
         with _noting_trouble(history):
             begun.append(breaker.begin(fault, frozenset(each.node for each in begun)))
-    for broken in sorted(begun, key=lambda each: each.fault.seconds):
+    # A deed may have to wait until a fault is undone.
+    for broken in sorted(begun, key=lambda each: (each.fault.kind in DEEDS, each.fault.seconds)):
         site.stop.wait(max(0.0, begin_s + broken.fault.seconds - time.monotonic()))
         with _noting_trouble(history):
             breaker.end(broken)
@@ -295,7 +308,7 @@ def _look_at_replicas(site: Site, client: LogClient) -> None:
     for topic in site.topics:
         with _noting_trouble(history):
             mark = client.read_high_water_mark(topic).high_water_mark
-            for node in site.nodes:
+            for node in sorted(each.node for each in client.watermark(topic.name).replicas):
                 with _noting_trouble(history):
                     log = _whole_log(site, topic, node, mark, timeout_s)
                     history.logs.setdefault(topic.name, {})[node] = log

@@ -40,6 +40,19 @@ class Kind(StrEnum):
     """A node's disk has no space left until the end. The node waits for space."""
     RESTART = "restart"
     """Each node in turn is told to stop (SIGTERM) and started again."""
+    ADD = "add"
+    """A node joins the cluster."""
+    REMOVE = "remove"
+    """All that a node holds goes to others, and it leaves. If there are only three, one joins
+    first."""
+    REPLACE = "replace"
+    """A node is killed for good, and a new one takes its places."""
+    REBALANCE = "rebalance"
+    """Groups are spread evenly over the nodes that there are."""
+    DRAIN = "drain"
+    """A node gives up all that it leads, and may lead again after it."""
+    TRANSFER = "transfer"
+    """A node is made the leader of every topic that it holds."""
 
 
 class Aim(StrEnum):
@@ -62,8 +75,18 @@ LASTS_S: dict[Kind, tuple[float, float]] = {
     Kind.FAILING_SYNC: (0.2, 2.0),
     Kind.FULL_DISK: (0.5, 2.0),
     Kind.RESTART: (0.0, 0.0),
+    Kind.ADD: (0.0, 0.0),
+    Kind.REMOVE: (0.0, 0.0),
+    Kind.REPLACE: (0.0, 0.0),
+    Kind.REBALANCE: (0.0, 0.0),
+    Kind.DRAIN: (0.0, 0.0),
+    Kind.TRANSFER: (0.0, 0.0),
 }
-"""The range of a fault's duration: shorter and longer than an election timeout."""
+"""The range of a fault's duration: shorter and longer than an election timeout. Those of 0 last
+until they are done."""
+
+DEEDS = frozenset((Kind.ADD, Kind.REMOVE, Kind.REPLACE, Kind.REBALANCE, Kind.DRAIN, Kind.TRANSFER))
+"""What an operator does: one at a time, and also while a fault lasts."""
 
 ALONE = frozenset((Kind.OUTAGE, Kind.RESTART))
 """Faults that hit every node, so that no second fault is made with them."""
@@ -100,7 +123,7 @@ def plans(seed: int, kinds: Sequence[Kind]) -> Iterator[Plan]:
         while bag:
             number += 1
             chosen = [bag.pop()]
-            if bag and random.random() < _TWO_AT_ONCE and not ALONE & {chosen[0], bag[-1]}:
+            if bag and random.random() < _TWO_AT_ONCE and _may_be_together(chosen[0], bag[-1]):
                 chosen.append(bag.pop())
             # Only one node has a small disk: the other fault must hit another node.
             chosen.sort(key=lambda kind: kind is not Kind.FULL_DISK)
@@ -109,6 +132,10 @@ def plans(seed: int, kinds: Sequence[Kind]) -> Iterator[Plan]:
                 calm_s=random.uniform(0.2, 1.0),
                 faults=tuple(_fault(random, kind) for kind in chosen),
             )
+
+
+def _may_be_together(one: Kind, other: Kind) -> bool:
+    return not ALONE & {one, other} and not {one, other} <= DEEDS
 
 
 def _fault(random: Random, kind: Kind) -> Fault:

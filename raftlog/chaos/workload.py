@@ -77,7 +77,7 @@ class Site:
 
     settings: ClientSettings
     nodes: dict[int, str]
-    """The address at which each node listens."""
+    """The address at which each node listens. Nodes come and go."""
     topics: tuple[TopicInfo, ...]
     history: History
     stop: threading.Event
@@ -121,9 +121,7 @@ class Workload:
             self._spawn(append_patiently, topic, random, 1 if number == 0 else _ROWS_MAX)
             self._spawn(append_hastily, topic, random)
         self._spawn(write_epochs, site.topics[-1], Random(f"{self.seed}/epochs"))
-        for node in site.nodes:
-            self._spawn(read_from, node)
-            self._spawn(ask_mark_of, node)
+        self._spawn(follow_nodes, self._spawn)
         self._spawn(ask_mark)
         return self
 
@@ -321,11 +319,21 @@ def batch_of(origin: int, first: int, count: int) -> pa.RecordBatch:
 # ---------------------------------------------------------------- readers
 
 
+def follow_nodes(site: Site, spawn: Callable[..., None]) -> None:
+    """Have every node read that there is, and those that come."""
+    followed: set[int] = set()
+    while not site.stop.wait(_READ_PAUSE_S):
+        for node in site.nodes.keys() - followed:
+            followed.add(node)
+            spawn(read_from, node)
+            spawn(ask_mark_of, node)
+
+
 def read_from(site: Site, node: int) -> None:
     """Follow every topic at one replica: the mark from the leader, the records from this node."""
     with site.client(HASTY_S) as marks, site.client_of(node) as replica:
         positions = {topic.name: 0 for topic in site.topics}
-        while not site.stop.wait(_READ_PAUSE_S):
+        while node in site.nodes and not site.stop.wait(_READ_PAUSE_S):
             for topic in site.topics:
                 try:
                     mark = marks.read_high_water_mark(topic).high_water_mark
@@ -365,32 +373,33 @@ def read_range(
 def ask_mark(site: Site) -> None:
     """Read linearizable marks as any client does."""
     with site.client(HASTY_S) as client:
-        _ask_marks(site, client, "the leader")
+        while not site.stop.wait(_READ_PAUSE_S):
+            _ask_marks(site, client, "the leader")
 
 
 def ask_mark_of(site: Site, node: int) -> None:
     """Read linearizable marks from this node, whichever leads: one that was paused while another
     was elected must not answer with what it knew before."""
     with site.client_of(node) as client:
-        _ask_marks(site, client, f"node {node}")
+        while node in site.nodes and not site.stop.wait(_READ_PAUSE_S):
+            _ask_marks(site, client, f"node {node}")
 
 
 def _ask_marks(site: Site, client: LogClient, asked: str) -> None:
-    while not site.stop.wait(_READ_PAUSE_S):
-        for topic in site.topics:
-            begin_s = time.monotonic()
-            try:
-                mark = client.read_high_water_mark(topic).high_water_mark
-            except RaftlogError as error:
-                if not error.retriable:
-                    raise
-                continue
-            site.history.marks.append(
-                MarkRead(
-                    topic=topic.name,
-                    asked=asked,
-                    begin_s=begin_s,
-                    end_s=time.monotonic(),
-                    mark=mark,
-                )
+    for topic in site.topics:
+        begin_s = time.monotonic()
+        try:
+            mark = client.read_high_water_mark(topic).high_water_mark
+        except RaftlogError as error:
+            if not error.retriable:
+                raise
+            continue
+        site.history.marks.append(
+            MarkRead(
+                topic=topic.name,
+                asked=asked,
+                begin_s=begin_s,
+                end_s=time.monotonic(),
+                mark=mark,
             )
+        )

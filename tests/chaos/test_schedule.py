@@ -6,7 +6,7 @@ from itertools import islice
 
 import pytest
 
-from raftlog.chaos.schedule import ALONE, LASTS_S, Kind, Plan, plans
+from raftlog.chaos.schedule import ALONE, DEEDS, LASTS_S, Kind, Plan, plans
 
 
 def drawn(seed: int, kinds: tuple[Kind, ...] = tuple(Kind), count: int = 200) -> list[Plan]:
@@ -29,6 +29,18 @@ def test_two_faults_at_once_occur_but_never_beside_one_of_all_nodes() -> None:
     pairs = [plan for seed in range(10) for plan in drawn(seed) if len(plan.faults) == 2]
     assert len(pairs) > 100
     assert not ALONE & {fault.kind for plan in pairs for fault in plan.faults}
+
+
+def test_one_operator_does_one_thing_at_a_time_also_beside_a_fault() -> None:
+    pairs = [
+        {fault.kind for fault in plan.faults}
+        for seed in range(20)
+        for plan in drawn(seed)
+        if len(plan.faults) == 2
+    ]
+    assert not any(pair <= DEEDS for pair in pairs)
+    for deed in DEEDS:
+        assert any(deed in pair for pair in pairs)
 
 
 def test_a_full_disk_is_the_first_of_two_faults_because_its_node_is_fixed() -> None:

@@ -104,6 +104,12 @@ class Changing:
             self.client.members.drain(node, timeout_s=5 if alone else PATIENCE_S)
         self.client.members.end_drain(node)
 
+    def transfer(self, random: Random) -> None:
+        """A node is made the leader of a group."""
+        group = random.choice(self.client.members.placements().groups)
+        to = random.choice(group.voters)
+        self.client.members.transfer(group.group, to, timeout_s=PATIENCE_S)
+
     # ------------------------------------------------------------ what happens by itself
 
     def kill(self, random: Random) -> None:
@@ -207,7 +213,8 @@ def change(folder: Path, seed: int, *, rounds: int) -> Counter[str]:
         loads = [stack.enter_context(Load(scene.cluster, topic)) for topic in topics]
         deeds: list[Callable[[Random], None]] = [
             scene.add, scene.remove, scene.replace, scene.rebalance, scene.move, scene.move,
-            scene.drain, scene.kill, scene.pause, scene.cut, scene.kill_within_a_move,
+            scene.drain, scene.transfer, scene.transfer,
+            scene.kill, scene.pause, scene.cut, scene.kill_within_a_move,
         ]  # fmt: skip
         for number in range(rounds):
             deed = random.choice(deeds)
