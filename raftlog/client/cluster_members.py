@@ -17,7 +17,7 @@ from raftlog.client.connection import Connection
 from raftlog.config import is_address
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
 from raftlog.errors import (
-    DeadlineExceeded,
+    ChangeUnfinished,
     InvalidOption,
     NodeUnknown,
     QuorumAtRisk,
@@ -200,7 +200,7 @@ class ClusterMembers:
 
         Raises:
             NodeUnknown: There is no such node.
-            DeadlineExceeded: It still leads groups, which nobody else can lead.
+            ChangeUnfinished: It still leads groups, which nobody else can lead.
         """
         self._set_duty(node, draining=True, leaving=self._node(node).leaving)
         self._wait(
@@ -235,7 +235,7 @@ class ClusterMembers:
         Raises:
             NodeUnknown: The node does not hold the group.
             TransferRefused: It could not be given the role in this time, and why.
-            DeadlineExceeded: It was given the role and does not lead.
+            ChangeUnfinished: It was given the role and does not lead.
         """
         call = TransferCall(group=GroupId(group), to=NodeId(to))
         refused: list[TransferRefused] = []
@@ -291,7 +291,7 @@ class ClusterMembers:
             TooFewNodes: A group would have more replicas than there are other nodes.
             QuorumAtRisk: Too few of the nodes that would decide answer.
             NodeUnknown: There is no such node.
-            DeadlineExceeded: A move took too long; it goes on, and so does this, given again.
+            ChangeUnfinished: A move took too long; it goes on, and so does this, given again.
         """
         moves = self.plan_removal(node)
         self._check_quorums(moves)
@@ -312,7 +312,7 @@ class ClusterMembers:
 
         Raises:
             NodeUnknown: There is no such node.
-            DeadlineExceeded: A move took too long; it goes on.
+            ChangeUnfinished: A move took too long; it goes on.
         """
         self._set_duty(node, draining=False, leaving=False)
         back = [
@@ -339,7 +339,7 @@ class ClusterMembers:
         Raises:
             QuorumAtRisk: Too few of the nodes that would decide answer.
             NodeUnknown: There is no such node.
-            DeadlineExceeded: A move took too long; it goes on, and so does this, given again.
+            ChangeUnfinished: A move took too long; it goes on, and so does this, given again.
         """
         self._node(new)
         moves = self.plan_replacement(old, new)
@@ -359,11 +359,11 @@ class ClusterMembers:
 
         Raises:
             NodeUnknown: Nobody added it.
-            DeadlineExceeded: It has not come.
+            ChangeUnfinished: It has not come.
         """
         self._wait(
             lambda: self._node(node).registered or None,
-            f"Node {node}'s coming",
+            f"Waiting for node {node}",
             timeout_s,
             lambda: "it was added, and has not been started (`raftlog serve --join`)",
         )
@@ -461,7 +461,7 @@ class ClusterMembers:
         Raises:
             QuorumAtRisk: Too few of the nodes that would decide answer.
             PlacementUnderWay: Somebody else moves one of the groups.
-            DeadlineExceeded: A move took too long; it goes on.
+            ChangeUnfinished: A move took too long; it goes on.
         """
         self._check_quorums(moves)
         waiting, done = list(moves), 0
@@ -536,7 +536,7 @@ class ClusterMembers:
         pause = threading.Event()
         while (found := look()) is None:
             if time.monotonic() >= deadline_s:
-                raise DeadlineExceeded(what=what, seconds=f"{timeout_s:g}", last=last())
+                raise ChangeUnfinished(what=what, seconds=f"{timeout_s:g}", last=last())
             pause.wait(_LOOK_S)
         return found
 

@@ -19,6 +19,7 @@
     |   |-- Overloaded              a bounded queue is full
     |   |-- DiskFull                writes wait or are refused until there is room; reads continue
     |   `-- DeadlineExceeded        the request's one total deadline has passed
+    |       `-- ChangeUnfinished    so has that of a change of nodes or placements, which goes on
     |-- InvalidRequest              the request can never succeed as it is
     |   |-- MalformedRequest        bytes or values that the called node cannot accept
     |   |-- InvalidOption           an option's name or value
@@ -147,6 +148,7 @@ from raftlog.errors.request import (
 )
 from raftlog.errors.unavailable import (
     ChangeUnderWay,
+    ChangeUnfinished,
     DeadlineExceeded,
     DiskFull,
     HistoryDisputed,
@@ -200,6 +202,7 @@ __all__ = [
     "DataFolderForeign",
     "DataFolderLocked",
     "DataLoss",
+    "ChangeUnfinished",
     "DeadlineExceeded",
     "DiskFailed",
     "DiskFull",

@@ -269,3 +269,13 @@ class DeadlineExceeded(Unavailable):
         "See `raftlog status`; a slow cluster needs a higher client.request_timeout_s (option "
         "raftlog.request.timeout.ms in Spark)."
     )
+
+
+@dataclass(kw_only=True, eq=False)
+class ChangeUnfinished(DeadlineExceeded):
+    """A change of nodes or placements took longer than its caller waits. It goes on."""
+
+    remedy_text = (
+        "Give the same command again, with a longer --timeout-s if need be: it goes on from what "
+        "there is, which `raftlog cluster status` shows."
+    )

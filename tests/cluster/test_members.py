@@ -16,6 +16,7 @@ from raftlog.client.log_client import LogClient
 from raftlog.core.types import CONTROLLER_GROUP
 from raftlog.errors import (
     AddressTaken,
+    ChangeUnfinished,
     DeadlineExceeded,
     ExitCode,
     InvalidOption,
@@ -142,8 +143,9 @@ def test_what_would_do_harm_is_refused_and_changes_nothing(tmp_path: Path) -> No
         assert members.placements() == before
         assert members.add(4, cluster.address(4))
         assert not members.add(4, cluster.address(4)), "it was added before"
-        with pytest.raises(DeadlineExceeded, match="has not been started"):
+        with pytest.raises(ChangeUnfinished, match="has not been started") as late:
             members.wait_for(4, 0.5)
+        assert "--timeout-s" in late.value.remedy
         moved = Move(members.placements().groups[1].group, "three", (1, 2, 3), (2, 4))
         with pytest.raises(QuorumAtRisk, match="of the nodes 2, 4, these can be reached: 2"):
             list(members.carry_out([moved], timeout_s=1))
