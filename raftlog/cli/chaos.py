@@ -60,10 +60,9 @@ def chaos(
     """Break a scratch cluster while it is written and read, and judge the result.
 
     Faults, one or two at a time: kill, outage, pause, cut, partition, reset, delay, slow-sync,
-    failing-sync, full-disk (needs root), restart. Beside them an operator's commands, one at a
-    time: add, remove, replace, rebalance, drain, transfer. Exits with 1 if an acknowledged record
-    was lost, duplicated or moved, if replicas differ, if a read was wrong, or if too few records
-    were acknowledged.
+    failing-sync, full-disk (needs root), restart. An operator's commands, one at a time: add,
+    remove, replace, rebalance, drain, transfer. Exits with 1 if an acknowledged record was lost,
+    duplicated or moved, if replicas or reads differ, or if too few records were acknowledged.
     """
     from raftlog.chaos.run import FLOOR_PER_S, Orders, run
 

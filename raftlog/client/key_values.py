@@ -12,7 +12,7 @@ from raftlog.client.forks import in_each_child
 from raftlog.client.groups import Groups
 from raftlog.client.watching import replies, watch_seconds
 from raftlog.core.types import CONTROLLER_GROUP, NO_INDEX, GroupId, LogIndex
-from raftlog.errors import IndexUnderflow, InvalidOption, UnknownSession
+from raftlog.errors import IndexUnderflow, InvalidOption, UnknownSession, VersionConflict
 from raftlog.machines.kv_commands import ANY_VERSION, KeyChange, KeyValue
 from raftlog.machines.limits import INTEGER_MAX, KEY_CHARACTERS_MAX, VALUE_BYTES_MAX
 from raftlog.wire.calls import (
@@ -22,6 +22,8 @@ from raftlog.wire.calls import (
     PUT_KEY,
     READ_KEYS,
     WATCH_KEYS,
+    PlainCall,
+    Request,
 )
 from raftlog.wire.kv_calls import (
     KEYS_PER_PAGE_MAX,
@@ -60,6 +62,8 @@ class KeyValueStore:
         self._group: GroupId | None = None
         self._seen = NO_INDEX
         """The highest index that a reply has told: reads never go back behind it."""
+        self._saw_absent = False
+        """A refusal told that a key is absent, and no index: the next read asks for one."""
         self._begin_again()
         in_each_child(self, KeyValueStore._begin_again)
 
@@ -108,12 +112,7 @@ class KeyValueStore:
                 value=value,
                 expected=version,
             )
-            try:
-                written = self._connection.call_leader(group, PUT_KEY, call)
-            except UnknownSession:
-                self._session = NO_INDEX
-                raise
-        return self._wrote(written).version
+            return self._write(group, PUT_KEY, call).version
 
     def delete(self, key: str, *, expected: int | None = None) -> bool:
         """Remove a key. Durable on a majority when it returns.
@@ -136,12 +135,7 @@ class KeyValueStore:
             call = DeleteKeyCall(
                 group=group, session=session, sequence=sequence, key=key, expected=version
             )
-            try:
-                written = self._connection.call_leader(group, DELETE_KEY, call)
-            except UnknownSession:
-                self._session = NO_INDEX
-                raise
-        return self._wrote(written).previous != NO_INDEX
+            return self._write(group, DELETE_KEY, call).previous != NO_INDEX
 
     def _next_write(self) -> tuple[GroupId, LogIndex, int]:
         group = self._store(create=True)
@@ -153,7 +147,18 @@ class KeyValueStore:
         self._sequence += 1
         return group, self._session, self._sequence
 
-    def _wrote(self, written: WriteReply) -> WriteReply:
+    def _write(
+        self, group: GroupId, call: PlainCall[Request, WriteReply], request: Request
+    ) -> WriteReply:
+        try:
+            written = self._connection.call_leader(group, call, request)
+        except UnknownSession:
+            self._session = NO_INDEX
+            raise
+        except VersionConflict as conflict:
+            self._seen = LogIndex(max(self._seen, conflict.found))
+            self._saw_absent = self._saw_absent or not conflict.found
+            raise
         self._seen = max(self._seen, written.index)
         return written
 
@@ -244,6 +249,9 @@ class KeyValueStore:
         exactly = _index("at", at, least=1) if at is not None else NO_INDEX
         if consistency == "two-step" and at is None:
             exactly = self.last_applied()
+        if self._saw_absent and not strong and at is None:
+            self._seen = max(self._seen, self.last_applied())
+            self._saw_absent = False
         call = ReadKeys(
             group=group,
             strong=strong,

@@ -226,6 +226,23 @@ def test_a_deletion_is_seen_by_later_reads_at_any_node(client: LogClient, key: s
     assert client.kv.get(key, consistency="sequential") is None
 
 
+def test_a_refused_write_has_seen_what_refused_it(
+    cluster: ProcessCluster, client: LogClient, key: str
+) -> None:
+    with cluster.client() as other:
+        version = other.kv.put(key, b"value")
+        with pytest.raises(VersionConflict):
+            client.kv.put(key, b"mine", expected=0)
+        assert client.kv._seen >= version
+        found = client.kv.get(key, consistency="sequential")
+        assert found is not None
+        assert other.kv.delete(key)
+        with pytest.raises(VersionConflict):
+            client.kv.put(key, b"mine", expected=version)
+        assert client.kv.get(key, consistency="sequential") is None
+        assert client.kv._seen > version
+
+
 def test_a_key_and_a_value_as_long_as_can_be(client: LogClient) -> None:
     key, value = "\U0001f600" * 1_024, b"\xff" * 65_536
     client.kv.put(key, value)
