@@ -122,7 +122,8 @@ class PullAnswers:
     def _span(self, answer: _Answer, local: LocalReplica, row: PullRow) -> Span | None:
         """The entries that the row is answered with; None: there are none now."""
         log = local.raft.log
-        committed = min(local.raft.commit_index, log.last_index)
+        # What the core has taken in this turn is not in the log before the next one.
+        committed = min(local.raft.commit_index, local.replica.log.last_index)
         if row.index >= committed:
             return None
         if answer.bytes_left <= 0:

@@ -137,6 +137,7 @@ class Pulls:
     def _pulling(self) -> Iterator[LocalReplica]:
         """The replicas that get their entries so."""
         if self._replicas.observes:
+            self._replicas.fill_observed()
             for local in self._replicas.values():
                 if not local.observing and not local.installing:
                     local.observing = True

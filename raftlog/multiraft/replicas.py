@@ -233,8 +233,6 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         for group in self.quarantined.keys() - self._closing:
             if controller.is_deleted(group):
                 self._remove(group, self.quarantined.pop(group).info, lambda: None)
-            elif self.observes and (group_info := controller.info_of(group)) is not None:
-                self._refill(group_info, None)  # it has promised nothing that it could forget
         self._forget_deleted()
 
     def _is_wanted(self, info: CreatedInfo) -> bool:
@@ -353,6 +351,13 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         state = self._store.journal.get(group)
         if state is None or term >= state.term:
             self._refill(info, self.quarantined[group].lost)
+
+    def fill_observed(self) -> None:
+        """Begin to fill what is quarantined again, at an observer: no leader speaks to it."""
+        for group in self.quarantined.keys() - self._closing:
+            info = self.controller.info_of(group)
+            if info is not None:
+                self._refill(info, None)  # it has promised nothing that it could forget
 
     def journal_durable(self) -> None:
         """The journal of hard states is durable further than before."""
