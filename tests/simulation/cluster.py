@@ -170,7 +170,13 @@ class Simulation:
         self._await("all nodes have applied all", self._have_caught_up)
         if settings.damage_weight:
             self._heal_damage()
-        self._await("all observers have applied all", self.observers.have_caught_up)
+        # One that was damaged takes an image, as fast as the seed lets it.
+        limit_us = HEALED_TICKS_MAX * settings.tick_us
+        self._await(
+            "all observers have applied all",
+            lambda: self._have_caught_up() and self.observers.have_caught_up(),
+            limit_us,
+        )
         self._check_everything()
         return Result(
             simulator.seed,
