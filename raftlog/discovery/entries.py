@@ -74,7 +74,7 @@ class NumberedEntry(Entry):
     @property
     def number(self) -> int:
         """The name that the entry must have."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of entry has its number in a field of its own
 
 
 class NodeEntry(NumberedEntry):

@@ -1,9 +1,9 @@
 """Which of its voters leads a group, where there is a choice: the leader's duty.
 
 Each voter is preferred by its share of the groups, in an order that follows from the group's number
-alone: so nothing is stored, and all nodes agree. A leader hands its role to the first voter of that
-order which could lead, once that has been so for a while, and few groups at a time. A node that is
-drained or stops hands over all it can.
+and its voters: so nothing is stored, and all nodes agree. A leader hands its role to the first
+voter of that order which could lead, once that has been so for a while, and few groups at a time. A
+node that is drained or stops hands over all it can.
 
 The follower catches up and is elected (`raftlog.core.transfer`). If that fails, another voter is
 tried, and the same one only after a while.

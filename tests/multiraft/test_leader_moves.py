@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 
@@ -21,9 +22,10 @@ from raftlog.multiraft.leader_moves import (
     better_leader,
     by_preference,
 )
+from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.wire.codec import encode_command
 from tests.simulation.calm import VOTERS, CalmCluster
-from tests.simulation.node import Failed
+from tests.simulation.node import Failed, SimulatedNode
 from tests.simulation.watched import WatchedRaft
 
 ONE, TWO, THREE = VOTERS
@@ -239,68 +241,55 @@ def test_nodes_that_all_stop_do_not_wait_for_one_another() -> None:
     )
 
 
-def test_a_write_waits_while_the_role_is_handed_over_and_is_told_the_new_leader() -> None:
+class HandedOver(NamedTuple):
+    """The controller's leader hands its role to `to`, and a write has come after that."""
+
+    cluster: CalmCluster
+    node: SimulatedNode
+    local: LocalReplica
+    to: NodeId
+    answers: list[object]
+
+
+def write_while_handing_over(*, cut_off: bool) -> HandedOver:
+    """With `cut_off` nothing reaches the one that is to lead."""
     cluster = cluster_of(STAYS)
-    group = CONTROLLER_GROUP
-    leader = cluster.leader(group)
+    leader = cluster.leader(CONTROLLER_GROUP)
     assert leader is not None
     to = next(node for node in VOTERS if node != leader)
     cluster.pass_timeouts(1)
-    node, local = cluster.nodes[leader], cluster.local(leader, group)
+    if cut_off:
+        cluster.cut_off(to)
+    node, local = cluster.nodes[leader], cluster.local(leader, CONTROLLER_GROUP)
     node.multiraft.transfer_leadership(local, to)
     answers: list[object] = []
-    node.propose(group, lambda _: payload(), answers.append)
+    node.propose(CONTROLLER_GROUP, lambda _: payload(), answers.append)
     assert not answers
+    return HandedOver(cluster, node, local, to, answers)
+
+
+def test_a_write_waits_while_the_role_is_handed_over_and_is_told_the_new_leader() -> None:
+    cluster, _, _, to, answers = write_while_handing_over(cut_off=False)
     cluster.wait(lambda: bool(answers))
     assert answers == [Failed(written=True, leader=to)]
-    assert cluster.leader(group) == to
+    assert cluster.leader(CONTROLLER_GROUP) == to
 
 
 def test_a_write_that_waited_for_a_transfer_that_failed_is_written() -> None:
-    cluster = cluster_of(STAYS)
-    group = CONTROLLER_GROUP
-    leader = cluster.leader(group)
-    assert leader is not None
-    to = next(node for node in VOTERS if node != leader)
-    cluster.pass_timeouts(1)
-    cluster.cut_off(to)
-    node, local = cluster.nodes[leader], cluster.local(leader, group)
-    node.multiraft.transfer_leadership(local, to)
-    answers: list[object] = []
-    node.propose(group, lambda _: payload(), answers.append)
+    cluster, _, local, _, answers = write_while_handing_over(cut_off=True)
     cluster.wait(lambda: bool(answers), timeouts=2)
     assert not isinstance(answers[0], Failed)
     assert local.raft.role is Role.LEADER
 
 
 def test_a_write_does_not_wait_for_a_process_that_is_gone() -> None:
-    cluster = cluster_of(STAYS)
-    group = CONTROLLER_GROUP
-    leader = cluster.leader(group)
-    assert leader is not None
-    to = next(node for node in VOTERS if node != leader)
-    cluster.pass_timeouts(1)
-    cluster.cut_off(to)
-    node, local = cluster.nodes[leader], cluster.local(leader, group)
-    node.multiraft.transfer_leadership(local, to)
-    answers: list[object] = []
-    node.propose(group, lambda _: payload(), answers.append)
+    cluster, node, _, to, answers = write_while_handing_over(cut_off=True)
     node.connection_lost(to)
     cluster.wait_heartbeats(3, lambda: bool(answers))
     assert not isinstance(answers[0], Failed)
 
 
 def test_a_write_that_waits_when_its_group_goes_is_answered() -> None:
-    cluster = cluster_of(STAYS)
-    group = CONTROLLER_GROUP
-    leader = cluster.leader(group)
-    assert leader is not None
-    to = next(node for node in VOTERS if node != leader)
-    cluster.pass_timeouts(1)
-    node, local = cluster.nodes[leader], cluster.local(leader, group)
-    cluster.cut_off(to)
-    node.multiraft.transfer_leadership(local, to)
-    answers: list[object] = []
-    node.propose(group, lambda _: payload(), answers.append)
-    local.abandon_all(NotLeader(group=group))
+    _, _, local, _, answers = write_while_handing_over(cut_off=True)
+    local.abandon_all(NotLeader(group=CONTROLLER_GROUP))
     assert len(answers) == 1
