@@ -30,7 +30,8 @@ def stalls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def cluster(tmp_path: Path, stalls: Path) -> Iterator[ProcessCluster]:
     program = "tests.cluster.stalling_node"
-    with ProcessCluster.start(tmp_path / "data", program=program) as running:
+    stay = ["raft.preferred_leaders=false"]  # a leader that moves would not be the stall's doing
+    with ProcessCluster.start(tmp_path / "data", program=program, settings=stay) as running:
         with running.client() as first:
             wait_for(lambda: _is_made(first), "the key-value store", 30)
             first.create_topic("t", "number bigint")
