@@ -30,7 +30,7 @@ FIRST_SEEDS = {
     "late_read_sent_unchecked": 70,
     "point_left_out": 12,
     "previous_entry_unverified": 12,
-    "received_files_not_checked": 480,
+    "received_files_not_checked": 210,
     "repair_without_its_file": 300,
     "scrub_of_the_beginning": 12,
     "stage_copied_unchecked": 300,
