@@ -31,6 +31,7 @@ FIRST_SEEDS = {
     "point_left_out": 12,
     "previous_entry_unverified": 12,
     "received_files_not_checked": 210,
+    "removed_before_it_is_reported": 50,
     "repair_without_its_file": 300,
     "scrub_of_the_beginning": 12,
     "stage_copied_unchecked": 300,
