@@ -15,9 +15,7 @@ from raftlog.core.types import CONTROLLER_GROUP
 from raftlog.errors import ExitCode, NodeUnknown, TransferRefused
 from tests.cluster.joining import PATIENCE_S
 from tests.cluster.load import Load, rows_of
-from tests.cluster.waiting import leader_of
-
-STAY = "raft.preferred_leaders=false"
+from tests.cluster.waiting import LEADERS_STAY, leader_of
 
 
 def led(client: LogClient) -> Counter[int]:
@@ -43,7 +41,7 @@ def test_a_topic_s_leadership_goes_where_it_is_asked_under_load(tmp_path: Path) 
 @pytest.mark.timeout(300)
 def test_a_rolling_restart_under_load_fails_no_call(tmp_path: Path) -> None:
     """Each node hands over what it leads before it ends."""
-    settings = [STAY, "server.drain_timeout_s=60"]
+    settings = [LEADERS_STAY, "server.drain_timeout_s=60"]
     with (
         ProcessCluster.start(tmp_path / "data", settings=settings) as cluster,
         cluster.client() as client,
@@ -86,7 +84,7 @@ def test_leaders_are_spread_and_come_back_after_a_restart(tmp_path: Path) -> Non
 @pytest.mark.timeout(300)
 def test_what_cannot_lead_is_refused_with_the_reason(tmp_path: Path) -> None:
     with (
-        ProcessCluster.start(tmp_path / "data", settings=[STAY]) as cluster,
+        ProcessCluster.start(tmp_path / "data", settings=[LEADERS_STAY]) as cluster,
         cluster.client() as client,
     ):
         alone = client.create_topic("alone", "id bigint", replicas=1)
@@ -109,7 +107,7 @@ def test_what_cannot_lead_is_refused_with_the_reason(tmp_path: Path) -> None:
 @pytest.mark.timeout(300)
 def test_the_command_line_transfers(tmp_path: Path) -> None:
     with (
-        ProcessCluster.start(tmp_path / "data", settings=[STAY]) as cluster,
+        ProcessCluster.start(tmp_path / "data", settings=[LEADERS_STAY]) as cluster,
         cluster.client() as client,
     ):
         client.create_topic("three", "id bigint")

@@ -19,7 +19,7 @@ from raftlog.client.producer import Producer
 from raftlog.config import load
 from raftlog.errors import NoQuorum, NotLeader
 from raftlog.machines.commands import TopicInfo
-from tests.cluster.waiting import leader_of
+from tests.cluster.waiting import LEADERS_STAY, leader_of
 
 NODES = (1, 2, 3)
 ELECTIONS_MAX = 2
@@ -80,7 +80,7 @@ def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wired]:
             ProcessCluster.start(
                 tmp_path_factory.mktemp("wired") / "data",
                 port=port,
-                settings=[f"server.peer_routes={links.routes}"],
+                settings=[f"server.peer_routes={links.routes}", LEADERS_STAY],
             )
         )
         client = stack.enter_context(cluster.client())

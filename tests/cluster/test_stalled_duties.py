@@ -14,6 +14,7 @@ from raftlog.client.log_client import LogClient
 from raftlog.errors import RulesTooOld
 from raftlog.wire.calls import GroupView, NodeView
 from tests.cluster.stalling_node import FOLDER
+from tests.cluster.waiting import LEADERS_STAY
 
 STALLED_S = 4.0
 """Several election timeouts."""
@@ -30,8 +31,8 @@ def stalls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def cluster(tmp_path: Path, stalls: Path) -> Iterator[ProcessCluster]:
     program = "tests.cluster.stalling_node"
-    stay = ["raft.preferred_leaders=false"]  # a leader that moves would not be the stall's doing
-    with ProcessCluster.start(tmp_path / "data", program=program, settings=stay) as running:
+    settings = [LEADERS_STAY]
+    with ProcessCluster.start(tmp_path / "data", program=program, settings=settings) as running:
         with running.client() as first:
             wait_for(lambda: _is_made(first), "the key-value store", 30)
             first.create_topic("t", "number bigint")

@@ -6,6 +6,9 @@ from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import RaftlogError
 
+LEADERS_STAY = "raft.preferred_leaders=false"
+"""The setting under which a leader moves only because of what the test does."""
+
 
 def leader_of(client: LogClient, topic: str, timeout_s: float = 15.0) -> int:
     """The node that leads the topic's group. Waits until one does."""

@@ -38,12 +38,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
 
 
-def wait_until(holds: Callable[[], bool], what: str) -> None:
-    """Return when the condition holds; fail with `what` after the deadline."""
+def wait_until(holds: Callable[[], bool], what: str, *queries: StreamingQuery) -> None:
+    """Return when the condition holds; fail with `what` after the deadline, or once one of these
+    queries, which the condition needs, has ended."""
     deadline_s = time.monotonic() + DEADLINE_S
     pause = threading.Event()
     while not holds():
-        assert time.monotonic() < deadline_s, f"{what}: not within {DEADLINE_S:g} s"
+        ended = [str(query.exception()) for query in queries if not query.isActive]
+        assert not ended, f"{what}: a query has ended: {ended}"
+        if time.monotonic() >= deadline_s:
+            doing = [(query.status, query.lastProgress) for query in queries]
+            raise AssertionError(f"{what}: not within {DEADLINE_S:g} s: {doing}")
         pause.wait(LOOK_INTERVAL_S)
 
 

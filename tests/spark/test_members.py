@@ -32,12 +32,13 @@ def test_streams_and_batches_go_on_while_all_first_nodes_but_one_are_removed(
 
         try:
             more()
-            wait_until(lambda: len(seen) == 10, "the first rows")
+            wait_until(lambda: len(seen) == 10, "the first rows", read, write)
             for leaving in (1, 2):
                 for _ in client.members.remove(leaving, timeout_s=PATIENCE_S):
                     more()
                 more()
-                wait_until(lambda: len(seen) == 10 * number, "the rows after a removal")
+                what = f"the rows after node {leaving} was removed"
+                wait_until(lambda: len(seen) == 10 * number, what, read, write)
                 assert sorted(row.id for row in lab.read().collect()) == list(range(10 * number))
         finally:
             read.stop()
