@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from raftlog.cli.output import Format, FormatOption, plain, say, show_json, show_table
+from raftlog.cli.output import Format, FormatOption, one_line, plain, say, show_json, show_table
 from raftlog.cli.session import ServersOption, session_of
 from raftlog.errors import ExitCode
 
@@ -213,7 +213,8 @@ def _show(changes: Iterable[KeyChange], output: Format) -> None:
                 }
             )
         else:
-            typer.echo(f"{change.index}\t{what}\t{change.key}\t{plain(change.value)}".rstrip())
+            value = one_line(plain(change.value))
+            typer.echo(f"{change.index}\t{what}\t{one_line(change.key)}\t{value}".rstrip())
 
 
 def _row(pair: KeyValue) -> list[object]:

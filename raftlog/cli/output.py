@@ -117,8 +117,14 @@ def time_text(timestamp_us: int) -> str | None:
     return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
+def one_line(text: str) -> str:
+    """The text with its control characters spelled out: neither a new line nor a command to the
+    terminal can come out of a name or a value."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def _cell(value: object) -> str:
-    return "-" if value is None else str(value)
+    return "-" if value is None else one_line(str(value))
 
 
 DOUBTS = {

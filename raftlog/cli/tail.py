@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.cells import cell_len
 
-from raftlog.cli.output import Format, FormatOption, plain, show_json
+from raftlog.cli.output import Format, FormatOption, one_line, plain, show_json
 from raftlog.cli.session import ServersOption, session_of
 from raftlog.errors import InvalidOption
 
@@ -142,4 +142,4 @@ def _cell(value: object) -> str:
     """On one line: texts as they are except for control characters, everything else as JSON."""
     text = plain(value)
     text = text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return one_line(text)

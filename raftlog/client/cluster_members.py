@@ -24,6 +24,7 @@ from raftlog.errors import (
     RaftlogError,
     TooFewNodes,
     TransferRefused,
+    Unavailable,
 )
 from raftlog.machines.commands import AddNode, RetireNode, SetDuty, SetParents
 from raftlog.machines.group_info import KV_LABEL
@@ -49,6 +50,7 @@ from raftlog.wire.calls import (
     TRANSFER_LEADERSHIP,
     WATCH_GROUPS,
     DescribeCluster,
+    NodeView,
     WatchGroups,
 )
 from raftlog.wire.placing_calls import (
@@ -123,12 +125,14 @@ class ClusterMembers:
 
     def _applied(self, address: str) -> dict[GroupId, tuple[int, int]] | None:
         try:
-            view = self._connection.ask(
-                address, WATCH_GROUPS, WatchGroups(groups=()), self._view_timeout_s
-            )
+            view = self._groups_view(address)
         except RaftlogError:
             return None
         return {each.group: (each.applied_index, each.commit_index) for each in view.groups}
+
+    def _groups_view(self, address: str) -> NodeView:
+        call = WatchGroups(groups=())
+        return self._connection.ask(address, WATCH_GROUPS, call, self._view_timeout_s)
 
     # ------------------------------------------------------------ nodes
 
@@ -200,15 +204,23 @@ class ClusterMembers:
 
         Raises:
             NodeUnknown: There is no such node.
-            ChangeUnfinished: It still leads groups, which nobody else can lead.
+            ChangeUnfinished: It still leads groups, which nobody else can lead; or it does not
+                answer, so that nobody knows.
         """
         self._set_duty(node, draining=True, leaving=self._node(node).leaving)
-        self._wait(
-            lambda: None if self.led_by(node) else True,
-            f"Draining node {node}",
-            timeout_s,
-            lambda: f"it leads groups {', '.join(map(str, self.led_by(node)))}",
-        )
+        last = ""
+
+        def leads_nothing() -> bool | None:
+            nonlocal last
+            try:
+                led = self.led_by(node)
+            except Unavailable as error:
+                last = error.cause
+                return None
+            last = f"it leads groups {', '.join(map(str, led))}"
+            return None if led else True
+
+        self._wait(leads_nothing, f"Draining node {node}", timeout_s, lambda: last)
 
     def end_drain(self, node: int) -> None:
         """Say that a node may lead again.
@@ -263,15 +275,13 @@ class ClusterMembers:
             node: The node.
 
         Returns:
-            The groups; none if it does not answer.
+            The groups.
+
+        Raises:
+            NodeUnknown: There is no such node.
+            NodeUnreachable: It does not answer.
         """
-        address = self._node(node).address
-        try:
-            view = self._connection.ask(
-                address, WATCH_GROUPS, WatchGroups(groups=()), self._view_timeout_s
-            )
-        except RaftlogError:
-            return []
+        view = self._groups_view(self._node(node).address)
         return [each.group for each in view.groups if each.leader == node]
 
     def remove(

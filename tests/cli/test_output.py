@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 import typer
 
-from raftlog.cli.output import confirm, make_table, plain, show_json
+from raftlog.cli.output import confirm, make_table, plain, show_json, show_table
 from raftlog.cli.tail import TextLines
 from raftlog.errors import ExitCode, InvalidOption
 
@@ -63,6 +63,12 @@ def test_tail_writes_one_head_and_keeps_columns_aligned(
         "22  null",
         "333  a\\tb\\n",
     ]
+
+
+def test_a_cell_of_a_table_stays_on_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(["KEY", "VALUE"], [["a\nb", "\x1b[31mred"]])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [["KEY", "VALUE"], ["a\\nb", "\\x1b[31mred"]]
 
 
 def test_a_table_has_a_row_for_each_row() -> None:

@@ -26,6 +26,14 @@ def leader_of(client: LogClient, topic: str, timeout_s: float = 15.0) -> int:
     return leader
 
 
+def groups_led(client: LogClient, *nodes: int) -> dict[int, int] | None:
+    """How many groups each of these nodes leads; None if one of them does not answer."""
+    try:
+        return {node: len(client.members.led_by(node)) for node in nodes}
+    except RaftlogError:
+        return None
+
+
 def wait_serving(cluster: ProcessCluster, timeout_s: float = 60.0) -> None:
     """Wait until some node answers and knows a leader of the controller."""
     with cluster.client() as client:
