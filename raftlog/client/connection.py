@@ -407,6 +407,11 @@ class Connection:
             self._note_nodes(description)
         return tuple(self._nodes[each] for each in nodes if each in self._nodes) or self._addresses
 
+    def _ask_nodes(self, address: str) -> None:
+        """Ask a node that has just answered which nodes there are."""
+        with suppress(RaftlogError):
+            self._note_nodes(self.ask(address, DESCRIBE_CLUSTER, DescribeCluster(), _ASK_S))
+
     def _asks_nodes(self, *, doubted: bool) -> bool:
         """Is it time to ask the cluster again which nodes there are?"""
         kept_s = _DOUBTED_KEPT_S if doubted else _NODES_KEPT_S
@@ -497,6 +502,9 @@ class Connection:
         self._answered = True
         if group is not None:
             self._leaders[group] = address
+            if self._asks_nodes(doubted=False):
+                # One who asks only leaders would else know the bootstrap servers for ever.
+                self._ask_nodes(address)
         return reply
 
     def _typed(self, address: str, error: grpc.RpcError) -> RaftlogError:
@@ -547,8 +555,7 @@ class Connection:
         """A hint names the leader. Any other retriable error makes the known leader doubtful."""
         if isinstance(error, NotLeader) and self._asks_nodes(doubted=True):
             # Groups move when nodes come and go: later none of those may be left that are known.
-            with suppress(RaftlogError):
-                self._note_nodes(self.ask(asked, DESCRIBE_CLUSTER, DescribeCluster(), _ASK_S))
+            self._ask_nodes(asked)
         if isinstance(error, NotLeader) and error.address and error.address != asked:
             self._leaders[group] = error.address
         elif error.retriable and self._leaders.get(group) == asked:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.client.log_client import connect
+from raftlog.config import load
 from raftlog.core.types import CONTROLLER_GROUP
 from raftlog.errors import ChangeUnfinished, ExitCode, NodeUnknown, TransferRefused
 from tests.cluster.joining import PATIENCE_S
@@ -78,6 +80,22 @@ def test_leaders_are_spread_and_come_back_after_a_restart(tmp_path: Path) -> Non
         wait_for(
             lambda: groups_led(client, 1, 2, 3) == even, "leaders to be spread again", PATIENCE_S
         )
+
+
+@pytest.mark.timeout(300)
+def test_a_writer_that_was_told_of_the_leader_only_outlives_it(tmp_path: Path) -> None:
+    """It hears no refusal that names another node, so it asks which there are."""
+    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+        topic = client.create_topic("t", "id bigint")
+        leader = leader_of(client, "t")
+        settings = load().client.model_copy(
+            update={"bootstrap_servers": cluster.address(leader), "zookeeper": ""}
+        )
+        with connect(settings=settings) as told, told.producer(topic) as producer:
+            producer.append_and_flush([{"id": 1}])
+            cluster.kill(leader)
+            producer.append_and_flush([{"id": 2}])
+        assert rows_of(client, topic) == [1, 2]
 
 
 @pytest.mark.timeout(300)
