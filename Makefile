@@ -2,9 +2,9 @@
 # Flags: make demo ARGS=--keep, make test-fast ARGS="-k election", make simulate SEEDS=10000,
 # make soak MINUTES=60
 
-export SEEDS START MINUTES
+export SEEDS START MINUTES SITUATIONS
 
-TARGETS := demo test test-fast matrix simulate soak bench lint docs proto lock
+TARGETS := demo test test-fast matrix simulate explore soak bench lint docs proto lock
 .PHONY: $(TARGETS)
 
 $(TARGETS):
