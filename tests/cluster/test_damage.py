@@ -249,7 +249,7 @@ def test_a_node_whose_acknowledged_entries_are_gone_ends_and_says_so(tmp_path: P
         shutil.copytree(tmp_path / "older", folder)
         log = cluster.logs[follower]
         cluster.serve(follower)
-        wait_for(lambda: "the node exits" in log.read_text(), "the node to exit", 20)
+        wait_for(lambda: "the node exits" in log.read_text(), "the node to exit", 60)
         said = next(line for line in log.read_text().splitlines() if "the node exits" in line)
         assert "ends at entry" in json.loads(said)["cause"]
         assert "Leave this node down" in json.loads(said)["remedy"]

@@ -47,6 +47,7 @@ from raftlog.wire.calls import (
 from raftlog.wire.codec import GroupState, decode_command, decode_state
 from raftlog.wire.group_calls import GetEntries, GetLastApplied, GetServers, StatePart
 from raftlog.wire.kv_calls import ReadKeys, WatchKeys
+from tests.cluster.waiting import wait_serving
 
 
 @pytest.fixture(scope="module")
@@ -345,7 +346,7 @@ def test_the_commands_do_what_the_client_does(cluster: ProcessCluster, key: str)
     assert scanned.split()[-1] == "new"
     watched = raftlog(cluster, "kv", "watch", key, "--after", str(int(version) - 1), "-n", "2")
     assert [line.split("\t")[1:] for line in watched.stdout.decode().splitlines()] == [
-        ["put", key, "a\0b"],
+        ["put", key, r"a\x00b"],
         ["put", key, "new"],
     ]
     assert raftlog(cluster, "kv", "delete", key).returncode == 0
@@ -569,6 +570,7 @@ def test_a_copy_goes_on_at_other_nodes_and_in_another_client(small: ProcessClust
             copied.append(next(client.groups.state(store, **begun)))
         small.kill(away)
         small.serve(away)
+        wait_serving(small)
     with small.client() as client:
         last = copied[-1]
         copied += client.groups.state(store, index=last.index, offset=last.end, crc=last.crc)
