@@ -302,6 +302,14 @@ class Node:
         others = [each for each in voters if each != self.node]
         return self._hinted(NotLeader(group=group, leader=random.choice(others) if others else 0))
 
+    def is_elsewhere(self, group: GroupId) -> bool:
+        """Is the group on other nodes, as far as this one knows, and is it not to come here?"""
+        replicas = self.multiraft.replicas
+        info = replicas.controller.info_of(group)
+        if info is None or self.node in replicas.nodes.observers:
+            return False
+        return self.node not in replicas.controller.voters_of(info)
+
     def group_here(self, group: GroupId) -> LocalReplica:
         """The replica of the group. Raises `NotLeader` where there is none (yet), and
         `ReplicaQuarantined` when its files here are damaged."""

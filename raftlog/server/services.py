@@ -421,11 +421,13 @@ class Services:
 
     async def _reached(self, call: calls.ReadCall | calls.ReadSizes) -> LocalReplica:
         """The topic's replica here once it has applied the call's mark; waits briefly, then
-        `NotYet`. Raises `ReplicaDiverged`, `StateDisputed` or `HistoryDisputed` where its state
-        or its history is in doubt."""
+        `NotYet`. Raises `NotLeader` where there is none and none will come, `ReplicaDiverged`,
+        `StateDisputed` or `HistoryDisputed` where its state or its history is in doubt."""
         mark = call.mark
         local = self._multiraft.replicas.of_topic(call.group, call.incarnation)
         if local is None:
+            if self._node.is_elsewhere(call.group):
+                raise self._node.not_here(call.group)
             raise NotYet(topic=f"group {call.group}", have=0, need=mark)
         local.require_agreed(call.start, call.end)
         try:

@@ -13,7 +13,7 @@ import pytest
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.cli.cluster_folder import open_folder
 from raftlog.client.log_client import LogClient
-from raftlog.core.types import CONTROLLER_GROUP
+from raftlog.core.types import CONTROLLER_GROUP, NodeId
 from raftlog.errors import (
     AddressTaken,
     ChangeUnfinished,
@@ -111,6 +111,20 @@ def test_a_group_that_comes_back_to_a_node_is_filled_again(tmp_path: Path) -> No
         assert rows_of(client, topic) == load.written
         mark = cluster.wait_caught_up(client, "moved", timeout_s=PATIENCE_S)
         assert {each.node for each in mark.replicas} == {2, 3, 4}
+
+
+@pytest.mark.timeout(300)
+def test_a_reader_that_was_told_of_former_voters_finds_the_replica(tmp_path: Path) -> None:
+    """The node that had it stays in the cluster, and says that the topic is elsewhere."""
+    with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
+        topic = client.create_topic("alone", "id bigint", replicas=1)
+        client.append(topic, [{"id": 7}])
+        (former,) = topic.voters
+        to = NodeId(former % 3 + 1)
+        move = Move(topic.group, topic.name, topic.voters, (to,))
+        list(client.members.carry_out([move], timeout_s=PATIENCE_S))
+        assert rows_of(client, topic) == [7]
+        assert client.read_sizes(topic, 0, 1, mark=1, pieces_max=1).offsets == (0, 1)
 
 
 @pytest.mark.timeout(300)
