@@ -92,6 +92,7 @@ class Breaker:
             case (
                 Kind.ADD | Kind.REMOVE | Kind.REPLACE
                 | Kind.REBALANCE | Kind.DRAIN | Kind.TRANSFER
+                | Kind.OBSERVE | Kind.UNOBSERVE
             ):  # fmt: skip
                 return self._deed(fault, node)
             case _:
@@ -110,8 +111,10 @@ class Breaker:
             assert self.small_disk is not None, "the fault is drawn only if it can be made"
             return self.small_disk.node
         nodes = [node for node in sorted(self.cluster.pids) if node not in spared]
-        if fault.kind in (Kind.REMOVE, Kind.REPLACE):
-            nodes = [node for node in nodes if node not in self.operator.kept]
+        if fault.kind in DEEDS:
+            nodes = self._for_deed(fault, nodes)
+            if not nodes:
+                return 0
         leader, holders = self._replicas(self.topics[int(fault.draw * len(self.topics))])
         if fault.kind is Kind.FAILING_SYNC:  # a node that holds nothing hardly ever syncs
             nodes = [node for node in nodes if node in holders] or nodes
@@ -125,6 +128,20 @@ class Breaker:
             case _:
                 assert_never(fault.aim)
         return nodes[int(fault.draw * len(nodes))]
+
+    def _for_deed(self, fault: Fault, nodes: list[int]) -> list[int]:
+        """Those of the nodes to which the operator may do this."""
+        observers = [node for node in nodes if node in self.operator.observers]
+        voting = [node for node in nodes if node not in self.operator.observers]
+        match fault.kind:
+            case Kind.UNOBSERVE:
+                return observers
+            case Kind.OBSERVE:  # on top of another observer half of the times
+                return observers if observers and fault.draw * 1000 % 1 < 0.5 else voting
+            case Kind.REMOVE | Kind.REPLACE:
+                return [node for node in voting if node not in self.operator.kept]
+            case _:
+                return voting
 
     def _replicas(self, topic: str) -> tuple[int, frozenset[int]]:
         """The topic's leader, and the nodes that hold it."""
@@ -172,11 +189,13 @@ class Breaker:
         return self._broken(fault, node, undo, detail)
 
     def _deed(self, fault: Fault, node: int) -> Broken:
-        if not self.operator.has_ids:
+        if not self.operator.can(fault.kind):
             return self._broken(fault, 0, lambda: None, "(not done: no number of a node is left)")
         deed = self.operator.begin(fault.kind, node)
         if fault.kind in (Kind.ADD, Kind.REBALANCE):
             node = 0
+        if fault.kind is Kind.OBSERVE:
+            return self._broken(fault, 0, deed.end, f"from node {node}")
         return self._broken(fault, node, deed.end)
 
     def _serve_all(self) -> None:

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
-from raftlog.chaos.schedule import Kind
+from raftlog.chaos.schedule import ADDING, Kind
 from raftlog.client.log_client import LogClient
 from raftlog.core.types import CONTROLLER_GROUP, GroupId
 from raftlog.errors import DeadlineExceeded, NodeUnknown, RaftlogError
 
 IDS_MAX = 30
 """Numbers of nodes, each of which is used once. All pairs of them have wires that can be cut."""
-_NODES_MIN = 3
+_VOTING_MIN = 3
 _PATIENCE_S = 180.0
 """How long a command is given again."""
 _ONE_TRY_S = 60.0
@@ -31,7 +31,7 @@ _AGAIN_S = 0.5
 class Deed:
     """A command that is carried out while other things happen."""
 
-    def __init__(self, work: Callable[[], None]) -> None:
+    def __init__(self, work: Callable[[], object]) -> None:
         self._failure: RaftlogError | None = None
 
         def run() -> None:
@@ -60,18 +60,20 @@ class Operator:
     """Where each node listens; nodes that come and go are noted here."""
     kept: frozenset[int]
     """Nodes that stay: clients that start later know these."""
+    observers: set[int] = field(default_factory=set)
+    """The nodes that are observers."""
     _next_id: int = field(init=False)
 
     def __post_init__(self) -> None:
         self._next_id = max(self.cluster.pids) + 1
 
-    @property
-    def has_ids(self) -> bool:
-        """Are there numbers for what any one deed adds?"""
-        return self._next_id < IDS_MAX
+    def can(self, kind: Kind) -> bool:
+        """Are there numbers for the nodes that such a deed may add?"""
+        return kind not in ADDING or self._next_id < IDS_MAX
 
     def begin(self, kind: Kind, node: int) -> Deed:
-        """Begin a deed; `node` is whom it is done to, if it is done to a node."""
+        """Begin a deed; `node` is whom it is done to, if it is done to a node. That is the parent
+        of an observer that joins; 0 for one that leaves: there is none yet."""
         match kind:
             case Kind.ADD:
                 return Deed(self._add)
@@ -87,6 +89,10 @@ class Operator:
                 return Deed(lambda: self._drain(node))
             case Kind.TRANSFER:
                 return Deed(lambda: self._transfer(node))
+            case Kind.OBSERVE:
+                return Deed(lambda: self._observe([node]))
+            case Kind.UNOBSERVE:
+                return Deed(lambda: self._leave(node or self._observe([])))
             case _:
                 raise AssertionError(f"{kind} is no deed of an operator")
 
@@ -99,24 +105,35 @@ class Operator:
 
     # ------------------------------------------------------------ deeds
 
-    def _add(self) -> None:
-        node, self._next_id = self._next_id, self._next_id + 1
-        self._come(node)
+    def _add(self) -> int:
+        return self._come(self.client.members.add)
 
-    def _come(self, node: int) -> None:
+    def _observe(self, parents: Sequence[int]) -> int:
+        def add(node: int, address: str) -> None:
+            self.client.members.add(node, address, observer=True, parents=parents)
+            self.observers.add(node)
+
+        return self._come(add)
+
+    def _come(self, add: Callable[[int, str], object]) -> int:
+        """Let a node join that nobody had before; returns its number."""
+        node, self._next_id = self._next_id, self._next_id + 1
         address = self.cluster.address(node)
 
         def join() -> None:
-            self.client.members.add(node, address)
+            add(node, address)
             self.cluster.join(node, self.client, _ONE_TRY_S)
 
         _again(join)
         self.nodes[node] = address
+        return node
 
     def _remove(self, node: int) -> None:
-        if len(self.nodes) <= _NODES_MIN:
+        if len(self.nodes) - len(self.observers) <= _VOTING_MIN:
             self._add()
+        self._leave(node)
 
+    def _leave(self, node: int) -> None:
         def remove() -> None:
             with suppress(NodeUnknown):  # it was removed by the try before
                 list(self.client.members.remove(node, timeout_s=_ONE_TRY_S))
@@ -126,8 +143,7 @@ class Operator:
         self._forget(node)
 
     def _replace(self, lost: int) -> None:
-        node, self._next_id = self._next_id, self._next_id + 1
-        self._come(node)
+        node = self._add()
 
         def replace() -> None:
             with suppress(NodeUnknown):
@@ -154,6 +170,7 @@ class Operator:
     def _forget(self, node: int) -> None:
         self.cluster.forget(node)
         self.nodes.pop(node)
+        self.observers.discard(node)
 
 
 def _again(command: Callable[[], None]) -> None:

@@ -212,10 +212,20 @@ def _wait_healed(
     cluster: ProcessCluster, client: LogClient, operator: Operator, topics: Sequence[TopicInfo]
 ) -> None:
     wait_for(operator.settled, "every group to be where it is wished to be", _HEAL_TIMEOUT_S)
+    wait_for(lambda: _observers_follow(client), "the observers to catch up", _HEAL_TIMEOUT_S)
     for topic in topics:
         cluster.wait_caught_up(
             client, topic.name, lag_entries_max=_LAG_ENTRIES_MAX, timeout_s=_HEAL_TIMEOUT_S
         )
+
+
+def _observers_follow(client: LogClient) -> bool:
+    """Does every observer have nearly all that is committed?"""
+    try:
+        lags = client.members.lags().values()
+    except RaftlogError:
+        return False
+    return all(lag is not None and lag <= _LAG_ENTRIES_MAX for lag in lags)
 
 
 # ---------------------------------------------------------------- the episodes
@@ -308,7 +318,9 @@ def _look_at_replicas(site: Site, client: LogClient) -> None:
     for topic in site.topics:
         with _noting_trouble(history):
             mark = client.read_high_water_mark(topic).high_water_mark
-            for node in sorted(each.node for each in client.watermark(topic.name).replicas):
+            voters = {each.node for each in client.watermark(topic.name).replicas}
+            observers = {each.node for each in client.members.placements().nodes if each.observer}
+            for node in sorted(voters | observers):
                 with _noting_trouble(history):
                     log = _whole_log(site, topic, node, mark, timeout_s)
                     history.logs.setdefault(topic.name, {})[node] = log

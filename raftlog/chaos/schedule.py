@@ -53,6 +53,10 @@ class Kind(StrEnum):
     """A node gives up all that it leads, and may lead again after it."""
     TRANSFER = "transfer"
     """A node is made the leader of every topic that it holds."""
+    OBSERVE = "observe"
+    """An observer joins, which pulls from one node; that may be an observer as well."""
+    UNOBSERVE = "unobserve"
+    """An observer leaves. If there is none, one joins first."""
 
 
 class Aim(StrEnum):
@@ -81,11 +85,16 @@ LASTS_S: dict[Kind, tuple[float, float]] = {
     Kind.REBALANCE: (0.0, 0.0),
     Kind.DRAIN: (0.0, 0.0),
     Kind.TRANSFER: (0.0, 0.0),
+    Kind.OBSERVE: (0.0, 0.0),
+    Kind.UNOBSERVE: (0.0, 0.0),
 }
 """The range of a fault's duration: shorter and longer than an election timeout. Those of 0 last
 until they are done."""
 
-DEEDS = frozenset((Kind.ADD, Kind.REMOVE, Kind.REPLACE, Kind.REBALANCE, Kind.DRAIN, Kind.TRANSFER))
+ADDING = frozenset((Kind.ADD, Kind.REMOVE, Kind.REPLACE, Kind.OBSERVE, Kind.UNOBSERVE))
+"""What an operator does that adds a node, or may have to."""
+
+DEEDS = ADDING | {Kind.REBALANCE, Kind.DRAIN, Kind.TRANSFER}
 """What an operator does: one at a time, and also while a fault lasts."""
 
 ALONE = frozenset((Kind.OUTAGE, Kind.RESTART))

@@ -61,8 +61,8 @@ def chaos(
 
     Faults, one or two at a time: kill, outage, pause, cut, partition, reset, delay, slow-sync,
     failing-sync, full-disk (needs root), restart. An operator's commands, one at a time: add,
-    remove, replace, rebalance, drain, transfer. Exits with 1 if an acknowledged record was lost,
-    duplicated or moved, if replicas or reads differ, or if too few records were acknowledged.
+    remove, replace, rebalance, drain, transfer, observe, unobserve. Exits with 1 if an acknowledged
+    record was lost, duplicated or moved, if replicas or reads differ, or if too few were written.
     """
     from raftlog.chaos.run import FLOOR_PER_S, Orders, run
 
