@@ -49,11 +49,16 @@ class Joined:
         self.process.wait(PATIENCE_S)
 
 
-def _observes(client: LogClient, node: int, address: str, parents: Sequence[int]) -> bool:
-    try:
-        return client.members.add(node, address, observer=True, parents=parents)
-    except RulesTooOld:
-        return False
+def add_observer(client: LogClient, node: int, address: str, parents: Sequence[int]) -> None:
+    """Let an observer join. A cluster that has just been started may not permit it yet."""
+
+    def added() -> bool:
+        try:
+            return client.members.add(node, address, observer=True, parents=parents)
+        except RulesTooOld:
+            return False
+
+    wait_for(added, "rules that know observers", PATIENCE_S)
 
 
 @contextlib.contextmanager
@@ -70,8 +75,7 @@ def with_observers(
         joined = {}
         for node, its in parents.items():
             address = cluster.address(node)
-            wait_for(lambda n=node, at=address, of=its: _observes(client, n, at, of),
-                     "rules that know observers", PATIENCE_S)  # fmt: skip
+            add_observer(client, node, address, its)
             folder = tmp_path / f"node-{node}"
             joined[node] = Joined(cluster.servers, node, folder, settings=settings)
             stack.callback(joined[node].end)
