@@ -313,6 +313,13 @@ class Raft(Member):
         self.leader = NOBODY
         self._try_soon()
 
+    def candidate_lost(self, node: NodeId) -> None:
+        """The process of `node` is gone (its connection was reset). A member that has voted for it,
+        and knows no leader since, tries soon: nobody else may have been a candidate."""
+        voted = self.role is Role.FOLLOWER and self.vote == node
+        if voted and self.leader == NOBODY:
+            self._try_soon()
+
     def report_unreachable(self, node: NodeId) -> None:
         """The process of the follower `node` is gone (its connection was reset): a leader hands it
         nothing until it says again that it would lead."""

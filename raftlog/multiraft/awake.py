@@ -13,7 +13,7 @@ from raftlog.core.messages import RaftMessage
 from raftlog.core.quorum import is_quorum
 from raftlog.core.ready import Role
 from raftlog.core.timer import Random
-from raftlog.core.types import GroupId, NodeId, RaftTiming
+from raftlog.core.types import NOBODY, GroupId, NodeId, RaftTiming
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.peer_liveness import PeerLiveness
 
@@ -154,6 +154,8 @@ class AwakeReplicas:
             if raft.leader == peer:
                 raft.leader_lost(peer, raft.term)
                 self.tick_again(local)
+            elif raft.leader == NOBODY:
+                raft.candidate_lost(peer)
             elif raft.leader == self._node:
                 raft.report_unreachable(peer)
                 if raft.transferring_to == peer:

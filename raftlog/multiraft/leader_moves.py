@@ -132,12 +132,19 @@ class LeaderMoves:
     def stop(self) -> None:
         """The node will end soon: hand everything over, and lead nothing more."""
         self._stops = True
+        self._stand_back()
 
     @property
     def under_way(self) -> int:
-        """How many groups are led here that another node could lead, or is about to."""
-        led = [local for local in self._replicas.values() if local.raft.role is Role.LEADER]
-        return sum(local.raft.transferring_to != NOBODY or bool(self._able(local)) for local in led)
+        """How many groups are led here that another node could lead, or is about to; or where this
+        node stands for election, and the votes would be in vain."""
+        return sum(self._holds_up(local) for local in self._replicas.values())
+
+    def _holds_up(self, local: LocalReplica) -> bool:
+        raft = local.raft
+        if raft.role is Role.LEADER:
+            return raft.transferring_to != NOBODY or bool(self._able(local))
+        return raft.role is Role.CANDIDATE  # until the election times out, at most
 
     def tick(self, ticks: int) -> None:
         """So many ticks of the clock have passed since the start."""
@@ -154,8 +161,10 @@ class LeaderMoves:
         return self._node in nodes and nodes[self._node].draining
 
     def _stand_back(self) -> None:
+        """Lead nothing new. An election that others have begun to vote in is won first, and what is
+        won handed over: they would wait for a timeout otherwise."""
         for local in self._replicas.values():
-            if local.raft.role is not Role.LEADER:
+            if local.raft.role not in (Role.LEADER, Role.CANDIDATE):
                 local.replica.stand_back()
 
     def _give_away(self, ticks: int) -> None:

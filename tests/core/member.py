@@ -189,6 +189,9 @@ class Member:
     def leader_lost(self, leader: int, term: int) -> None:
         self._event(lambda: self.raft.leader_lost(NodeId(leader), Term(term)))
 
+    def candidate_lost(self, node: int) -> None:
+        self._event(lambda: self.raft.candidate_lost(NodeId(node)))
+
     def drop_log_to(self, index: int, *, snapshot: int | None = None) -> None:
         """Drop the log's beginning; a snapshot of `snapshot`, or of `index`, is on disk."""
         self.disk_snapshot = max(self.disk_snapshot, index if snapshot is None else snapshot)

@@ -29,6 +29,27 @@ def test_a_follower_told_of_its_leader_s_death_tries_within_the_jitter() -> None
     assert waited == set(range(1, TIMING.leader_lost_jitter_ticks + 1))
 
 
+def test_a_voter_told_of_its_candidate_s_death_tries_within_the_jitter() -> None:
+    """The leader has handed its role over, and nobody else is a candidate."""
+    member = Member(1, term=2)
+    member.step(vote_request(member, 3, term=3, last=(0, 0)))
+    member.candidate_lost(3)
+    member.tick(TIMING.leader_lost_jitter_ticks)
+    assert member.raft.role is Role.PRE_CANDIDATE
+
+
+def test_the_death_of_another_candidate_or_of_one_since_elected_changes_nothing() -> None:
+    member = Member(1, term=2)
+    member.step(vote_request(member, 3, term=3, last=(0, 0)))
+    before = member.raft.fingerprint()
+    member.candidate_lost(2)
+    assert member.raft.fingerprint() == before
+    member.step(heartbeat(member, 3, term=3))
+    before = member.raft.fingerprint()
+    member.candidate_lost(3)
+    assert member.raft.fingerprint() == before, "`leader_lost` is said of a leader"
+
+
 @pytest.mark.parametrize("pre", [True, False])
 def test_at_once_it_grants_pre_votes_and_votes(pre: bool) -> None:
     member = Member(1, term=2)

@@ -232,6 +232,56 @@ def test_a_node_that_stops_hands_over_all_it_leads_and_leads_nothing_more(group:
     cluster.wait(is_left_alone)
 
 
+def candidate(cluster: CalmCluster) -> NodeId:
+    """The controller's leader has handed over, and voted for who is to lead: that is not elected
+    yet, and nobody leads."""
+    leader = cluster.leader(CONTROLLER_GROUP)
+    assert leader is not None
+    to = next(node for node in VOTERS if node != leader)
+    transferred, campaigning = (cluster.local(each, CONTROLLER_GROUP) for each in (leader, to))
+    cluster.pass_timeouts(1)
+    cluster.nodes[leader].multiraft.transfer_leadership(transferred, to)
+    cluster.wait(lambda: transferred.raft.vote == to)
+    assert campaigning.raft.role is Role.CANDIDATE
+    return to
+
+
+LESS_THAN_A_TIMEOUT = 8
+"""Heartbeat intervals; `CalmCluster` has ten in the shortest election timeout."""
+
+
+def test_a_node_that_stops_while_it_is_elected_leads_for_a_moment_and_hands_over() -> None:
+    """The others have voted for it, and would wait for a timeout."""
+    cluster = cluster_of(STAYS)
+    gone = candidate(cluster)
+    moves = cluster.nodes[gone].multiraft.leader_moves
+    moves.stop()
+    assert moves.under_way >= 1
+    cluster.wait_heartbeats(LESS_THAN_A_TIMEOUT, lambda: cluster.has_other_leaders(gone))
+    cluster.wait(lambda: moves.under_way == 0)
+
+
+def test_a_candidate_that_is_cut_off_is_not_waited_for() -> None:
+    cluster = cluster_of(STAYS)
+    gone = candidate(cluster)
+    cluster.cut_off(gone)
+    moves = cluster.nodes[gone].multiraft.leader_moves
+    moves.stop()
+    cluster.wait(lambda: moves.under_way == 0, timeouts=2)
+
+
+def test_the_death_of_who_was_to_lead_is_noticed_before_a_timeout() -> None:
+    cluster = cluster_of(STAYS)
+    gone = candidate(cluster)
+    cluster.nodes[gone].end(power=False)
+    for node in cluster.nodes.values():
+        node.connection_lost(gone)
+    cluster.wait_heartbeats(
+        LESS_THAN_A_TIMEOUT,
+        lambda: cluster.leader(CONTROLLER_GROUP) not in (None, gone),
+    )
+
+
 def test_nodes_that_all_stop_do_not_wait_for_one_another() -> None:
     cluster = cluster_of(STAYS)
     for node in cluster.nodes.values():
