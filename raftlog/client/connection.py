@@ -32,6 +32,7 @@ from raftlog.errors import (
     IndexUnderflow,
     Internal,
     InvalidOption,
+    NodeStopping,
     NodeUnreachable,
     NoSnapshot,
     NotLeader,
@@ -76,8 +77,8 @@ _CHANNEL_OPTIONS = (
 waits for `client.try_timeout_s`, then another node is asked."""
 
 _AVOIDED_S = 5.0
-"""How long a node that gave no answer is not asked if there are others. A node that hangs costs a
-request a whole try, and only the keepalive gives its connection up. No setting: it decides only
+"""How long a node that gave no answer, or stops, is not asked if there are others. A node that
+hangs costs a request a whole try, and only the keepalive gives its connection up. No setting: only
 which node is asked first."""
 
 _LOOK_AGAIN_S = 5.0
@@ -95,11 +96,11 @@ _ASK_S = 1.0
 """How long a node that has just answered may take to name the others."""
 
 _DOUBTED_KEPT_S = 1.0
-"""The same, where a node is wanted that the cluster did not name, or a leader has moved."""
+"""The same, where a node is wanted that the cluster did not name, or nobody knows who leads."""
 
 _HINTS_MAX = 3
-"""So many hints of the leader are followed almost at once; then the pauses grow, because the nodes
-may still name one another in a circle. No setting: an election settles it."""
+"""So many hints of the leader are followed almost at once, the first without a pause. Then the
+pauses grow: the nodes may name one another in a circle. No setting: an election settles it."""
 
 _NO_NODE = {
     "Connection refused": "nothing listens there (connection refused)",
@@ -509,11 +510,10 @@ class Connection:
 
     def _typed(self, address: str, error: grpc.RpcError) -> RaftlogError:
         typed = typed_error(address, error)
-        if isinstance(typed, NodeUnreachable):
+        if isinstance(typed, NodeUnreachable | NodeStopping):
             self._avoided_until_s[address] = time.monotonic() + _AVOIDED_S
             self._look_again()
-        else:
-            self._answered = True
+        self._answered |= not isinstance(typed, NodeUnreachable)
         if isinstance(typed, UnknownWriter):
             typed.servers = self.servers
         return typed
@@ -553,8 +553,9 @@ class Connection:
 
     def _learn(self, group: GroupId, asked: str, error: RaftlogError) -> None:
         """A hint names the leader. Any other retriable error makes the known leader doubtful."""
-        if isinstance(error, NotLeader) and self._asks_nodes(doubted=True):
-            # Groups move when nodes come and go: later none of those may be left that are known.
+        unknown = isinstance(error, NotLeader) and error.address not in self._addresses
+        if unknown and self._asks_nodes(doubted=True):
+            # There are other nodes than before: later none of those may be left that are known.
             self._ask_nodes(asked)
         if isinstance(error, NotLeader) and error.address and error.address != asked:
             self._leaders[group] = error.address
@@ -567,7 +568,7 @@ class Connection:
         error = state.outcome.exception()
         least = self.settings.retry_delay_min_s
         if isinstance(error, NotLeader) and error.address and state.attempt_number <= _HINTS_MAX:
-            return least
+            return 0.0 if state.attempt_number == 1 else least
         exponential = tenacity.wait_random_exponential(
             multiplier=least, max=self.settings.retry_delay_max_s
         )

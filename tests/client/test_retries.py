@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
 from contextlib import closing, contextmanager
+from functools import partial
 
 import grpc
 import pytest
 
 from raftlog.chaos.cluster import wait_for
-from raftlog.client.connection import Connection, typed_error
+from raftlog.client.connection import Connection, Deadline, typed_error
 from raftlog.client.window import Window
 from raftlog.config import ClientSettings
-from raftlog.core.types import GroupId, Offset
+from raftlog.core.types import GroupId, NodeId, Offset, Term
 from raftlog.errors import (
     DeadlineExceeded,
     DiskFull,
+    NodeStopping,
     NodeUnreachable,
     NotLeader,
     RaftlogError,
@@ -28,19 +30,23 @@ from raftlog.machines.outcomes import Appended
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.calls import (
     APPEND,
+    DESCRIBE_CLUSTER,
     LIST_TOPICS,
     SERVICE,
     AppendCall,
+    ClusterDescription,
     ListTopics,
     TopicsReply,
 )
 from raftlog.wire.codec import ERROR_METADATA_KEY, encode_error, encode_reply
+from raftlog.wire.group_calls import NodeAddress
 
 GROUP = GroupId(1)
 FULL = DiskFull(file="a.log", node="node 1")
 NOT_LEADER = NotLeader(group=GROUP)
 UNREACHABLE = NodeUnreachable(address="a:1", problem="the connection was reset")
 REFUSED_TIMEOUT_S = 0.3
+NO_OTHERS: Mapping[str, Callable[[bytes], bytes]] = {}
 
 
 def quarantined(node: int) -> ReplicaQuarantined:
@@ -57,10 +63,10 @@ def connection(servers: str, *, request_timeout_s: float = 20.0) -> Connection:
     )
 
 
-@contextmanager
-def node(name: str, answer: Callable[[bytes], bytes], port: int = 0) -> Iterator[str]:
-    """A port that answers the calls of this name only. Gives its address."""
+Answer = Callable[[bytes], bytes]
 
+
+def handler(answer: Answer) -> grpc.RpcMethodHandler[bytes, bytes]:
     def serve(data: bytes, context: grpc.ServicerContext) -> bytes:
         try:
             return answer(data)
@@ -68,8 +74,16 @@ def node(name: str, answer: Callable[[bytes], bytes], port: int = 0) -> Iterator
             context.set_trailing_metadata(((ERROR_METADATA_KEY, encode_error(error)),))
             context.abort(grpc.StatusCode.UNAVAILABLE, error.cause)
 
+    return grpc.unary_unary_rpc_method_handler(serve)
+
+
+@contextmanager
+def node(
+    name: str, answer: Answer, port: int = 0, others: Mapping[str, Answer] = NO_OTHERS
+) -> Iterator[str]:
+    """A port that answers the calls of this name, and of the others, only. Gives its address."""
     server = grpc.server(futures.ThreadPoolExecutor(4))
-    handlers = {name: grpc.unary_unary_rpc_method_handler(serve)}
+    handlers = {each: handler(its) for each, its in {name: answer, **others}.items()}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
@@ -100,6 +114,94 @@ def test_each_request_waits_by_itself_for_nodes_to_be_started() -> None:
 
     with closing(client), node(LIST_TOPICS.name, lambda _: encode_reply(LIST_TOPICS, reply), port):
         wait_for(answered, "the node to be asked", 20)
+
+
+APPENDED = encode_reply(APPEND, Appended(start=Offset(0), end=Offset(0), repeated=False))
+
+
+def refusing(error: Callable[[], RaftlogError], asked: list[RaftlogError]) -> Answer:
+    """The answer of a node that refuses each call so, and notes that."""
+
+    def answer(_: bytes) -> bytes:
+        asked.append(error())
+        raise asked[-1]
+
+    return answer
+
+
+@pytest.mark.slow
+def test_the_first_hint_of_the_leader_is_followed_without_a_pause() -> None:
+    asked: list[RaftlogError] = []
+    with node(APPEND.name, lambda _: APPENDED) as leader:
+        hint = partial(NotLeader, group=GROUP, leader=NodeId(2), address=leader)
+        with node(APPEND.name, refusing(hint, asked)) as former:
+            settings = ClientSettings(
+                bootstrap_servers=former, retry_delay_min_s=10, retry_delay_max_s=10
+            )
+            with closing(Connection(settings)) as client:
+                client.call_leader(GROUP, APPEND, append(0), deadline=Deadline("Append", 9))
+    assert len(asked) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_hint_of_a_node_that_is_known_is_followed_without_another_question(
+    is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that stops has handed over when it names the new one, and may be gone in a moment.
+    Of a node that the client has not heard of it is asked: there may be more such."""
+    monkeypatch.setattr("raftlog.client.connection._DOUBTED_KEPT_S", 0.0)
+    nodes: list[str] = []
+    questions: list[bytes] = []
+
+    def describe(data: bytes) -> bytes:
+        questions.append(data)
+        return encode_reply(DESCRIBE_CLUSTER, described(nodes))
+
+    with node(APPEND.name, lambda _: APPENDED) as leader:
+        hint = partial(NotLeader, group=GROUP, leader=NodeId(2), address=leader)
+        others = {DESCRIBE_CLUSTER.name: describe}
+        with (
+            node(APPEND.name, refusing(hint, []), others=others) as former,
+            closing(connection(former)) as client,
+        ):
+            nodes += [former, leader] if is_known else [former]
+            assert client.addresses() == tuple(nodes)
+            for group in (1, 2):  # each known node is asked first once
+                client.call_leader(GroupId(group), APPEND, append(0))
+    assert (len(questions) == 1) is is_known
+
+
+def described(addresses: Sequence[str]) -> ClusterDescription:
+    return ClusterDescription(
+        cluster_id="c",
+        node=NodeId(1),
+        store_uuid="s",
+        leader=NodeId(1),
+        term=Term(1),
+        nodes=tuple(NodeAddress(NodeId(n), each) for n, each in enumerate(addresses, 1)),
+        version="1",
+        registered=True,
+        disk_keeps_up=True,
+        disk_full="",
+        rules=1,
+        rules_known=1,
+        behind_rules=(),
+    )
+
+
+@pytest.mark.slow
+def test_a_node_that_stops_is_not_asked_again_while_there_are_others() -> None:
+    asked: list[RaftlogError] = []
+    reply = TopicsReply(topics=())
+    with (
+        node(LIST_TOPICS.name, refusing(NodeStopping, asked)) as stopping,
+        node(LIST_TOPICS.name, lambda _: encode_reply(LIST_TOPICS, reply)) as other,
+        closing(connection(f"{stopping},{other}")) as client,
+    ):
+        for _ in range(10):
+            assert client.call_any(LIST_TOPICS, ListTopics()) == reply
+    assert len(asked) == 1
 
 
 class Failed(grpc.RpcError):
