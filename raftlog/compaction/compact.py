@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 
-from raftlog.compaction.pace import Pace
 from raftlog.compaction.row_groups import SourceBatch, row_groups
 from raftlog.core.membership import MembershipAt, decode_membership
 from raftlog.core.types import (
@@ -41,6 +40,7 @@ from raftlog.image.manifest import (
     kept_snapshots,
 )
 from raftlog.image.open_image import OpenImage
+from raftlog.image.pace import Pace
 from raftlog.image.snapshot_file import read_snapshot, write_snapshot
 from raftlog.image.stages_file import write_stages
 from raftlog.machines.extents import Extent

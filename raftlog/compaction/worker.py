@@ -17,9 +17,9 @@ import sys
 from pathlib import Path
 
 from raftlog.compaction.compact import compact
-from raftlog.compaction.pace import Pace
 from raftlog.errors import RaftlogError
 from raftlog.image.job import IDLE_EXIT, Reply, decode_job, encode_reply
+from raftlog.image.pace import Pace
 from raftlog.storage.contract import FileSystem
 from raftlog.storage.posix import PosixFileSystem
 

@@ -73,14 +73,14 @@ class IndexOverflow(Unavailable):
 
 @dataclass(kw_only=True, eq=False)
 class IndexUnderflow(RaftlogError):
-    """What the index asks for is dropped here; `earliest` is the first one that is kept."""
+    """What the index asks for is dropped here; `earliest` is the next one that is kept."""
 
     requested: int
     earliest: int
     exit_code = ExitCode.DATA_LOSS
     grpc_status = "OUT_OF_RANGE"
 
-    cause_text = "Index {requested} is no longer kept: the first one here is {earliest}."
+    cause_text = "Index {requested} is no longer kept: the next one here is {earliest}."
     remedy_text = "Read what is there now, and go on from the index that comes with it."
 
 

@@ -5,7 +5,8 @@ session with what it came to, refusals too, so a repeat gets the first outcome h
 arrives (Raft dissertation, section 6.3). A session has one write in flight.
 
 The last changes are kept besides the state, for reads at an earlier index and for watchers. They
-decide no outcome and are no part of a snapshot: a machine made from one begins without any.
+decide no outcome and are no part of a snapshot: a machine made from one begins without any. States
+before them are made again from a snapshot and the log (`raftlog.multiraft.past_states`).
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import CorruptFile
 from raftlog.image.incoming import wanted_image
 from raftlog.image.manifest import Image
+from raftlog.machines.group_info import KvInfo
 from raftlog.multiraft.catch_up_budget import CatchUpBudget
 from raftlog.multiraft.disk import NodeDisk
 from raftlog.multiraft.effects import Effects, ImageInstalled, ReplicaRebuilt
@@ -32,6 +33,7 @@ from raftlog.multiraft.image_fetch import ImageFetches, ImageLimits, ImageTarget
 from raftlog.multiraft.image_pins import ImagePins
 from raftlog.multiraft.image_sender import ImageSender
 from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.multiraft.past_states import PastStates
 from raftlog.multiraft.state_copies import StateCopies
 
 
@@ -79,6 +81,13 @@ class ImageExchange:
         self.copies = StateCopies(
             fs=store.fs, effects=effects, pins=self.pins, damaged=damaged, ended=ended
         )
+        self.past = PastStates(
+            fs=store.fs,
+            effects=effects,
+            idle_ticks_max=limits.pin_ticks,
+            damaged=damaged,
+            ended=ended,
+        )
         self._fetches = ImageFetches(node=node, effects=effects, disk=disk, limits=limits)
         self._groups = groups
         self._round_ticks = limits.pin_ticks
@@ -94,18 +103,22 @@ class ImageExchange:
         """Send and ask for nothing from now on, and install nothing."""
         self._sender.stop()
         self._fetches.stop()
+        self.past.stop()
         self._waiting.clear()
 
     def forget(self, local: LocalReplica) -> None:
         """The group is gone from this node."""
         self._sender.forget(local)
         self._fetches.forget(local.group)
+        if isinstance(local.info, KvInfo):
+            self.past.forget()
         if self._waiting.pop(local, None) is not None:
             local.installing = False
 
     def tick(self) -> None:
         """One tick of the clock has passed."""
         self.pins.tick(disk_full=self._disk.told.full is not None)
+        self.past.tick()
         self._fetches.tick()
         for local in list(self._waiting):
             self._install(local)

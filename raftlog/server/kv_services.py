@@ -12,12 +12,14 @@ from raftlog.errors import (
     IndexUnderflow,
     MalformedRequest,
     NotLeader,
+    RaftlogError,
     ReplicaDiverged,
     RulesTooOld,
     StateDisputed,
 )
 from raftlog.machines.commands import CreateKv
 from raftlog.machines.group_info import CONTROLLER, KvInfo, label_of
+from raftlog.machines.kv import KvMachine
 from raftlog.machines.kv_commands import (
     DeleteKey,
     KeyChange,
@@ -121,10 +123,10 @@ class KvServices:
         _check_agreed(local)
         await self._reached(local, LogIndex(max(call.at_least, call.exactly)))
         index = call.exactly or local.replica.applied_index
-        _check_known(local, index)
+        machine = await self._machine_that_knows(local, index)
         found: list[KeyValue] = []
         byte_count, more = 0, False
-        for pair in local.kv_machine.pairs(call.prefix, call.start, call.end, index):
+        for pair in machine.pairs(call.prefix, call.start, call.end, index):
             if (
                 len(found) >= min(call.limit, calls.KEYS_PER_PAGE_MAX)
                 or byte_count >= calls.KEY_BYTES_PER_PAGE_MAX
@@ -183,6 +185,23 @@ class KvServices:
         except TimeoutError:
             latest = local.replica.applied_index
             raise IndexOverflow(requested=index, latest=latest) from None
+
+    async def _machine_that_knows(self, local: LocalReplica, index: LogIndex) -> KvMachine:
+        """The replica's machine, or one that is made again from snapshot and log."""
+        if local.kv_machine.knows(index):
+            return local.kv_machine
+        made: asyncio.Future[KvMachine | RaftlogError]
+        made = asyncio.get_running_loop().create_future()
+
+        def done(found: KvMachine | RaftlogError) -> None:
+            if not made.done():  # its caller may be gone
+                made.set_result(found)
+
+        self._multiraft.images.past.read(local, index, done)
+        machine = await made
+        if isinstance(machine, RaftlogError):
+            raise machine
+        return machine
 
 
 def _check_known(local: LocalReplica, index: LogIndex) -> None:

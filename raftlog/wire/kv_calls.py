@@ -76,7 +76,8 @@ class ReadKeys:
 
     With `strong` only the leader answers, linearizably. Any other replica answers with what it has
     applied, once that is at least `at_least`. With `exactly` (0: unset) it tells the state after
-    that entry. Raises `IndexOverflow`, `IndexUnderflow`.
+    that entry, also if it has to make it again from a snapshot and the log. Raises `IndexOverflow`,
+    `IndexUnderflow` if it cannot, `Overloaded` while it makes another one.
     """
 
     group: GroupId

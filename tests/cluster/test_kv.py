@@ -421,6 +421,54 @@ def test_a_node_that_missed_all_gets_the_state_and_serves_it_and_no_older_one(
 
 
 @pytest.mark.slow
+def test_restarted_nodes_tell_states_from_before_their_snapshots(small: ProcessCluster) -> None:
+    """Their machines begin with the newest snapshot: what was before is made again, and only what
+    no log leads to from a snapshot is refused."""
+    with small.client() as client:
+        client.kv.put("key-0", b"first")
+        store = store_of(client)
+        then: dict[int, tuple[KeyValue, ...]] = {}
+        held: dict[str, KeyValue] = {}
+        for number in range(600):
+            key, value = f"key-{number % 7}", b"%0300d" % number
+            version = client.kv.put(key, value)
+            held[key] = KeyValue(key, version, value)
+            then[version] = tuple(held[each] for each in sorted(held))
+        wait_for(
+            lambda: all(a_view(client, store, node).log_start_index > 101 for node in (1, 2, 3)),
+            "the log to be dropped at every node",
+            60,
+        )
+        for node in (1, 2, 3):
+            small.kill(node)
+            small.serve(node)
+        assert client.kv.get("key-0") is not None
+        wait_for(
+            lambda: all(isinstance(each.answer, NodeView) for each in client.views([store])),
+            "all nodes to serve again",
+            60,
+        )
+        newest = max(a_view(client, store, node).snapshot_index for node in (1, 2, 3))
+        told = [index for index in then if index < newest and told_at(client, index, then[index])]
+        assert newest - told[0] > 90, "the snapshot before the newest is kept, with its log"
+        assert told[-60:] == [index for index in then if index < newest][-60:], "without a gap"
+        got = raftlog(small, "kv", "get", "key-3", "--at", str(told[-1]))
+        assert got.stdout == next(each.value for each in then[told[-1]] if each.key == "key-3")
+        refused = raftlog(small, "kv", "get", "key-3", "--at", "1")
+        assert refused.returncode == ExitCode.DATA_LOSS
+        assert b"Index 1 is no longer kept: the next one here is " in refused.stderr
+
+
+def told_at(client: LogClient, index: int, expected: tuple[KeyValue, ...]) -> bool:
+    try:
+        found = tuple(client.kv.scan("key-", at=index))
+    except IndexUnderflow:
+        return False
+    assert len(expected) < 7 or found == expected, index
+    return True
+
+
+@pytest.mark.slow
 def test_a_killed_leader_is_followed_by_another_and_no_write_is_lost_or_done_twice(
     small: ProcessCluster,
 ) -> None:

@@ -11,11 +11,11 @@ import pytest
 from raftlog.compaction import merge as merging
 from raftlog.compaction.compact import compact
 from raftlog.compaction.cuts import LARGE_RECORDS_MIN
-from raftlog.compaction.pace import Pace
 from raftlog.core.types import LogIndex
 from raftlog.errors import CorruptFile, DiskFull, Internal
 from raftlog.image.machine import restored
 from raftlog.image.manifest import Image
+from raftlog.image.pace import Pace
 from raftlog.image.snapshot_file import read_snapshot
 from raftlog.storage.frames import SEGMENT_HEADER_BYTES
 from tests.compaction.topic_scene import FOLDER, TopicScene

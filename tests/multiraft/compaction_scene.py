@@ -14,9 +14,11 @@ from raftlog.errors import CorruptFile, DiskFull, Overloaded
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.image.manifest import SMALL_FILE_BYTES
 from raftlog.machines.commands import Append, BatchSummary, CommitEpoch, Stage, TopicInfo, Trim
+from raftlog.machines.group_info import CreatedInfo
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.multiraft.compaction import CompactionLimits, Compactions
 from raftlog.multiraft.disk import NodeDisk
+from raftlog.multiraft.effects import BackgroundRead
 from raftlog.multiraft.groups import GroupStore, OpenedGroup
 from raftlog.multiraft.image_pins import ImagePins
 from raftlog.multiraft.local_replica import LocalReplica
@@ -43,11 +45,14 @@ BACKLOG = 3
 
 
 class Driver(DiskDriver):
-    """Effects that run what was asked, jobs and compactions, when the test says so."""
+    """Effects that run what was asked, jobs, reads and compactions, when the test says so."""
 
     def __init__(self) -> None:
         super().__init__()
         self.jobs: list[tuple[CompactionJob, Callable[[Reply], None]]] = []
+
+    def run_read(self, read: BackgroundRead, ran: Callable[[], None]) -> None:
+        self.asked.append(lambda: (read.run(), ran()))
 
     def run_compaction(self, job: CompactionJob, done: Callable[[Reply], None]) -> None:
         self.jobs.append((job, done))
@@ -149,7 +154,7 @@ class Scene:
         self.fs.crash()
         self.open()
         for each in self.store.open_all():
-            if isinstance(each, OpenedGroup) and isinstance(each.info, TopicInfo):
+            if isinstance(each, OpenedGroup) and isinstance(each.info, CreatedInfo):
                 self.add(each)
 
     def propose(self, local: LocalReplica, payload: Payload) -> None:

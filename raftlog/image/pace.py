@@ -1,4 +1,4 @@
-"""How compaction leaves time to others: it rests between its pieces of work."""
+"""How work in the background leaves time to others: it rests between its pieces."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from raftlog.compaction.pace import Pace
+from raftlog.image.pace import Pace
 
 
 class Clock:

@@ -1,0 +1,149 @@
+"""States of this node's key-value store that its machine does not keep any more, made again.
+
+The nearest snapshot at or below the index is restored on another thread, and the log is replayed up
+to the index. One is made at a time on a node, and the last one is kept for a while: a scan of many
+pages asks for the same state again and again, and reads close below it are told by the changes that
+its machine keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from raftlog.core.types import LogIndex
+from raftlog.errors import (
+    CorruptFile,
+    IndexOverflow,
+    IndexUnderflow,
+    NotLeader,
+    Overloaded,
+    RaftlogError,
+)
+from raftlog.image.manifest import SnapshotInfo
+from raftlog.image.past_state import PastStateRead
+from raftlog.machines.kv import KvMachine
+from raftlog.multiraft.effects import Effects
+from raftlog.multiraft.image_sender import gives_images_of
+from raftlog.multiraft.local_replica import LocalReplica
+from raftlog.replica import Replica
+from raftlog.storage.contract import FileSystem
+
+Done = Callable[[KvMachine | RaftlogError], None]
+
+
+@dataclass(slots=True)
+class _Made:
+    replica: Replica
+    """Of which it was. Once another image took the place of what was here, it is another one."""
+    index: LogIndex
+    machine: KvMachine
+    idle_ticks: int = 0
+
+
+class PastStates:
+    """Those of one node. For the thread of its `MultiRaft` only."""
+
+    def __init__(
+        self,
+        *,
+        fs: FileSystem,
+        effects: Effects,
+        idle_ticks_max: int,
+        damaged: Callable[[LocalReplica, CorruptFile], None],
+        ended: Callable[[LocalReplica], None],
+    ) -> None:
+        """The last state is forgotten after so many ticks in which nobody asked for it. `damaged`
+        is told of a file that cannot be read, `ended` of each read that is over."""
+        self._fs = fs
+        self._effects = effects
+        self._idle_ticks_max = idle_ticks_max
+        self._damaged = damaged
+        self._ended = ended
+        self._making: PastStateRead | None = None
+        self._made: _Made | None = None
+
+    def stop(self) -> None:
+        """The node ends: what is being made is not wanted any more."""
+        if self._making is not None:
+            self._making.abandon()
+
+    def tick(self) -> None:
+        """One tick of the clock has passed."""
+        if self._made is not None:
+            self._made.idle_ticks += 1
+            if self._made.idle_ticks > self._idle_ticks_max:
+                self._made = None
+
+    def forget(self) -> None:
+        """The store is gone from here, or its files are."""
+        self.stop()
+        self._made = None
+
+    def read(self, local: LocalReplica, index: LogIndex, done: Done) -> None:
+        """Tell `done` of a machine that knows the state after entry `index`, which is applied and
+        which the replica's machine does not know any more; or why there is none.
+
+        Raises `IndexUnderflow` if neither snapshots nor log reach back to it, `Overloaded`,
+        `IndexOverflow`, `NotLeader` where the replica tells none now.
+        """
+        made = self._made
+        if made is not None and made.replica is local.replica and _knows(made, index):
+            made.idle_ticks = 0
+            done(made.machine)
+            return
+        if local.mending or not gives_images_of(local):
+            raise NotLeader(group=local.group, leader=local.raft.leader)
+        durable = local.replica.log.durable_index
+        if index > durable:
+            raise IndexOverflow(requested=index, latest=durable)
+        snapshot = _nearest(local, index)
+        if self._making is not None:
+            holder = "Another past state of the key-value store is being made"
+            raise Overloaded(queue="Past states being made", limit=1, holder=holder)
+        self._make(local, snapshot, index, done)
+
+    def _make(
+        self, local: LocalReplica, snapshot: SnapshotInfo | None, index: LogIndex, done: Done
+    ) -> None:
+        replica = local.replica
+        read = PastStateRead(self._fs, local.image.folder, local.info, snapshot, index)
+        self._made = None  # two of them would be as large as the store each
+        self._making = read
+        local.reads_out += 1
+
+        def ran() -> None:
+            self._making = None
+            local.reads_out -= 1
+            if read.error is not None:
+                if isinstance(read.error, CorruptFile):
+                    self._damaged(local, read.error)
+                done(read.error)
+            else:
+                assert isinstance(read.machine, KvMachine), "no other machine tells past states"
+                self._made = _Made(replica, index, read.machine)
+                done(read.machine)
+            self._ended(local)
+
+        self._effects.run_read(read, ran)
+
+
+def _knows(made: _Made, index: LogIndex) -> bool:
+    return index <= made.index and made.machine.knows(index)
+
+
+def _nearest(local: LocalReplica, index: LogIndex) -> SnapshotInfo | None:
+    """The snapshot from which the log leads to the index, or which is at it; None: the log has
+    everything. Raises `IndexUnderflow`."""
+    base = local.replica.log.base_index
+    snapshots = [
+        each for each in local.image.manifest.snapshots if each.name not in local.damaged_files
+    ]
+    for each in reversed(snapshots):
+        if each.index == index or base <= each.index < index:
+            return each
+    if base == 0:
+        return None
+    above = (each.index for each in snapshots if each.index > index)
+    earliest = min(above, default=local.kv_machine.changes_after)
+    raise IndexUnderflow(requested=index, earliest=earliest)
