@@ -44,12 +44,13 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
         SetAsideView,
         WriterView,
     )
-    from raftlog.wire.group_calls import GroupEvent, NodeAddress, Servers, StatePart
+    from raftlog.wire.group_calls import GroupEvent, LogEntry, NodeAddress, Servers, StatePart
     from raftlog.wire.placing_calls import GroupPlace, NodePlaces, PlacementsReply
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "LogEntry": "raftlog.wire.group_calls",
     "connect": "raftlog.client.log_client",
     "LogClient": "raftlog.client.log_client",
     "Producer": "raftlog.client.producer",
@@ -101,6 +102,7 @@ __all__ = [
     "__version__",
     "connect",
     "LogClient",
+    "LogEntry",
     "Producer",
     "Attempt",
     "Watermark",

@@ -1,4 +1,4 @@
-"""docs/CHECKLIST.md has all 79 rows, and every test that it names exists."""
+"""docs/CHECKLIST.md has all 79 rows, and every row names tests that exist."""
 
 from __future__ import annotations
 
@@ -6,13 +6,10 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / "docs" / "CHECKLIST.md").read_text(encoding="utf-8")
 ROWS = [
     (int(number), shown)
-    for number, shown in re.findall(
-        r"^\| (\d+) \| .* \| ([^|]*) \|$",
-        (ROOT / "docs" / "CHECKLIST.md").read_text(encoding="utf-8"),
-        re.MULTILINE,
-    )
+    for number, shown in re.findall(r"^\| (\d+) \| .* \| ([^|]*) \|$", TEXT, re.MULTILINE)
 ]
 
 
@@ -20,11 +17,16 @@ def test_every_mechanism_has_its_row() -> None:
     assert [number for number, _ in ROWS] == list(range(1, 80))
 
 
-def test_every_row_names_a_test_that_exists_or_says_what_it_waits_for() -> None:
+def test_nothing_is_put_off() -> None:
+    """`next` would be a row whose mechanism is not built."""
+    assert re.findall(r"\bnext\b", TEXT, re.IGNORECASE) == []
+
+
+def test_every_row_names_tests_and_each_exists() -> None:
     missing = []
     for number, shown in ROWS:
         named = re.findall(r"`(tests/[\w/]+\.(?:py|txt))(?:::(\w+))?`", shown)
-        if not named and not shown.startswith("next"):
+        if not named:
             missing.append((number, shown))
         for file, function in named:
             path = ROOT / file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from enum import StrEnum
@@ -124,7 +125,7 @@ def cas(
 def _write(
     context: typer.Context, servers: str | None, key: str, value: str, expected: int | None
 ) -> None:
-    content = sys.stdin.buffer.read() if value == "-" else value.encode()
+    content = sys.stdin.buffer.read() if value == "-" else os.fsencode(value)
     with session_of(context, servers).connect() as client:
         typer.echo(client.kv.put(key, content, expected=expected))
 

@@ -56,6 +56,27 @@ class FlushArguments(Section):
     timeout_s: float = setting(0.0, "When to give up.", ge=0)
 
 
+def whole_argument(name: str, value: object, *, least: int = 0, most: int = INTEGER_MAX - 1) -> int:
+    """A whole number in [least, most]. Raises `InvalidOption`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        problem = f"is of type {type(value).__name__}"
+        raise InvalidOption(option=name, problem=problem, advice="Give a whole number.")
+    if not least <= value <= most:
+        advice = f"Give {least} to {most}."
+        raise InvalidOption(option=name, problem=f"is {value}", advice=advice)
+    return value
+
+
+def seconds_argument(name: str, value: object) -> float:
+    """A time from 0 on. Raises `InvalidOption`."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        problem = f"is of type {type(value).__name__}"
+        raise InvalidOption(option=name, problem=problem, advice="Give a number of seconds.")
+    if not value >= 0:
+        raise InvalidOption(option=name, problem=f"is {value}", advice="Give 0 or more.")
+    return float(value)
+
+
 def replicas_argument(replicas: int | None) -> int:
     """How many replicas are asked for; 0: the default. Raises `InvalidOption`."""
     return (

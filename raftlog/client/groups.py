@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from raftlog.client.arguments import whole_argument
 from raftlog.client.connection import Connection
 from raftlog.client.watching import replies, watch_seconds
 from raftlog.core.types import CONTROLLER_GROUP, NO_INDEX, GroupId, LogIndex
-from raftlog.errors import InvalidOption
 from raftlog.machines.limits import INTEGER_MAX
-from raftlog.wire.calls import GET_LAST_APPLIED, GET_SERVERS, GET_STATE, WATCH_EVENTS
+from raftlog.wire.calls import GET_ENTRIES, GET_LAST_APPLIED, GET_SERVERS, GET_STATE, WATCH_EVENTS
 from raftlog.wire.group_calls import (
+    ENTRIES_PER_REPLY_MAX,
+    GetEntries,
     GetLastApplied,
     GetServers,
     GetState,
     GroupEvent,
+    LogEntry,
     Servers,
     StatePart,
     WatchEvents,
 )
+
+_CRC_MAX = 0xFFFF_FFFF
+"""No setting: a CRC-32C has 32 bits."""
 
 
 class Groups:
@@ -37,7 +43,7 @@ class Groups:
         Returns:
             The index. What is read at it, anywhere, shows every write that was answered before.
         """
-        call = GetLastApplied(group=group)
+        call = GetLastApplied(group=_group(group))
         return self._connection.call_leader(group, GET_LAST_APPLIED, call).index
 
     def servers(self, group: GroupId = CONTROLLER_GROUP) -> Servers:
@@ -47,9 +53,9 @@ class Groups:
             group: The group. Default: the controller's.
 
         Returns:
-            The nodes that vote, those that learn, the leader and its term.
+            The nodes that vote, learn and observe, the leader and its term.
         """
-        return self._connection.call_any(GET_SERVERS, GetServers(group=group))
+        return self._connection.call_any(GET_SERVERS, GetServers(group=_group(group)))
 
     def state(
         self, group: GroupId = CONTROLLER_GROUP, *, index: int = 0, offset: int = 0, crc: int = 0
@@ -74,11 +80,10 @@ class Groups:
             NoSnapshot: No node has a snapshot, or none at the index.
             IndexUnderflow: No node keeps the snapshot any more: begin again.
         """
-        for name, value in (("index", index), ("offset", offset), ("crc", crc)):
-            if not 0 <= value <= INTEGER_MAX:
-                problem, advice = f"is {value}", "Give what a part says."
-                raise InvalidOption(option=name, problem=problem, advice=advice)
-        return self._parts(group, LogIndex(index), offset, crc)
+        for name, value in (("index", index), ("offset", offset)):
+            whole_argument(name, value)
+        whole_argument("crc", crc, most=_CRC_MAX)
+        return self._parts(_group(group), LogIndex(index), offset, crc)
 
     def _parts(self, group: GroupId, index: LogIndex, offset: int, crc: int) -> Iterator[StatePart]:
         while True:
@@ -88,6 +93,41 @@ class Groups:
             if part.done:
                 return
             index, offset, crc = part.index, part.end, part.crc
+
+    def entries(
+        self, group: GroupId = CONTROLLER_GROUP, *, index: int = 1, limit: int | None = None
+    ) -> Iterator[LogEntry]:
+        """Read committed entries of a group's log, from any node that holds them.
+
+        Args:
+            group: The group. Default: the controller's.
+            index: The first entry. Default: the first that was ever written.
+            limit: The most entries to give: 1 or more. Default: all that the node that answers
+                knows to be committed.
+
+        Yields:
+            The entries in order, without a gap.
+
+        Raises:
+            IndexUnderflow: No node's log goes back to `index`; it names the next one that is kept.
+            DeadlineExceeded: Nothing is committed at `index`, with `IndexOverflow` as the reason.
+        """
+        first = LogIndex(whole_argument("index", index, least=1))
+        if limit is not None:
+            whole_argument("limit", limit, least=1)
+        return self._entries(_group(group), first, limit)
+
+    def _entries(self, group: GroupId, index: LogIndex, limit: int | None) -> Iterator[LogEntry]:
+        left = INTEGER_MAX if limit is None else limit
+        while left > 0:
+            asked = min(left, ENTRIES_PER_REPLY_MAX)
+            call = GetEntries(group=group, index=index, entries_max=asked)
+            reply = self._connection.call_that_has(GET_ENTRIES, call)
+            yield from reply.entries
+            index = LogIndex(reply.entries[-1].index + 1)
+            if index > reply.commit_index:
+                return
+            left -= len(reply.entries)
 
     def events(self, group: GroupId = CONTROLLER_GROUP) -> Iterator[GroupEvent]:
         """Watch a group: its leader, its voters, and how far it is applied, as some node knows it.
@@ -101,6 +141,9 @@ class Groups:
         Yields:
             First how the group is, then each change, without end.
         """
+        return self._events(_group(group))
+
+    def _events(self, group: GroupId) -> Iterator[GroupEvent]:
         term, index, members = 0, NO_INDEX, None
 
         def request() -> WatchEvents:
@@ -119,3 +162,7 @@ class Groups:
                 case "voters_changed" if (event.voters, event.learners) != members:
                     members = event.voters, event.learners
                     yield event
+
+
+def _group(group: object) -> GroupId:
+    return GroupId(whole_argument("group", group))

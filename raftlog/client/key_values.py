@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple, get_args
 
+from raftlog.client.arguments import seconds_argument, whole_argument
 from raftlog.client.connection import Connection
 from raftlog.client.forks import in_each_child
 from raftlog.client.groups import Groups
@@ -14,7 +15,7 @@ from raftlog.client.watching import replies, watch_seconds
 from raftlog.core.types import CONTROLLER_GROUP, NO_INDEX, GroupId, LogIndex
 from raftlog.errors import IndexUnderflow, InvalidOption, UnknownSession, VersionConflict
 from raftlog.machines.kv_commands import ANY_VERSION, KeyChange, KeyValue
-from raftlog.machines.limits import INTEGER_MAX, KEY_CHARACTERS_MAX, VALUE_BYTES_MAX
+from raftlog.machines.limits import KEY_CHARACTERS_MAX, VALUE_BYTES_MAX
 from raftlog.wire.calls import (
     DELETE_KEY,
     OPEN_KV,
@@ -214,8 +215,8 @@ class KeyValueStore:
         """
         for name, text in (("prefix", prefix), ("start", start), ("end", end)):
             _check_text(name, text)
-        if limit is not None and limit < 1:
-            raise InvalidOption(option="limit", problem=f"is {limit}", advice="Give 1 or more.")
+        if limit is not None:
+            whole_argument("limit", limit, least=1)
         return self._scan(_Range(prefix, start, end), limit, consistency, at)
 
     def _scan(
@@ -246,7 +247,7 @@ class KeyValueStore:
         if group is None:
             return None
         strong = consistency == "strong" and at is None
-        exactly = _index("at", at, least=1) if at is not None else NO_INDEX
+        exactly = NO_INDEX if at is None else LogIndex(whole_argument("at", at, least=1))
         if consistency == "two-step" and at is None:
             exactly = self.last_applied()
         if self._saw_absent and not strong and at is None:
@@ -304,9 +305,13 @@ class KeyValueStore:
                 10,000, and none from before its last snapshot when it starts.
         """
         _check_text("prefix", prefix)
+        if after is not None:
+            whole_argument("after", after)
+        if idle_timeout_s is not None:
+            seconds_argument("idle_timeout_s", idle_timeout_s)
         group = self._store(create=True)
         assert group is not None, "it was created"
-        index = self.last_applied() if after is None else _index("after", after)
+        index = self.last_applied() if after is None else LogIndex(after)
         return self._changes(group, prefix, index, idle_timeout_s)
 
     def _changes(
@@ -365,16 +370,7 @@ class _Range(NamedTuple):
 
 
 def _expected(version: object) -> int:
-    return ANY_VERSION if version is None else _index("expected", version)
-
-
-def _index(name: str, value: object, *, least: int = 0) -> LogIndex:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise _wrong_type(name, value, "Give a whole number.")
-    if not least <= value < INTEGER_MAX:
-        advice = f"Give {least} to {INTEGER_MAX - 1}."
-        raise InvalidOption(option=name, problem=f"is {value}", advice=advice)
-    return LogIndex(value)
+    return ANY_VERSION if version is None else LogIndex(whole_argument("expected", version))
 
 
 def _check_key(name: str, key: object) -> None:

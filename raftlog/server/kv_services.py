@@ -115,8 +115,7 @@ class KvServices:
 
     async def read_keys(self, call: calls.ReadKeys) -> calls.KeysReply:
         """Keys in order: linearizable, as of what is applied here, or as of one index."""
-        if call.limit < 1:
-            raise MalformedRequest(call="ReadKeys", what=f"limit is {call.limit}")
+        check_sense("ReadKeys", _problem_of_read(call))
         local = self._here(call.group)
         if call.strong:
             await self._node.read_barrier(local)
@@ -202,6 +201,16 @@ class KvServices:
         if isinstance(machine, RaftlogError):
             raise machine
         return machine
+
+
+def _problem_of_read(call: calls.ReadKeys) -> str | None:
+    """What is wrong with the numbers of a read, or None."""
+    if call.limit < 1:
+        return f"limit is {call.limit}"
+    for name, index in (("exactly", call.exactly), ("at_least", call.at_least)):
+        if index < 0:
+            return f"{name} is {index}"
+    return None
 
 
 def _check_known(local: LocalReplica, index: LogIndex) -> None:
