@@ -46,17 +46,17 @@ def grants_pre_vote(
     return request.term > term or (request.term == term and vote in (NOBODY, request.sender))
 
 
-def moves_term(message: RaftMessage, *, hears_leader: bool) -> bool:
+def moves_term(message: RaftMessage, *, needs_no_other: bool) -> bool:
     """Does a message of a later term bring us there, or is it only about one that might be?
 
-    A member that still hears a leader needs no other (dissertation section 4.2.3), unless that
+    A member that still hears a leader `needs_no_other` (dissertation section 4.2.3), unless that
     leader has handed its role over.
     """
     match message:
         case VoteRequest(pre=True) | VoteReply(pre=True, granted=True):
             return False
         case VoteRequest():
-            return message.transfer or not hears_leader
+            return message.transfer or not needs_no_other
         case _:
             return True
 

@@ -217,6 +217,17 @@ class Leadership(Part):
             self.transfer = None
         return self.transfer is not None
 
+    def retime(self, timing: RaftTiming) -> None:
+        """Go by these numbers from now on; a transfer that has begun keeps its own."""
+        self._timing = timing
+
+    def snapshot_reported(self, node: NodeId, *, installed: bool) -> None:
+        """A follower that is behind the base was given a snapshot, or was not."""
+        progress = self.followers.get(node)
+        if progress is not None and progress.behind_base:
+            progress.check_due = installed
+            progress.unanswered_ticks = 0
+
     def unreachable(self, node: NodeId) -> None:
         """The process of that follower is gone."""
         if node in self.followers:

@@ -75,6 +75,11 @@ class LogView(Part):
         return Term(self._base_term)
 
     @property
+    def first_index(self) -> LogIndex:
+        """Of the first entry that the log holds; of an empty one, where it would be."""
+        return LogIndex(self._base_index + 1)
+
+    @property
     def last_index(self) -> LogIndex:
         return LogIndex(self._base_index + len(self._ends))
 

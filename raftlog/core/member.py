@@ -189,6 +189,13 @@ class Member(Part):
         self.leader = leader
         self._reset_timer()
 
+    def _start_campaign(self) -> None:
+        """Try to lead: by an election, or first by asking whether one could be won."""
+        if self._timing.pre_vote:
+            self._start_pre_vote()
+        else:
+            self._start_election()
+
     def _start_pre_vote(self) -> None:
         """Ask whether an election could be won, without disturbing anybody's term."""
         tally = self.tally or election.VoteTally(self.membership, election=False)
@@ -200,8 +207,10 @@ class Member(Part):
         self._ask_for_votes(Term(self.term + 1), pre=True)
 
     def _start_election(self, handed_over: TimeoutNow | None = None) -> None:
-        """Raft section 5.2. It follows on a pre-vote, or a leader has handed its role over."""
-        assert self.role is Role.PRE_CANDIDATE or handed_over is not None, "there is a reason"
+        """Raft section 5.2. It follows on a pre-vote, unless members are told to leave those out,
+        or a leader has handed its role over."""
+        asked = self.role is Role.PRE_CANDIDATE or not self._timing.pre_vote
+        assert asked or handed_over is not None, "there is a reason"
         self._enter_term(Term(self.term + 1), vote=self.node)
         self.role = Role.CANDIDATE
         self._reset_timer()

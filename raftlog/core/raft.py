@@ -10,6 +10,7 @@ Here is what a host loop calls; `raftlog.core.member` is what a member decides i
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from raftlog.core import election, validity
@@ -28,6 +29,7 @@ from raftlog.core.messages import (
     VoteRequest,
 )
 from raftlog.core.quiescence import keeps_quiesced
+from raftlog.core.reads import PendingRead
 from raftlog.core.ready import Ready, Role, SoftState
 from raftlog.core.status import RaftStatus, status_of
 from raftlog.core.types import (
@@ -37,6 +39,7 @@ from raftlog.core.types import (
     LogIndex,
     NodeId,
     Payload,
+    RaftTiming,
     Span,
     Term,
 )
@@ -70,6 +73,16 @@ class Raft(Member):
         """Does this member lead because somebody asked for it?"""
         return self.leadership is not None and self.leadership.wished
 
+    @property
+    def timing(self) -> RaftTiming:
+        """The numbers and switches that it goes by."""
+        return self._timing
+
+    def pending_reads(self) -> tuple[PendingRead, ...]:
+        """The reads that this leader was asked for and has not confirmed, in the order in which
+        they came; () at any other member."""
+        return self.leadership.reads.views() if self.leadership is not None else ()
+
     def status(self) -> RaftStatus:
         """Everything about this member that someone outside may want to see, as it is now."""
         return status_of(self)
@@ -86,16 +99,39 @@ class Raft(Member):
         if leadership is not None:
             leadership.tick(silent)
             others_can = leadership.others_can_lead(self.durable_index)
-            if (not self._disk_keeps_up and others_can) or not leadership.hears_quorum():
-                # Cut off from the majority: another may lead by now, so promise nothing more.
+            # Cut off from the majority: another may lead by now, so promise nothing more.
+            cut_off = self._timing.check_quorum and not leadership.hears_quorum()
+            if (not self._disk_keeps_up and others_can) or cut_off:
                 self._step_down(leadership)
                 return True
             return leadership.something_due
         over = self.timer.tick(1 if self._disk_keeps_up else election.SLOW_DISK_PATIENCE)
         if not over or not self._would_lead():
             return False
-        self._start_pre_vote()
+        self._start_campaign()
         return True
+
+    def campaign(self) -> bool:
+        """Try to lead now instead of after a timeout; returns whether this member does so.
+
+        Not one that leads already, or that must not lead or is no voter. Those that hear a leader
+        refuse, as always: to take over from one, `transfer_leadership` at it.
+        """
+        if self.leadership is not None or not self._would_lead():
+            return False
+        self.quiesced = False
+        self._start_campaign()
+        return True
+
+    def set_election_timeout(self, ticks_min: int) -> None:
+        """Wait for a leader `ticks_min` to twice as many ticks from now on. The present wait begins
+        again."""
+        self._timing = replace(self._timing, election_ticks_min=ticks_min)
+        self.timer.retime(self._timing)
+        if self.leadership is not None:
+            self.leadership.retime(self._timing)
+        else:
+            self._reset_timer()
 
     def step(self, message: RaftMessage) -> None:
         """A message to this member has arrived: lost, repeated, late or early ones do no harm.
@@ -108,9 +144,8 @@ class Raft(Member):
         validity.check(message, self, self.log, self.leadership)
         if self.quiesced and not self.stays_quiesced_through(message):
             self.wake({})
-        if message.term > self.term and election.moves_term(
-            message, hears_leader=self._hears_leader()
-        ):
+        needs_no_other = self._timing.check_quorum and self._hears_leader()
+        if message.term > self.term and election.moves_term(message, needs_no_other=needs_no_other):
             self._enter_term(message.term)
         match message:
             case AppendRequest():
@@ -325,6 +360,15 @@ class Raft(Member):
         nothing until it says again that it would lead."""
         if self.leadership is not None:
             self.leadership.unreachable(node)
+
+    def report_snapshot(self, node: NodeId, *, installed: bool) -> None:
+        """The follower `node`, which is `behind_base`, was given a snapshot; or that has failed.
+
+        A leader asks at once what it holds now, and goes on from there; after a failure it asks at
+        the usual pace. Without any report it does so too, so this only saves time.
+        """
+        if self.leadership is not None:
+            self.leadership.snapshot_reported(node, installed=installed)
 
     def note_disk(self, *, keeps_up: bool) -> None:
         """Whether this member's disk writes in time. One that is slow lets others lead.

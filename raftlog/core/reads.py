@@ -8,10 +8,22 @@ All reads that arrive while a round is in flight share the next one.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 
 from raftlog.core.ready import ReadState
 from raftlog.core.state import Part
 from raftlog.core.types import LogIndex
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRead:
+    """A read that was asked for and not confirmed yet."""
+
+    request_id: int
+    read_round: int
+    """The round that is to confirm it; 0: it waits for the next one."""
+    index: LogIndex | None
+    """At which index it will be correct; None: its round has not begun."""
 
 
 class ReadRounds(Part):
@@ -30,6 +42,16 @@ class ReadRounds(Part):
     def pending(self) -> int:
         """Reads that wait, waiting or in flight."""
         return self._pending
+
+    def views(self) -> tuple[PendingRead, ...]:
+        """Every pending read, in the order in which they came."""
+        in_flight = [
+            PendingRead(request, read_round, index)
+            for read_round, index, requests in self._in_flight
+            for request in requests
+        ]
+        waiting = [PendingRead(request, 0, None) for request in self._waiting]
+        return tuple(in_flight + waiting)
 
     @property
     def wants_round(self) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from raftlog.core.leadership import FollowerView
 from raftlog.core.membership import Membership
+from raftlog.core.reads import PendingRead
 from raftlog.core.ready import Role
 from raftlog.core.types import LogIndex, NodeId, Term
 
@@ -30,6 +31,7 @@ class RaftStatus:
     """Who leads its term, as far as it knows; NOBODY: unknown or lost."""
     base_index: LogIndex
     """The entry before the first one in its log; 0: none was dropped."""
+    first_index: LogIndex
     last_index: LogIndex
     last_term: Term
     durable_index: LogIndex
@@ -48,15 +50,15 @@ class RaftStatus:
     """Its present election began because the leader handed its role over."""
     transferring_to: NodeId
     """Whom this leader hands its role to; NOBODY: nobody."""
-    pending_reads: int
-    """Linearizable reads that await their round."""
+    pending_reads: tuple[PendingRead, ...]
+    """Linearizable reads that await their round, in the order in which they came."""
     followers: tuple[FollowerView, ...]
     """As `Raft.followers` says."""
 
 
 def status_of(raft: Raft) -> RaftStatus:
     """The member as it is now."""
-    pre, tally, leadership = raft.role is Role.PRE_CANDIDATE, raft.tally, raft.leadership
+    pre, tally = raft.role is Role.PRE_CANDIDATE, raft.tally
     return RaftStatus(
         node=raft.node,
         membership=raft.membership,
@@ -66,6 +68,7 @@ def status_of(raft: Raft) -> RaftStatus:
         vote=raft.vote,
         leader=raft.leader,
         base_index=raft.log.base_index,
+        first_index=raft.log.first_index,
         last_index=raft.log.last_index,
         last_term=raft.log.last_term,
         durable_index=raft.durable_index,
@@ -79,6 +82,6 @@ def status_of(raft: Raft) -> RaftStatus:
         votes_refused=tally.answers(pre=pre, granted=False) if tally is not None else (),
         handed_over=tally is not None and tally.handed_over is not None,
         transferring_to=raft.transferring_to,
-        pending_reads=leadership.reads.pending if leadership is not None else 0,
+        pending_reads=raft.pending_reads(),
         followers=raft.followers(),
     )

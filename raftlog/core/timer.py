@@ -29,6 +29,10 @@ class ElectionTimer(Part):
         self._timing = timing
         self._random = random
 
+    def retime(self, timing: RaftTiming) -> None:
+        """Waits that begin from now on are of this length."""
+        self._timing = timing
+
     def tick(self, patience: int = 1) -> bool:
         """One tick has passed; is the wait over, if it is to be so many times as long?"""
         self.elapsed_ticks += 1

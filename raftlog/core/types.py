@@ -107,7 +107,8 @@ class HardState(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftTiming:
-    """Every number of the core, in ticks and counts; `raftlog.config` derives it from seconds."""
+    """Every number and switch of the core, in ticks and counts; `raftlog.config` derives it from
+    seconds."""
 
     election_ticks_min: int = 20
     """An election starts after this many to twice as many ticks without a leader, at random."""
@@ -129,6 +130,11 @@ class RaftTiming:
     """Ticks after which a leader that was asked for nothing lets its group quiesce; 0: never."""
     pending_reads_max: int = 4096
     """Linearizable reads that may await their round; one beyond that is refused as overload."""
+    pre_vote: bool = True
+    """A member asks whether it could win before it opens a term (Raft dissertation section 9.6)."""
+    check_quorum: bool = True
+    """A leader that a majority no longer answers steps down (dissertation section 6.2), and a
+    member that hears a leader ignores requests for its vote (4.2.3)."""
 
     def __post_init__(self) -> None:
         assert 0 < self.heartbeat_ticks * 2 <= self.election_ticks_min, (

@@ -29,14 +29,21 @@ In a pre-vote, late votes of an election in the same term may still make it lead
 def check(before: RaftStatus, raft: Raft) -> RaftStatus:
     """Check the present moment by itself and against `before`, one event earlier; return it."""
     now = raft.status()
-    compare(before, now, raft.log.term_at)
+    compare(before, now, raft.log.term_at, pre_vote=raft.timing.pre_vote)
     return now
 
 
-def compare(before: RaftStatus, now: RaftStatus, term_at: Callable[[LogIndex], Term]) -> None:
-    """Check the moment `now`, of a log with these terms, by itself and against `before`."""
+def compare(
+    before: RaftStatus,
+    now: RaftStatus,
+    term_at: Callable[[LogIndex], Term],
+    *,
+    pre_vote: bool = True,
+) -> None:
+    """Check the moment `now`, of a log with these terms, by itself and against `before`. Does the
+    member ask for pre-votes before elections?"""
     _check_moment(now)
-    _check_roles(before, now)
+    _check_roles(before, now, pre_vote=pre_vote)
     _check_votes(before, now)
     _check_log(before, now, term_at)
     if now.role is Role.LEADER:
@@ -45,6 +52,7 @@ def compare(before: RaftStatus, now: RaftStatus, term_at: Callable[[LogIndex], T
 
 def _check_moment(now: RaftStatus) -> None:
     assert now.base_index <= now.last_applied, "dropped what is not applied"
+    assert now.first_index == now.base_index + 1, "a log begins after its base"
     assert now.commit_index <= now.last_index, "committed what is not in the log"
     assert now.last_applied <= now.commit_index, "applied what is not committed"
     assert now.durable_index <= now.last_index, "durable beyond the log"
@@ -59,9 +67,9 @@ def _check_moment(now: RaftStatus) -> None:
         assert now.commit_index == now.last_index, "quiesced before all is committed"
 
 
-def _check_roles(before: RaftStatus, now: RaftStatus) -> None:
+def _check_roles(before: RaftStatus, now: RaftStatus, *, pre_vote: bool) -> None:
     assert now.role in _NEXT_ROLES[before.role], f"{before.role} became {now.role} in one event"
-    if now.role is Role.CANDIDATE and before.role is Role.FOLLOWER:
+    if now.role is Role.CANDIDATE and before.role is Role.FOLLOWER and pre_vote:
         assert now.handed_over, "an election without a pre-vote"
     if now.role is Role.CANDIDATE and before.role is not Role.CANDIDATE:
         assert now.term == before.term + 1, "an election opens exactly one new term"

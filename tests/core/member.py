@@ -183,6 +183,14 @@ class Member:
     def transfer(self, to: int, *, wished: bool = False) -> None:
         self._event(lambda: self.raft.transfer_leadership(NodeId(to), wished=wished))
 
+    def campaign(self) -> bool:
+        answers: list[bool] = []
+        self._event(lambda: answers.append(self.raft.campaign()))
+        return answers[0]
+
+    def report_snapshot(self, node: int, *, installed: bool) -> None:
+        self._event(lambda: self.raft.report_snapshot(NodeId(node), installed=installed))
+
     def read_index(self, request: int) -> None:
         self._event(lambda: self.raft.read_index(request))
 

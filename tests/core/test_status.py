@@ -49,6 +49,6 @@ def test_a_leader_shows_its_followers_and_the_reads_that_wait() -> None:
     assert [view.match_index for view in now.followers] == [2, 2, 0]
     assert [view.next_index for view in now.followers] == [3, 3, 3]
     assert (before.commit_index, now.commit_index) == (0, 2)
-    assert before.pending_reads == 1
+    assert [read.request_id for read in before.pending_reads] == [7]
     with pytest.raises(FrozenInstanceError):
         before.term = Term(9)  # type: ignore[misc]
