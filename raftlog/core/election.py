@@ -24,13 +24,24 @@ def log_is_up_to_date(request: VoteRequest, last: LastEntry | None) -> bool:
 
 
 def grants_vote(
-    request: VoteRequest, *, term: Term, vote: NodeId, leader: NodeId, last: LastEntry | None
+    request: VoteRequest,
+    *,
+    term: Term,
+    vote: NodeId,
+    leader: NodeId,
+    last: LastEntry | None,
+    withheld: bool = False,
 ) -> bool:
-    """The verdict on a real vote in our own term (Raft section 5.2), repeatable for its holder."""
+    """The verdict on a real vote in our own term (Raft section 5.2), repeatable for its holder.
+
+    While votes are `withheld` for a lease, only one that the leader has asked for is given.
+    """
     if request.term != term or last is None:
         return False
     if vote == request.sender:
         return True
+    if withheld and not request.transfer:
+        return False
     return vote == NOBODY and leader == NOBODY and log_is_up_to_date(request, last)
 
 

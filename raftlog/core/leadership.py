@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from raftlog.core import replication
+from raftlog.core.lease import Lease
 from raftlog.core.log_view import LogView
 from raftlog.core.membership import Membership, Memberships, changed
 from raftlog.core.messages import (
@@ -69,6 +70,7 @@ class Leadership(Part):
         "decides_alone",
         "followers",
         "heartbeat_due",
+        "lease",
         "quiescence",
         "reads",
         "term_start",
@@ -98,6 +100,7 @@ class Leadership(Part):
             member: Progress(last_index + 1) for member in membership.members if member != node
         }
         self._timing = timing
+        self.lease = Lease(timing.lease_us)
         self._decide(membership)
         self.reads = ReadRounds()
         self.quiescence = Quiescence(timing.quiesce_after_ticks)
@@ -127,6 +130,7 @@ class Leadership(Part):
         self._membership = membership
         self.decides_alone = is_quorum(membership, {self._node})
         """Does nothing depend on any follower?"""
+        self.lease.forget()
 
     def tick(self, silent: Collection[NodeId]) -> None:
         """One tick for the heartbeat clock and for every follower's.
@@ -257,6 +261,7 @@ class Leadership(Part):
         return self._tell(max(able, key=lambda n: (able[n], -n)), wished=False) if able else None
 
     def _tell(self, to: NodeId, wished: bool) -> TimeoutNow:
+        self.lease.end()
         return TimeoutNow(
             group=self._group, sender=self._node, to=to, term=self._term, wished=wished
         )
@@ -282,6 +287,8 @@ class Leadership(Part):
         self.heartbeat_due = False
         self._heartbeat_ticks = 0
         quiesce_round = self._quiesce_round(all_committed)
+        if self.lease.wants_rounds:
+            self.lease.sent(self.reads.start_empty())
         return [
             Heartbeat(
                 group=self._group,
@@ -342,6 +349,7 @@ class Leadership(Part):
     def wake(self, silent_ticks: Mapping[NodeId, int]) -> None:
         """After a quiesced time in which nothing was ticked: take each follower for as silent as
         its process was, and have heartbeats wake those that are quiesced."""
+        self.lease.forget()
         for node, progress in self.followers.items():
             progress.contact_ticks = silent_ticks.get(node, 0)
         self.heartbeat_due = True
@@ -426,6 +434,9 @@ class Leadership(Part):
             self.quiescence.agreed(reply.sender, reply.quiesce_round)
         else:
             self.quiescence.disagrees(reply.sender)
+        if reply.lease_us >= self._timing.lease_us > 0 and reply.read_round > progress.lease_round:
+            progress.lease_round = reply.read_round
+            self.lease.answered(self._quorum_of({n: p.lease_round for n, p in self._counting()}))
         if reply.read_round <= progress.read_round:
             return []
         progress.read_round = reply.read_round
@@ -437,15 +448,22 @@ class Leadership(Part):
 
     def agreed_index(self, durable_index: LogIndex) -> LogIndex:
         """What a quorum holds durably; this member counts with its own `durable_index`."""
-        matches = {n: each.match_index for n, each in self.followers.items() if each.counts}
+        matches = {n: each.match_index for n, each in self._counting()}
         matches[self._node] = durable_index
         return LogIndex(agreed(self._membership, matches))
 
     def agreed_round(self) -> int:
         """The latest read round that a quorum has answered, this member among it if it votes."""
-        rounds = {node: each.read_round for node, each in self.followers.items() if each.counts}
+        return self._quorum_of({node: each.read_round for node, each in self._counting()})
+
+    def _quorum_of(self, rounds: dict[NodeId, int]) -> int:
+        """The latest round that a quorum has reached, if followers have reached these."""
         rounds[self._node] = self.reads.latest
         return agreed(self._membership, rounds)
+
+    def _counting(self) -> Iterator[tuple[NodeId, Progress]]:
+        """The followers whose acknowledgements count, if they vote."""
+        return ((node, each) for node, each in self.followers.items() if each.counts)
 
     def views(self, log: LogView, durable_index: LogIndex) -> tuple[FollowerView, ...]:
         """Every member by id; this one itself holds `durable_index` of its own `log`."""

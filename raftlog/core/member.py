@@ -129,6 +129,7 @@ class Member(Part):
         )
         self.recovery.grown(self.log, self.durable_index)
         self._reset_timer()
+        self.timer.withhold()
 
     @property
     def membership(self) -> Membership:
@@ -182,6 +183,7 @@ class Member(Part):
         """A message of this term's leader has come: yield to it, and wait again."""
         assert self.role is not Role.LEADER, "two leaders in one term"
         assert self.leader in (NOBODY, leader), "two leaders in one term"
+        self.timer.withhold()
         if self.role is Role.FOLLOWER and self.leader == leader:
             self.timer.elapsed_ticks = 0
             return
@@ -241,6 +243,7 @@ class Member(Part):
         self.role = Role.LEADER
         self.leader = self.node
         self.tally = None
+        self.timer.withheld_ticks = 0
         self.leadership = Leadership(
             group=self.group,
             node=self.node,
@@ -253,8 +256,11 @@ class Member(Part):
         self._append_own((EMPTY_PAYLOAD,), EntryKind.NOOP)
 
     def _hears_leader(self) -> bool:
-        """Does this member lead, or did its leader speak within the shortest timeout?"""
-        if self.role is Role.LEADER:
+        """Does this member lead, or did its leader speak within the shortest timeout?
+
+        With leases, so long after any leader spoke, whatever has become of it meanwhile.
+        """
+        if self.role is Role.LEADER or self.timer.withheld_ticks:
             return True
         return self.leader != NOBODY and self.timer.elapsed_ticks < self._timing.election_ticks_min
 
@@ -277,7 +283,12 @@ class Member(Part):
     def _on_vote_request(self, request: VoteRequest) -> None:
         last = self._last_for_votes()
         granted = election.grants_vote(
-            request, term=self.term, vote=self.vote, leader=self.leader, last=last
+            request,
+            term=self.term,
+            vote=self.vote,
+            leader=self.leader,
+            last=last,
+            withheld=self.timer.withheld_ticks > 0,
         )
         if granted and self.vote == NOBODY:
             self.vote = request.sender
@@ -377,6 +388,7 @@ class Member(Part):
             disk_keeps_up=self._disk_keeps_up,
             may_lead=self._would_lead() and self._disk_keeps_up,
             recovery=self.recovery.number,
+            lease_us=self._timing.lease_us,
         )
         self._outbox.messages.append(answer)
 

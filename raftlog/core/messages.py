@@ -204,6 +204,7 @@ class Heartbeat:
         disk_keeps_up: bool,
         may_lead: bool,
         recovery: int = 0,
+        lease_us: int = 0,
     ) -> HeartbeatReply:
         """The receiver's answer; it confirms the read round only in the sender's own term."""
         return HeartbeatReply(
@@ -217,6 +218,7 @@ class Heartbeat:
             disk_keeps_up=disk_keeps_up,
             may_lead=may_lead,
             recovery=recovery,
+            lease_us=lease_us,
         )
 
 
@@ -248,6 +250,9 @@ class HeartbeatReply:
     history_diverged: bool = False
     recovery: int = 0
     """Of the sender (`raftlog.core.recovery`); that it has ended may not be durable yet."""
+    lease_us: int = 0
+    """For how long, from now on, the sender helps to elect nobody else, microseconds
+    (`raftlog.core.lease`); 0: it promises nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ class Progress(Part):
         "check_due",
         "contact_ticks",
         "disk_ticks",
+        "lease_round",
         "match_index",
         "may_lead",
         "next_index",
@@ -57,6 +58,8 @@ class Progress(Part):
         """Ticks since the follower's last answer of any kind."""
         self.read_round = 0
         """The latest read round it answered."""
+        self.lease_round = 0
+        """The latest that it answered with a promise for as long as a lease lasts."""
         self.disk_ticks = 0
         """For how many ticks it has said without a break that its disk keeps up."""
         self.may_lead = False

@@ -30,7 +30,7 @@ from raftlog.core.messages import (
 )
 from raftlog.core.quiescence import keeps_quiesced
 from raftlog.core.reads import PendingRead
-from raftlog.core.ready import Ready, Role, SoftState
+from raftlog.core.ready import ReadState, Ready, Role, SoftState
 from raftlog.core.status import RaftStatus, status_of
 from raftlog.core.types import (
     NOBODY,
@@ -89,15 +89,28 @@ class Raft(Member):
 
     # ------------------------------------------------------------ what may happen to it
 
-    def tick(self, silent: Collection[NodeId] = ()) -> bool:
+    def holds_lease(self, now_us: int) -> bool:
+        """Would this leader answer a read that came now without a round (`raftlog.core.lease`)?"""
+        leadership = self.leadership
+        return (
+            leadership is not None
+            and not self.quiesced
+            and self.commit_index >= leadership.term_start
+            and leadership.lease.holds(now_us)
+        )
+
+    def tick(self, silent: Collection[NodeId] = (), *, now_us: int | None = None) -> bool:
         """One tick of the clock has passed; may `ready` have something because of it?
 
         Nothing was heard of the processes of the nodes in `silent` for an election timeout.
+        `now_us`: what the driver's clock shows; without it no lease begins.
         """
         assert not self.quiesced, "a quiesced member has no timer"
         leadership = self.leadership
         if leadership is not None:
             leadership.tick(silent)
+            if now_us is not None:
+                leadership.lease.clock(now_us)
             others_can = leadership.others_can_lead(self.durable_index)
             # Cut off from the majority: another may lead by now, so promise nothing more.
             cut_off = self._timing.check_quorum and not leadership.hears_quorum()
@@ -106,18 +119,21 @@ class Raft(Member):
                 return True
             return leadership.something_due
         over = self.timer.tick(1 if self._disk_keeps_up else election.SLOW_DISK_PATIENCE)
-        if not over or not self._would_lead():
-            return False
-        self._start_campaign()
-        return True
+        return over and self._try_to_lead()
 
     def campaign(self) -> bool:
         """Try to lead now instead of after a timeout; returns whether this member does so.
 
-        Not one that leads already, or that must not lead or is no voter. Those that hear a leader
-        refuse, as always: to take over from one, `transfer_leadership` at it.
+        Not one that leads already, or that must not lead or is no voter, or that withholds its vote
+        for a lease. Those that hear a leader refuse, as always: to take over from one, use
+        `transfer_leadership` there.
         """
-        if self.leadership is not None or not self._would_lead():
+        if self.leadership is not None:
+            return False
+        return self._try_to_lead()
+
+    def _try_to_lead(self) -> bool:
+        if not self._would_lead() or self.timer.withheld_ticks:
             return False
         self.quiesced = False
         self._start_campaign()
@@ -125,7 +141,9 @@ class Raft(Member):
 
     def set_election_timeout(self, ticks_min: int) -> None:
         """Wait for a leader `ticks_min` to twice as many ticks from now on. The present wait begins
-        again."""
+        again. With leases it only gets longer: other members' are made for the present one."""
+        shorter = ticks_min < self._timing.election_ticks_min
+        assert not shorter or not self._timing.lease_us, "a lease may last longer than that"
         self._timing = replace(self._timing, election_ticks_min=ticks_min)
         self.timer.retime(self._timing)
         if self.leadership is not None:
@@ -239,14 +257,21 @@ class Raft(Member):
         leadership.begin_transfer(to, wished=wished)
         self._disturb(leadership)
 
-    def read_index(self, request_id: int) -> None:
+    def read_index(self, request_id: int, *, now_us: int | None = None) -> None:
         """Ask for a linearizable read; `Ready.reads` or `Ready.reads_dropped` answers.
 
         Before the term's first entry is committed a leader may not know all that is, so the read
         waits for it (Raft section 8). Raises `NotLeader`, or `Overloaded` beyond
-        `pending_reads_max`.
+        `pending_reads_max`. `now_us` is what the driver's clock shows, read after the request came:
+        if this leader holds a lease then, the read needs no round.
         """
         leadership = self._leading()
+        if now_us is not None:
+            leadership.lease.clock(now_us)
+            if self.holds_lease(now_us):
+                self._disturb(leadership)
+                self._outbox.reads.append(ReadState(request_id, self.commit_index))
+                return
         limit = self._timing.pending_reads_max
         if leadership.reads.pending >= limit:
             raise Overloaded(queue="raft.pending_reads_max", limit=limit)
@@ -292,7 +317,7 @@ class Raft(Member):
         assert self.quiesced, "a member that is awake is not woken"
         self.quiesced = False
         if self.leadership is None:
-            self.timer.elapsed_ticks = silent_ticks.get(self.leader, 0)
+            self.timer.silent(silent_ticks.get(self.leader, 0))
             return
         self.leadership.wake(silent_ticks)
         if ask_again:
@@ -339,8 +364,11 @@ class Raft(Member):
         """The process of `leader`, which led `term`, is gone (its connection was reset).
 
         At once this member hears no leader, so it grants votes and pre-votes; soon, by chance, it
-        tries to lead. Old news changes nothing.
+        tries to lead. Old news changes nothing. Nor does any where leases are on: the process may
+        live and hold one, as a reset only says so.
         """
+        if self._timing.lease_us:
+            return
         known = self.role is Role.FOLLOWER and self.leader != NOBODY
         if not known or leader != self.leader or term != self.term:
             return

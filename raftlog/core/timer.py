@@ -19,13 +19,15 @@ class Random(Protocol):
 class ElectionTimer(Part):
     """Counts ticks up to a timeout that is drawn again for every wait. Mutable."""
 
-    __slots__ = ("_random", "_timing", "elapsed_ticks", "timeout_ticks")
+    __slots__ = ("_random", "_timing", "elapsed_ticks", "timeout_ticks", "withheld_ticks")
 
     def __init__(self, timing: RaftTiming, random: Random) -> None:
         """Not started: the first wait is the caller's to begin."""
         self.elapsed_ticks = 0
         """Since a leader was heard, or this member last acted."""
         self.timeout_ticks = 0
+        self.withheld_ticks = 0
+        """For so many ticks no vote is given, since a leader may hold a lease; 0: it is given."""
         self._timing = timing
         self._random = random
 
@@ -36,7 +38,20 @@ class ElectionTimer(Part):
     def tick(self, patience: int = 1) -> bool:
         """One tick has passed; is the wait over, if it is to be so many times as long?"""
         self.elapsed_ticks += 1
+        self.withheld_ticks = max(0, self.withheld_ticks - 1)
         return self.elapsed_ticks >= self.timeout_ticks * patience
+
+    def withhold(self) -> None:
+        """A leader was answered, or may have been just before the member started."""
+        if self._timing.lease_us:
+            self.withheld_ticks = self._timing.election_ticks_min
+
+    def silent(self, ticks: int) -> None:
+        """The leader was not heard for so long, while this was not ticked."""
+        self.elapsed_ticks = ticks
+        self.withheld_ticks = min(
+            self.withheld_ticks, max(0, self._timing.election_ticks_min - ticks)
+        )
 
     def wait(self, *, alone: bool, term: Term) -> None:
         """Wait again for a leader, for another random time.

@@ -135,8 +135,13 @@ class RaftTiming:
     check_quorum: bool = True
     """A leader that a majority no longer answers steps down (dissertation section 6.2), and a
     member that hears a leader ignores requests for its vote (4.2.3)."""
+    lease_us: int = 0
+    """How long a leader's lease lasts (`raftlog.core.lease`), microseconds of the driver's clock;
+    0: there are none. At most what `lease_length_us` allows for the election timeouts of all
+    members."""
 
     def __post_init__(self) -> None:
         assert 0 < self.heartbeat_ticks * 2 <= self.election_ticks_min, (
             "a follower must miss at least two heartbeats before it campaigns"
         )
+        assert self.lease_us == 0 or self.check_quorum, "a lease rests on check-quorum"

@@ -42,6 +42,8 @@ from tests.core import invariants
 
 GROUP = GroupId(7)
 NOBODY_DECIDES = Membership()
+TICK_US = 1_000
+"""A tick by a member's own clock, for leases."""
 TIMING = RaftTiming(election_ticks_min=10, heartbeat_ticks=2, resend_ticks=6, quiesce_after_ticks=0)
 """Groups quiesce only in the tests that are about it."""
 
@@ -124,6 +126,8 @@ class Member:
         self.disk_hard_state = HardState(Term(present), NodeId(vote))
         self.disk_base = base
         self.disk_snapshot = max(base, snapshot)
+        self.clock_us = 0
+        """Its clock runs on while it is paused or down; ticks do not come then."""
         self.start()
 
     def start(self) -> None:
@@ -162,7 +166,12 @@ class Member:
 
     def tick(self, count: int = 1) -> None:
         for _ in range(count):
-            self._event(self.raft.tick)
+            self.clock_us += TICK_US
+            self._event(lambda: self.raft.tick(now_us=self.clock_us))
+
+    def pause(self, ticks: int) -> None:
+        """Its process stands still for so long."""
+        self.clock_us += ticks * TICK_US
 
     def step(self, *messages: RaftMessage) -> None:
         for message in messages:
@@ -192,7 +201,11 @@ class Member:
         self._event(lambda: self.raft.report_snapshot(NodeId(node), installed=installed))
 
     def read_index(self, request: int) -> None:
-        self._event(lambda: self.raft.read_index(request))
+        self._event(lambda: self.raft.read_index(request, now_us=self.clock_us))
+
+    @property
+    def holds_lease(self) -> bool:
+        return self.raft.holds_lease(self.clock_us)
 
     def leader_lost(self, leader: int, term: int) -> None:
         self._event(lambda: self.raft.leader_lost(NodeId(leader), Term(term)))
@@ -328,7 +341,15 @@ class Member:
 # ------------------------------------------------------------ messages to a member
 
 
-def vote_request(to: Member, sender: int, *, term: int, last: tuple[int, int], pre: bool = False):
+def vote_request(
+    to: Member,
+    sender: int,
+    *,
+    term: int,
+    last: tuple[int, int],
+    pre: bool = False,
+    transfer: bool = False,
+):
     """`last` is the candidate's (last term, last index)."""
     return VoteRequest(
         group=GROUP,
@@ -338,6 +359,7 @@ def vote_request(to: Member, sender: int, *, term: int, last: tuple[int, int], p
         last_term=Term(last[0]),
         last_index=LogIndex(last[1]),
         pre=pre,
+        transfer=transfer,
     )
 
 
@@ -434,7 +456,9 @@ def heartbeat_reply(
     quiesce_round: int = 0,
     disk_keeps_up: bool = True,
     may_lead: bool = True,
+    lease_us: int | None = None,
 ):
+    """By default it promises what the leader asks of others."""
     return HeartbeatReply(
         group=GROUP,
         sender=NodeId(sender),
@@ -445,4 +469,5 @@ def heartbeat_reply(
         quiesce_round=quiesce_round,
         disk_keeps_up=disk_keeps_up,
         may_lead=may_lead,
+        lease_us=to.timing.lease_us if lease_us is None else lease_us,
     )
