@@ -501,6 +501,15 @@ def validate(settings: Settings) -> None:
         )
     refuse_half("client", client)
     refuse_half("discovery", settings.discovery)
+    raft = settings.raft
+    if raft.leader_lease and raft.lease_us() <= raft.heartbeat_interval_s * 1_000_000:
+        raise InvalidOption(
+            option="raft.leader_lease",
+            problem=f"is on, but a lease would last {raft.lease_us() / 1_000_000:.3g} s, which is no "
+            f"longer than raft.heartbeat_interval_s, {raft.heartbeat_interval_s}",
+            advice="Raise raft.election_timeout_min_s, or lower raft.heartbeat_interval_s, "
+            "raft.tick_interval_s or raft.lease_clock_drift_share_max.",
+        )
     up = settings.up
     if up.port + up.nodes - 1 > PORT_MAX:
         raise InvalidOption(

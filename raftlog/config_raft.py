@@ -6,7 +6,7 @@ import math
 from typing import ClassVar
 
 from raftlog.config_section import KIB, MIB, Renamed, Section, setting
-from raftlog.core.types import RaftTiming
+from raftlog.core.types import RaftTiming, lease_length_us
 
 
 class RaftSettings(Section):
@@ -89,6 +89,24 @@ class RaftSettings(Section):
         le=3600,
     )
 
+    leader_lease: bool = setting(
+        False,
+        "A leader answers strong reads without a round of heartbeats while a majority's latest "
+        "answers promise that nobody else leads yet. It rests on clocks, so it is off. With it, "
+        "the failure of a leader is always noticed by the election timeout, never by its "
+        "connection's reset, and a node that starts votes only after one. Use it on all nodes or "
+        "on none: answers of a node without it do not count.",
+    )
+    lease_clock_drift_share_max: float = setting(
+        0.1,
+        "So much slower than another node's may a node's monotonic clock run. A lease is shorter "
+        "than the election timeout by it. If clocks differ more, a strong read may be stale. Sound "
+        "ones differ by less than 0.001; that of a virtual machine may stand still while the "
+        "machine is frozen.",
+        ge=0,
+        le=0.9,
+    )
+
     preferred_leaders: bool = setting(
         True,
         "Spread the leaders of topics evenly over the nodes that hold them, also after a restart. "
@@ -121,6 +139,17 @@ class RaftSettings(Section):
             unapplied_entries_max=self.unapplied_entries_max,
             quiesce_after_ticks=self._ticks(self.quiesce_after_s),
             pending_reads_max=self.pending_reads_max,
+            lease_us=self.lease_us(),
+        )
+
+    def lease_us(self) -> int:
+        """How long a leader's lease lasts, microseconds; 0: there is none."""
+        if not self.leader_lease:
+            return 0
+        return lease_length_us(
+            election_ticks_min=self._ticks(self.election_timeout_min_s),
+            tick_us=round(self.tick_interval_s * 1_000_000),
+            clock_drift_max=self.lease_clock_drift_share_max,
         )
 
     def slow_disk_ticks(self) -> int:

@@ -138,6 +138,8 @@ def _unit(key: str, facts: Mapping[str, Any]) -> str:
         return "A list of texts"
     if facts["type"] == "string":
         return "One text"
+    if facts["type"] == "boolean":
+        return "true or false"
     if key.endswith("_s"):
         return "Seconds"
     if key.endswith("_share_max"):

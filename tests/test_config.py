@@ -300,6 +300,22 @@ def test_texts_are_never_echoed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert secret not in f"{error} {error!r} {error.__context__}"
 
 
+def test_leases_are_off_and_shorter_than_an_election_timeout_where_they_are_on() -> None:
+    assert config.load().raft.timing().lease_us == 0
+    raft = config.load(flags=["raft.leader_lease=true"]).raft
+    timing = raft.timing()
+    assert timing.lease_us == 810_000, "two ticks and a tenth less than 20 ticks of 50 ms"
+    assert timing.lease_us < raft.election_timeout_min_s * 1_000_000
+
+
+def test_a_lease_that_would_not_outlast_a_heartbeat_is_refused() -> None:
+    flags = ("raft.leader_lease=true", "raft.lease_clock_drift_share_max=0.9")
+    refused = refusal(flags=flags)
+    assert refused.option == "raft.leader_lease"
+    assert "0.09 s" in str(refused)
+    assert "raft.heartbeat_interval_s" in str(refused)
+
+
 def test_loaded_settings_are_frozen_values() -> None:
     settings = config.load(flags=["up.nodes=5"])
     with pytest.raises(ValueError, match="frozen"):

@@ -11,7 +11,8 @@ for long.)
 What could break this, and what keeps it whole:
 
 - Clocks differ: the lease is shorter than the timeout, by the drift that the setting allows and by
-  two ticks, since a tick may come late and the next one in time (`lease_length_us`).
+  two ticks, since a tick may come late and the next one in time (`lease_length_us` in
+  `raftlog.core.types`).
 - A leader that was paused has missed ticks: the lease goes by a clock that the driver reads, and
   passes in when a read is asked for. The timeout of a paused *voter* only gets longer.
 - A `TimeoutNow` is under way: votes go round the promise. A leader that has sent one takes no lease
@@ -29,16 +30,6 @@ from __future__ import annotations
 from collections import deque
 
 from raftlog.core.state import Part
-
-_LATE_TICKS = 2
-"""By so many may the ticks of a timeout come too soon, since the one before them came late."""
-
-
-def lease_length_us(*, election_ticks_min: int, tick_us: int, clock_drift_max: float) -> int:
-    """The longest lease that is safe where, while one node's clock shows a second, that of another
-    shows at least `1 - clock_drift_max` seconds. 0 or less: there is none."""
-    assert 0 <= clock_drift_max < 1, "a share"
-    return int((election_ticks_min - _LATE_TICKS) * tick_us * (1 - clock_drift_max))
 
 
 class Lease(Part):

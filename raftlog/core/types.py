@@ -145,3 +145,14 @@ class RaftTiming:
             "a follower must miss at least two heartbeats before it campaigns"
         )
         assert self.lease_us == 0 or self.check_quorum, "a lease rests on check-quorum"
+
+
+_LATE_TICKS = 2
+"""So many ticks too soon may a timeout be over, where the ticks before it came late."""
+
+
+def lease_length_us(*, election_ticks_min: int, tick_us: int, clock_drift_max: float) -> int:
+    """The longest lease (`raftlog.core.lease`) that is safe where, while one node's clock shows a
+    second, that of another shows at least `1 - clock_drift_max` seconds. 0 or less: none is."""
+    assert 0 <= clock_drift_max < 1, "a share"
+    return int((election_ticks_min - _LATE_TICKS) * tick_us * (1 - clock_drift_max))

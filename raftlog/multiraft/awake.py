@@ -14,6 +14,8 @@ from raftlog.core.quorum import is_quorum
 from raftlog.core.ready import Role
 from raftlog.core.timer import Random
 from raftlog.core.types import NOBODY, GroupId, NodeId, RaftTiming
+from raftlog.multiraft.effects import Effects
+from raftlog.multiraft.limits import MultiRaftLimits
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.peer_liveness import PeerLiveness
 
@@ -34,25 +36,27 @@ class AwakeReplicas:
         node: NodeId,
         nodes: Collection[NodeId],
         replicas: Mapping[GroupId, LocalReplica],
+        effects: Effects,
         timing: RaftTiming,
         random: Random,
-        idle_ticks_max: int,
-        refresh_ticks: int,
+        limits: MultiRaftLimits,
         mark_dirty: Callable[[GroupId], None],
     ) -> None:
-        """A log not written for `idle_ticks_max` ticks gets its synced marker, which bears witness
-        to the end of it; its replica is ticked until then. After about `refresh_ticks` a quiesced
-        leader asks its followers whether they are quiesced too, and a quiesced follower that was
-        not asked for twice as long wakes by itself: a bound on what nobody foresaw. `mark_dirty` is
-        told of groups that must be advanced."""
+        """A log not written for `idle_ticks_max` of the limits gets its synced marker, which bears
+        witness to the end of it; its replica is ticked until then. After about
+        `quiesce_refresh_ticks` a quiesced leader asks its followers whether they are quiesced too,
+        and a quiesced follower that was not asked for twice as long wakes by itself: a bound on
+        what nobody foresaw. `mark_dirty` is told of groups that must be advanced."""
         self._node = node
         self._replicas = replicas
+        self._effects = effects
+        self._has_leases = timing.lease_us > 0
         self._liveness = PeerLiveness(
             [peer for peer in nodes if peer != node], timing.election_ticks_min
         )
         self._random = random
-        self._idle_ticks_max = idle_ticks_max
-        self._refresh_ticks = refresh_ticks
+        self._idle_ticks_max = limits.idle_ticks_max
+        self._refresh_ticks = limits.quiesce_refresh_ticks
         self._check_step = _CHECK_HEARTBEATS * timing.heartbeat_ticks
         self._mark_dirty = mark_dirty
         self._now = 0
@@ -84,12 +88,17 @@ class AwakeReplicas:
         self._heard.pop(group, None)
         self._check_due.pop(group, None)
 
+    def lease_clock_us(self) -> int | None:
+        """What the clock of leases shows; None: they are off."""
+        return self._effects.boottime_us() if self._has_leases else None
+
     def tick(self) -> None:
         """One tick of the clock has passed: tick the awake replicas, check quiesced ones."""
         self._now += 1
         fallen_silent = self._liveness.tick()
+        now_us = self.lease_clock_us()
         for local in list(self._awake.values()):
-            self._tick(local)
+            self._tick(local, now_us)
         # After the ticks: a leader that is woken sends what wakes its followers before it may
         # find that it must step down.
         for peer in fallen_silent:
@@ -97,12 +106,12 @@ class AwakeReplicas:
         for group in self._checks.pop(self._now, ()):
             self._check(group)
 
-    def _tick(self, local: LocalReplica) -> None:
+    def _tick(self, local: LocalReplica, now_us: int | None) -> None:
         if local.installing:
             return
         raft = local.raft
         campaigns = not local.deleted_elsewhere and not local.observing
-        if campaigns and not raft.quiesced and raft.tick(self._liveness.silent):
+        if campaigns and not raft.quiesced and raft.tick(self._liveness.silent, now_us=now_us):
             self._mark_dirty(local.group)
         local.idle_ticks += 1
         if local.idle_ticks == self._idle_ticks_max and local.replica.log.idle_marker():

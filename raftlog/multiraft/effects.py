@@ -298,6 +298,10 @@ class Effects(Protocol):
     def monotonic_us(self) -> int:
         """A clock in microseconds that runs evenly and is never set."""
 
+    def boottime_us(self) -> int:
+        """As `monotonic_us`, but it counts the time as well for which the machine was suspended:
+        leases go by it."""
+
     def clock_us(self) -> int:
         """The wall clock: microseconds since 1970 UTC. It may jump."""
 

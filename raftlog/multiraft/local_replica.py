@@ -220,13 +220,14 @@ class LocalReplica:
                 reply(error)
         return raft.role is Role.LEADER
 
-    def read_barrier(self, reply: ReadReply) -> None:
-        """Reply when a read of the machine here is linearizable (ReadIndex).
+    def read_barrier(self, reply: ReadReply, now_us: int | None) -> None:
+        """Reply when a read of the machine here is linearizable (ReadIndex). `now_us` is what the
+        clock of leases shows; None: they are off.
 
         Raises `NotLeader` or `Overloaded`: then `reply` is never called.
         """
         number = next(self._numbers)
-        self.raft.read_index(number)
+        self.raft.read_index(number, now_us=now_us)
         self._reads[number] = reply
 
     def await_high_water_mark(self, mark: Offset, reply: ReadReply) -> int:

@@ -37,13 +37,7 @@ from raftlog.core.messages import (
 )
 from raftlog.core.ready import Role
 from raftlog.core.timer import Random
-from raftlog.core.types import (
-    CONTROLLER_GROUP,
-    GroupId,
-    NodeId,
-    Payload,
-    RaftTiming,
-)
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload, RaftTiming
 from raftlog.errors import (
     CorruptFile,
     DiskFull,
@@ -144,10 +138,10 @@ class MultiRaft:
             node=node,
             nodes=nodes,
             replicas=self.replicas,
+            effects=effects,
             timing=timing,
             random=random,
-            idle_ticks_max=limits.idle_ticks_max,
-            refresh_ticks=limits.quiesce_refresh_ticks,
+            limits=limits,
             mark_dirty=self.mark_dirty,
         )
         self._budget = CatchUpBudget(effects, limits.catch_up, self._read_on)
@@ -688,7 +682,7 @@ class MultiRaft:
         self.replicas.check_here(local)
         if local.raft.role is Role.LEADER:
             self._awake.wake(local)
-        local.read_barrier(reply)
+        local.read_barrier(reply, self._awake.lease_clock_us())
         self.mark_dirty(local.group)
 
 

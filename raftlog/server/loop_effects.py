@@ -106,6 +106,9 @@ class LoopEffects:
     def monotonic_us(self) -> int:
         return time.monotonic_ns() // 1000
 
+    def boottime_us(self) -> int:
+        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1000
+
     def clock_us(self) -> int:
         return time.time_ns() // 1000
 

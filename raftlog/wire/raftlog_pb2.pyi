@@ -1221,7 +1221,7 @@ class Heartbeat(_message.Message):
     def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., commit_index: _Optional[int] = ..., read_round: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., hash_index: _Optional[int] = ..., agreed_index: _Optional[int] = ..., agreed_hash: _Optional[bytes] = ..., disputed: _Optional[bool] = ..., recovered: _Optional[int] = ..., history_index: _Optional[int] = ..., agreed_history_index: _Optional[int] = ..., agreed_history_digest: _Optional[bytes] = ..., history_disputed: _Optional[bool] = ...) -> None: ...
 
 class HeartbeatReply(_message.Message):
-    __slots__ = ("group", "sender", "to", "term", "read_round", "last_index", "quiesce_round", "disk_keeps_up", "hash_index", "state_hash", "diverged", "recovery", "history_index", "history_digest", "history_diverged", "may_lead")
+    __slots__ = ("group", "sender", "to", "term", "read_round", "last_index", "quiesce_round", "disk_keeps_up", "hash_index", "state_hash", "diverged", "recovery", "history_index", "history_digest", "history_diverged", "may_lead", "lease_us")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     SENDER_FIELD_NUMBER: _ClassVar[int]
     TO_FIELD_NUMBER: _ClassVar[int]
@@ -1238,6 +1238,7 @@ class HeartbeatReply(_message.Message):
     HISTORY_DIGEST_FIELD_NUMBER: _ClassVar[int]
     HISTORY_DIVERGED_FIELD_NUMBER: _ClassVar[int]
     MAY_LEAD_FIELD_NUMBER: _ClassVar[int]
+    LEASE_US_FIELD_NUMBER: _ClassVar[int]
     group: int
     sender: int
     to: int
@@ -1254,7 +1255,8 @@ class HeartbeatReply(_message.Message):
     history_digest: bytes
     history_diverged: bool
     may_lead: bool
-    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., read_round: _Optional[int] = ..., last_index: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., disk_keeps_up: _Optional[bool] = ..., hash_index: _Optional[int] = ..., state_hash: _Optional[bytes] = ..., diverged: _Optional[bool] = ..., recovery: _Optional[int] = ..., history_index: _Optional[int] = ..., history_digest: _Optional[bytes] = ..., history_diverged: _Optional[bool] = ..., may_lead: _Optional[bool] = ...) -> None: ...
+    lease_us: int
+    def __init__(self, group: _Optional[int] = ..., sender: _Optional[int] = ..., to: _Optional[int] = ..., term: _Optional[int] = ..., read_round: _Optional[int] = ..., last_index: _Optional[int] = ..., quiesce_round: _Optional[int] = ..., disk_keeps_up: _Optional[bool] = ..., hash_index: _Optional[int] = ..., state_hash: _Optional[bytes] = ..., diverged: _Optional[bool] = ..., recovery: _Optional[int] = ..., history_index: _Optional[int] = ..., history_digest: _Optional[bytes] = ..., history_diverged: _Optional[bool] = ..., may_lead: _Optional[bool] = ..., lease_us: _Optional[int] = ...) -> None: ...
 
 class NodeHeartbeat(_message.Message):
     __slots__ = ("sender", "to", "boot_id", "clock_us", "disk_full")

@@ -469,5 +469,5 @@ def heartbeat_reply(
         quiesce_round=quiesce_round,
         disk_keeps_up=disk_keeps_up,
         may_lead=may_lead,
-        lease_us=to.timing.lease_us if lease_us is None else lease_us,
+        lease_us=to.raft.timing.lease_us if lease_us is None else lease_us,
     )

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from raftlog.core.lease import Lease, lease_length_us
+from raftlog.core.lease import Lease
 from raftlog.core.membership import Membership
 from raftlog.core.messages import Heartbeat, HeartbeatReply, TimeoutNow, VoteReply, VoteRequest
 from raftlog.core.ready import ReadState, Role
-from raftlog.core.types import NOBODY, RaftTiming
+from raftlog.core.types import NOBODY, RaftTiming, lease_length_us
 from tests.core.member import (
     TICK_US,
     TIMING,

@@ -161,9 +161,9 @@ def test_histories_over_all_faults_are_linearizable() -> None:
 def leader_asks_nobody() -> AbstractContextManager[None]:
     """A leader answers strong reads without a round: a deposed one as well."""
 
-    def read_barrier(self: LocalReplica, reply: Callable[[None], None]) -> None:
+    def read_barrier(self: LocalReplica, reply: Callable[[None], None], now_us: None) -> None:
         if self.raft.role.value != "leader":
-            original(self, reply)
+            original(self, reply, now_us)
         else:
             reply(None)
 

@@ -47,8 +47,8 @@ class WatchedRaft(Raft):
         if message.sender != self.node:  # its own votes come in the middle of `Replica.advance`
             self.stepped()
 
-    def tick(self, silent: Collection[NodeId] = ()) -> bool:
-        something = super().tick(silent)
+    def tick(self, silent: Collection[NodeId] = (), *, now_us: int | None = None) -> bool:
+        something = super().tick(silent, now_us=now_us)
         self.stepped()
         return something
 
