@@ -502,11 +502,12 @@ def validate(settings: Settings) -> None:
     refuse_half("client", client)
     refuse_half("discovery", settings.discovery)
     raft = settings.raft
-    if raft.leader_lease and raft.lease_us() <= raft.heartbeat_interval_s * 1_000_000:
+    lease_s = raft.lease_us() / 1_000_000
+    if raft.leader_lease and lease_s <= raft.heartbeat_interval_s:
         raise InvalidOption(
             option="raft.leader_lease",
-            problem=f"is on, but a lease would last {raft.lease_us() / 1_000_000:.3g} s, which is no "
-            f"longer than raft.heartbeat_interval_s, {raft.heartbeat_interval_s}",
+            problem=f"is on, but a lease would last {lease_s:.3g} s, which is no longer than "
+            f"raft.heartbeat_interval_s, {raft.heartbeat_interval_s}",
             advice="Raise raft.election_timeout_min_s, or lower raft.heartbeat_interval_s, "
             "raft.tick_interval_s or raft.lease_clock_drift_share_max.",
         )

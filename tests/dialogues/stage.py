@@ -8,6 +8,7 @@ is indented below it is the answer, which `play` writes again. Empty lines and c
                             Member 1 times out after 10 ticks, 2 after 12, and so on
     campaign N              member N's clock alone runs until it asks for votes
     tick N... [xK]          the clocks of these members alone tick K times
+    pause N K; lease N      K ticks pass for N that it does not see; does it hold a lease now?
     elect N                 N's clock runs, and everything is delivered, until N leads
     run K                   every clock ticks K times; after each everything is delivered
     deliver|drop|repeat|hold [1>2] [1>] [>2] [KIND] [first|last]
@@ -177,6 +178,13 @@ class Stage:
         count = next((int(each[1:]) for each in arguments if each.startswith("x")), 1)
         for node in nodes:
             self._member(node).tick(count)
+
+    def do_pause(self, node: str, ticks: str) -> None:
+        self._member(node).pause(int(ticks))
+
+    def do_lease(self, node: str) -> None:
+        holds = "a" if self._member(node).holds_lease else "no"
+        self.network.lines.append(f"{node} holds {holds} lease")
 
     def do_elect(self, node: str) -> None:
         self.network.elect(int(node))

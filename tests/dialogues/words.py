@@ -69,6 +69,7 @@ def _content(message: RaftMessage) -> Iterator[str]:
             yield f"quiesce={message.quiesce_round}" if message.quiesce_round else ""
             yield "" if message.disk_keeps_up else "slow-disk"
             yield "" if message.may_lead else "would-not-lead"
+            yield "for-lease" if message.lease_us else ""
             yield _recovery(message.recovery).strip()
         case _:
             assert_never(message)

@@ -10,7 +10,7 @@ from raftlog.wire.codec import encode_command
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
 from tests.simulation.simulator import Simulator
-from tests.simulation.swarm import DAMAGE, DAMAGED_LOG, SECOND, Settings
+from tests.simulation.swarm import CLOCK_SPEED, DAMAGE, DAMAGED_LOG, SECOND, Settings
 
 SLOW_DISK_FACTOR = 50
 CLOCK_JUMP_US = 3_600 * SECOND
@@ -60,7 +60,7 @@ class Faults:
             "full disk": self._full_disk,
             "reset": self._reset,
             "clock jump": self._clock_jump,
-            "clock speed": self._clock_speed,
+            CLOCK_SPEED: self._clock_speed,
             DAMAGE: self._damage_at_rest,
             DAMAGED_LOG: self._damaged_log,
         }

@@ -361,6 +361,10 @@ class SimulatedNode:
     def monotonic_us(self) -> int:
         return self._simulator.now_us
 
+    def boottime_us(self) -> int:
+        """By the node's own clock, which its ticks come from: not as fast as another node's."""
+        return int(self._simulator.now_us * self._settings.tick_us / self._tick_us)
+
     def clock_us(self) -> int:
         return self._clock_us + self._simulator.now_us
 

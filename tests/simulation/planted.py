@@ -42,6 +42,7 @@ from raftlog.storage.write import FileWrite, LogWrite
 from tests.simulation.planted_damage import DAMAGE_BUGS
 from tests.simulation.planted_history import HISTORY_BUGS
 from tests.simulation.planted_images import IMAGE_BUGS
+from tests.simulation.planted_leases import LEASE_BUGS
 from tests.simulation.planted_members import MEMBER_BUGS
 from tests.simulation.planted_observers import OBSERVER_BUGS
 from tests.simulation.planted_recovery import RECOVERY_BUGS
@@ -561,6 +562,7 @@ BUGS: dict[str, Callable[[], Any]] = {
         *HISTORY_BUGS,
         *DAMAGE_BUGS,
         *SCRUB_BUGS,
+        *LEASE_BUGS,
         *MEMBER_BUGS,
         *OBSERVER_BUGS,
         *RECOVERY_BUGS,

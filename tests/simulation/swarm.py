@@ -6,10 +6,10 @@ some faults absent and others frequent, find most.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from random import Random
 
-from raftlog.core.types import RaftTiming
+from raftlog.core.types import RaftTiming, lease_length_us
 from raftlog.machines.settings import RETENTION_RECORDS, RETENTION_S
 from raftlog.multiraft.catch_up_budget import CatchUpLimits
 from raftlog.multiraft.compaction import CompactionLimits
@@ -102,6 +102,11 @@ class Settings:
     quiesce_refresh_ticks: int
 
     @property
+    def clock_drift_max(self) -> float:
+        """By how much the slowest node's clock is behind the fastest one's, as a share."""
+        return 1 - (1 - self.tick_drift) / (1 + self.tick_drift)
+
+    @property
     def election_us(self) -> int:
         """The longest election timeout of the slowest node."""
         slowest = self.tick_us * (1 + self.tick_drift)
@@ -110,6 +115,9 @@ class Settings:
     def lines(self) -> list[str]:
         return [f"{field.name} = {getattr(self, field.name)}" for field in fields(self)]
 
+
+CLOCK_SPEED = "clock speed"
+"""With leases it is absent: they allow for the drift that clocks begin with."""
 
 FAULTS = (
     "one-way cut",
@@ -127,7 +135,7 @@ FAULTS = (
     "full disk",
     "reset",
     "clock jump",
-    "clock speed",
+    CLOCK_SPEED,
 )
 """The faults that are planned one by one, by weight."""
 
@@ -164,7 +172,7 @@ def draw(random: Random) -> Settings:
     heartbeat_ticks = pick((1, 2))
     election_ticks_min = pick((5, 6, 8, 10))
     tick_us = pick((50, 100, 200, 300)) * MILLISECOND
-    return Settings(
+    settings = Settings(
         nodes=(nodes := pick((3, 3, 3, 3, 3, 5, 5, 1))),
         topics=pick((1, 1, 2)),
         chaos_us=pick((75, 125, 200)) * tick_us,
@@ -220,6 +228,19 @@ def draw(random: Random) -> Settings:
         leaders=_leaders(random),
         observers=pick((0, 0, 0, 1, 3)),
     )
+    return with_leases(settings) if pick((False, False, True)) else settings
+
+
+def with_leases(settings: Settings) -> Settings:
+    """The same with leases, as long as they may be; so clocks run as evenly as that takes."""
+    lease_us = lease_length_us(
+        election_ticks_min=settings.timing.election_ticks_min,
+        tick_us=settings.tick_us,
+        clock_drift_max=settings.clock_drift_max,
+    )
+    weights = tuple((name, 0 if name == CLOCK_SPEED else n) for name, n in settings.weights)
+    timing = replace(settings.timing, lease_us=lease_us)
+    return replace(settings, timing=timing, weights=weights)
 
 
 def _catch_up(random: Random, tick_us: int) -> CatchUpLimits:

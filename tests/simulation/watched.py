@@ -65,6 +65,11 @@ class WatchedRaft(Raft):
         self.stepped()
         return span
 
+    def read_index(self, request_id: int, *, now_us: int | None = None) -> None:
+        if now_us is not None and self.holds_lease(now_us):
+            self.count("reads answered under a lease")
+        super().read_index(request_id, now_us=now_us)
+
     def leader_lost(self, leader: NodeId, term: Term) -> None:
         super().leader_lost(leader, term)
         self.stepped()
