@@ -15,6 +15,7 @@ import pytest
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import RaftlogError, RulesTooOld, VersionConflict
+from tests.cluster.waiting import leader_of_group
 from tests.simulation.linearizable import (
     Operation,
     Step,
@@ -127,7 +128,7 @@ def test_races_over_killed_and_paused_leaders_are_linearizable(tmp_path: Path) -
             racer.start()
         for number in range(FAULTS):
             stop.wait(CALM_S)
-            leader = leader_of(clients[0], store)
+            leader = leader_of_group(clients[0], store)
             if number % 2:
                 os.kill(cluster.pids[leader], signal.SIGSTOP)
                 stop.wait(FAULT_S + 1)
@@ -154,18 +155,3 @@ def is_made(client: LogClient) -> bool:
         return client.kv.put("first", b"1") > 0
     except RulesTooOld:
         return False
-
-
-def leader_of(client: LogClient, store: int) -> int:
-    found = 0
-
-    def is_led() -> bool:
-        nonlocal found
-        try:
-            found = client.groups.servers(store).leader
-        except RaftlogError:
-            return False
-        return found > 0
-
-    wait_for(is_led, "a leader", 30)
-    return found

@@ -26,6 +26,22 @@ def leader_of(client: LogClient, topic: str, timeout_s: float = 15.0) -> int:
     return leader
 
 
+def leader_of_group(client: LogClient, group: int, timeout_s: float = 30.0) -> int:
+    """The node that leads the group, such as the key-value store's. Waits until one does."""
+    leader = 0
+
+    def led() -> bool:
+        nonlocal leader
+        try:
+            leader = client.groups.servers(group).leader
+        except RaftlogError:
+            return False
+        return leader > 0
+
+    wait_for(led, f"a leader of group {group}", timeout_s)
+    return leader
+
+
 def groups_led(client: LogClient, *nodes: int) -> dict[int, int] | None:
     """How many groups each of these nodes leads; None if one of them does not answer."""
     try:

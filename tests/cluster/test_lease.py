@@ -1,0 +1,95 @@
+"""Leader leases between real processes: reads that ask nobody, and none by a leader that slept."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.client.log_client import LogClient
+from raftlog.errors import RaftlogError, RulesTooOld
+from raftlog.wire.calls import READ_KEYS
+from raftlog.wire.kv_calls import ReadKeys
+from tests.cluster.waiting import leader_of_group
+
+SETTINGS = (
+    "raft.leader_lease=true",
+    "raft.election_timeout_min_s=2",
+    "raft.quiesce_after_s=0",
+)
+"""A lease of 1.7 s, which heartbeats prolong for ever."""
+
+ANSWER_S = 0.5
+"""Much less than a lease, and than the time in which anybody else could be elected."""
+
+AWAKE_S = 20
+
+
+@pytest.mark.slow
+def test_a_leader_reads_without_the_others_until_its_lease_ends_and_never_after_a_pause(
+    tmp_path: Path,
+) -> None:
+    with (
+        ProcessCluster.start(tmp_path / "data", settings=SETTINGS) as cluster,
+        cluster.client() as client,
+    ):
+        wait_for(lambda: _put(client, b"old"), "the key-value store", 30)
+        topic = client.create_topic("t", "number bigint")
+        end = client.append("t", [{"number": 1}]).end
+        assert client.read_high_water_mark(topic).high_water_mark == end
+        store = client.kv._store(create=False)
+        assert store is not None
+
+        leader = leader_of_group(client, store)
+        with _paused(cluster, {1, 2, 3} - {leader}):
+            assert _read(client, cluster, leader, store, ANSWER_S) == b"old"
+            wait_for(
+                lambda: _read(client, cluster, leader, store, ANSWER_S) is None,
+                "the end of the lease",
+                10,
+            )
+
+        wait_for(lambda: _put(client, b"newer"), "a leader", 30)
+        leader = leader_of_group(client, store)
+        with ThreadPoolExecutor(1) as pool:
+            with _paused(cluster, {leader}):
+                wait_for(lambda: _put(client, b"newest"), "another leader", 30)
+                late = pool.submit(_read, client, cluster, leader, store, AWAKE_S)
+            assert late.result() in (None, b"newest")
+
+
+@contextlib.contextmanager
+def _paused(cluster: ProcessCluster, nodes: set[int]) -> Iterator[None]:
+    for node in nodes:
+        cluster.pause(node)
+    try:
+        yield
+    finally:
+        for node in nodes:
+            cluster.resume(node)
+
+
+def _put(client: LogClient, value: bytes) -> bool:
+    try:
+        return client.kv.put("key", value) > 0
+    except RulesTooOld:
+        return False
+
+
+def _read(
+    client: LogClient, cluster: ProcessCluster, node: int, store: int, timeout_s: float
+) -> bytes | None:
+    """What a strong read at this node says; None: it answers none."""
+    call = ReadKeys(
+        group=store, strong=True, at_least=0, exactly=0, prefix="key", start="", end="", limit=1
+    )
+    try:
+        reply = client._connection.ask(cluster.address(node), READ_KEYS, call, timeout_s)
+    except RaftlogError:
+        return None
+    (pair,) = reply.keys
+    return pair.value
