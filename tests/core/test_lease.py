@@ -240,7 +240,7 @@ def test_a_leader_that_has_sent_timeout_now_holds_no_lease_again_in_its_term() -
 
 
 def test_a_vote_that_the_leader_asked_for_is_given_against_the_promise() -> None:
-    """CHECKLIST 14: so transfers take no longer with leases."""
+    """So transfers take no longer with leases."""
     member = Member(3, term=1, timing=WITH_LEASE)
     member.step(heartbeat(member, 1, term=1))
     member.step(vote_request(member, 2, term=2, last=(0, 0), transfer=True))
@@ -290,7 +290,7 @@ def test_a_voter_helps_nobody_else_within_a_timeout_and_then_does(pre: bool) -> 
 
 
 def test_a_reset_of_the_leader_s_connection_changes_nothing() -> None:
-    """CHECKLIST 3: the leader may live, and hold a lease by this member's answer."""
+    """The leader may live, and hold a lease by this member's answer."""
     member = _voter()
     before = member.raft.fingerprint()
     member.leader_lost(3, 2)

@@ -345,7 +345,7 @@ def test_a_member_that_only_its_own_log_takes_out_still_campaigns() -> None:
     network.crash(1)
     network.restart(1)
     assert network[2].raft.membership.is_joint
-    assert network[1].raft.timer.timeout_ticks >= TIMING.election_ticks_min, "2 decides, not 1"
+    assert network[1].raft.status().timeout_ticks >= TIMING.election_ticks_min, "2 decides, not 1"
     network.tick_until(lambda: network[2].raft.role is Role.LEADER)
     assert network.checker.leaders[2] == 1, "1 led once more, to hand it over"
     assert network[2].raft.membership == Membership(node_ids(2))

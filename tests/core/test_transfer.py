@@ -103,8 +103,8 @@ def test_a_follower_that_lacks_entries_gets_them_first() -> None:
 def test_voters_that_hear_the_leader_grant_the_vote_only_because_it_was_handed_over() -> None:
     network = led()
     voter, term = network[3], network[1].raft.term
-    end = network[1].raft.log.last_entry
-    asked = vote_request(voter, 2, term=term + 1, last=(end.term, end.index))
+    log = network[1].raft.log
+    asked = vote_request(voter, 2, term=term + 1, last=(log.last_term, log.last_index))
     voter.step(asked)
     assert (voter.raft.term, voter.raft.vote) == (term, 1)
     voter.step(replace(asked, transfer=True))
