@@ -536,10 +536,11 @@ class MultiRaft:
 
     def now_us(self, local: LocalReplica) -> int:
         """The time that the leader of a group writes into its entries: what a majority of the
-        voters' clocks confirm. It is this node's own while programs that tell none are a majority.
+        voters' clocks confirm. While they confirm none it is the earliest that is known here: this
+        node's own where programs tell none.
         """
         confirmed_us = self._clocks.confirmed_us(local.raft.membership)
-        return self._effects.clock_us() if confirmed_us is None else confirmed_us
+        return self._clocks.earliest_us() if confirmed_us is None else confirmed_us
 
     def _read_on(self) -> None:
         """There is room for more reads. Entries and images take turns in being first."""

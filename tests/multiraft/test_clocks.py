@@ -58,6 +58,19 @@ def test_without_the_clocks_of_a_majority_no_time_is_confirmed() -> None:
     assert clocks.confirmed_us(Membership((NodeId(1),))) == NOON
 
 
+def test_where_no_time_is_confirmed_the_earliest_known_clock_counts() -> None:
+    """A change of members is under way to one that is down; this node's clock is a year ahead."""
+    times = Times()
+    times.wall_us += YEAR
+    clocks = node_1(times)
+    assert clocks.earliest_us() == NOON + YEAR, "it knows no other"
+    clocks.heard(NodeId(2), NOON - 5)
+    times.passed_us += 1_000
+    joint = Membership((NodeId(1), NodeId(3)), outgoing=VOTERS.voters)
+    assert clocks.confirmed_us(joint) is None
+    assert clocks.earliest_us() == NOON - 5 + 1_000
+
+
 def test_half_of_an_even_number_of_voters_is_no_majority() -> None:
     voters = Membership((*VOTERS.voters, NodeId(4)))
     clocks = node_1(Times())
