@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId, Payload
+from raftlog.core.types import GroupId, LogIndex, NodeId, Payload
 from raftlog.machines.commands import AbortEpoch, EpochKey
+from raftlog.machines.topic import TopicMachine
 from raftlog.wire.codec import encode_command
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
@@ -230,7 +231,7 @@ class Faults:
             (node, group)
             for node in self._nodes.values()
             for group in self._groups()
-            if group != CONTROLLER_GROUP and node.leads(group)
+            if node.leads(group) and _is_topic(node, group)
         ]
         if len(self._nodes) == 1 or self._healed:
             return
@@ -330,6 +331,11 @@ class Faults:
         node = self._victim()
         node.set_speed(2 if self._random.randrange(2) else 0.5)
         self._lasting(lambda: node.set_speed(1))
+
+
+def _is_topic(node: SimulatedNode, group: GroupId) -> bool:
+    local = node.local(group)
+    return local is not None and isinstance(local.replica.machine, TopicMachine)
 
 
 def _of_no_effect(size: int) -> Payload:
