@@ -43,6 +43,8 @@ from raftlog.image.manifest import Image, read_image
 from raftlog.machines.controller import ControllerMachine
 from raftlog.machines.group_info import CONTROLLER
 from raftlog.machines.outcomes import Appended, EpochCommitted, Trimmed
+from raftlog.machines.state import MachineState
+from raftlog.machines.topic import TopicMachine
 from raftlog.multiraft.effects import HistoryCompared, ReplicaRebuilt, StateCompared
 from raftlog.multiraft.groups import OpenedGroup
 from raftlog.multiraft.local_replica import LocalReplica
@@ -60,6 +62,9 @@ if TYPE_CHECKING:
     from tests.simulation.node import SimulatedNode
     from tests.simulation.watched import ReplicaView
 
+RULES_WITH_STATES = 3
+"""The first rules under which a topic's machine can say its whole state."""
+
 DEEP_CHECK_EVERY = 200
 """Acknowledgements per one for which the log is read back from the durable disk."""
 
@@ -76,6 +81,23 @@ class WitnessedLog(GroupLog):
                 self.witness.entered(entry, prev_term)
                 prev_term = entry.term
         super().append(entries)
+
+
+def whole_state(replica: Replica) -> MachineState | None:
+    """All that the machine holds; None under the first rules, whose states are no values."""
+    machine = replica.machine
+    is_old = isinstance(machine, TopicMachine) and machine.rules < RULES_WITH_STATES
+    return None if is_old else machine.state()
+
+
+def same_states(one: Replica, other: Replica) -> bool:
+    """Have two replicas that applied the same entries the same state, also in what neither hash
+    nor fingerprint covers?"""
+    return (
+        one.state_hash == other.state_hash
+        and one.machine.fingerprint() == other.machine.fingerprint()
+        and whole_state(one) == whole_state(other)
+    )
 
 
 class Committed(NamedTuple):
@@ -112,6 +134,8 @@ class GroupChecker:
         """The CRC of the machine's state at each snapshot point."""
         self.fingerprints: dict[int, bytes] = {}
         """Of the machine at snapshot points."""
+        self.states: dict[int, MachineState | None] = {}
+        """The machine's whole state at snapshot points, with what the fingerprint leaves out."""
         self.retention = Retention(confirmed_us)
         self.disks: dict[NodeId, DurableLog] = {}
         self.lost: dict[NodeId, DurableLog] = {}
@@ -398,7 +422,11 @@ class Checker:
                 truth.fail(Promise.STATE_MACHINE_SAFETY, f"state hashes differ at {point.index}")
             if point.index == replica.applied_index:
                 fingerprint = replica.machine.fingerprint()
-                if truth.fingerprints.setdefault(point.index, fingerprint) != fingerprint:
+                state = whole_state(replica)
+                if (
+                    truth.fingerprints.setdefault(point.index, fingerprint) != fingerprint
+                    or truth.states.setdefault(point.index, state) != state
+                ):
                     truth.fail(Promise.STATE_MACHINE_SAFETY, f"states differ at {point.index}")
 
     def dropped(self, node: SimulatedNode, view: ReplicaView) -> None:

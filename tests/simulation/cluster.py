@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Offset
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.rules import RULES_LATEST
-from tests.simulation.checkers import Checker
+from tests.simulation.checkers import Checker, same_states
 from tests.simulation.faults import Faults
 from tests.simulation.history import TopicHistory
 from tests.simulation.leaders import Leading
@@ -289,7 +289,7 @@ class Simulation:
         for group in self.groups():
             replicas = self._replicas(group)
             assert replicas is not None
-            if len({(each.state_hash, each.machine.fingerprint()) for each in replicas}) > 1:
+            if any(not same_states(replicas[0], each) for each in replicas[1:]):
                 raise Violation(
                     Promise.STATE_MACHINE_SAFETY,
                     f"group {group}: the nodes' states differ at the end",

@@ -14,7 +14,7 @@ from raftlog.machines.commands import AddNode
 from raftlog.machines.outcomes import NodeAdded
 from raftlog.machines.rules import RULES_WITH_OBSERVERS
 from raftlog.wire.codec import encode_command
-from tests.simulation.checkers import Checker
+from tests.simulation.checkers import Checker, same_states
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
 from tests.simulation.promises import Promise
@@ -83,9 +83,7 @@ class Observers:
             for node in self.nodes.values():
                 local = node.local(group)
                 assert local is not None
-                if local.replica.state_hash != wanted.replica.state_hash:
-                    truth.fail(Promise.STATE_MACHINE_SAFETY, f"observer {node.node} differs")
-                if local.machine.fingerprint() != wanted.machine.fingerprint():
+                if not same_states(local.replica, wanted.replica):
                     truth.fail(Promise.STATE_MACHINE_SAFETY, f"observer {node.node} differs")
                 log = local.raft.log
                 for index in range(log.base_index + 1, log.last_index + 1):
