@@ -15,11 +15,13 @@ from raftlog.comparison import Comparison
 from raftlog.core import election, replication
 from raftlog.core.election import VoteTally
 from raftlog.core.leadership import Leadership
-from raftlog.core.messages import AppendReply, AppendRequest, Replicate, VoteReply
+from raftlog.core.messages import AppendReply, AppendRequest, Replicate, VoteReply, VoteRequest
+from raftlog.core.outbox import Outbox
 from raftlog.core.progress import Progress
 from raftlog.core.quorum import VoteResult, majority
 from raftlog.core.raft import Raft
 from raftlog.core.reads import ReadRounds
+from raftlog.core.ready import Ready
 from raftlog.core.types import NOBODY, HardState, LogIndex, NodeId, Offset
 from raftlog.machines import epoch_rules, writers
 from raftlog.machines.commands import AbortEpoch, CommitEpoch, ExpireEpoch
@@ -45,6 +47,7 @@ from tests.simulation.planted_images import IMAGE_BUGS
 from tests.simulation.planted_leases import LEASE_BUGS
 from tests.simulation.planted_members import MEMBER_BUGS
 from tests.simulation.planted_observers import OBSERVER_BUGS
+from tests.simulation.planted_quiescence import QUIESCENCE_BUGS
 from tests.simulation.planted_recovery import RECOVERY_BUGS
 from tests.simulation.planted_repairs import REPAIR_BUGS
 from tests.simulation.planted_scrubs import SCRUB_BUGS
@@ -119,6 +122,25 @@ def own_entries_counted_before_fsync() -> Any:
         self.durable_index = durable
 
     return replaced(Raft, "_advance_commit_index", advance)
+
+
+def votes_asked_for_before_the_vote_is_durable() -> Any:
+    """A candidate's requests leave at once, its term and own vote are written beside them."""
+    original = Outbox.drain
+
+    def drain(self: Outbox, **states: Any) -> Ready:
+        ready = original(self, **states)
+        early = [each for each in ready.messages_after_persist if isinstance(each, VoteRequest)]
+        if not early:
+            return ready
+        late = [each for each in ready.messages_after_persist if each not in early]
+        return replace(
+            ready,
+            messages=(*ready.messages, *early),
+            messages_after_persist=tuple(late),
+        )
+
+    return replaced(Outbox, "drain", drain)
 
 
 def two_votes_in_a_term() -> Any:
@@ -529,6 +551,7 @@ BUGS: dict[str, Callable[[], Any]] = {
         sealed_where_the_plan_ends_now,
         torn_tail_taken_for_whole,
         vote_not_synced,
+        votes_asked_for_before_the_vote_is_durable,
         term_and_vote_written_apart,
         journal_renamed_before_its_sync,
         deleted_group_revived,
@@ -578,6 +601,7 @@ BUGS: dict[str, Callable[[], Any]] = {
         *LEASE_BUGS,
         *MEMBER_BUGS,
         *OBSERVER_BUGS,
+        *QUIESCENCE_BUGS,
         *RECOVERY_BUGS,
         *REPAIR_BUGS,
     )

@@ -54,6 +54,7 @@ from tests.simulation.diverged_history import other_records_in_history
 from tests.simulation.node import SimulatedNode
 from tests.simulation.planted_history import HISTORY_BUGS
 from tests.simulation.planted_leases import LEASE_SCRIPTS
+from tests.simulation.planted_quiescence import QUIESCENCE_SCRIPTS
 from tests.simulation.planted_recovery import RECOVERY_SCRIPTS
 from tests.simulation.planted_repairs import REPAIR_SCRIPTS
 from tests.simulation.records import Label, batch_of
@@ -335,6 +336,7 @@ SCRIPTS: dict[str, Callable[[], None]] = {
     "sealed_where_the_plan_ends_now": truncation_while_a_write_waits,
     "divergence_unnoticed": state_changed_in_memory,
     **LEASE_SCRIPTS,
+    **QUIESCENCE_SCRIPTS,
     **RECOVERY_SCRIPTS,
     **REPAIR_SCRIPTS,
     **{bug.__name__: other_records_in_history for bug in HISTORY_BUGS},
