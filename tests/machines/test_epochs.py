@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from raftlog.core.types import LogIndex, Offset
-from raftlog.machines.commands import ExpireEpoch, ExpireWriter, TopicInfo
+from raftlog.machines.commands import ExpireEpoch, ExpireWriter, RemoveWriter, TopicInfo
 from raftlog.machines.limits import (
     EPOCH_COUNTS_KEPT,
     FENCED_RUNS_KEPT,
@@ -455,6 +455,15 @@ def test_expiry_of_an_aborted_epoch_does_not_hit_the_one_staged_after_it() -> No
     stale = ExpireEpoch(writer=writer, run=run, epoch=epoch, renewals=seen)
     assert scene.apply(stale) == Expired(done=False)
     assert scene.commit_epoch(key(0), again) == committed(0, 5)
+
+
+def test_an_epoch_of_a_writer_that_is_gone_cannot_expire() -> None:
+    scene = Scene()
+    scene.stage_all(key(0), "a", 5)
+    [(writer, run, epoch, seen)] = scene.machine.open_epochs()
+    scene.apply(RemoveWriter(writer=writer))
+    late = ExpireEpoch(writer=writer, run=run, epoch=epoch, renewals=seen)
+    assert scene.apply(late) == Expired(done=False)
 
 
 # ---------------------------------------------------------------- writers

@@ -9,6 +9,7 @@ import pytest
 from raftlog.core.types import NodeId
 from raftlog.machines.commands import AddNode, RetireNode, SetParents
 from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.limits import PARENTS_MAX
 from raftlog.machines.outcomes import NodeAdded, NodeRetired, ParentsSet
 from raftlog.machines.rules import RULES_WITH_OBSERVERS
 from tests.machines.test_placements import Cluster, code
@@ -60,6 +61,15 @@ def test_parents_that_lead_back_or_nowhere_are_refused(
 ) -> None:
     """A cycle of observers would pull from itself for ever (DESIGN 8b)."""
     assert code(set_parents(chain, node, *parents)) == "ObserverRefused"
+
+
+def test_an_observer_has_as_many_parents_as_the_limit_says() -> None:
+    cluster = Cluster()
+    nodes = range(10, 10 + PARENTS_MAX + 1)
+    for node in nodes:
+        observe(cluster, node, 1)
+    assert isinstance(set_parents(cluster, 10, *nodes[1:]), ParentsSet)
+    assert code(set_parents(cluster, 10, 1, *nodes[1:])) == "MalformedRequest"
 
 
 def test_parents_change_and_what_was_a_cycle_before_is_none(chain: Cluster) -> None:

@@ -411,6 +411,15 @@ def test_a_time_is_found_among_the_records_that_are_left() -> None:
     assert [machine.offset_at(time_us) for time_us in (10, 31)] == [15, 20]
 
 
+def test_the_last_bytes_begin_at_an_extent_that_is_held_if_none_nearer_is_noted() -> None:
+    extents = ExtentIndex()
+    for index in range(10):
+        extents.append(count=1, index=LogIndex(index), timestamp_us=0, body_bytes=100)
+    extents.drop_before(Offset(5))
+    found = [extents.offset_before_last(byte_count) for byte_count in (400, 500, 501)]
+    assert found == [6, 5, 0]
+
+
 # ---------------------------------------------------------------- the bytes
 
 

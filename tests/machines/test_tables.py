@@ -328,6 +328,21 @@ def test_dead_bytes_are_those_that_will_never_be_read() -> None:
     assert scene.machine.dead_bytes == 7000, "a resend and a gap"
 
 
+def test_leases_end_by_age_from_the_second_rules_on() -> None:
+    for rules, outcome in ((1, "MalformedRequest"), (2, "ExpiredByAge")):
+        scene = Scene(topic=dataclasses.replace(TOPIC, rules=rules))
+        assert code(scene.apply(expire(DAY_US))) == outcome
+
+
+def test_rows_of_the_first_rules_become_transient_if_they_are_a_batch_write_s() -> None:
+    scene = Scene(topic=OLD_TOPIC)
+    stream = key(0, writer="s", query_id="s", run="s")
+    for of in (anonymous(1), named(1), stream):
+        scene.stage_all(of, "a", 1)
+    scene.apply(Rules(version=RULES_LATEST))
+    assert {row.name for row in scene.machine.writers_after("", 9) if row.transient} == {"u000001"}
+
+
 def test_a_machine_that_never_was_under_rules_1_equals_one_that_was() -> None:
     old, new = Scene(topic=OLD_TOPIC), Scene(topic=TOPIC)
     for scene in (old, new):
