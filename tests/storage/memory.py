@@ -142,15 +142,16 @@ def _rename(names: dict[str, _Inode | _Folder], change: dict[str, _Inode | _Fold
 
 
 class MemoryFile:
-    """See `contract.File`. Unusable after its file system has crashed."""
+    """See `contract.File`. Unusable once it is closed or its file system has crashed."""
 
-    __slots__ = ("_failed", "_fs", "_generation", "_inode", "_path")
+    __slots__ = ("_closed", "_failed", "_fs", "_generation", "_inode", "_path")
 
     def __init__(self, fs: MemoryFileSystem, path: str, inode: _Inode) -> None:
         self._fs = fs
         self._generation = fs.generation
         self._path = path
         self._inode = inode
+        self._closed = False
         self._failed = False
 
     @property
@@ -186,8 +187,10 @@ class MemoryFile:
 
     def close(self) -> None:
         """Also after the power failed: what a dead process had open does no harm."""
+        self._closed = True
 
     def _live(self) -> _Inode:
+        assert not self._closed, f"{self._path} is closed"
         assert self._generation == self._fs.generation, f"{self._path} was open when power failed"
         return self._inode
 

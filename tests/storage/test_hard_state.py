@@ -262,6 +262,26 @@ def test_no_damage_to_one_copy_loses_a_vote(name: str) -> None:
             assert (states(again), again.report.damaged) == (kept, None)
 
 
+@pytest.mark.parametrize("name", JOURNAL_COPIES)
+def test_a_check_of_the_journal_names_the_copy_that_is_damaged(name: str) -> None:
+    disk = new_disk()
+    journal = HardStateJournal.open(disk, FOLDER)
+    for term in (1, 2, 3):
+        journal.put(1, state(term, 2))
+        write(journal)
+    check = journal.plan_check()
+    assert check is not None
+    assert check.run() == []
+    path = f"{FOLDER}/{name}"
+    sound = files_of(disk)[name]
+    file = disk.open(path, create=False)
+    for position in range(0, len(sound.rstrip(b"\0")), 7):
+        file.write_at(0, [flipped(sound, position)])
+        assert [path in str(found.file) for found in check.run()] == [True], position
+    file.write_at(0, [sound])
+    assert check.run() == []
+
+
 def test_damage_to_both_copies_is_refused_and_changes_nothing() -> None:
     disk = new_disk()
     journal = HardStateJournal.open(disk, FOLDER)

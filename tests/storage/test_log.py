@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from raftlog.core.types import EMPTY_PAYLOAD, Entry, EntryKind, LogIndex, Payload, Term
-from raftlog.errors import DiskFailed
+from raftlog.errors import CorruptFile, DiskFailed
 from raftlog.storage.contract import ROOT, FileSystem
 from raftlog.storage.limits import LogLimits
 from raftlog.storage.log import GroupLog
@@ -196,6 +196,38 @@ def test_reads_stop_at_the_bytes_asked_for_but_give_one_entry(disk: FileSystem) 
     assert [e.index for e in log.entries(3, 4, 1 << 30)] == [3, 4]
 
 
+def test_a_planned_read_gives_what_a_read_gives_wherever_the_payloads_are(
+    disk: FileSystem,
+) -> None:
+    appended = entries(1, 30)
+    log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
+    log.append(appended)
+    write(log)
+    kept = in_memory(log, appended)
+    for first, last in ((1, 30), (1, kept[0] - 1), (kept[0] - 1, kept[0]), (kept[0], 30)):
+        read = log.plan_read(first, last)
+        assert read.from_disk == (first < kept[0])
+        assert read.byte_count == sum(each.payload.size for each in appended[first - 1 : last])
+        if read.from_disk:
+            read.run()
+        assert list(read.entries()) == appended[first - 1 : last]
+
+
+def test_a_planned_read_raises_what_it_met_on_disk() -> None:
+    disk = new_disk()
+    log = GroupLog.create(disk, FOLDER, GROUP, BARE)
+    log.append(entries(1, 3))
+    write(log)
+    read = log.plan_read(1, 3)
+    (name,) = disk.list(FOLDER)
+    place = files_of(disk)[name].index(b"body 2/1")
+    file = disk.open(f"{FOLDER}/{name}", create=False)
+    file.write_at(place, [b"!"])
+    read.run()
+    with pytest.raises(CorruptFile, match="checksum"):
+        read.entries()
+
+
 def test_slices_of_a_body_are_read_without_the_rest(disk: FileSystem) -> None:
     body = bytes(range(256)) * 400
     log = GroupLog.create(disk, FOLDER, GROUP, SMALL)
@@ -299,6 +331,20 @@ def test_space_is_reserved_ahead_and_given_back_when_a_segment_is_sealed() -> No
     *sealed, active = files_of(disk).values()
     assert all(not data.endswith(bytes(64)) for data in sealed)
     assert len(active) <= 4000
+
+
+def test_a_log_opened_again_uses_the_space_that_is_reserved() -> None:
+    disk = new_disk()
+    limits = LogLimits(segment_bytes_max=4000, preallocate_bytes=1000)
+    log = GroupLog.create(disk, FOLDER, GROUP, limits)
+    log.append(entries(1, 2))
+    write(log)
+    log = GroupLog.open(disk, FOLDER, GROUP, limits)
+    operations: list[str] = []
+    disk.interrupt = lambda operation, path: operations.append(operation)
+    log.append(entries(3, 3))
+    write(log)
+    assert operations == ["write", "sync"]
 
 
 # ------------------------------------------------------------ truncation
