@@ -1,0 +1,340 @@
+"""Plant one-line bugs, one at a time, and count those that the fast tests or the simulator notice.
+
+    python -m tests.mutants.run --jobs 2                     all of them, as a table
+    python -m tests.mutants.run --only core-0044246a         one again
+    python -m tests.mutants.run --first 40 --count 10        ten of them
+    python -m tests.mutants.run --resume                     those that have no result yet
+
+Each is planted in a copy of the source tree, never in the tree itself. First the tests of the
+mutated part run, then 200 seeds, then the other fast tests that reach what is mutated; the first
+failure ends it. A run that hangs is noticed as well, and told apart. Results are kept in
+build/mutants.jsonl. The exit status is 1 if fewer than 95 % of the bugs were noticed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+from typing import NamedTuple
+
+from tests.mutants.mutations import ROOT, Mutant, draw
+from tests.mutants.survivors import EQUIVALENT, UNNOTICED, Change
+
+SEED = 1
+PER_PART = 26
+SEEDS_MAX = 200
+NOTICED_SHARE_MIN = 0.95
+RESULTS = ROOT / "build/mutants.jsonl"
+
+COPIED = ("raftlog", "connector", "spark_jobs", "tests", "conf", "docs", "scripts")
+FAST = "not slow and not simulation and not soak and not docs"
+OWN_TESTS = {
+    "core": ("core", "paper", "dialogues"),
+    "machines": ("machines",),
+    "storage": ("storage",),
+    "replica": ("multiraft",),
+    "multiraft": ("multiraft",),
+}
+"""The folders of tests that run first."""
+OTHER_TESTS = (
+    "machines", "multiraft", "simulation", "image", "compaction", "recorded", "server", "core",
+    "paper", "dialogues", "wire", "transport", "storage",
+)  # fmt: skip
+"""The folders of fast tests that run last. All others are above or beside what is mutated."""
+
+TEST_S = 60
+"""A single test that takes longer hangs: the slowest takes 4 s."""
+TESTS_S, SEEDS_S = 900, 900
+"""A whole stage that takes longer hangs: about ten times what it takes."""
+MEMORY_BYTES_MAX = 8 << 30
+"""An endless loop must not take the machine's memory with it."""
+
+
+class Outcome(NamedTuple):
+    """What became of a mutant. `noticed_by` is empty for a survivor."""
+
+    name: str
+    noticed_by: str
+    stage: str
+    seconds: float
+
+
+class Stage(NamedTuple):
+    """A command that may notice a mutant."""
+
+    name: str
+    command: list[str]
+    seconds_max: float
+
+
+def stages(part: str, seeds_max: int) -> list[Stage]:
+    """What runs for a mutant of `part`, in this order."""
+    own = OWN_TESTS[part]
+    other = tuple(folder for folder in OTHER_TESTS if folder not in own)
+    seeds = [sys.executable, "-m", "tests.mutants.seeds", str(seeds_max)]
+    return [
+        Stage("own tests", _pytest(own), TESTS_S),
+        Stage("seeds", seeds, SEEDS_S),
+        Stage("other tests", _pytest(other), TESTS_S),
+    ]
+
+
+def _pytest(folders: tuple[str, ...]) -> list[str]:
+    return [
+        sys.executable, "-m", "pytest", "-q", "-x", "--tb=no", "-p", "no:cacheprovider",
+        "-p", "no:xdist", "-o", f"timeout={TEST_S}", "--hypothesis-seed=0", "-m", FAST,
+        *(f"tests/{folder}" for folder in folders),
+    ]  # fmt: skip
+
+
+def failing_without_a_bug(seeds_max: int) -> str:
+    """What fails in an unchanged copy; it would notice every mutant. "" if all is well."""
+    with _copied_tree() as tree:
+        failures = (_run(stage, tree) for stage in stages("core", seeds_max))
+        return next(filter(None, failures), "")
+
+
+def examine(mutant: Mutant, tree: Path, seeds_max: int, stages_max: int) -> Outcome:
+    """Plant the mutant in the copy `tree`, and run the stages until one notices it."""
+    started = time.monotonic()
+    with _planted(mutant, tree):
+        for stage in stages(mutant.name.partition("-")[0], seeds_max)[:stages_max]:
+            noticed_by = _run(stage, tree)
+            if noticed_by:
+                break
+        else:
+            stage = Stage("", [], 0)
+    seconds = round(time.monotonic() - started, 1)
+    return Outcome(mutant.name, noticed_by, stage.name, seconds)
+
+
+@contextmanager
+def _planted(mutant: Mutant, tree: Path) -> Iterator[None]:
+    """The bug is in the copy. Its time differs, so that no compiled file of the original serves."""
+    path = tree / mutant.file
+    source, times = path.read_text(encoding="utf-8"), path.stat()
+    path.write_text(mutant.apply(source), encoding="utf-8")
+    os.utime(path, (times.st_atime, times.st_mtime + 10))
+    try:
+        yield
+    finally:
+        path.write_text(source, encoding="utf-8")
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def _run(stage: Stage, tree: Path) -> str:
+    """What noticed the mutant; "" if nothing did."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(tree),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TMPDIR": str(tree / "tmp"),
+    }
+    process = subprocess.Popen(
+        stage.command, cwd=tree, env=environment, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=_limit_memory,
+    )  # fmt: skip
+    try:
+        said, _ = process.communicate(timeout=stage.seconds_max)
+    except subprocess.TimeoutExpired:
+        return f"hangs: {stage.name}"
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+        shutil.rmtree(tree / "tmp")
+        (tree / "tmp").mkdir()
+    return _noticed_by(stage, process.returncode, said)
+
+
+def _noticed_by(stage: Stage, status: int, said: str) -> str:
+    if status == 0:
+        return ""
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
+    if "Timeout (>" in said or "Timeout >" in said:
+        return f"hangs: {failed.group(1) if failed else stage.name}"
+    if failed:
+        return failed.group(1)
+    lines = said.strip().splitlines() or [f"exit status {status}"]
+    return lines[-1][:160]
+
+
+def _limit_memory() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+
+
+@contextmanager
+def _copied_tree() -> Iterator[Path]:
+    """A copy of the source tree, compiled, in a scratch folder."""
+    with tempfile.TemporaryDirectory(prefix="raftlog-mutants-") as folder:
+        tree = Path(folder)
+        for name in COPIED:
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / name, tree / name, symlinks=True, ignore=ignored)
+        for path in ROOT.iterdir():
+            if path.is_file():
+                shutil.copy2(path, tree / path.name)
+        (tree / "tmp").mkdir()
+        # Compile it once, tests as pytest rewrites them included, and see that the copy is used.
+        where = "import raftlog; print(raftlog.__file__)"
+        _checked([sys.executable, "-m", "compileall", "-q", "raftlog", "tests"], tree)
+        used = _checked([sys.executable, "-c", where], tree)
+        assert used.startswith(str(tree)), f"{used} would be tested in place of the copy"
+        folders = tuple(dict.fromkeys((*OTHER_TESTS, "storage")))
+        _checked([*_pytest(folders), "--collect-only"], tree)
+        yield tree
+
+
+def _checked(command: list[str], tree: Path) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(tree)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    return subprocess.run(
+        command, cwd=tree, env=environment, check=True, capture_output=True, text=True
+    ).stdout
+
+
+def examine_all(
+    mutants: list[Mutant], jobs: int, seeds_max: int, stages_max: int
+) -> Iterator[Outcome]:
+    """Examine them in `jobs` copies; outcomes come as they are known."""
+    with ExitStack() as stack:
+        trees: SimpleQueue[Path] = SimpleQueue()
+        for _ in range(jobs):
+            trees.put(stack.enter_context(_copied_tree()))
+
+        def in_some_tree(mutant: Mutant) -> Outcome:
+            tree = trees.get()
+            try:
+                return examine(mutant, tree, seeds_max, stages_max)
+            finally:
+                trees.put(tree)
+
+        with ThreadPoolExecutor(jobs) as pool:
+            for future in as_completed([pool.submit(in_some_tree, each) for each in mutants]):
+                yield future.result()
+
+
+def row(mutant: Mutant, outcome: Outcome) -> str:
+    """A line of the table."""
+    before, after = (text.replace("|", "\\|") for text in (mutant.before, mutant.after))
+    noticed_by = outcome.noticed_by or _explained(mutant)
+    place = f"{mutant.file}:{mutant.line}"
+    return (
+        f"| {mutant.name} | {place} | `{before}` | `{after}` | {noticed_by} | {outcome.seconds} |"
+    )
+
+
+def change(mutant: Mutant) -> Change:
+    """What the mutant is made of."""
+    return Change(mutant.file, mutant.function, mutant.before, mutant.after)
+
+
+def _explained(mutant: Mutant) -> str:
+    made_of = change(mutant)
+    if made_of in EQUIVALENT:
+        return f"equivalent: {EQUIVALENT[made_of]}"
+    return f"**survives**: {UNNOTICED.get(made_of, 'not explained')}"
+
+
+def summary(mutants: list[Mutant], outcomes: dict[str, Outcome]) -> tuple[str, bool]:
+    """The figures over all mutants that have an outcome, and whether they are good enough."""
+    examined = [each for each in mutants if each.name in outcomes]
+    noticed = [each for each in examined if outcomes[each.name].noticed_by]
+    equivalent = [
+        each
+        for each in examined
+        if not outcomes[each.name].noticed_by and change(each) in EQUIVALENT
+    ]
+    bugs = len(examined) - len(equivalent)
+    share = len(noticed) / max(bugs, 1)
+    hung = sum(outcomes[each.name].noticed_by.startswith("hangs") for each in noticed)
+    text = (
+        f"{len(examined)} mutants of {len(mutants)}: {len(noticed)} noticed ({hung} by a hang), "
+        f"{len(equivalent)} equivalent, {bugs - len(noticed)} survive; "
+        f"{share:.1%} of {bugs} bugs noticed"
+    )
+    return text, share >= NOTICED_SHARE_MIN
+
+
+def _read_results() -> dict[str, Outcome]:
+    if not RESULTS.exists():
+        return {}
+    lines = RESULTS.read_text(encoding="utf-8").splitlines()
+    outcomes = [Outcome(*json.loads(line)) for line in lines]
+    return {outcome.name: outcome for outcome in outcomes}
+
+
+def main() -> int:
+    """The command line; the exit status."""
+    arguments = _arguments()
+    mutants = draw(arguments.seed, arguments.per_part)
+    outcomes = _read_results()
+    chosen = _chosen(mutants, outcomes, arguments)
+    if arguments.list:
+        for each in chosen:
+            print(f"{each.name} {each.file}:{each.line} {each.function}")
+            print(f"    - {each.before}\n    + {each.after}")
+        return 0
+    if chosen == mutants and (failing := failing_without_a_bug(arguments.seeds)):
+        print(f"{failing} fails without any bug")
+        return 1
+    print("| mutant | place | before | after | noticed by | s |\n|---|---|---|---|---|---|")
+    by_name = {each.name: each for each in mutants}
+    RESULTS.parent.mkdir(exist_ok=True)
+    for outcome in examine_all(chosen, arguments.jobs, arguments.seeds, arguments.stages):
+        outcomes[outcome.name] = outcome
+        with RESULTS.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(outcome) + "\n")
+        print(row(by_name[outcome.name], outcome), flush=True)
+    text, is_enough = summary(mutants, outcomes)
+    print(text)
+    return 0 if is_enough else 1
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seed", type=int, default=SEED, help="which mutants are drawn")
+    parser.add_argument("--per-part", type=int, default=PER_PART, help="so many of each part")
+    parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help="of the simulator, at most")
+    parser.add_argument("--stages", type=int, default=3, help="run only the first ones")
+    parser.add_argument("--jobs", type=int, default=1, help="copies of the tree (default 1)")
+    parser.add_argument("--first", type=int, default=0, help="begin with this one, from 0")
+    parser.add_argument("--count", type=int, help="examine at most so many")
+    parser.add_argument("--only", action="append", help="a mutant's name, or how it begins")
+    parser.add_argument("--resume", action="store_true", help="keep the results that there are")
+    parser.add_argument("--survivors", action="store_true", help="only those that survived")
+    parser.add_argument("--list", action="store_true", help="show them; examine none")
+    return parser.parse_args()
+
+
+def _chosen(
+    mutants: list[Mutant], outcomes: dict[str, Outcome], arguments: argparse.Namespace
+) -> list[Mutant]:
+    chosen = mutants
+    if arguments.only:
+        chosen = [each for each in chosen if each.name.startswith(tuple(arguments.only))]
+    if arguments.resume:
+        chosen = [each for each in chosen if each.name not in outcomes]
+    if arguments.survivors:
+        survived = {each.name for each in outcomes.values() if not each.noticed_by}
+        chosen = [each for each in chosen if each.name in survived]
+    end = None if arguments.count is None else arguments.first + arguments.count
+    return chosen[arguments.first : end]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
