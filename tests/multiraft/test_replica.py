@@ -1,0 +1,158 @@
+"""One replica by itself: what it answers, and when, with a log and a journal in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from raftlog.comparison import Comparison
+from raftlog.core.membership import Membership, MembershipAt, Memberships
+from raftlog.core.ready import Role
+from raftlog.core.types import NO_INDEX, EntryKind, LogIndex, NodeId, Payload, Term
+from raftlog.damage_table import Trouble
+from raftlog.machines.commands import SnapshotPoint
+from raftlog.machines.controller import ControllerMachine
+from raftlog.replica import Budget, Output, Replica
+from raftlog.storage.contract import ROOT
+from raftlog.storage.hard_state import HardStateJournal
+from raftlog.storage.limits import LogLimits
+from raftlog.storage.log import GroupLog
+from raftlog.wire.codec import encode_command
+from tests.core.member import GROUP, TIMING, Shortest, heartbeat
+from tests.storage.memory import MemoryFileSystem
+
+COMMAND = Payload(encode_command(SnapshotPoint(keep_from=NO_INDEX), None), b"")
+
+
+class Alone:
+    """A replica on a disk in memory; by default the only voter."""
+
+    def __init__(
+        self,
+        voters: int = 1,
+        fs: MemoryFileSystem | None = None,
+        histories: Comparison | None = None,
+    ) -> None:
+        limits = LogLimits()
+        self.fs = fs or MemoryFileSystem(Random(1))
+        is_new = not self.fs.exists("log")
+        self.fs.make_folder("log")
+        make = GroupLog.create if is_new else GroupLog.open
+        self.journal = HardStateJournal.open(self.fs, ROOT)
+        nodes = tuple(NodeId(node) for node in range(1, voters + 1))
+        self.replica = Replica(
+            node=NodeId(1),
+            group=GROUP,
+            memberships=Memberships(MembershipAt(NO_INDEX, Membership(nodes))),
+            timing=TIMING,
+            log=make(self.fs, "log", GROUP, limits),
+            journal=self.journal,
+            machine=ControllerMachine(),
+            random=Shortest(),
+            histories=histories,
+        )
+
+    def write(self) -> None:
+        """Make what waits durable."""
+        journal = self.journal.take_write()
+        if journal is not None:
+            journal.run()
+            self.journal.written(journal)
+        log = self.replica.take_write()
+        if log is not None:
+            log.run()
+            self.replica.written(log)
+
+    def apply(self, entries_max: int = 100) -> Output:
+        budget = Budget(entries=100, bytes_max=1 << 20, work_us=1, clock_us=lambda: 0)
+        return self.replica.apply(budget, entries_max)
+
+    def lead(self) -> None:
+        while self.replica.raft.role is not Role.LEADER:
+            self.replica.raft.tick()
+            self.settle()
+        self.settle()
+
+    def settle(self) -> None:
+        for _ in range(3):
+            self.replica.advance()
+            self.write()
+        self.replica.advance()
+
+
+@pytest.fixture
+def leader() -> Alone:
+    alone = Alone()
+    alone.lead()
+    alone.apply()
+    return alone
+
+
+def test_a_read_at_what_is_applied_is_answered_at_once(leader: Alone) -> None:
+    leader.replica.raft.read_index(7)
+    assert [read.request_id for read in leader.replica.advance().reads] == [7]
+
+
+def test_a_read_waits_until_the_machine_stands_at_its_index(leader: Alone) -> None:
+    leader.replica.raft.propose([COMMAND])
+    leader.replica.raft.propose([COMMAND])
+    leader.settle()
+    leader.replica.raft.read_index(7)
+    assert leader.replica.advance().reads == []
+    assert leader.apply(1).reads == []
+    assert [read.request_id for read in leader.apply(1).reads] == [7]
+
+
+def test_a_marker_is_written_without_news_for_the_core(leader: Alone) -> None:
+    again = Alone(fs=leader.fs)
+    index = again.replica.raft.durable_index
+    assert again.replica.log.idle_marker()
+    again.write()
+    assert again.replica.raft.durable_index == index
+
+
+def test_a_dispute_is_a_trouble_while_the_leader_tells_of_it() -> None:
+    alone = Alone(voters=3)
+    for disputed in (True, False):
+        told = replace(heartbeat(alone.replica, 2, term=1), disputed=disputed)
+        alone.replica.step(told)
+        assert alone.replica.troubles == ({Trouble.DISPUTED} if disputed else set())
+
+
+def test_a_replica_that_was_outvoted_before_its_restart_never_leads() -> None:
+    alone = Alone(histories=Comparison(NodeId(1), diverged=True))
+    assert alone.replica.troubles == {Trouble.DIVERGED}
+    for _ in range(10 * TIMING.election_ticks_min):
+        alone.replica.raft.tick()
+        alone.settle()
+    assert alone.replica.raft.term == 0
+
+
+def test_a_turn_stops_at_any_bound_of_its_budget() -> None:
+    now_us = 0
+    for entries, bytes_max, passes_us, command_bytes in (
+        (2, 100, 0, 1), (9, 20, 0, 10), (9, 100, 5, 1),
+    ):  # fmt: skip
+        now_us = 0
+        budget = Budget(entries=entries, bytes_max=bytes_max, work_us=10, clock_us=lambda: now_us)
+        spent = []
+        for _ in range(2):
+            budget.applied(command_bytes)
+            now_us += passes_us
+            spent.append(budget.spent)
+        assert spent == [False, True]
+
+
+def test_states_are_compared_every_so_many_entries(leader: Alone) -> None:
+    leader.replica.states_compared_every = 2
+    for _ in range(5):
+        leader.replica.raft.propose([COMMAND])
+    leader.settle()
+    leader.apply()
+    assert leader.replica.applied_index == 6
+    assert leader.replica.states.ask().point == 6
+    assert leader.replica.log.command(LogIndex(6)) == (
+        Term(1), EntryKind.COMMAND, COMMAND.command,
+    )  # fmt: skip
