@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from random import Random
 
 import pytest
@@ -130,19 +131,33 @@ def test_a_replica_that_was_outvoted_before_its_restart_never_leads() -> None:
     assert alone.replica.raft.term == 0
 
 
-def test_a_turn_stops_at_any_bound_of_its_budget() -> None:
-    now_us = 0
-    for entries, bytes_max, passes_us, command_bytes in (
-        (2, 100, 0, 1), (9, 20, 0, 10), (9, 100, 5, 1),
-    ):  # fmt: skip
-        now_us = 0
-        budget = Budget(entries=entries, bytes_max=bytes_max, work_us=10, clock_us=lambda: now_us)
-        spent = []
-        for _ in range(2):
-            budget.applied(command_bytes)
-            now_us += passes_us
-            spent.append(budget.spent)
-        assert spent == [False, True]
+def test_a_change_of_the_role_is_told_once() -> None:
+    alone, told = Alone(), []
+    while alone.replica.raft.role is not Role.LEADER:
+        alone.replica.raft.tick()
+        for _ in range(3):
+            told.append(alone.replica.advance().soft_state)
+            alone.write()
+    roles = [each.role for each in told if each is not None]
+    assert roles[-1] is Role.LEADER
+    assert len(roles) == len(set(roles))
+
+
+@pytest.mark.parametrize(
+    ("entries", "bytes_max", "passes_us", "command_bytes"),
+    [(2, 100, 0, 1), (9, 20, 0, 10), (9, 100, 5, 1)],
+    ids=["entries", "bytes", "time"],
+)
+def test_a_turn_stops_at_any_bound_of_its_budget(
+    entries: int, bytes_max: int, passes_us: int, command_bytes: int
+) -> None:
+    clock = count(0, passes_us)
+    budget = Budget(entries=entries, bytes_max=bytes_max, work_us=10, clock_us=lambda: next(clock))
+    spent = []
+    for _ in range(2):
+        budget.applied(command_bytes)
+        spent.append(budget.spent)
+    assert spent == [False, True]
 
 
 def test_states_are_compared_every_so_many_entries(leader: Alone) -> None:
