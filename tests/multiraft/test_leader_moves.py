@@ -157,6 +157,15 @@ def test_a_voter_is_preferred_only_once_it_could_have_led_for_a_while() -> None:
     assert leaders(cluster) == before
 
 
+def test_leaders_are_looked_at_only_once_in_so_many_ticks() -> None:
+    cluster = cluster_of(replace(SOON, delay_ticks=0, look_ticks=1_000_000))
+    group = cluster.groups[1]
+    transfer(cluster, group, by_preference(group, VOTERS)[1])
+    before = leaders(cluster)
+    cluster.pass_timeouts(5)
+    assert leaders(cluster) == before
+
+
 def test_where_a_transfer_has_failed_another_voter_is_tried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
