@@ -99,8 +99,8 @@ _DOUBTED_KEPT_S = 1.0
 """The same, where a node is wanted that the cluster did not name, or nobody knows who leads."""
 
 _HINTS_MAX = 3
-"""So many hints of the leader are followed almost at once, the first without a pause. Then the
-pauses grow: the nodes may name one another in a circle. No setting: an election settles it."""
+"""So many hints in a row are followed almost at once, the first without a pause. Then the pauses
+grow: the nodes may name one another in a circle. No setting: an election settles it."""
 
 _NO_NODE = {
     "Connection refused": "nothing listens there (connection refused)",
@@ -349,7 +349,7 @@ class Connection:
 
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(_is_retriable),
-            wait=self._pause,
+            wait=lambda state: self._pause(state, failures.hints),
             stop=lambda _: deadline.remaining_s() <= 0 or self._nobody_listens(failures),
             retry_error_callback=give_up,
         )
@@ -562,13 +562,12 @@ class Connection:
         elif error.retriable and self._leaders.get(group) == asked:
             self._leaders.pop(group, None)
 
-    def _pause(self, state: tenacity.RetryCallState) -> float:
-        """Exponential with jitter. A new hint of the leader is followed almost at once."""
-        assert state.outcome is not None
-        error = state.outcome.exception()
+    def _pause(self, state: tenacity.RetryCallState, hints: int) -> float:
+        """Exponential with jitter. A new hint of the leader is followed almost at once; these were
+        given in a row."""
         least = self.settings.retry_delay_min_s
-        if isinstance(error, NotLeader) and error.address and state.attempt_number <= _HINTS_MAX:
-            return 0.0 if state.attempt_number == 1 else least
+        if 1 <= hints <= _HINTS_MAX:
+            return 0.0 if hints == 1 else least
         exponential = tenacity.wait_random_exponential(
             multiplier=least, max=self.settings.retry_delay_max_s
         )
@@ -598,6 +597,8 @@ class _Failures:
     started since an earlier one gave up."""
 
     def __init__(self) -> None:
+        self.hints = 0
+        """How many in a row named a leader, up to the last one."""
         self._last: RaftlogError | None = None
         self._full: DiskFull | Overloaded | None = None
         self._quarantined: dict[int, ReplicaQuarantined] = {}
@@ -610,6 +611,7 @@ class _Failures:
     def add(self, error: RaftlogError) -> None:
         """A try has failed."""
         self._last = error
+        self.hints = self.hints + 1 if isinstance(error, NotLeader) and error.address else 0
         if isinstance(error, DiskFull | Overloaded):
             self._full = error
         if isinstance(error, ReplicaQuarantined):

@@ -24,6 +24,10 @@ WRITERS = 3
 TOPICS = 12
 LONG_S = 0.3
 """A gap above this is told, with what happened meanwhile."""
+BEGIN_S = 60.0
+"""Within this the first append to each topic must be acknowledged."""
+LOOK_S = 0.1
+"""So seldom that looking at the nodes does not disturb the writers, which share this process."""
 _ROW = [{"payload": bytes(100)}]
 
 
@@ -46,6 +50,8 @@ class _Writer:
 
     def __init__(self, cluster: ProcessCluster, topic: str) -> None:
         self.failed = 0
+        self.begun = threading.Event()
+        """An append has been acknowledged."""
         self._client = cluster.client()
         self._topic = topic
         self._group = self._client.describe_topic(topic).group
@@ -59,6 +65,7 @@ class _Writer:
         while not self._stop.is_set():
             try:
                 self._client.append(self._topic, _ROW)
+                self.begun.set()
             except RaftlogError:
                 self.failed += 1
             now_s = time.perf_counter()
@@ -122,6 +129,7 @@ def _gaps(folder: Path, restarts: int, settings: tuple[str, ...]) -> tuple[list[
         gaps: list[Gap] = []
         try:
             _settle(cluster, client, names)
+            assert all(writer.begun.wait(BEGIN_S) for writer in writers), "a topic has no leader"
             for _ in range(restarts):
                 for writer in writers:
                     writer.take()
@@ -173,4 +181,4 @@ def _why(gap: Gap, steps: Sequence[tuple[float, str]], logs: Mapping[int, Path])
 
 def _settle(cluster: ProcessCluster, client: LogClient, names: list[str]) -> None:
     for name in names:
-        cluster.wait_caught_up(client, name, lag_entries_max=64)
+        cluster.wait_caught_up(client, name, lag_entries_max=64, every_s=LOOK_S)

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from raftlog.chaos.cluster import wait_for
-from raftlog.client.connection import Connection, Deadline, typed_error
+from raftlog.client.connection import Connection, typed_error
 from raftlog.client.window import Window
 from raftlog.config import ClientSettings
 from raftlog.core.types import GroupId, NodeId, Offset, Term
@@ -129,18 +129,28 @@ def refusing(error: Callable[[], RaftlogError], asked: list[RaftlogError]) -> An
     return answer
 
 
-@pytest.mark.slow
-def test_the_first_hint_of_the_leader_is_followed_without_a_pause() -> None:
-    asked: list[RaftlogError] = []
-    with node(APPEND.name, lambda _: APPENDED) as leader:
-        hint = partial(NotLeader, group=GROUP, leader=NodeId(2), address=leader)
-        with node(APPEND.name, refusing(hint, asked)) as former:
-            settings = ClientSettings(
-                bootstrap_servers=former, retry_delay_min_s=10, retry_delay_max_s=10
-            )
-            with closing(Connection(settings)) as client:
-                client.call_leader(GROUP, APPEND, append(0), deadline=Deadline("Append", 9))
-    assert len(asked) == 1
+def test_a_hint_of_the_leader_is_followed_without_a_pause_however_many_tries_came_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """After an election the client need not wait once more. Nodes that name one another are not
+    asked all the time."""
+    pauses_s: list[float] = []
+    monkeypatch.setattr(time, "sleep", pauses_s.append)
+    hint = NotLeader(group=GROUP, leader=NodeId(2), address="a:1")
+    errors = iter([NOT_LEADER] * 8 + [hint, UNREACHABLE] + [hint] * 20)
+
+    def once(_: float) -> str:
+        error = next(errors, None)
+        if error is not None:
+            raise error
+        return "done"
+
+    with closing(connection("127.0.0.1:9")) as client:
+        assert client.retry(once, client.deadline("Append")) == "done"
+        least_s = client.settings.retry_delay_min_s
+    assert pauses_s[8] == 0.0
+    assert pauses_s[10:13] == [0.0, least_s, least_s]
+    assert max(pauses_s[13:]) > least_s
 
 
 @pytest.mark.slow
