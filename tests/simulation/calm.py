@@ -54,7 +54,11 @@ class CalmCluster:
             **{"compaction": compaction} | others,
             scrubs=ScrubLimits(),
             timing=replace(
-                drawn.timing, quiesce_after_ticks=3, heartbeat_ticks=1, election_ticks_min=10
+                drawn.timing,
+                quiesce_after_ticks=3,
+                heartbeat_ticks=1,
+                election_ticks_min=10,
+                lease_us=0,
             ),
         )
         self.network = Network(self.simulator, self.settings)
