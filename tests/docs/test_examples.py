@@ -48,6 +48,15 @@ def run(example: str, *arguments: str) -> str:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
+def test_members_that_rest_send_nothing_and_wake_for_a_write_and_a_death() -> None:
+    output = run("quiescence.py")
+    rest, write, lost = output.splitlines()
+    assert rest.endswith("0 messages in 1000 ticks")
+    assert write.endswith("False")
+    assert "another leads after" in lost
+    assert output in blocks(PAGE, "")
+
+
 def test_a_log_is_used_without_a_state_machine(tmp_path: Path) -> None:
     """CHECKLIST 78."""
     output = run("log_alone.py", str(tmp_path))

@@ -34,6 +34,7 @@ DEEDS = (
     "marks read",
     "marks asked of a deposed leader",
     "ranges read",
+    "reads answered under a lease",
     "reads of what is trimmed",
     "snapshot points compacted",
     "logs whose beginning was dropped",
