@@ -153,6 +153,7 @@ def test_histories_over_all_faults_are_linearizable() -> None:
         counts.update(KvSimulation(seed).go().counts)
     assert counts["operations on keys"] > 20 * SEEDS
     assert counts["two-step reads"] > SEEDS
+    assert counts["reads answered under a lease"] > SEEDS
 
 
 # ------------------------------------------------------------ bugs
