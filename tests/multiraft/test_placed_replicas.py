@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from raftlog.core.membership import Membership
+from raftlog.core.messages import GroupDeleted
 from raftlog.core.recovery import is_recovering
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
-from raftlog.errors import NodeRemoved
+from raftlog.errors import NodeRemoved, TopicRecreated
 from raftlog.machines.commands import (
     AddNode,
     CreateTopic,
@@ -166,6 +167,17 @@ def test_a_group_that_was_made_elsewhere_begins_without_a_vote(node: Node) -> No
     assert GROUP not in node.multiraft.replicas
     node.place(ONE, TWO, generation=0, former=(TWO,))
     assert node.multiraft.replicas[GROUP].raft.membership == Membership()
+
+
+def test_a_topic_that_a_peer_knows_to_be_deleted_is_served_no_more(node: Node) -> None:
+    node.create(ONE, TWO)
+    replicas = node.multiraft.replicas
+    assert replicas.of_topic(GROUP, "i") is replicas[GROUP]
+    with pytest.raises(TopicRecreated):
+        replicas.of_topic(GROUP, "another")
+    node.multiraft.receive(TWO, [GroupDeleted(group=GROUP, sender=TWO, to=ONE)])
+    with pytest.raises(TopicRecreated):
+        replicas.of_topic(GROUP, "i")
 
 
 def test_a_node_that_is_removed_stops(node: Node) -> None:

@@ -1,0 +1,77 @@
+"""What a node answers an observer that pulls: at once from memory, from disk once it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from raftlog.core.messages import PeerMessage, PullDone, PulledEntries, PullRequest, PullRow
+from raftlog.core.types import NOBODY, LogIndex, NodeId, Term
+from tests.multiraft.test_placed_replicas import GROUP, ONE, TWO, Node
+
+OBSERVER = NodeId(9)
+NUMBER = 5
+
+
+class Parent(Node):
+    """A node whose reads end when the test says so."""
+
+    def __init__(self, folder: Path) -> None:
+        self.sent: list[PeerMessage] = []
+        self.reads: list[tuple[Any, Callable[[], None]]] = []
+        super().__init__(folder)
+
+    def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
+        if peer == OBSERVER:
+            self.sent.extend(messages)
+
+    def run_read(self, read: Any, ran: Callable[[], None]) -> None:
+        self.reads.append((read, ran))
+
+    def queued_bytes(self, peer: NodeId) -> int:
+        return 0
+
+    def end_read(self) -> None:
+        read, ran = self.reads.pop(0)
+        read.run()
+        ran()
+        self.run_pending()
+
+    def pull(self, *groups: int) -> None:
+        """The observer has nothing of these groups, and asks."""
+        row = {"index": LogIndex(0), "term": Term(0), "leader_term": Term(0), "leader": NOBODY}
+        rows = tuple(PullRow(group=group, **row) for group in groups)
+        request = PullRequest(sender=OBSERVER, to=ONE, number=NUMBER, rows=rows)
+        self.multiraft.receive(OBSERVER, [request])
+        self.run_pending()
+
+
+def test_an_answer_ends_when_all_that_had_to_be_read_is_sent(tmp_path: Path) -> None:
+    before = Parent(tmp_path)
+    before.create(ONE)
+    before.multiraft.stop()
+    before.multiraft.close()
+    parent = Parent(tmp_path)
+    while parent.multiraft.replicas[GROUP].raft.commit_index < 2:
+        parent.run_pending()
+        parent.multiraft.tick()
+    parent.pull(GROUP, 0)
+    assert len(parent.reads) == 2, "what the log holds of its last run is not in memory"
+    parent.end_read()
+    assert [type(each) for each in parent.sent] == [PulledEntries]
+    parent.end_read()
+    *answers, done = parent.sent
+    assert {each.group for each in answers if isinstance(each, PulledEntries)} == {GROUP, 0}
+    assert done == PullDone(sender=ONE, to=OBSERVER, number=NUMBER, more=False)
+
+
+def test_what_is_in_memory_is_answered_at_once(tmp_path: Path) -> None:
+    parent = Parent(tmp_path)
+    parent.create(ONE, TWO)
+    parent.pull(0)
+    entries, done = parent.sent
+    assert isinstance(entries, PulledEntries)
+    assert entries.entries[-1].index == parent.multiraft.replicas.of_controller.raft.commit_index
+    assert isinstance(done, PullDone)
+    assert parent.reads == []
