@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from raftlog.checksum import crc32c
 from raftlog.core.messages import EntryReply, EntryRequest
-from raftlog.core.types import EMPTY_PAYLOAD, GroupId, LogIndex
+from raftlog.core.types import EMPTY_PAYLOAD, GroupId, LogIndex, Payload
 from raftlog.errors import CorruptFile
 from raftlog.image.damage import DamagedEntry, DamagedLog
-from raftlog.multiraft.effects import DamageFound, DamageNotHealable, GroupQuarantined
+from raftlog.multiraft.effects import DamageFound, DamageHealed, DamageNotHealable, GroupQuarantined
 from raftlog.storage.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES
 from tests.multiraft.test_quarantine import SEGMENT, disk_of_two_topics, flip
 from tests.multiraft.test_refused_messages import follower
@@ -70,6 +73,40 @@ def test_a_reader_is_told_once_it_is_known_that_no_other_node_has_an_entry_whole
     assert any(isinstance(event, DamageNotHealable) for event in driver.told)
     assert "no other node has it whole" in met().remedy
     assert multiraft.repairs.counts(GroupId(1))[:3] == (1, 0, 1)
+
+
+def test_a_repair_that_ends_after_the_node_has_stopped_tells_nothing() -> None:
+    twin, _ = follower(disk_of_two_topics())
+    (sound,) = twin.replicas[GroupId(1)].replica.log.entries(1, 1, 1 << 20)
+    for stops in (False, True):
+        disk = disk_of_two_topics()
+        flip(disk, SEGMENT, SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES + len(b"command"))
+        multiraft, driver = follower(disk)
+        local = multiraft.replicas[GroupId(1)]
+        cause = local.replica.log.damage_of(LogIndex(1), "its body is damaged")
+        multiraft.repairs.met(local, cause)
+        for _ in range(20):
+            multiraft.tick()
+            if local.mending:
+                break
+            driver.run()
+            asked = [message for message in driver.sent if isinstance(message, EntryRequest)]
+            driver.sent.clear()
+            for each in asked:
+                multiraft.receive(each.to, [_with_it(each, sound.payload)])
+        assert local.mending, "the segment is being written again"
+        if stops:
+            multiraft.stop()
+        driver.run()
+        assert not local.mending
+        healed = [event for event in driver.told if isinstance(event, DamageHealed)]
+        assert len(healed) == (0 if stops else 1)
+
+
+def _with_it(request: EntryRequest, payload: Payload) -> EntryReply:
+    """A peer's answer with the whole entry."""
+    crc = crc32c(payload.body, crc32c(payload.command))
+    return replace(_without_it(request), held=True, crc=crc, payload=payload)
 
 
 def _without_it(request: EntryRequest) -> EntryReply:
