@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,25 @@ def test_every_promise_is_kept_over_at_least_twenty_faults_of_all_classes() -> N
     assert verdict["replicas_equal"]
     assert verdict["read_records"] > verdict["acknowledged_records"] > 0
     shutil.rmtree(folder)  # kept if this fails
+
+
+@pytest.mark.timeout(600)
+def test_observers_are_read_killed_and_compared_like_other_nodes(tmp_path: Path) -> None:
+    """The second one may pull from the first."""
+    folder = tmp_path / "run"
+    order = ["chaos", "--minutes=0", "--faults-min=4", "--faults=observe,kill", f"--seed={SEED}"]
+    order += ["--floor=1", f"--data={folder}", "-o", "json"]
+    ended = CliRunner().invoke(app, order)
+    assert ended.exit_code == 0, ended.output
+    nodes: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for line in (folder / "history.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        if "node" in row:
+            nodes[row["kind"]][row["topic"]].add(row["node"])
+    assert len(nodes["log"]) == 3, "topics"
+    for kind in ("read", "log", "replica"):
+        for topic, those in nodes[kind].items():
+            assert those == {1, 2, 3, 4, 5}, (kind, topic)
 
 
 @pytest.mark.usefixtures("signals_heard")
