@@ -217,6 +217,30 @@ def test_a_follower_stays_awake_otherwise(why: str) -> None:
     assert (reply.quiesce_round, member.raft.quiesced) == (0, False)
 
 
+def test_a_member_that_recovers_stays_awake_though_it_holds_everything() -> None:
+    """A heartbeat ends its recovery: if none came any more, it would never count again."""
+    member = Member(2, terms=[1, 2], timing=QUIESCING)
+    member.lose_log()
+    member.step(append_request(member, 1, term=2, terms=[1, 2], commit_index=2))
+    member.step(heartbeat(member, 1, term=2, commit_index=2, quiesce_round=1))
+    assert member.raft.recovering
+    assert not member.raft.quiesced
+    assert member.take(HeartbeatReply)[-1].quiesce_round == 0
+
+
+def test_a_leader_asks_no_follower_while_one_recovers() -> None:
+    """Though it holds the whole log: its recovery is still to be ended."""
+    member = idle_leader()
+    for _ in range(AFTER + 3):
+        member.tick()
+        member.step(heartbeat_reply(member, 2, last_index=2))
+        member.step(replace(heartbeat_reply(member, 3, last_index=2), recovery=1))
+        member.step(replace(acceptance(member, 3, 2), recovery=1))
+    views = {each.node: each for each in member.raft.followers()}
+    assert (views[THREE].match_index, views[THREE].recovering) == (2, True)
+    assert {message.quiesce_round for message in member.take(Heartbeat)} == {0}
+
+
 def test_a_follower_whose_disk_lags_stays_awake() -> None:
     member = Member(2, terms=[1], timing=QUIESCING, sync=False)
     member.step(append_request(member, 1, term=2, prev=(1, 1), terms=[2], commit_index=2))

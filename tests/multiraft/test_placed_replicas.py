@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from raftlog.core.membership import Membership
-from raftlog.core.messages import GroupDeleted
+from raftlog.core.messages import AppendRequest, GroupDeleted
 from raftlog.core.recovery import is_recovering
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId, Payload
 from raftlog.errors import NodeRemoved, TopicRecreated
 from raftlog.machines.commands import (
     AddNode,
@@ -38,6 +39,8 @@ class Node(OneNode):
     """Node 1, which is alone and leads the controller. Reports go nowhere: a test makes them."""
 
     def __init__(self, folder: Path) -> None:
+        self.reports: list[ReportPlacement] = []
+        self.sent: list[Any] = []
         super().__init__(PosixFileSystem(folder))
         self._folder = folder
         if not self.multiraft.replicas.controller.nodes:
@@ -50,10 +53,22 @@ class Node(OneNode):
             self.done(Rules(version=RULES_LATEST))
 
     def report(self, report: Any) -> None:
-        pass
+        self.reports.append(report)
 
     def send(self, peer: Any, messages: Any) -> None:
-        pass
+        self.sent += messages
+
+    def answer(self, limit: Callable[[], int] = lambda: 1 << 62) -> None:
+        """Let node 2 answer what it was sent for the group: it holds the log up to that entry."""
+        self.multiraft.tick()
+        self.run_pending()
+        sent, self.sent = self.sent, []
+        for each in sent:
+            if isinstance(each, AppendRequest) and each.group == GROUP:
+                last = each.prev_index + len(each.entries)
+                match = LogIndex(min(last, limit()))
+                self.multiraft.receive(TWO, [each.accepted(each.term, match, match)])
+        self.run_pending()
 
     def done(self, command: Any) -> Any:
         local = self.multiraft.replicas.of_controller
@@ -142,6 +157,42 @@ def test_a_replica_that_comes_back_counts_for_nothing_before_it_is_filled(node: 
         node.multiraft.tick()
         node.run_pending()
     assert (local.raft.role.name, local.raft.term) == ("FOLLOWER", node.state.term)
+
+
+def test_a_change_is_reported_only_when_the_new_voters_have_committed_it(node: Node) -> None:
+    """The joint membership may be committed, and the new one written: former votes count still."""
+    node.create(ONE)
+    node.place(ONE, TWO, generation=0, former=(ONE,))
+    raft = node.multiraft.replicas[GROUP].raft
+
+    def before_new_voters() -> int:
+        before = raft.memberships.latest_index - 1
+        return before if raft.membership == new else before + 1
+
+    new = Membership((ONE, TWO), generation=1)
+    for limit in (lambda: before_new_voters() - raft.membership.is_joint, before_new_voters):
+        for _ in range(100):
+            node.answer(limit)
+        assert raft.membership.voters == (ONE, TWO)
+        assert raft.memberships.latest_index > raft.commit_index
+        assert node.reports == []
+    assert raft.membership == new, "it is written, and node 2 does not have it"
+    for _ in range(100):
+        node.answer()
+    assert node.reports[0] == ReportPlacement(group=GROUP, generation=1)
+
+
+def test_no_group_is_made_before_the_log_is_where_it_was_when_one_was_removed(node: Node) -> None:
+    """A restarted node learns step by step again what is committed: a group that it hears of may
+    have been deleted since, and its votes are forgotten."""
+    replicas = node.multiraft.replicas
+    replicas._store.deletions_index = LogIndex(replicas.of_controller.replica.applied_index + 3)
+    node.create(ONE)
+    assert not node.folder.exists()
+    node.done(SetDuty(node=TWO, draining=True, leaving=False))
+    assert not node.folder.exists()
+    node.done(SetDuty(node=TWO, draining=False, leaving=False))
+    assert GROUP in replicas
 
 
 def test_a_former_voter_gets_its_replica_though_it_hears_of_the_change_at_once(node: Node) -> None:
