@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
+from raftlog.client.arguments import whole_argument
 from raftlog.client.connection import Connection
 from raftlog.config import is_address
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
@@ -173,9 +174,7 @@ class ClusterMembers:
                 problem=f"is {address!r}, which is not host:port",
                 advice="Give what the other nodes and clients reach, such as 10.0.0.4:7401.",
             )
-        if not 1 <= node <= INTEGER_MAX:
-            problem, advice = f"is {node}", f"Give 1 to {INTEGER_MAX}."
-            raise InvalidOption(option="node", problem=problem, advice=advice)
+        whole_argument("node", node, least=1, most=INTEGER_MAX)
         call = AddNode(
             node=NodeId(node), address=address, observer=observer, parents=_rising(parents)
         )
@@ -192,6 +191,7 @@ class ClusterMembers:
             ObserverRefused: A parent is not known, or pulls from this node; or it is no observer.
             NodeUnknown: There is no such node.
         """
+        whole_argument("node", node, least=1, most=INTEGER_MAX)
         call = SetParents(node=NodeId(node), parents=_rising(parents))
         self._connection.call_leader(CONTROLLER_GROUP, SET_PARENTS, call)
 
@@ -249,6 +249,8 @@ class ClusterMembers:
             TransferRefused: It could not be given the role in this time, and why.
             ChangeUnfinished: It was given the role and does not lead.
         """
+        whole_argument("group", group)
+        whole_argument("to", to, least=1, most=INTEGER_MAX)
         call = TransferCall(group=GroupId(group), to=NodeId(to))
         refused: list[TransferRefused] = []
 
@@ -304,6 +306,8 @@ class ClusterMembers:
             ChangeUnfinished: A move took too long; it goes on, and so does this, given again.
         """
         moves = self.plan_removal(node)
+        if self._was_removed(node):
+            return  # this was given before
         self._check_quorums(moves)
         self._set_duty(node, draining=True, leaving=True)
         yield from self.carry_out(self.plan_removal(node), at_once=at_once, timeout_s=timeout_s)
@@ -353,6 +357,8 @@ class ClusterMembers:
         """
         self._node(new)
         moves = self.plan_replacement(old, new)
+        if self._was_removed(old):
+            return  # this was given before
         self._check_quorums(moves)
         self._set_duty(old, draining=True, leaving=True)
         yield from self.carry_out(
@@ -387,13 +393,14 @@ class ClusterMembers:
             node: The node to remove.
 
         Returns:
-            The moves that `remove` would make.
+            The moves that `remove` would make; none if it was removed before.
 
         Raises:
             TooFewNodes: A group would have more replicas than there are other nodes.
             NodeUnknown: There is no such node.
         """
-        self._node(node)
+        if self._was_removed(node):
+            return []
         reply = self.placements()
         nodes = _usable(reply.nodes, but=node)
         groups = _held(reply.groups)
@@ -414,12 +421,13 @@ class ClusterMembers:
         Raises:
             InvalidOption: They are the same node.
             TooFewNodes: There is no other node for a group that `new` holds already.
-            NodeUnknown: There is no node `old`.
+            NodeUnknown: There was never a node `old`.
         """
         if old == new:
             problem, advice = f"is {new}, the node to replace", "Give an id that no node ever had."
             raise InvalidOption(option="--with", problem=problem, advice=advice)
-        self._node(old)
+        if self._was_removed(old):
+            return []
         reply = self.placements()
         nodes, groups = _usable(reply.nodes, but=old), _held(reply.groups)
         _check_room([held for held in groups if {old, new} <= set(held.voters)], nodes)
@@ -501,7 +509,17 @@ class ClusterMembers:
                 return each
         raise NodeUnknown(node=node, known=", ".join(str(each.node) for each in nodes))
 
+    def _was_removed(self, node: int) -> bool:
+        """Is it removed for good? Raises `NodeUnknown` if there never was such a node."""
+        whole_argument("node", node, least=1, most=INTEGER_MAX)
+        if any(each.node == node for each in self.placements().nodes):
+            return False
+        # To remove a node that is removed changes nothing, and no other one is unknown.
+        self._connection.call_leader(CONTROLLER_GROUP, RETIRE_NODE, RetireNode(node=NodeId(node)))
+        return True
+
     def _set_duty(self, node: int, *, draining: bool, leaving: bool) -> None:
+        whole_argument("node", node, least=1, most=INTEGER_MAX)
         call = SetDuty(node=NodeId(node), draining=draining, leaving=leaving)
         self._connection.call_leader(CONTROLLER_GROUP, SET_DUTY, call)
 
@@ -582,8 +600,10 @@ def _behind(own: Mapping[GroupId, tuple[int, int]], committed: Mapping[GroupId, 
     return sum(max(0, last - applied.get(group, 0)) for group, last in committed.items())
 
 
-def _rising(nodes: Sequence[int]) -> tuple[NodeId, ...]:
-    return tuple(sorted({NodeId(node) for node in nodes}))
+def _rising(parents: Sequence[int]) -> tuple[NodeId, ...]:
+    for each in parents:
+        whole_argument("parents", each, least=1, most=INTEGER_MAX)
+    return tuple(sorted(map(NodeId, set(parents))))
 
 
 def _list(nodes: Iterable[NodeId]) -> str:

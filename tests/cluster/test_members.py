@@ -147,6 +147,16 @@ def test_what_would_do_harm_is_refused_and_changes_nothing(tmp_path: Path) -> No
         for number in (-1, 0, 1 << 63, 10**30):
             with pytest.raises(InvalidOption, match="Give 1 to"):
                 members.add(number, cluster.address(4))
+            with pytest.raises(InvalidOption, match="'parents' is"):
+                members.add(4, cluster.address(4), observer=True, parents=[1, number])
+            for refused in (members.set_parents, members.plan_replacement):
+                with pytest.raises(InvalidOption, match="'node' is"):
+                    refused(number, [])
+            for asked in (members.plan_removal, members.end_drain):
+                with pytest.raises((InvalidOption, NodeUnknown)):
+                    asked(number)
+            with pytest.raises(InvalidOption, match="'to' is"):
+                members.transfer(0, number, timeout_s=1)
         with pytest.raises(InvalidOption, match="is 3, the node to replace"):
             list(members.replace(3, 3, timeout_s=1))
         with pytest.raises(TooFewNodes, match="topic 'three' needs 3 nodes, and 2 can hold"):
@@ -209,6 +219,7 @@ def test_the_verbs_plan_carry_out_take_back_and_tell(tmp_path: Path) -> None:
             (1, "in service"), (2, "in service"), (4, "in service"),
         ]  # fmt: skip
         assert {group["state"] for group in shown["groups"]} == {"there"}
+        assert run("cluster", "remove", "3", "--yes", "-o", "json") == [], "it was done before"
         assert run("cluster", "rebalance", "-o", "json") == []
         (more,) = run("topic", "replicas", "t", "2", "-o", "json")
         assert (more["topic"], len(more["to"])) == ("t", 2)
