@@ -8,12 +8,25 @@ from random import Random
 import pytest
 
 from raftlog.compaction.compact import compact
-from raftlog.core.types import GroupId, LogIndex, Offset, Term
+from raftlog.core.types import (
+    CONTROLLER_GROUP,
+    NO_INDEX,
+    GroupId,
+    LogIndex,
+    NodeId,
+    Offset,
+    Payload,
+    Term,
+)
 from raftlog.errors import CorruptFile, DiskFull, Internal, Overloaded
 from raftlog.image.manifest import MANIFEST_COPIES, read_image
+from raftlog.machines.commands import RegisterNode, Rules, SnapshotPoint
+from raftlog.machines.group_info import CONTROLLER
+from raftlog.machines.rules import RULES_LATEST
 from raftlog.multiraft.effects import CompactionFailed, DamagePassedOver
 from raftlog.replica import PointReached
 from raftlog.storage.limits import SEALED_BYTES_MIN
+from raftlog.wire.codec import encode_command
 from tests.multiraft.compaction_scene import BACKLOG, EVERY, Scene
 
 RETRY_TICKS = 100
@@ -310,6 +323,27 @@ def test_on_a_full_disk_only_a_compaction_that_fits_the_reserve_begins() -> None
     scene.write_until_point()
     scene.tick(1)
     assert scene.driver.jobs == [], "what is new is too large"
+
+
+def test_on_a_full_disk_a_controller_s_compaction_begins_whatever_room_there_is() -> None:
+    """It has no records, so it frees what its log takes."""
+    scene = Scene(reserve_bytes=4_000)
+    opened = scene.store.replica(CONTROLLER, scene.store.make_group(CONTROLLER))
+    scene.add(opened)
+    local = scene.topics[CONTROLLER_GROUP]
+    scene.fill_disk()
+    point = Payload(encode_command(SnapshotPoint(keep_from=NO_INDEX), None), b"")
+    register = RegisterNode(node=NodeId(1), store_uuid="s", address="a:1", rules=RULES_LATEST)
+    for payload in (
+        Payload(encode_command(register, None), b""),
+        Payload(encode_command(Rules(version=RULES_LATEST), None), b""),
+        point,
+    ):
+        local.raft.propose([payload])
+        scene.settle(local)
+    assert local.replica.points, "the controller's rules know snapshot points"
+    scene.tick(1)
+    assert [job.group for job, _ in scene.driver.jobs] == [CONTROLLER_GROUP]
 
 
 def test_leaving_out_a_point_of_which_nothing_stays_makes_the_same_history() -> None:

@@ -10,6 +10,7 @@ from raftlog.core.types import EMPTY_PAYLOAD, GroupId, LogIndex, Payload
 from raftlog.errors import CorruptFile
 from raftlog.image.damage import DamagedEntry, DamagedLog
 from raftlog.multiraft.effects import DamageFound, DamageHealed, DamageNotHealable, GroupQuarantined
+from raftlog.multiraft.image_repair import Fetched
 from raftlog.storage.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES
 from tests.multiraft.test_quarantine import SEGMENT, disk_of_two_topics, flip
 from tests.multiraft.test_refused_messages import follower
@@ -101,6 +102,16 @@ def test_a_repair_that_ends_after_the_node_has_stopped_tells_nothing() -> None:
         assert not local.mending
         healed = [event for event in driver.told if isinstance(event, DamageHealed)]
         assert len(healed) == (0 if stops else 1)
+
+
+def test_a_repair_of_an_image_gives_up_no_entry_that_peers_are_asked_for() -> None:
+    multiraft, driver = follower(disk_of_two_topics())
+    local = multiraft.replicas[GroupId(1)]
+    multiraft.repairs.found(local, DamagedEntry(LogIndex(1), CAUSE))
+    for _ in range(10):
+        multiraft.repairs._fetched(local, Fetched(done=False, damaged=frozenset()))
+    assert not any(isinstance(event, DamageNotHealable) for event in driver.told)
+    assert multiraft.repairs.counts(GroupId(1))[:3] == (1, 0, 0)
 
 
 def _with_it(request: EntryRequest, payload: Payload) -> EntryReply:
