@@ -13,8 +13,10 @@ from raftlog.core.messages import (
     ImageManifest,
     ImageRequest,
     PeerMessage,
+    Replicate,
 )
-from raftlog.core.types import GroupId, LogIndex, NodeId, Payload, Term
+from raftlog.core.progress import Progress
+from raftlog.core.types import GroupId, LogIndex, NodeId, Payload, Span, Term
 from raftlog.errors import CorruptFile, DiskFull
 from raftlog.image.incoming import INCOMING_PREFIX, Incoming, wanted_image
 from raftlog.image.manifest import NO_IMAGE, SMALL_FILE_BYTES, Image, read_image
@@ -153,6 +155,37 @@ class Wire:
 
 def files_of_wire(fs: MemoryFileSystem) -> int:
     return sum(map(len, files_of(fs, FOLDER).values()))
+
+
+def test_an_image_is_offered_with_the_question_whether_a_follower_holds_the_log_s_base() -> None:
+    wire = Wire()
+    local = wire.sender.topics[GROUP]
+    raft = local.raft
+    assert raft.leadership is not None
+    lacking, current = Progress(raft.log.last_index), Progress(raft.log.last_index)
+    lacking.behind_base = True
+    raft.leadership.followers |= {HERE: lacking, ANOTHER: current}
+
+    def offered(*to: NodeId, prev_index: int, span: Span | None) -> list[NodeId]:
+        wishes = [
+            Replicate(
+                group=GROUP,
+                sender=SOURCE,
+                to=node,
+                term=raft.term,
+                prev_index=LogIndex(prev_index),
+                prev_term=raft.term,
+                span=span,
+                commit_index=raft.commit_index,
+            )
+            for node in to
+        ]
+        return [offer.to for offer in wire.source.offers(local, wishes)]
+
+    base = raft.log.base_index
+    assert offered(HERE, ANOTHER, prev_index=base, span=None) == [HERE]
+    assert offered(HERE, prev_index=base + 1, span=None) == []
+    assert offered(HERE, prev_index=base, span=Span(LogIndex(base + 1), LogIndex(base + 1))) == []
 
 
 def test_all_files_come_in_chunks_with_a_few_asked_for_ahead() -> None:
