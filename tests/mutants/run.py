@@ -113,13 +113,13 @@ def examine(mutant: Mutant, tree: Path, seeds_max: int, stages_max: int) -> Outc
     started = time.monotonic()
     with _planted(mutant, tree):
         for stage in stages(mutant.name.partition("-")[0], seeds_max)[:stages_max]:
-            noticed_by = _run(stage, tree)
-            if noticed_by:
+            found = _run(stage, tree)
+            if found:
                 break
         else:
             stage = Stage("", [], 0)
     seconds = round(time.monotonic() - started, 1)
-    return Outcome(mutant.name, noticed_by, stage.name, seconds)
+    return Outcome(mutant.name, found, stage.name, seconds)
 
 
 @contextmanager
@@ -148,6 +148,7 @@ def _run(stage: Stage, tree: Path) -> str:
         stage.command, cwd=tree, env=environment, text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, preexec_fn=_limit_memory,
     )  # fmt: skip
+    _running.add(process)
     try:
         said, _ = process.communicate(timeout=stage.seconds_max)
     except subprocess.TimeoutExpired:
@@ -156,12 +157,14 @@ def _run(stage: Stage, tree: Path) -> str:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
+        _running.discard(process)
         shutil.rmtree(tree / "tmp")
         (tree / "tmp").mkdir()
-    return _noticed_by(stage, process.returncode, said)
+    return noticed_by(stage, process.returncode, said)
 
 
-def _noticed_by(stage: Stage, status: int, said: str) -> str:
+def noticed_by(stage: Stage, status: int, said: str) -> str:
+    """What failed, from what the stage said; "" if nothing did."""
     if status == 0:
         return ""
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
@@ -207,6 +210,10 @@ def _checked(command: list[str], tree: Path) -> str:
     ).stdout
 
 
+_running: set[subprocess.Popen[str]] = set()
+"""What would go on by itself if this program were ended."""
+
+
 def examine_all(
     mutants: list[Mutant], jobs: int, seeds_max: int, stages_max: int
 ) -> Iterator[Outcome]:
@@ -223,9 +230,14 @@ def examine_all(
             finally:
                 trees.put(tree)
 
-        with ThreadPoolExecutor(jobs) as pool:
+        pool = ThreadPoolExecutor(jobs)
+        try:
             for future in as_completed([pool.submit(in_some_tree, each) for each in mutants]):
                 yield future.result()
+        finally:
+            for process in list(_running):
+                os.killpg(process.pid, signal.SIGKILL)
+            pool.shutdown(cancel_futures=True)
 
 
 def row(mutant: Mutant, outcome: Outcome) -> str:
@@ -280,6 +292,7 @@ def _read_results() -> dict[str, Outcome]:
 
 def main() -> int:
     """The command line; the exit status."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     arguments = _arguments()
     mutants = draw(arguments.seed, arguments.per_part)
     outcomes = _read_results()

@@ -9,7 +9,16 @@ from functools import cache
 import pytest
 
 from tests.mutants.mutations import PARTS, ROOT, Mutant, draw, mutants_of
-from tests.mutants.run import OWN_TESTS, PER_PART, SEED, Outcome, change, summary
+from tests.mutants.run import (
+    OWN_TESTS,
+    PER_PART,
+    SEED,
+    Outcome,
+    change,
+    noticed_by,
+    stages,
+    summary,
+)
 from tests.mutants.survivors import EQUIVALENT, UNNOTICED
 
 SOURCE = '''
@@ -78,6 +87,15 @@ def test_a_survivor_counts_unless_it_is_equivalent() -> None:
     text, is_enough = summary(mutants, outcomes)
     assert "1 survive" in text
     assert not is_enough
+
+
+def test_what_noticed_a_mutant_is_the_test_that_failed_and_a_hang_is_told_apart() -> None:
+    (own, *_) = stages("core", 1)
+    failed = "FAILED tests/core/test_quorum.py::test_all - assert 1 == 2\n1 failed"
+    assert noticed_by(own, 0, "3 passed") == ""
+    assert noticed_by(own, 1, failed) == "tests/core/test_quorum.py::test_all"
+    assert noticed_by(own, 1, f"E  Failed: Timeout (>60.0s)\n{failed}").startswith("hangs: tests/")
+    assert noticed_by(own, -9, "") == "exit status -9"
 
 
 @pytest.mark.slow
