@@ -1,4 +1,4 @@
-"""docs/CHECKLIST.md has all 79 rows, and every row names tests that exist."""
+"""docs/CHECKLIST.md has all 79 rows, and every test that it and docs/TESTING.md name exists."""
 
 from __future__ import annotations
 
@@ -33,6 +33,19 @@ def test_every_row_names_tests_and_each_exists() -> None:
             if not path.exists() or (function and function not in _functions(path)):
                 missing.append((number, f"{file}::{function}"))
     assert missing == []
+
+
+def test_every_test_that_guards_a_dangerous_rule_exists() -> None:
+    text = (ROOT / "docs" / "TESTING.md").read_text(encoding="utf-8")
+    _, _, section = text.partition("### Rules that have cost other systems data")
+    table, _, _ = section.partition("###")
+    missing, file, count = [], "", 0
+    for named, function in re.findall(r"`(tests/[\w/]+\.py)?::(\w+)`", table):
+        file, count = named or file, count + 1
+        if function not in _functions(ROOT / file):
+            missing.append(f"{file}::{function}")
+    assert missing == []
+    assert count > 20
 
 
 def _functions(path: Path) -> set[str]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from raftlog.core.membership import Membership
-from raftlog.core.messages import AppendRequest, GroupDeleted
+from raftlog.core.messages import AppendRequest, GroupDeleted, VoteRequest
 from raftlog.core.recovery import is_recovering
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId, Payload
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId, Payload, Term
 from raftlog.errors import NodeRemoved, TopicRecreated
 from raftlog.machines.commands import (
     AddNode,
@@ -180,6 +181,34 @@ def test_a_change_is_reported_only_when_the_new_voters_have_committed_it(node: N
     for _ in range(100):
         node.answer()
     assert node.reports[0] == ReportPlacement(group=GROUP, generation=1)
+
+
+def campaigns(node: Node) -> bool:
+    """Does it ask node 2 for its vote in the group within some election timeouts?"""
+    node.sent.clear()
+    for _ in range(200):
+        node.multiraft.tick()
+        node.run_pending()
+    return any(isinstance(each, VoteRequest) and each.group == GROUP for each in node.sent)
+
+
+def test_who_missed_a_deletion_is_told_and_campaigns_no_more(node: Node) -> None:
+    """Else it would ask for ever, and raise the terms of those that do not know it either."""
+    node.create(ONE, TWO)
+    assert campaigns(node)
+    node.multiraft.receive(TWO, [GroupDeleted(group=GROUP, sender=TWO, to=ONE)])
+    assert not campaigns(node)
+    node.done(DeleteTopic(name="t", incarnation="i"))
+    asks = VoteRequest(
+        group=GROUP, sender=TWO, to=ONE, term=Term(9), last_index=LogIndex(9), last_term=Term(8),
+        pre=True,
+    )  # fmt: skip
+    node.sent.clear()
+    node.multiraft.receive(TWO, [asks])
+    assert node.sent == [GroupDeleted(group=GROUP, sender=ONE, to=TWO)]
+    node.multiraft.receive(TWO, [replace(asks, group=GroupId(77))])
+    assert len(node.sent) == 1, "of a group that nobody has created yet nothing is said"
+    assert GroupId(77) not in node.multiraft.replicas
 
 
 def test_no_group_is_made_before_the_log_is_where_it_was_when_one_was_removed(node: Node) -> None:
