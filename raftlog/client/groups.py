@@ -102,8 +102,8 @@ class Groups:
         Args:
             group: The group. Default: the controller's.
             index: The first entry. Default: the first that was ever written.
-            limit: The most entries to give: 1 or more. Default: all that the node that answers
-                knows to be committed.
+            limit: The most entries to give: 1 or more. Default: all that are committed when the
+                first one is asked for.
 
         Yields:
             The entries in order, without a gap.
@@ -118,16 +118,17 @@ class Groups:
         return self._entries(_group(group), first, limit)
 
     def _entries(self, group: GroupId, index: LogIndex, limit: int | None) -> Iterator[LogEntry]:
+        end = self.last_applied(group)
         left = INTEGER_MAX if limit is None else limit
-        while left > 0:
+        while True:
             asked = min(left, ENTRIES_PER_REPLY_MAX)
             call = GetEntries(group=group, index=index, entries_max=asked)
             reply = self._connection.call_that_has(GET_ENTRIES, call)
             yield from reply.entries
             index = LogIndex(reply.entries[-1].index + 1)
-            if index > reply.commit_index:
-                return
             left -= len(reply.entries)
+            if index > end or left <= 0:
+                return
 
     def events(self, group: GroupId = CONTROLLER_GROUP) -> Iterator[GroupEvent]:
         """Watch a group: its leader, its voters, and how far it is applied, as some node knows it.

@@ -22,7 +22,14 @@ from raftlog.config import Settings, StorageSettings
 from raftlog.core.messages import PeerMessage
 from raftlog.core.ready import Role
 from raftlog.core.types import NOBODY, GroupId, LogIndex, NodeId, Offset, Payload
-from raftlog.errors import IdentityRefused, NodeRemoved, NotLeader, RaftlogError, TooLarge
+from raftlog.errors import (
+    GroupUnknown,
+    IdentityRefused,
+    NodeRemoved,
+    NotLeader,
+    RaftlogError,
+    TooLarge,
+)
 from raftlog.machines.commands import Command, ReportPlacement
 from raftlog.machines.outcomes import Outcome
 from raftlog.multiraft.catch_up_budget import CatchUpLimits
@@ -311,10 +318,12 @@ class Node:
         return self.node not in replicas.controller.voters_of(info)
 
     def group_here(self, group: GroupId) -> LocalReplica:
-        """The replica of the group. Raises `NotLeader` where there is none (yet), and
-        `ReplicaQuarantined` when its files here are damaged."""
+        """The replica of the group. Raises `NotLeader` where there is none (yet), `GroupUnknown`
+        if it was deleted, and `ReplicaQuarantined` when its files here are damaged."""
         local = self.multiraft.replicas.of_group(group)
         if local is None:
+            if self.multiraft.replicas.controller.is_deleted(group):
+                raise GroupUnknown(group=group)
             raise self.not_here(group)
         return local
 

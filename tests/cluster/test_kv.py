@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -54,11 +54,11 @@ from tests.cluster.waiting import wait_serving
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
     with ProcessCluster.start(tmp_path_factory.mktemp("kv") / "data") as running:
         with running.client() as first:
-            wait_for(lambda: _is_made(first), "the key-value store", 30)
+            wait_for(lambda: is_made(first), "the key-value store", 30)
         yield running
 
 
-def _is_made(client: LogClient) -> bool:
+def is_made(client: LogClient) -> bool:
     try:
         return client.kv.put("first", b"1") > 0
     except RulesTooOld:
@@ -212,40 +212,6 @@ def test_an_argument_that_no_call_can_have_is_refused_at_once(
     assert refused.value.option == named
 
 
-@pytest.mark.parametrize(
-    ("ask", "named"),
-    [
-        (lambda client: client.kv.get("k", at=0.5), "at"),
-        (lambda client: client.kv.scan(limit="all"), "limit"),
-        (lambda client: client.kv.watch(idle_timeout_s="long"), "idle_timeout_s"),
-        (lambda client: client.kv.watch(idle_timeout_s=-1), "idle_timeout_s"),
-        (lambda client: client.groups.servers("t"), "group"),
-        (lambda client: client.groups.servers(-1), "group"),
-        (lambda client: client.groups.last_applied(None), "group"),
-        (lambda client: client.groups.events(1 << 63), "group"),
-        (lambda client: client.groups.state(-1), "group"),
-        (lambda client: client.groups.state(0, index="new"), "index"),
-        (lambda client: client.groups.entries(True), "group"),
-        (lambda client: client.groups.entries(0, index=0), "index"),
-        (lambda client: client.groups.entries(0, limit=0), "limit"),
-        (lambda client: client.groups.entries(0, limit=1.5), "limit"),
-    ],
-)
-def test_a_question_that_makes_no_sense_is_refused_at_once(
-    client: LogClient, ask: Callable[[LogClient], object], named: str
-) -> None:
-    with pytest.raises(InvalidOption) as refused:
-        ask(client)
-    assert refused.value.option == named
-
-
-def test_an_index_below_the_first_is_refused_over_the_wire_too(client: LogClient) -> None:
-    store = store_of(client)
-    for wrong in ({"exactly": -1}, {"at_least": -1}):
-        with pytest.raises(MalformedRequest, match=next(iter(wrong))):
-            client._connection.call_leader(store, READ_KEYS, a_read(store, "", **wrong))
-
-
 def test_no_entry_is_before_the_first(client: LogClient, key: str) -> None:
     client.kv.put(key, b"now")
     with pytest.raises(InvalidOption, match=r"Option 'at' is 0.\s+Give 1 to"):
@@ -350,28 +316,6 @@ def test_committed_entries_are_told_by_every_node_and_no_others(
     assert len(told) == 1
 
 
-def test_a_log_is_read_entry_by_entry_up_to_what_is_committed(
-    cluster: ProcessCluster, client: LogClient, key: str
-) -> None:
-    store = store_of(client)
-    versions = [client.kv.put(key, b"%02d" % number * 30_000) for number in range(30)]
-    wait_for(
-        lambda: [each.index for each in client.groups.entries(store)][versions[-1] - 1 :],
-        "all entries, which are more than one reply holds, at the nodes that answer",
-        30,
-    )
-    found = client.groups.entries(store, limit=versions[-1])
-    assert [each.index for each in found] == list(range(1, versions[-1] + 1))
-    limited = list(client.groups.entries(store, index=versions[0], limit=2))
-    assert [each.index for each in limited] == versions[:2]
-    assert [decode_command(each.command).key for each in limited] == [key, key]
-    with (
-        cluster.client(request_timeout_s=2) as hasty,
-        pytest.raises(DeadlineExceeded, match="Index 999999 is not there yet"),
-    ):
-        next(hasty.groups.entries(store, index=999_999))
-
-
 def test_events_tell_how_a_group_is_and_then_what_changes(client: LogClient, key: str) -> None:
     store = store_of(client)
     events = client.groups.events(store)
@@ -427,7 +371,7 @@ def small(tmp_path: Path) -> Iterator[ProcessCluster]:
     settings = ["storage.snapshot_entries=100", "storage.log_behind_bytes_max=1"]
     with ProcessCluster.start(tmp_path / "data", settings=settings) as running:
         with running.client() as first:
-            wait_for(lambda: _is_made(first), "the key-value store", 30)
+            wait_for(lambda: is_made(first), "the key-value store", 30)
         yield running
 
 
