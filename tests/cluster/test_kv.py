@@ -447,12 +447,7 @@ def test_restarted_nodes_tell_states_from_before_their_snapshots(small: ProcessC
         for node in (1, 2, 3):
             small.kill(node)
             small.serve(node)
-        assert client.kv.get("key-0") is not None
-        wait_for(
-            lambda: all(isinstance(each.answer, NodeView) for each in client.views([store])),
-            "all nodes to serve again",
-            60,
-        )
+            wait_for(lambda at=node: serves(client, store, at), "the node to serve again", 60)
         newest = max(a_view(client, store, node).snapshot_index for node in (1, 2, 3))
         told = [index for index in then if index < newest and told_at(client, index, then[index])]
         assert newest - told[0] > 90, "the snapshot before the newest is kept, with its log"
@@ -462,6 +457,11 @@ def test_restarted_nodes_tell_states_from_before_their_snapshots(small: ProcessC
         refused = raftlog(small, "kv", "get", "key-3", "--at", "1")
         assert refused.returncode == ExitCode.DATA_LOSS
         assert b"Index 1 is no longer kept: the next one here is " in refused.stderr
+
+
+def serves(client: LogClient, store: int, node: int) -> bool:
+    answers = {each.node: each.answer for each in client.views([store])}
+    return isinstance(answers.get(node), NodeView)
 
 
 def told_at(client: LogClient, index: int, expected: tuple[KeyValue, ...]) -> bool:
