@@ -10,8 +10,9 @@ import pytest
 
 from raftlog.comparison import Comparison
 from raftlog.core.membership import Membership, MembershipAt, Memberships
+from raftlog.core.messages import Replicate
 from raftlog.core.ready import Role
-from raftlog.core.types import NO_INDEX, EntryKind, LogIndex, NodeId, Payload, Term
+from raftlog.core.types import NO_INDEX, EntryKind, LogIndex, NodeId, Payload, Span, Term
 from raftlog.damage_table import Trouble
 from raftlog.machines.commands import SnapshotPoint
 from raftlog.machines.controller import ControllerMachine
@@ -104,6 +105,25 @@ def test_a_read_waits_until_the_machine_stands_at_its_index(leader: Alone) -> No
     assert leader.replica.advance().reads == []
     assert leader.apply(1).reads == []
     assert [read.request_id for read in leader.apply(1).reads] == [7]
+
+
+def test_a_wish_stands_while_its_term_is_led_and_the_log_holds_its_entries(leader: Alone) -> None:
+    replica = leader.replica
+    base = replica.log.base_index
+    wish = Replicate(
+        group=GROUP,
+        sender=NodeId(1),
+        to=NodeId(2),
+        term=replica.raft.term,
+        prev_index=base,
+        prev_term=Term(0),
+        span=Span(LogIndex(base + 1), LogIndex(base + 1)),
+        commit_index=NO_INDEX,
+    )
+    assert replica.stands(wish)
+    assert replica.stands(replace(wish, span=None))
+    assert not replica.stands(replace(wish, span=Span(base, LogIndex(base + 1)))), "it was dropped"
+    assert not replica.stands(replace(wish, term=Term(wish.term + 1)))
 
 
 def test_a_marker_is_written_without_news_for_the_core(leader: Alone) -> None:
