@@ -32,7 +32,7 @@ FIRST_SEEDS = {
     "previous_entry_unverified": 12,
     "received_files_not_checked": 210,
     "removed_before_it_is_reported": 50,
-    "repair_without_its_file": 300,
+    "repair_without_its_file": 440,
     "scrub_of_the_beginning": 12,
     "stage_copied_unchecked": 300,
     "torn_tail_taken_for_whole": 20,
