@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Plant 130 one-line bugs, one at a time in a copy of the tree, and count those that the fast tests or
-# 200 seeds of the simulator notice. Prints a table; the exit status is 1 under 95 %. About an hour on
+# 200 seeds of the simulator notice. Prints a table; the exit status is 1 under 95 %. By estimate an hour on
 # two idle cores. Flags go to tests.mutants.run, for example --resume or --only core.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 need_venv
