@@ -6,7 +6,10 @@ from collections import defaultdict
 from typing import Any
 
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId
+from raftlog.errors import IndexOverflow, IndexUnderflow, NotLeader, Overloaded, RaftlogError
+from raftlog.machines import kv
 from raftlog.machines.commands import Command, CreateKv, RegisterNode
+from raftlog.machines.kv import KvMachine
 from raftlog.machines.kv_commands import ANY_VERSION, DeleteKey, KeyValue, OpenSession, PutKey
 from raftlog.machines.outcomes import KeyWritten, KvCreated, Refused, SessionOpened
 from raftlog.machines.rules import RULES_LATEST
@@ -21,11 +24,14 @@ from tests.simulation.linearizable import (
     written,
 )
 from tests.simulation.node import Failed, Reply, SimulatedNode
+from tests.simulation.planting import replaced
 from tests.simulation.promises import Promise, Violation
 from tests.simulation.workload import Ask, Task
 
 CLIENTS = 4
 KEYS = ("a", "b")
+CHANGES_KEPT = 6
+"""So few that a look back at what was told before often needs a snapshot and the log."""
 
 
 class KvHistory:
@@ -89,7 +95,8 @@ class KvSimulation(Simulation):
 
     def go(self) -> Result:
         self.clients.spawn("kv", self._use_kv())
-        result = super().go()
+        with replaced(kv, "CHANGES_KEPT", CHANGES_KEPT):
+            result = super().go()
         self.history.check()
         return result
 
@@ -134,8 +141,10 @@ class KvSimulation(Simulation):
                 last = pair[0].version if pair else 0
                 self.history.found(pair[0] if pair else None)
                 self.history.did(key, called, read(last), f"{number} reads {last}")
-            else:
+            elif random.random() < 0.7:
                 yield from self._two_steps(group, number, key)
+            else:
+                yield from self._look_back(group, key)
             clients.simulator.counts["operations on keys"] += 1
             yield clients.think()
 
@@ -187,6 +196,46 @@ class KvSimulation(Simulation):
                 self.history.did(key, called, read(version), f"{number} reads {version} at {index}")
                 self.clients.simulator.counts["two-step reads"] += 1
                 return
+
+    def _look_back(self, group: GroupId, key: str) -> Task:
+        """Ask any node for the state at an index that somebody was told of before."""
+        random, told = self.clients.random, sorted({index for index, _ in self.history.states})
+        if not told:
+            return
+        index = random.choice(told)
+        node = NodeId(random.randrange(len(self.nodes)) + 1)
+
+        def action(at: SimulatedNode, reply: Reply) -> None:
+            found = state_at(at, group, key, index)
+            if isinstance(found, Failed):
+                self._make_again(at, group, key, index, reply)
+            else:
+                reply(found)
+
+        found = yield Ask(node, action)
+        if not isinstance(found, Failed):
+            self.history.found_at(index, key, found[0] if found else None)
+
+    def _make_again(
+        self, node: SimulatedNode, group: GroupId, key: str, index: int, reply: Reply
+    ) -> None:
+        """The same from the node's nearest snapshot and its log."""
+        local, counts = node.local(group), self.clients.simulator.counts
+        if local is None or local.replica.applied_index < index or local.replica.diverged:
+            reply(Failed(written=False))
+            return
+
+        def done(made: KvMachine | RaftlogError) -> None:
+            if isinstance(made, RaftlogError):
+                reply(Failed(written=False))
+                return
+            counts["past states told"] += 1
+            reply(list(made.pairs("", key, key + "\0", LogIndex(index))))
+
+        try:
+            node._running_multiraft.images.past.read(local, LogIndex(index), done)
+        except (IndexUnderflow, IndexOverflow, NotLeader, Overloaded):
+            reply(Failed(written=False))
 
     def _strong(self, group: GroupId, key: str) -> Any:
         return self._confirmed(group, lambda local: values_of(local, key, None))

@@ -154,6 +154,7 @@ def test_histories_over_all_faults_are_linearizable() -> None:
     assert counts["operations on keys"] > 20 * SEEDS
     assert counts["two-step reads"] > SEEDS
     assert counts["reads answered under a lease"] > SEEDS
+    assert counts["past states told"] > 0
 
 
 # ------------------------------------------------------------ bugs
