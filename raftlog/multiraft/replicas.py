@@ -7,7 +7,7 @@ write and no read of the group is out.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import assert_never
+from typing import Any, assert_never
 
 from raftlog.core.recovery import is_recovering
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, LastEntry, NodeId, Term
@@ -78,6 +78,10 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
 
     def __getitem__(self, group: GroupId) -> LocalReplica:
         return self._replicas[group]
+
+    def get(self, group: GroupId, default: Any = None) -> Any:
+        """As `Mapping.get`, which looks up each of many thousand groups in a slower way."""
+        return self._replicas.get(group, default)
 
     def __iter__(self) -> Iterator[GroupId]:
         return iter(self._replicas)
