@@ -146,7 +146,7 @@ def votes_asked_for_before_the_vote_is_durable() -> Any:
 def two_votes_in_a_term() -> Any:
     """A vote is given to every candidate with a good log."""
 
-    def grants_vote(request: Any, *, term: int, vote: int, leader: int, last: Any) -> bool:
+    def grants_vote(request: Any, *, term: int, last: Any, **_: Any) -> bool:
         return request.term == term and election.log_is_up_to_date(request, last)
 
     return replaced(election, "grants_vote", grants_vote)
