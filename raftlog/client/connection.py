@@ -385,13 +385,13 @@ class Connection:
         """Those of them in `client.rack`, or all, if none is."""
         return [each for each in among if each in self._of_rack] or among
 
-    def addresses(self, nodes: Collection[NodeId] = ()) -> tuple[str, ...]:
+    def addresses(self, nodes: Collection[NodeId] = (), doubted: bool = False) -> tuple[str, ...]:
         """Where these nodes of the cluster listen, or all of them if none of these is known; the
-        bootstrap servers while none answers. Nodes come and go: the cluster is asked now and then.
+        bootstrap servers while none answers. Nodes come and go: it asks, soon if they are `doubted`.
 
         Raises `NodeUnreachable` if nothing listens at any of these.
         """
-        if self._asks_nodes(doubted=not self._nodes.keys() >= set(nodes)):
+        if self._asks_nodes(doubted=doubted or not self._nodes.keys() >= set(nodes)):
             patience_s = self.settings.try_timeout_s + self.settings.refused_timeout_s
             try:
                 description = self.call_any(

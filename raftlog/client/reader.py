@@ -320,8 +320,9 @@ class TopicReader:
 
     def _holders(self) -> list[str]:
         """Where replicas are, as far as it is known: a topic may move while it is read."""
+        lacks_some = self._preference == "observer" and not self._connection.observers
         for nodes in (self._topic.voters, ()):
-            known = self._connection.addresses(nodes)
+            known = self._connection.addresses(nodes, lacks_some)
             known = tuple(dict.fromkeys((*known, *self._connection.observers)))
             if found := [each for each in known if each not in self._elsewhere]:
                 return found
