@@ -53,7 +53,7 @@ class OneNode(Connection):
         super().__init__(settings.model_copy(update=found_by))
         self._only = address
 
-    def addresses(self, nodes: Collection[NodeId] = ()) -> tuple[str, ...]:
+    def addresses(self, nodes: Collection[NodeId] = (), doubted: bool = False) -> tuple[str, ...]:
         """The address of the one node."""
         return (self._only,)
 

@@ -207,9 +207,10 @@ class Running:
                     ready = [
                         a for a in ready if a.leader and a.registered and a.rules >= a.rules_known
                     ]
-                    if len(ready) == len(self.children):
-                        return
+                    # Nodes outside this folder answer as well, and are not waited for.
                     waiting = self.children.keys() - {a.node for a in ready}
+                    if not waiting:
+                        return
                     logs = ", ".join(str(self.cluster.log_file(node)) for node in sorted(waiting))
                     last = f"Not yet registered with the controller (up.ready_timeout_s): {logs}."
                 if time.monotonic() >= deadline_s:

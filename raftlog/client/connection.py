@@ -387,7 +387,7 @@ class Connection:
 
     def addresses(self, nodes: Collection[NodeId] = (), doubted: bool = False) -> tuple[str, ...]:
         """Where these nodes of the cluster listen, or all of them if none of these is known; the
-        bootstrap servers while none answers. Nodes come and go: it asks, soon if they are `doubted`.
+        bootstrap servers while none answers. Nodes come and go: it asks, soon if `doubted`.
 
         Raises `NodeUnreachable` if nothing listens at any of these.
         """

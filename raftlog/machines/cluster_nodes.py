@@ -223,9 +223,11 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
 
     def level_of(self, node: NodeId) -> int:
         """How many pulls an entry takes at most to come to the node; 0: it is no observer."""
-        if not self.is_observer(node):
-            return 0
-        return 1 + max(map(self.level_of, self._nodes[node].parents), default=0)
+        level, layer = 0, {node}
+        while layer := {each for each in layer if self.is_observer(each)}:
+            level += 1
+            layer = {parent for each in layer for parent in self._nodes[each].parents}
+        return level
 
     def digest_into(self, digest: StateDigest, rules: int) -> None:
         """Older rules know less of a node."""

@@ -48,6 +48,17 @@ def test_an_observer_is_known_with_its_parents_and_its_level(chain: Cluster) -> 
     assert observe(chain, 4, 1, 2) == NodeAdded(known_before=True)
 
 
+def test_the_level_of_many_layers_is_found_without_walking_every_way_up() -> None:
+    """Each of thirty layers doubles the number of ways."""
+    cluster, above = Cluster(), (1, 2)
+    for layer in range(30):
+        here = (10 + 2 * layer, 11 + 2 * layer)
+        for node in here:
+            assert observe(cluster, node, *above) == NodeAdded(known_before=False)
+        above = here
+    assert cluster.machine.nodes.level_of(NodeId(above[0])) == 30
+
+
 def test_registering_leaves_an_observer_one(chain: Cluster) -> None:
     assert chain.machine.nodes[NodeId(5)].observer
     assert chain.machine.nodes[NodeId(5)].store_uuid == "store-5"
