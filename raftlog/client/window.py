@@ -45,6 +45,8 @@ class Window(Generic[Request, Reply]):
         self._call = call
         self._max_in_flight = max_in_flight
         self._pending: deque[_Pending[Request, Reply]] = deque()
+        self._sent_again = False
+        """A call was lost or refused: those behind it may have been refused as gaps."""
         self.answered = 0
         """How many calls are answered: the first so many of those pushed."""
 
@@ -57,6 +59,11 @@ class Window(Generic[Request, Reply]):
         replies: list[Reply] = []
         while len(self._pending) >= self._max_in_flight:
             replies.append(self._settle_oldest())
+            if self._sent_again:
+                # A new call would be a gap as well, and go into the log in vain, as would all
+                # after it: those that are pending come first.
+                replies.extend(self.drain())
+        self._sent_again = False
         deadline = deadline or self._connection.deadline(self._call.name)
         sent = self._connection.send_leader(self._group, self._call, request, body, deadline)
         self._pending.append(_Pending(request, body, deadline, sent))
@@ -107,6 +114,7 @@ class Window(Generic[Request, Reply]):
                 if not (error.retriable or isinstance(error, _RESENT)):
                     raise
                 earlier = error
+        self._sent_again = True
         return self._connection.call_leader(
             self._group, self._call, oldest.request, oldest.body, oldest.deadline, earlier
         )

@@ -34,6 +34,28 @@ def test_a_topic_s_leadership_goes_where_it_is_asked_under_load(tmp_path: Path) 
 
 
 @pytest.mark.timeout(300)
+def test_what_is_in_flight_when_the_leader_changes_is_sent_again_once(tmp_path: Path) -> None:
+    """And what comes after it goes into the log once, not first as a gap."""
+    batches, in_flight, changes = 300, 4, 2
+    with (
+        ProcessCluster.start(tmp_path / "data", settings=(LEADERS_STAY,)) as cluster,
+        cluster.client() as client,
+    ):
+        topic = client.create_topic("t", "text string")
+        with client.producer(topic, batch_bytes=1024, max_in_flight=in_flight) as producer:
+            for number in range(batches):
+                producer.append([{"text": f"{number:04}" * 300}])
+                if number in (100, 200):
+                    leader = leader_of(client, "t")
+                    cluster.pause(leader)  # what follows is in flight when it dies
+                if number in (102, 202):
+                    cluster.kill(leader)
+                    cluster.serve(leader)
+        bodies = sum(bool(entry.body) for entry in client.groups.entries(topic.group))
+        assert batches <= bodies <= batches + changes * in_flight
+
+
+@pytest.mark.timeout(300)
 def test_a_rolling_restart_under_load_fails_no_call(tmp_path: Path) -> None:
     """Each node hands over what it leads before it ends."""
     settings = [LEADERS_STAY, "server.drain_timeout_s=60"]
