@@ -25,6 +25,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from raftlog.client.connection import Connection
 from raftlog.errors import RaftlogError
 from raftlog.spark.datasource import RaftlogDataSource
 from raftlog.spark.options import Endpoint, SourceOptions, source_options
@@ -216,6 +217,7 @@ class FaultySource(RaftlogDataSource):
     def __init__(self, options: dict[str, str]) -> None:
         own = dict(options)
         self._faults = Faults(Path(own.pop("faults")))
+        self._one_way_in = own.pop("one_way_in", "") == "true"
         super().__init__(own)
 
     def streamReader(self, schema: StructType) -> FaultyReader:
@@ -224,7 +226,16 @@ class FaultySource(RaftlogDataSource):
         )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        return FaultyWriter(super().streamWriter(schema, overwrite), self._faults)
+        if self._one_way_in:
+            ask_no_nodes()
+        writer = super().streamWriter(schema, overwrite)
+        return FaultyWriter(writer, self._faults, self._one_way_in)
+
+
+def ask_no_nodes() -> None:
+    """Let clients of this process know their bootstrap servers only, or a node that is asked past
+    the wire that a test cuts would answer after all."""
+    setattr(Connection, "_ask_nodes", lambda self, address: None)  # noqa: B010
 
 
 class FaultyReader(RaftlogStreamReader):
@@ -248,9 +259,10 @@ class FaultyReader(RaftlogStreamReader):
 class FaultyWriter(DataSourceStreamArrowWriter):
     """The writer with moments around what tasks and driver do."""
 
-    def __init__(self, inner: RaftlogStreamWriter, faults: Faults) -> None:
+    def __init__(self, inner: RaftlogStreamWriter, faults: Faults, one_way_in: bool) -> None:
         self._inner = inner
         self._faults = faults
+        self._one_way_in = one_way_in
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
         # Take all rows at once: a worker that outlives its JVM gets no more rows from it.
@@ -262,6 +274,8 @@ class FaultyWriter(DataSourceStreamArrowWriter):
         return message
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        if self._one_way_in:
+            ask_no_nodes()
         self._faults.reached(Moment.COMMITTING)
         with self._faults.noting("committed"):
             self._inner.commit(messages, batchId)

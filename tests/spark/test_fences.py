@@ -32,6 +32,7 @@ def test_a_batch_whose_reply_was_lost_stays_after_spark_gives_it_up(lab, tmp_pat
         options = {
             "raftlog.bootstrap.servers": routes[f"{CLIENT}>{NODE}"],
             "raftlog.request.timeout.ms": 3000,
+            "one_way_in": True,
         }
         lab.rows_file("a", 1, 2)
         query = lab.faulty_sink(lab.file_stream(), **options).start()
