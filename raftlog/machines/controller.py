@@ -229,7 +229,7 @@ class ControllerMachine:
         usable = [
             node for node, known in self._nodes.items() if not known.leaving and not known.observer
         ]
-        return self._placements.place(command, usable)
+        return self._placements.place(command, usable, self.rules)
 
     def _report_placement(self, command: ReportPlacement) -> PlacementReported | Refused:
         problem = problem_of_node_command(command, self.rules)

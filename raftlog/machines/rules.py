@@ -13,6 +13,7 @@ at one index of the log, so all replicas switch at the same entry.
 4. Nodes that come and go, and groups that are placed elsewhere.
 5. The key-value store.
 6. Observers, and the nodes that they pull from.
+7. A group that is placed elsewhere may keep a voter that leaves, which goes by a change of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ RULES_WITH_KV = 5
 RULES_WITH_OBSERVERS = 6
 """The first rules that know observers."""
 
-RULES_LATEST = 6
+RULES_KEEPING_VOTERS = 7
+"""The first rules under which a group that is placed elsewhere may keep a voter that leaves."""
+
+RULES_LATEST = 7
 """The highest version that this program knows."""
 
 

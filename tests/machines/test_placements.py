@@ -32,7 +32,7 @@ from raftlog.machines.outcomes import (
     Refused,
 )
 from raftlog.machines.placements import Placement
-from raftlog.machines.rules import RULES_LATEST, RULES_WITH_MEMBERS
+from raftlog.machines.rules import RULES_KEEPING_VOTERS, RULES_LATEST, RULES_WITH_MEMBERS
 from raftlog.machines.schema import Field, Schema
 
 SCHEMA = Schema(version=1, fields=(Field(id=1, name="id", type="long", nullable=True),))
@@ -186,6 +186,31 @@ def test_a_group_is_placed_only_on_nodes_that_stay() -> None:
     cluster.leave(3)
     assert cluster.place(1, 2) == GroupPlaced(generation=1)
     assert cluster.place(1, 2, 3, generation=1) == GroupPlaced(generation=2), "taken back"
+
+
+def test_two_nodes_that_leave_at_once_go_by_a_change_each() -> None:
+    """As two replacements do that begin together: what is still there counts as no stranger."""
+    cluster = Cluster()
+    for node in (4, 5):
+        cluster.add(node)
+    for node in (1, 2):
+        cluster.leave(node)
+    assert cluster.place(2, 3, 4) == GroupPlaced(generation=1)
+    cluster.report(1)
+    assert code(cluster.place(1, 3, 4, generation=1)) == "NodeUnknown", "one that left comes back"
+    assert cluster.place(3, 4, 5, generation=1) == GroupPlaced(generation=2)
+    cluster.report(2)
+    for node in (1, 2):
+        assert cluster.apply(RetireNode(node=NodeId(node))) == NodeRetired(known_before=True)
+
+
+def test_older_rules_keep_no_voter_that_leaves() -> None:
+    cluster = Cluster(RULES_KEEPING_VOTERS - 1)
+    cluster.add(4)
+    for node in (1, 2):
+        cluster.leave(node)
+    assert code(cluster.place(2, 3, 4)) == "NodeUnknown"
+    assert cluster.place(3, 4) == GroupPlaced(generation=1)
 
 
 @pytest.mark.parametrize("voters", [(), (0, 1), (2, 1), (1, 1), tuple(range(1, 9))])

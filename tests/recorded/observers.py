@@ -1,4 +1,5 @@
-"""What `make.py` records of observers (rules 6); like that, it runs with older checkouts."""
+"""What `make.py` records of observers (rules 6) and of two nodes that leave at once (rules 7); like
+that, it runs with older checkouts."""
 
 from __future__ import annotations
 
@@ -6,8 +7,11 @@ from typing import Any
 
 from raftlog.core.types import CONTROLLER_GROUP, NodeId
 from raftlog.machines import commands as c
+from raftlog.machines.rules import RULES_LATEST
+from raftlog.machines.schema import Field, Schema
 
 _STORE = "5" * 32
+_SCHEMA = Schema(version=1, fields=(Field(id=1, name="text", type='"string"', nullable=False),))
 
 
 def record(script: Any) -> None:
@@ -21,12 +25,46 @@ def record(script: Any) -> None:
         c.RetireNode(node=NodeId(12)), _pull(11, 13), _pull(13, 11), c.SnapshotPoint(keep_from=1),
     ):  # fmt: skip
         script.node.write(CONTROLLER_GROUP, command)
+    if RULES_LATEST >= 7:
+        _leave(script)
+
+
+def _leave(script: Any) -> None:
+    """The same under rules 6 and 7: of two voters that leave, one goes before the other."""
+    write = script.node.write
+    register = c.RegisterNode(node=NodeId(1), store_uuid=_STORE, address="127.0.0.1:1", rules=7)
+    for node in range(31, 36):
+        write(CONTROLLER_GROUP, c.AddNode(node=NodeId(node), address=f"l{node}:1"))
+    create = c.CreateTopic(
+        name="left", incarnation="f" * 32, schema=_SCHEMA, voters=_ids(31, 32, 33),
+        if_not_exists=False, timestamp_us=script.tick(),
+    )  # fmt: skip
+    group = write(CONTROLLER_GROUP, create).topic.group
+    for node in (31, 32):
+        write(CONTROLLER_GROUP, c.SetDuty(node=NodeId(node), draining=True, leaving=True))
+
+    def place(*voters: int, generation: int) -> c.PlaceGroup:
+        former = create.voters
+        return c.PlaceGroup(group=group, voters=_ids(*voters), generation=generation, former=former)
+
+    for command in (
+        place(32, 33, 34, generation=0), register, c.Rules(version=7),
+        place(32, 33, 34, generation=0), c.ReportPlacement(group=group, generation=1),
+        c.RetireNode(node=NodeId(32)), c.RetireNode(node=NodeId(31)),
+        place(32, 33, 99, generation=1), place(33, 34, 35, generation=1),
+        c.ReportPlacement(group=group, generation=2), place(32, 33, 34, generation=2),
+        c.RetireNode(node=NodeId(32)), c.SnapshotPoint(keep_from=1),
+    ):  # fmt: skip
+        write(CONTROLLER_GROUP, command)
+
+
+def _ids(*nodes: int) -> tuple[NodeId, ...]:
+    return tuple(map(NodeId, nodes))
 
 
 def _observe(node: int, *parents: int) -> c.AddNode:
-    its = tuple(map(NodeId, parents))
-    return c.AddNode(node=NodeId(node), address=f"o{node}:1", observer=True, parents=its)
+    return c.AddNode(node=NodeId(node), address=f"o{node}:1", observer=True, parents=_ids(*parents))
 
 
 def _pull(node: int, *parents: int) -> c.SetParents:
-    return c.SetParents(node=NodeId(node), parents=tuple(map(NodeId, parents)))
+    return c.SetParents(node=NodeId(node), parents=_ids(*parents))
