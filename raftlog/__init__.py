@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.client.arguments import ReadPreference
     from raftlog.client.attempt import Attempt
-    from raftlog.client.cluster_members import ClusterMembers, Moved
+    from raftlog.client.cluster_members import ClusterMembers
+    from raftlog.client.group_moves import Moved
     from raftlog.client.groups import Groups
     from raftlog.client.key_values import Consistency, KeyValueStore
     from raftlog.client.log_client import LogClient, SchemaLike, connect
@@ -91,7 +92,7 @@ _HOMES = {
     "Rows": "raftlog.client.producer",
     "SchemaLike": "raftlog.client.log_client",
     "ClusterMembers": "raftlog.client.cluster_members",
-    "Moved": "raftlog.client.cluster_members",
+    "Moved": "raftlog.client.group_moves",
     "Move": "raftlog.placement",
     "PlacementsReply": "raftlog.wire.placing_calls",
     "NodePlaces": "raftlog.wire.placing_calls",

@@ -7,58 +7,40 @@ case, and the same command, given again, goes on from what is there.
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import NamedTuple, TypeVar
+from reprlib import repr as shortened
 
+from raftlog.client import plans
 from raftlog.client.arguments import whole_argument
 from raftlog.client.connection import Connection
+from raftlog.client.group_moves import GroupMoves, Moved, Progress
 from raftlog.config import is_address
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
 from raftlog.errors import (
-    ChangeUnfinished,
     InvalidOption,
+    NodeRemoved,
     NodeUnknown,
-    QuorumAtRisk,
     RaftlogError,
-    TooFewNodes,
     TransferRefused,
     Unavailable,
 )
 from raftlog.machines.commands import AddNode, RetireNode, SetDuty, SetParents
-from raftlog.machines.group_info import KV_LABEL
-from raftlog.machines.limits import INTEGER_MAX
+from raftlog.machines.limits import INTEGER_MAX, REPLICAS_MAX
 from raftlog.placement import (
-    Held,
     Move,
-    balanced,
-    load_of,
-    replaced,
-    replicas_without,
-    resized,
-    without,
 )
 from raftlog.wire.calls import (
     ADD_NODE,
-    DESCRIBE_CLUSTER,
-    DESCRIBE_PLACEMENTS,
-    PLACE_GROUP,
     RETIRE_NODE,
     SET_DUTY,
     SET_PARENTS,
     TRANSFER_LEADERSHIP,
     WATCH_GROUPS,
-    DescribeCluster,
     NodeView,
     WatchGroups,
 )
 from raftlog.wire.placing_calls import (
-    DescribePlacements,
-    GroupPlace,
     NodePlaces,
-    PlaceGroupCall,
     PlacementsReply,
     TransferCall,
 )
@@ -67,21 +49,8 @@ AT_ONCE_DEFAULT = 2
 """Groups that move at the same time. Each sends all its history to the new nodes, at most as fast
 as `server.catch_up_bytes_per_s_max` says."""
 
-_LOOK_S = 0.2
-"""Seconds between two looks at how far a change is. No setting: a look costs one read."""
-
-T = TypeVar("T")
-
-
-class Moved(NamedTuple):
-    """How far a plan is."""
-
-    move: Move
-    """The move that is done now."""
-    done: int
-    """How many are, with it."""
-    total: int
-    """How many the plan has."""
+Applied = Mapping[GroupId, tuple[int, int]]
+"""How far a node has applied each group, and how far it knows it to be committed."""
 
 
 class ClusterMembers:
@@ -91,6 +60,7 @@ class ClusterMembers:
         """`view_timeout_s`: how long a node may take to say that it is there."""
         self._connection = connection
         self._view_timeout_s = view_timeout_s
+        self._moves = GroupMoves(connection, view_timeout_s=view_timeout_s)
 
     # ------------------------------------------------------------ what there is
 
@@ -100,9 +70,7 @@ class ClusterMembers:
         Returns:
             Every node, and where every group is and should be.
         """
-        return self._connection.call_leader(
-            CONTROLLER_GROUP, DESCRIBE_PLACEMENTS, DescribePlacements()
-        )
+        return self._moves.placements()
 
     def lags(self) -> dict[NodeId, int | None]:
         """Ask every observer how far it is behind.
@@ -113,10 +81,7 @@ class ClusterMembers:
         """
         nodes = self.placements().nodes
         seen = {each.node: self._applied(each.address) for each in nodes if each.registered}
-        committed: dict[GroupId, int] = {}
-        for view in filter(None, seen.values()):
-            for group, (_, commit_index) in view.items():
-                committed[group] = max(committed.get(group, 0), commit_index)
+        committed = _committed(seen.values())
         found: dict[NodeId, int | None] = {}
         for each in nodes:
             if each.observer:
@@ -124,7 +89,15 @@ class ClusterMembers:
                 found[each.node] = None if own is None else _behind(own, committed)
         return found
 
-    def _applied(self, address: str) -> dict[GroupId, tuple[int, int]] | None:
+    def answering(self) -> set[NodeId]:
+        """Ask every node whether it is there.
+
+        Returns:
+            Those that answer.
+        """
+        return self._moves.heard()
+
+    def _applied(self, address: str) -> Applied | None:
         try:
             view = self._groups_view(address)
         except RaftlogError:
@@ -168,17 +141,43 @@ class ClusterMembers:
                 problem="is given for a node that is no observer",
                 advice="Leave it out, or add the node as an observer.",
             )
-        if not is_address(address):
-            raise InvalidOption(
-                option="address",
-                problem=f"is {address!r}, which is not host:port",
-                advice="Give what the other nodes and clients reach, such as 10.0.0.4:7401.",
-            )
+        _check_address(address)
         whole_argument("node", node, least=1, most=INTEGER_MAX)
         call = AddNode(
             node=NodeId(node), address=address, observer=observer, parents=_rising(parents)
         )
         return not self._connection.call_leader(CONTROLLER_GROUP, ADD_NODE, call).known_before
+
+    def add_replacement(self, old: int, new: int, address: str) -> bool:
+        """Let a node join that is to take another's place: an observer of the same nodes, if the
+        other is one. Then start it, `wait_for` it and `replace` the other.
+
+        Args:
+            old: The node whose place it is to take. It may be lost.
+            new: An id that no node ever had.
+            address: As for `add`.
+
+        Returns:
+            Whether this changed anything: False if it was added before.
+
+        Raises:
+            NodeRemoved: The other was removed already, and this one was never added.
+            InvalidOption: It was added before as an observer and the other is none, or the other
+                way round; or an argument is no node or address.
+            NodeExists: As for `add`; likewise the rest.
+        """
+        nodes = {each.node: each for each in self._kinds(old, new)}
+        if NodeId(new) in nodes:
+            _check_address(address)
+            if nodes[NodeId(new)].address == address:
+                return False
+        elif NodeId(old) not in nodes:
+            raise NodeRemoved(node=old)
+        its = nodes.get(NodeId(old))
+        observer = its is not None and its.observer
+        return self.add(
+            new, address, observer=observer, parents=its.parents if its and observer else ()
+        )
 
     def set_parents(self, node: int, parents: Sequence[int]) -> None:
         """Say which nodes an observer pulls from.
@@ -195,12 +194,15 @@ class ClusterMembers:
         call = SetParents(node=NodeId(node), parents=_rising(parents))
         self._connection.call_leader(CONTROLLER_GROUP, SET_PARENTS, call)
 
-    def drain(self, node: int, *, timeout_s: float) -> None:
+    def drain(
+        self, node: int, *, timeout_s: float, tell: Callable[[str], None] | None = None
+    ) -> None:
         """Say that a node should lead nothing, and wait until it does. It stays so, over restarts.
 
         Args:
             node: The node.
             timeout_s: How long to wait.
+            tell: Is told what is waited for, whenever that changes.
 
         Raises:
             NodeUnknown: There is no such node.
@@ -208,7 +210,7 @@ class ClusterMembers:
                 answer, so that nobody knows.
         """
         self._set_duty(node, draining=True, leaving=self._node(node).leaving)
-        last = ""
+        last, progress = "", Progress(tell)
 
         def leads_nothing() -> bool | None:
             nonlocal last
@@ -216,11 +218,14 @@ class ClusterMembers:
                 led = self.led_by(node)
             except Unavailable as error:
                 last = error.cause
+                progress.waits(f"node {node} may lead groups: {last}")
                 return None
             last = f"it leads groups {', '.join(map(str, led))}"
+            if led:
+                progress.waits(f"node {node} still leads {len(led)} groups")
             return None if led else True
 
-        self._wait(leads_nothing, f"Draining node {node}", timeout_s, lambda: last)
+        self._moves.wait(leads_nothing, f"Draining node {node}", timeout_s, lambda: last)
 
     def end_drain(self, node: int) -> None:
         """Say that a node may lead again.
@@ -245,7 +250,7 @@ class ClusterMembers:
             timeout_s: How long to try.
 
         Raises:
-            NodeUnknown: The node does not hold the group.
+            NotAVoter: The node does not hold the group, or as an observer only.
             TransferRefused: It could not be given the role in this time, and why.
             ChangeUnfinished: It was given the role and does not lead.
         """
@@ -268,7 +273,7 @@ class ClusterMembers:
                 raise refused[0]
             return "another node was elected"
 
-        self._wait(leads, f"Making node {to} the leader of group {group}", timeout_s, why)
+        self._moves.wait(leads, f"Making node {to} the leader of group {group}", timeout_s, why)
 
     def led_by(self, node: int) -> list[GroupId]:
         """Ask a node which groups it leads.
@@ -287,7 +292,12 @@ class ClusterMembers:
         return [each.group for each in view.groups if each.leader == node]
 
     def remove(
-        self, node: int, *, at_once: int = AT_ONCE_DEFAULT, timeout_s: float
+        self,
+        node: int,
+        *,
+        at_once: int = AT_ONCE_DEFAULT,
+        timeout_s: float,
+        tell: Callable[[str], None] | None = None,
     ) -> Iterator[Moved]:
         """Move everything off a node, then remove it. Its id is never used again.
 
@@ -295,6 +305,7 @@ class ClusterMembers:
             node: The node. It may be dead.
             at_once: How many groups move at the same time.
             timeout_s: How long one move may take.
+            tell: Is told what else is waited for, whenever that changes.
 
         Yields:
             Each move that is done.
@@ -303,15 +314,21 @@ class ClusterMembers:
             TooFewNodes: A group would have more replicas than there are other nodes.
             QuorumAtRisk: Too few of the nodes that would decide answer.
             NodeUnknown: There is no such node.
+            NodeInUse: It was told to stay meanwhile (`keep`).
             ChangeUnfinished: A move took too long; it goes on, and so does this, given again.
         """
         moves = self.plan_removal(node)
         if self._was_removed(node):
             return  # this was given before
-        self._check_quorums(moves)
-        self._set_duty(node, draining=True, leaving=True)
-        yield from self.carry_out(self.plan_removal(node), at_once=at_once, timeout_s=timeout_s)
-        self._connection.call_leader(CONTROLLER_GROUP, RETIRE_NODE, RetireNode(node=NodeId(node)))
+        yield from self._empty(
+            node,
+            lambda reply: plans.removal(node, reply),
+            moves,
+            at_once=at_once,
+            timeout_s=timeout_s,
+            progress=Progress(tell),
+        )
+        self._retire(node)
 
     def keep(self, node: int, *, timeout_s: float) -> Iterator[Moved]:
         """Take back a removal that has not ended: the node stays, and what is on its way from it
@@ -337,34 +354,53 @@ class ClusterMembers:
         yield from self.carry_out(back, at_once=len(back) or 1, timeout_s=timeout_s)
 
     def replace(
-        self, old: int, new: int, *, at_once: int = AT_ONCE_DEFAULT, timeout_s: float
+        self,
+        old: int,
+        new: int,
+        *,
+        at_once: int = AT_ONCE_DEFAULT,
+        timeout_s: float,
+        tell: Callable[[str], None] | None = None,
     ) -> Iterator[Moved]:
         """Give every place of a node to one that was added and has come; then remove the former.
+        The place of an observer is given once the new one has what is committed now. Observers that
+        pull from the former node pull from the new one then.
 
         Args:
             old: The node to remove. It may be lost.
-            new: The node to take its places.
+            new: The node to take its places, as `add_replacement` adds it.
             at_once: How many groups move at the same time.
             timeout_s: How long one move may take.
+            tell: Is told what else is waited for, whenever that changes.
 
         Yields:
             Each move that is done.
 
         Raises:
+            InvalidOption: One of them is an observer, and the other is none.
+            ObserverRefused: The new observer pulls from one that pulls from the former.
             QuorumAtRisk: Too few of the nodes that would decide answer.
             NodeUnknown: There is no such node.
             ChangeUnfinished: A move took too long; it goes on, and so does this, given again.
         """
-        self._node(new)
+        coming = self._node(new)
         moves = self.plan_replacement(old, new)
         if self._was_removed(old):
             return  # this was given before
-        self._check_quorums(moves)
-        self._set_duty(old, draining=True, leaving=True)
-        yield from self.carry_out(
-            self.plan_replacement(old, new), at_once=at_once, timeout_s=timeout_s
+        progress = Progress(tell)
+        if coming.observer:
+            self._wait_filled(coming, timeout_s, progress)
+            self._pass_on_children(old, new)
+        yield from self._empty(
+            old,
+            lambda reply: plans.replacement(old, new, reply),
+            moves,
+            at_once=at_once,
+            timeout_s=timeout_s,
+            progress=progress,
         )
-        self._connection.call_leader(CONTROLLER_GROUP, RETIRE_NODE, RetireNode(node=NodeId(old)))
+        self._pass_on_children(old, new)
+        self._retire(old)
 
     def wait_for(self, node: int, timeout_s: float) -> None:
         """Wait until a node that was added has come.
@@ -377,7 +413,7 @@ class ClusterMembers:
             NodeUnknown: Nobody added it.
             ChangeUnfinished: It has not come.
         """
-        self._wait(
+        self._moves.wait(
             lambda: self._node(node).registered or None,
             f"Waiting for node {node}",
             timeout_s,
@@ -399,13 +435,7 @@ class ClusterMembers:
             TooFewNodes: A group would have more replicas than there are other nodes.
             NodeUnknown: There is no such node.
         """
-        if self._was_removed(node):
-            return []
-        reply = self.placements()
-        nodes = _usable(reply.nodes, but=node)
-        groups = _held(reply.groups)
-        _check_room([held for held in groups if node in held.voters], nodes)
-        return without(NodeId(node), groups, nodes)
+        return [] if self._was_removed(node) else plans.removal(node, self.placements())
 
     def plan_replacement(self, old: int, new: int) -> list[Move]:
         """Plan a replacement.
@@ -419,28 +449,24 @@ class ClusterMembers:
             node.
 
         Raises:
-            InvalidOption: They are the same node.
+            InvalidOption: They are the same node, or one is an observer and the other is none.
             TooFewNodes: There is no other node for a group that `new` holds already.
             NodeUnknown: There was never a node `old`.
         """
-        if old == new:
-            problem, advice = f"is {new}, the node to replace", "Give an id that no node ever had."
-            raise InvalidOption(option="--with", problem=problem, advice=advice)
-        if self._was_removed(old):
-            return []
-        reply = self.placements()
-        nodes, groups = _usable(reply.nodes, but=old), _held(reply.groups)
-        _check_room([held for held in groups if {old, new} <= set(held.voters)], nodes)
-        return replaced(NodeId(old), NodeId(new), groups, nodes)
+        self._kinds(old, new)
+        return [] if self._was_removed(old) else plans.replacement(old, new, self.placements())
 
     def plan_rebalance(self) -> list[Move]:
         """Plan moves after which groups are spread evenly over racks and nodes.
 
         Returns:
             The moves, for `carry_out`; none if groups are spread evenly.
+
+        Raises:
+            TooFewNodes: Too few nodes stay in the cluster for the controller's group or the
+                key-value store.
         """
-        reply = self.placements()
-        return balanced(_held(reply.groups), _usable(reply.nodes))
+        return plans.rebalance(self.placements())
 
     def plan_replicas(self, group: GroupId, count: int) -> list[Move]:
         """Plan another number of replicas.
@@ -454,14 +480,12 @@ class ClusterMembers:
 
         Raises:
             TooFewNodes: There are fewer nodes.
+            GroupUnknown: There is no such group.
+            InvalidOption: No group can have so many.
         """
-        reply = self.placements()
-        nodes, groups = _usable(reply.nodes), _held(reply.groups)
-        held = next(each for each in groups if each.group == group)
-        if count > len(nodes):
-            raise TooFewNodes(what=_name(held), needed=count, found=len(nodes))
-        move = resized(held, count, nodes, load_of(groups))
-        return [move] if move.before != move.after else []
+        whole_argument("group", group)
+        whole_argument("replicas", count, least=1, most=REPLICAS_MAX)
+        return plans.replicas(group, count, self.placements())
 
     def carry_out(
         self, moves: Sequence[Move], *, at_once: int = AT_ONCE_DEFAULT, timeout_s: float
@@ -479,26 +503,11 @@ class ClusterMembers:
         Raises:
             QuorumAtRisk: Too few of the nodes that would decide answer.
             PlacementUnderWay: Somebody else moves one of the groups.
+            PlacementOutdated: Somebody else has moved one of them since the plan was made.
             ChangeUnfinished: A move took too long; it goes on.
         """
-        self._check_quorums(moves)
-        waiting, done = list(moves), 0
-        under_way: dict[GroupId, Move] = {}
-        while waiting or under_way:
-            while waiting and len(under_way) < at_once:
-                move = waiting.pop(0)
-                self._place(move)
-                under_way[move.group] = move
-
-            def arrived() -> list[GroupId] | None:
-                groups = {each.group: each for each in self.placements().groups}
-                there = [g for g in under_way if g not in groups or groups[g].reached]
-                return there or None
-
-            what = f"Moving {', '.join(_name(move) for move in under_way.values())}"
-            for group in self._wait(arrived, what, timeout_s, lambda: self._silent(under_way)):
-                done += 1
-                yield Moved(under_way.pop(group), done, len(moves))
+        at_once = whole_argument("at_once", at_once, least=1)
+        yield from self._moves.carry_out(moves, at_once=at_once, timeout_s=timeout_s)
 
     # ------------------------------------------------------------ private
 
@@ -515,96 +524,120 @@ class ClusterMembers:
         if any(each.node == node for each in self.placements().nodes):
             return False
         # To remove a node that is removed changes nothing, and no other one is unknown.
-        self._connection.call_leader(CONTROLLER_GROUP, RETIRE_NODE, RetireNode(node=NodeId(node)))
+        self._retire(node)
         return True
+
+    def _kinds(self, old: int, new: int) -> tuple[NodePlaces, ...]:
+        """All nodes. Raises `InvalidOption` if `new` cannot take the place of `old`: it is the
+        same, or only one of them is an observer."""
+        whole_argument("node", old, least=1, most=INTEGER_MAX)
+        whole_argument("with", new, least=1, most=INTEGER_MAX)
+        advice = "Give an id that no node ever had: `raftlog cluster replace` adds it."
+        if old == new:
+            problem = f"is {new}, the node to replace"
+            raise InvalidOption(option="--with", problem=problem, advice=advice)
+        nodes = self.placements().nodes
+        observers = {each.node: each.observer for each in nodes if each.node in (old, new)}
+        if len(set(observers.values())) > 1:
+            kinds = {True: "an observer", False: "no observer"}
+            was, its = kinds[observers[NodeId(old)]], kinds[observers[NodeId(new)]]
+            raise InvalidOption(
+                option="--with",
+                problem=f"is {new}, which is {its}, and node {old} is {was}",
+                advice=f"{advice} One that was added in vain goes with "
+                f"`raftlog cluster remove {new}`.",
+            )
+        return nodes
+
+    def _empty(
+        self,
+        node: int,
+        plan: Callable[[PlacementsReply], list[Move]],
+        moves: Sequence[Move],
+        *,
+        at_once: int,
+        timeout_s: float,
+        progress: Progress,
+    ) -> Iterator[Moved]:
+        """Let a node leave, by a plan of which `moves` are known."""
+        whole_argument("at_once", at_once, least=1)
+        self._moves.check_quorums(moves)
+        self._set_duty(node, draining=True, leaving=True)
+        yield from self._moves.clear(
+            NodeId(node),
+            plan,
+            checked=moves,
+            at_once=at_once,
+            timeout_s=timeout_s,
+            progress=progress,
+        )
+
+    def _retire(self, node: int) -> None:
+        self._connection.call_leader(CONTROLLER_GROUP, RETIRE_NODE, RetireNode(node=NodeId(node)))
+
+    def _wait_filled(self, observer: NodePlaces, timeout_s: float, progress: Progress) -> None:
+        """Wait until the observer has applied what is committed now."""
+        nodes = self.placements().nodes
+        committed = _committed(self._applied(each.address) for each in nodes if each.registered)
+        last = ""
+
+        def has_all() -> bool | None:
+            nonlocal last
+            own = self._applied(observer.address)
+            if own is None:
+                last = "it does not answer"
+                return None
+            live = {each.group for each in self.placements().groups}
+            behind = _behind(own, {g: index for g, index in committed.items() if g in live})
+            last = f"it lacks {behind} entries"
+            if behind:
+                progress.waits(f"node {observer.node} is filled: {last}")
+            return None if behind else True
+
+        self._moves.wait(has_all, f"Filling node {observer.node}", timeout_s, lambda: last)
+
+    def _pass_on_children(self, old: int, new: int) -> None:
+        """What pulls from the one pulls from the other."""
+        for each in self.placements().nodes:
+            if old in each.parents and each.node != new:
+                self.set_parents(each.node, [*(set(each.parents) - {NodeId(old)}), new])
 
     def _set_duty(self, node: int, *, draining: bool, leaving: bool) -> None:
         whole_argument("node", node, least=1, most=INTEGER_MAX)
         call = SetDuty(node=NodeId(node), draining=draining, leaving=leaving)
         self._connection.call_leader(CONTROLLER_GROUP, SET_DUTY, call)
 
-    def _place(self, move: Move) -> None:
-        now = next((g for g in self.placements().groups if g.group == move.group), None)
-        if now is None or now.voters == move.after:
-            return  # its topic was deleted, or somebody asked for the same before
-        call = PlaceGroupCall(group=move.group, voters=move.after, generation=now.generation)
-        self._connection.call_leader(CONTROLLER_GROUP, PLACE_GROUP, call)
 
-    def _check_quorums(self, moves: Iterable[Move]) -> None:
-        """A change is committed by a majority of both sets: those must be there."""
-        heard = self._heard()
-        for move in moves:
-            for voters in (move.before, move.after):
-                there = [voter for voter in voters if voter in heard]
-                if len(there) * 2 <= len(voters):
-                    raise QuorumAtRisk(what=_name(move), voters=_list(voters), heard=_list(there))
-
-    def _heard(self) -> set[NodeId]:
-        """The nodes that answer."""
-        found = set()
-        for node in self.placements().nodes:
-            with suppress(RaftlogError):
-                self._connection.ask(
-                    node.address, DESCRIBE_CLUSTER, DescribeCluster(), self._view_timeout_s
-                )
-                found.add(node.node)
-        return found
-
-    def _silent(self, moves: dict[GroupId, Move]) -> str:
-        wanted = {voter for move in moves.values() for voter in move.after}
-        silent = wanted - self._heard()
-        if silent:
-            return f"nodes {_list(sorted(silent))} do not answer"
-        return "the new replicas are still being filled; it goes on, look at `raftlog status`"
-
-    def _wait(
-        self, look: Callable[[], T | None], what: str, timeout_s: float, last: Callable[[], str]
-    ) -> T:
-        deadline_s = time.monotonic() + timeout_s
-        pause = threading.Event()
-        while (found := look()) is None:
-            if time.monotonic() >= deadline_s:
-                raise ChangeUnfinished(what=what, seconds=f"{timeout_s:g}", last=last())
-            pause.wait(_LOOK_S)
-        return found
+def _check_address(address: str) -> None:
+    if not isinstance(address, str) or not is_address(address):
+        raise InvalidOption(
+            option="address",
+            problem=f"is {shortened(address)}, which is not host:port",
+            advice="Give what the other nodes and clients reach, such as 10.0.0.4:7401.",
+        )
 
 
-def _usable(nodes: Iterable[NodePlaces], but: int = 0) -> dict[NodeId, str]:
-    """The nodes that take replicas, each with its rack."""
-    return {
-        each.node: each.rack
-        for each in nodes
-        if each.registered and not each.leaving and not each.observer and each.node != but
-    }
+def _committed(views: Iterable[Applied | None]) -> dict[GroupId, int]:
+    """How far each group is committed, as far as any of the nodes knows."""
+    found: dict[GroupId, int] = {}
+    for view in filter(None, views):
+        for group, (_, commit_index) in view.items():
+            found[group] = max(found.get(group, 0), commit_index)
+    return found
 
 
-def _held(groups: Iterable[GroupPlace]) -> list[Held]:
-    return [Held(each.group, each.topic, each.voters) for each in groups]
-
-
-def _check_room(groups: Iterable[Held], nodes: Mapping[NodeId, str]) -> None:
-    for held in groups:
-        needed = replicas_without(held, nodes)
-        if needed > len(nodes):
-            raise TooFewNodes(what=_name(held), needed=needed, found=len(nodes))
-
-
-def _name(group: Held | Move) -> str:
-    if group.group == CONTROLLER_GROUP:
-        return "the controller's group"
-    return "the key-value store" if group.name == KV_LABEL else f"topic {group.name!r}"
-
-
-def _behind(own: Mapping[GroupId, tuple[int, int]], committed: Mapping[GroupId, int]) -> int:
+def _behind(own: Applied, committed: Mapping[GroupId, int]) -> int:
     applied = {group: applied_index for group, (applied_index, _) in own.items()}
     return sum(max(0, last - applied.get(group, 0)) for group, last in committed.items())
 
 
 def _rising(parents: Sequence[int]) -> tuple[NodeId, ...]:
+    if isinstance(parents, str) or not isinstance(parents, Iterable):
+        raise InvalidOption(
+            option="parents",
+            problem=f"is of type {type(parents).__name__}",
+            advice="Give a list of node ids, such as [1, 2].",
+        )
     for each in parents:
         whole_argument("parents", each, least=1, most=INTEGER_MAX)
     return tuple(sorted(map(NodeId, set(parents))))
-
-
-def _list(nodes: Iterable[NodeId]) -> str:
-    return ", ".join(map(str, nodes)) or "none"

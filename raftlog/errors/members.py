@@ -2,6 +2,7 @@
 
 MembersRefused              nothing was changed
 |-- NodeUnknown
+|-- NotAVoter               it cannot lead the group
 |-- NodeExists              another node has the id
 |-- AddressTaken            another node has the address
 |-- ObserverRefused         its parents cannot be these, or the node is none
@@ -34,8 +35,25 @@ class NodeUnknown(MembersRefused):
     node: int
     known: str
 
-    cause_text = "Node {node} is none that can hold a group: these are {known}."
+    cause_text = "Node {node} is none that can be named here: these are {known}."
     remedy_text = "Give one of these, or add the node first: `raftlog cluster add`."
+
+
+@dataclass(kw_only=True, eq=False)
+class NotAVoter(MembersRefused):
+    """The node has no vote in the group, so it cannot lead it; `voters` have one."""
+
+    group: int
+    node: int
+    voters: str
+
+    cause_text = (
+        "Node {node} cannot lead group {group}: it has no vote there. These nodes have: {voters}."
+    )
+    remedy_text = (
+        "Name one of these. `raftlog cluster status` shows where each group is, and `raftlog "
+        "cluster rebalance` puts groups on nodes that are new."
+    )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -117,14 +135,23 @@ class PlacementUnderWay(MembersRefused):
 
 @dataclass(kw_only=True, eq=False)
 class TooFewNodes(MembersRefused):
-    """`what` needs `needed` nodes, and `found` take replicas."""
+    """`what` needs `needed` nodes, and `found` take replicas; `unstarted` were added and have not
+    come."""
 
     what: str
     needed: int
     found: int
+    unstarted: str = ""
 
     cause_text = "{what} needs {needed} nodes, and {found} can hold a replica."
-    remedy_text = "Add a node first (`raftlog cluster add`), or ask for fewer replicas."
+
+    @property
+    def remedy(self) -> str:
+        first = "Add a node first (`raftlog cluster add`)"
+        if self.unstarted:
+            first = f"Start what was added and has not come, {self.unstarted}, by `raftlog serve"
+            first += " --join`"
+        return f"{first}, or ask for fewer replicas."
 
 
 @dataclass(kw_only=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raftlog.core.types import CONTROLLER_GROUP, NodeId
-from raftlog.errors import AddressTaken, NodeInUse, NodeUnknown, RulesTooOld, TooFewNodes
+from raftlog.errors import AddressTaken, NodeInUse, NotAVoter, RulesTooOld, TooFewNodes
 from raftlog.machines.commands import (
     AddNode,
     PlaceGroup,
@@ -112,13 +112,14 @@ class PlacingServices:
         return calls.PlacementsReply(nodes=self._nodes(), groups=tuple(groups))
 
     async def transfer_leadership(self, call: calls.TransferCall) -> calls.TransferReply:
-        """Hand a group's leadership to another voter. Raises `NodeUnknown`, `TransferRefused`,
+        """Hand a group's leadership to another voter. Raises `NotAVoter`, `TransferRefused`,
         `NotLeader`."""
         local = self._node.group_here(call.group)
         self._node.check_leads(local)
         voters = local.raft.membership.voters
         if call.to not in voters:
-            raise NodeUnknown(node=call.to, known=", ".join(map(str, voters)))
+            listed = ", ".join(map(str, voters))
+            raise NotAVoter(group=call.group, node=call.to, voters=listed)
         if call.to == self._node.node:
             return calls.TransferReply(leader=call.to)
         return calls.TransferReply(leader=await self._node.transfer_leadership(local, call.to))
@@ -128,9 +129,13 @@ class PlacingServices:
         `NotLeader`."""
         self._node.check_leads(self._replicas.of_controller)
         controller = self._controller
-        nodes = {each.node: each.rack for each in self._nodes() if _takes_replicas(each)}
-        if replicas > len(nodes):
-            raise TooFewNodes(what=what, needed=replicas, found=len(nodes))
+        found = self._nodes()
+        nodes = {each.node: each.rack for each in found if _takes_replicas(each)}
+        if max(replicas, 1) > len(nodes):
+            waited_for = calls.not_started(found)
+            raise TooFewNodes(
+                what=what, needed=max(replicas, 1), found=len(nodes), unstarted=waited_for
+            )
         held = [
             Held(info.group, label_of(info), controller.voters_of(info))
             for info in controller.groups()

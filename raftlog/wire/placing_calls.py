@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from raftlog.core.types import GroupId, NodeId
@@ -46,6 +47,12 @@ class NodePlaces:
     """Of an observer: through how many nodes an entry comes to it at most, from 1."""
 
 
+def not_started(nodes: Iterable[NodePlaces]) -> str:
+    """Those that were added to hold groups and have not come, for people."""
+    waited_for = [each.node for each in nodes if not (each.registered or each.observer)]
+    return ", ".join(map(str, waited_for))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlace:
     """Where a group should be."""
@@ -77,7 +84,7 @@ class PlacementsReply:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferCall:
     """Leader of the group: hand the role to this voter, and wait for what comes of it. Raises
-    `NodeUnknown` if it is none, `TransferRefused` if it cannot be given the role now."""
+    `NotAVoter` if it is none, `TransferRefused` if it cannot be given the role now."""
 
     group: GroupId
     to: NodeId

@@ -12,7 +12,7 @@ from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import connect
 from raftlog.config import load
 from raftlog.core.types import CONTROLLER_GROUP
-from raftlog.errors import ChangeUnfinished, ExitCode, NodeUnknown, TransferRefused
+from raftlog.errors import ChangeUnfinished, ExitCode, NotAVoter, TransferRefused
 from tests.cluster.joining import PATIENCE_S
 from tests.cluster.load import Load, rows_of
 from tests.cluster.waiting import LEADERS_STAY, groups_led, leader_of
@@ -130,7 +130,7 @@ def test_what_cannot_lead_is_refused_with_the_reason(tmp_path: Path) -> None:
         topic = client.create_topic("three", "id bigint")
         holder = leader_of(client, "alone")
         other = next(node for node in (1, 2, 3) if node != holder)
-        with pytest.raises(NodeUnknown, match=f"these are {holder}"):
+        with pytest.raises(NotAVoter, match=f"no vote there. These nodes have: {holder}"):
             client.members.transfer(alone.group, other, timeout_s=5)
         leader = leader_of(client, "three")
         silent = next(node for node in (1, 2, 3) if node != leader)
