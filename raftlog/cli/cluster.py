@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -64,16 +64,20 @@ _CONTROLLER = "(controller)"
 def status(
     context: typer.Context, servers: ServersOption = None, output: FormatOption = Format.TABLE
 ) -> None:
-    """Show the cluster's nodes, and on which of them every group is and should be."""
+    """Show the cluster's nodes, whether each of them answers, and on which of them every group is
+    and should be. VOTES IN: in how many groups the node has a vote, or is to have one; `raftlog
+    status` counts all replicas that a node hosts."""
     with session_of(context, servers).connect() as client:
         reply = client.members.placements()
+        answering = client.members.answering()
         lags = client.members.lags() if any(each.observer for each in reply.nodes) else {}
-    nodes, groups, levels = _node_rows(reply), _group_rows(reply), _level_rows(reply, lags)
+    nodes, groups = _node_rows(reply, answering), _group_rows(reply)
+    levels = _level_rows(reply, lags)
     if output is Format.JSON:
         show_json({"nodes": nodes, "groups": groups, "levels": levels})
         return
     show_table(
-        ["NODE", "ADDRESS", "RACK", "STATE", "GROUPS"],
+        ["NODE", "ADDRESS", "RACK", "STATE", "VOTES IN"],
         [list(row.values())[:5] for row in nodes],
     )
     say("")
@@ -112,9 +116,9 @@ def add(
     """
     with session_of(context, servers).connect() as client:
         new = client.members.add(node, address, observer=observer, parents=_nodes(parents))
-        known = ",".join(each.address for each in client.members.placements().nodes)
+        start = _start_of(node, client.members.placements())
     say(f"node {node} may join from {address}" if new else f"node {node} was added before")
-    say(f"  start it: raftlog --servers {known} serve --node {node} --data DIR --join")
+    say(f"  start it: {start}")
 
 
 @app.command()
@@ -161,7 +165,9 @@ def remove(
             return
         if not yes:
             confirm(f"Remove node {node} for good, after moving {len(moves)} groups?")
-        follow(client.members.remove(node, at_once=at_once, timeout_s=timeout_s), output)
+        say(f"moving {len(moves)} groups off node {node}, {at_once} at a time")
+        moved = client.members.remove(node, at_once=at_once, timeout_s=timeout_s, tell=say)
+        follow(moved, output)
     say(f"node {node} is removed")
 
 
@@ -184,6 +190,9 @@ def replace(
 
     Adds the new node, waits until it is started (`raftlog serve --join`), moves each group that the
     former one holds, and removes that. If this command is ended, give it again: it goes on.
+
+    The new node of an observer is an observer too, which pulls from the same nodes; the former one
+    is removed once it is filled. What pulled from the former node pulls from the new one.
     """
     with session_of(context, servers).connect() as client:
         moves = client.members.plan_replacement(node, with_)
@@ -191,14 +200,13 @@ def replace(
             return
         if not yes:
             confirm(f"Give the {len(moves)} groups of node {node} to node {with_} for good?")
-        client.members.add(with_, address)
-        known = ",".join(each.address for each in client.members.placements().nodes)
-        say(
-            f"start it, if it does not run: raftlog --servers {known} serve --node {with_} "
-            "--data DIR --join"
-        )
+        client.members.add_replacement(node, with_, address)
+        start = _start_of(with_, client.members.placements())
+        say(f"waiting for node {with_}; start it, if it does not run: {start}")
         client.members.wait_for(with_, timeout_s)
-        follow(client.members.replace(node, with_, at_once=at_once, timeout_s=timeout_s), output)
+        say(f"node {with_} has come; moving {len(moves)} groups to it, {at_once} at a time")
+        moved = client.members.replace(node, with_, at_once=at_once, timeout_s=timeout_s, tell=say)
+        follow(moved, output)
     say(f"node {with_} has taken node {node}'s place")
 
 
@@ -222,7 +230,7 @@ def drain(
             client.members.end_drain(node)
             say(f"node {node} may lead again")
         else:
-            client.members.drain(node, timeout_s=timeout_s)
+            client.members.drain(node, timeout_s=timeout_s, tell=say)
             say(f"node {node} leads nothing")
 
 
@@ -282,6 +290,8 @@ def only_shown(moves: list[Move], output: Format, *, dry_run: bool) -> bool:
     rows = [_move_row(move) for move in moves]
     if output is Format.JSON:
         show_json({"moves": rows})
+    elif not rows:
+        say("nothing is to be moved")
     else:
         columns = ["GROUP", "TOPIC", "FROM", "TO"]
         shown = [[r["group"], r["topic"], _list(r["from"]), _list(r["to"])] for r in rows]
@@ -305,21 +315,35 @@ def _move_row(move: Move) -> dict[str, Any]:
     return {"group": move.group, "topic": topic, "from": move.before, "to": move.after}
 
 
-def _node_rows(reply: PlacementsReply) -> list[dict[str, Any]]:
-    rows = []
-    for each in reply.nodes:
-        state = "leaving" if each.leaving else "draining" if each.draining else "in service"
-        rows.append(
-            {
-                "node": each.node,
-                "address": each.address,
-                "rack": each.rack,
-                "state": state if each.registered else "added, not started",
-                "groups": sum(each.observer or each.node in group.voters for group in reply.groups),
-                "observer": each.observer,
-            }
-        )
-    return rows
+def _node_rows(reply: PlacementsReply, answering: Collection[NodeId]) -> list[dict[str, Any]]:
+    return [
+        {
+            "node": each.node,
+            "address": each.address,
+            "rack": each.rack,
+            "state": _state_of(each, answers=each.node in answering),
+            "votes_in": sum(each.node in group.voters for group in reply.groups),
+            "observer": each.observer,
+            "answers": each.node in answering,
+        }
+        for each in reply.nodes
+    ]
+
+
+def _state_of(node: NodePlaces, *, answers: bool) -> str:
+    if not node.registered:
+        return "added, not started"
+    duty = "leaving" if node.leaving else "draining" if node.draining else ""
+    if answers:
+        return duty or "in service"
+    return f"{duty}, no answer" if duty else "no answer"
+
+
+def _start_of(node: int, reply: PlacementsReply) -> str:
+    """How to start a node that was added: it asks those that may run."""
+    running = [each.address for each in reply.nodes if each.registered and each.node != node]
+    servers = ",".join(running)
+    return f"raftlog --servers {servers} serve --node {node} --data DIR --join"
 
 
 def _level_rows(reply: PlacementsReply, lags: Mapping[NodeId, int | None]) -> list[dict[str, Any]]:
