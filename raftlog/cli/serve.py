@@ -21,7 +21,7 @@ from raftlog.cli.cluster_folder import (
     record,
 )
 from raftlog.cli.server_extra import require_server_extra
-from raftlog.cli.session import DATA_FOLDER_DEFAULT, session_of
+from raftlog.cli.session import DATA_FOLDER_DEFAULT, Session, session_of
 from raftlog.errors import DataFolderForeign, InvalidOption, NodeRemoved, NodeUnknown
 
 
@@ -62,8 +62,10 @@ def serve(
             advice="Run nodes without it.",
         )
     os.umask(0o077)
-    cluster = _joined(data.absolute(), node, context) if join else open_folder(data.absolute())
+    folder = data.absolute()
+    cluster = joined_cluster(folder, node, session_of(context)) if join else open_folder(folder)
     if node not in cluster.addresses:
+        _refuse_removed(cluster, node)
         raise InvalidOption(
             option="--node",
             problem=f"is {node}, and the cluster in {data} has the nodes "
@@ -90,35 +92,46 @@ def serve(
             raise
 
 
-def _joined(folder: Path, node: int, context: typer.Context) -> ClusterFolder:
+def joined_cluster(folder: Path, node: int, session: Session) -> ClusterFolder:
     """The cluster in the folder, which is asked for if the node is not in it yet, and recorded.
 
     A node that has joined asks nobody again: its data tells it what nodes there are. Raises
     `NodeUnknown` if nobody has added the node."""
-    from raftlog.client.log_client import connect
-
     known = open_folder(folder) if exists(folder) else None
     if known is not None and node in known.addresses and node not in known.founders:
         return known
+    if known is not None and node not in known.addresses:
+        _refuse_removed(known, node)
 
-    with connect(settings=session_of(context).settings.client) as client:
+    with session.connect() as client:
         cluster_id = client.cluster_id()
-        nodes = client.members.placements().nodes
-    found = {int(each.node): each.address for each in nodes}
+        reply = client.members.placements()
+    found = {int(each.node): each.address for each in reply.nodes}
     if node not in found:
         raise NodeUnknown(node=node, known=", ".join(map(str, found)))
     if known is not None and known.cluster_id != cluster_id:
         raise DataFolderForeign(
             folder=str(folder), found=f"cluster {known.cluster_id}", wanted=f"cluster {cluster_id}"
         )
-    if known is None:
-        known = new_cluster(folder, addresses=found)
-    founders = tuple(each for each in known.founders if each != node)
+    # A leader of an older version names no founders: then it is known who votes now.
+    told = reply.founders or next(each.voters for each in reply.groups if not each.group)
+    # Only a folder that it founded the cluster with makes a node a founder. A wiped one would be
+    # none: it has forgotten its votes.
+    is_founder = known is not None and node in known.founders and node in told
     cluster = replace(
-        known, cluster_id=cluster_id, addresses=known.addresses | found, founders=founders
+        known or new_cluster(folder, addresses=found),
+        cluster_id=cluster_id,
+        addresses=(known.addresses if known is not None else {}) | found,
+        founders=tuple(int(each) for each in told if each != node or is_founder),
     )
     record(cluster)
     return cluster
+
+
+def _refuse_removed(cluster: ClusterFolder, node: int) -> None:
+    """Raises `NodeRemoved` if the node ran from this folder: only `forget` takes one out of it."""
+    if cluster.data(node).exists():
+        raise NodeRemoved(node=node)
 
 
 def _refuse_off_loopback(address: str) -> None:

@@ -90,7 +90,7 @@ def _cluster_in(
     if cluster_folder.exists(folder):
         cluster = _recorded_cluster(folder, nodes, port)
         _refuse_running(cluster)
-        _refuse_busy_ports(cluster, f"another address in {folder / cluster_folder.CLUSTER_FILE}")
+        _refuse_busy_ports(cluster, f"[nodes] in {folder / cluster_folder.CLUSTER_FILE}")
     else:
         defaults = session.settings.up
         cluster = _new_cluster(folder, nodes or defaults.nodes, port or defaults.port)

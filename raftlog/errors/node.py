@@ -84,11 +84,13 @@ class LogFromNewerVersion(NodeRefused):
 
 @dataclass(kw_only=True, eq=False)
 class AddressInUse(NodeRefused):
+    """`option` is where another address can be given."""
+
     address: str
-    option: str = "--port"
+    option: str = "[nodes] in cluster.toml of each node's --data"
 
     cause_text = "The address {address} is in use."
-    remedy_text = "Stop what listens there, or choose another with {option}."
+    remedy_text = "Stop what listens there, or choose another one: {option}."
 
 
 @dataclass(kw_only=True, eq=False)

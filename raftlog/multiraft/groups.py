@@ -161,7 +161,7 @@ class GroupStore:
         try:
             return self._open_group(CONTROLLER)
         except CorruptFile as damage:
-            if len(self._controller_voters) == 1:
+            if self._controller_voters == (self._node,):
                 raise
             self._tell(
                 GroupQuarantined(group=CONTROLLER_GROUP, info=CONTROLLER, cause=damage.cause)

@@ -28,10 +28,11 @@ class GroupServices:
         return calls.LastApplied(index=local.replica.applied_index)
 
     async def get_servers(self, call: calls.GetServers) -> calls.Servers:
-        """Who holds the group, as this node knows it."""
+        """Who holds the group, as this node knows it. Until the controller's log names its voters,
+        these are the nodes that the cluster began with."""
         status = self._node.group_here(call.group).status()
         return calls.Servers(
-            voters=self._addresses(status.voters or self._node.multiraft.replicas.voting_nodes),
+            voters=self._addresses(status.voters or self._node.founders),
             learners=self._addresses(status.learners),
             observers=self._addresses(sorted(self._node.multiraft.replicas.nodes.observers)),
             leader=status.leader,
@@ -122,7 +123,8 @@ class GroupServices:
             case StateChanged():
                 kind, index = "state_changed", event.index
             case VotersChanged():
-                kind, voters, learners = "voters_changed", event.voters, event.learners
+                kind, learners = "voters_changed", event.learners
+                voters = event.voters or self._node.founders
             case _:
                 assert_never(event)
         return calls.GroupEvent(

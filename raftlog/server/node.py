@@ -88,6 +88,8 @@ class Node:
         self.settings = settings
         self.identity = folder.identity
         self.node = NodeId(self.identity.node)
+        self.founders = tuple(sorted(founders))
+        """The nodes that the cluster began with."""
         self.boot_id = boot_id
         self._fail = fail
         self._loop = asyncio.get_running_loop()
@@ -122,7 +124,7 @@ class Node:
         timing = settings.raft.timing()
         self._store = GroupStore(
             folder=folder,
-            voters=tuple(sorted(founders)),
+            voters=self.founders,
             timing=timing,
             log_limits=_log_limits(settings.storage),
             random=chance,

@@ -109,7 +109,9 @@ class PlacingServices:
                     reached=found.is_reached,
                 )
             )
-        return calls.PlacementsReply(nodes=self._nodes(), groups=tuple(groups))
+        return calls.PlacementsReply(
+            nodes=self._nodes(), groups=tuple(groups), founders=self._node.founders
+        )
 
     async def transfer_leadership(self, call: calls.TransferCall) -> calls.TransferReply:
         """Hand a group's leadership to another voter. Raises `NotAVoter`, `TransferRefused`,

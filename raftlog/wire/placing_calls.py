@@ -79,6 +79,8 @@ class PlacementsReply:
     """Every node."""
     groups: tuple[GroupPlace, ...]
     """Every group, the controller's first."""
+    founders: tuple[NodeId, ...] = ()
+    """The nodes that the cluster began with; none named by older versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -309,6 +309,34 @@ def test_serve_refuses_a_node_that_the_cluster_does_not_have(
     refused(finished, ExitCode.USAGE, "9", "1, 2, 3")
 
 
+def test_serve_says_that_a_node_was_removed(command: Command, tmp_path: Path) -> None:
+    """Its data stays in the folder, and the cluster's file names it no more."""
+    cluster = recorded(tmp_path / "c")
+    cluster.data(3).mkdir()
+    cluster_folder.forget(cluster.folder, 3)
+    for words in ([], ["--join"]):
+        finished = command("serve", "--node", 3, "--data", cluster.folder, *words)
+        refused(finished, ExitCode.NODE_REFUSED, "Node 3 was removed", "raftlog cluster add")
+
+
+@pytest.mark.slow
+def test_serve_on_a_busy_port_names_the_file_that_says_where_it_listens(
+    tmp_path: Path, busy_port: int
+) -> None:
+    recorded_alone(tmp_path / "c", busy_port)
+    ended = subprocess.run(
+        [sys.executable, "-m", "raftlog", "serve", "--node", "1", "--data", tmp_path / "c"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ended.returncode == ExitCode.NODE_REFUSED
+    assert f"127.0.0.1:{busy_port} is in use" in ended.stderr
+    assert "[nodes] in cluster.toml" in ended.stderr
+    assert "--port" not in ended.stderr
+
+
 @pytest.mark.slow
 def test_serve_refuses_to_run_without_assertions(tmp_path: Path) -> None:
     recorded(tmp_path / "c")

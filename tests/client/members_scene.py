@@ -190,7 +190,7 @@ class MembersScene:
             )
             for node, its in sorted(self.machine.nodes.items())
         ]  # fmt: skip
-        return PlacementsReply(nodes=tuple(nodes), groups=tuple(groups))
+        return PlacementsReply(nodes=tuple(nodes), groups=tuple(groups), founders=FOUNDERS)
 
     def _describe(self, node: NodeId) -> c.ClusterDescription:
         known = sorted(self.machine.nodes.items())

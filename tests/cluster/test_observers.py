@@ -20,6 +20,7 @@ from raftlog.machines.commands import TopicInfo
 from raftlog.records.batch_codec import decode_batch
 from raftlog.wire.calls import (
     DELETE_TOPIC,
+    DESCRIBE_CLUSTER,
     GET_LAST_APPLIED,
     GET_SERVERS,
     PUT_KEY,
@@ -28,6 +29,7 @@ from raftlog.wire.calls import (
     READ_KEYS,
     WATCH_GROUPS,
     DeleteTopicCall,
+    DescribeCluster,
     GroupView,
     ReadCall,
     ReadHighWaterMark,
@@ -134,6 +136,16 @@ def _remove_in_the_middle(
     assert (nodes[6].observer, nodes[6].parents, nodes[6].level) == (True, (), 1)
     moved = client.create_topic("wide", "id bigint", replicas=3)
     assert set(moved.voters) == {1, 2, 3}, "nothing is placed on an observer"
+    client.members.add(9, cluster.address(9))
+    wait_for(lambda: 9 in _known_at(connection, cluster.address(6)), "node 9", PATIENCE_S)
+    controllers = connection.ask(cluster.address(6), GET_SERVERS, GetServers(group=0), TRY_S)
+    assert {each.node for each in controllers.voters} == {1, 2, 3}, "no log names them yet"
+
+
+def _known_at(connection: Connection, address: str) -> list[int]:
+    """The nodes that this one knows."""
+    described = connection.ask(address, DESCRIBE_CLUSTER, DescribeCluster(), TRY_S)
+    return [each.node for each in described.nodes]
 
 
 @pytest.mark.timeout(300)

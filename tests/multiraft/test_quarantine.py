@@ -39,7 +39,7 @@ from raftlog.multiraft.effects import (
     GroupRemoved,
     ReplicaRecovered,
 )
-from raftlog.multiraft.groups import GroupStore
+from raftlog.multiraft.groups import GroupStore, OpenedGroup
 from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.frames import FRAME_HEADER_BYTES, SEGMENT_HEADER_BYTES
@@ -260,20 +260,31 @@ def test_a_damaged_command_in_the_controllers_log_is_found_before_it_is_replayed
     assert multiraft.replicas.controller.info_of(GroupId(1)) is not None
 
 
-def test_the_only_node_of_a_cluster_has_nobody_to_get_the_controllers_group_from() -> None:
+def damaged_controller(founder: int) -> GroupStore:
+    """Node 1's, in a cluster that this node founded alone."""
     disk = disk_of_two_topics()
     flip(disk, "groups/0/00000000000000000001.log", 8)
     folder = DataFolder.open(disk, cluster_id="c", node=NodeId(1), new_store_uuid="store-1")
-    store = GroupStore(
+    return GroupStore(
         folder=folder,
-        voters=NODES[:1],
+        voters=(NodeId(founder),),
         timing=RaftTiming(),
         log_limits=LogLimits(),
         random=Random(1),
         tell=lambda _: None,
     )
+
+
+def test_the_only_node_of_a_cluster_has_nobody_to_get_the_controllers_group_from() -> None:
     with pytest.raises(CorruptFile, match="groups/0"):
-        store.open_all()
+        damaged_controller(founder=1).open_all()
+
+
+def test_a_node_that_joined_the_only_one_gets_the_controllers_group_from_it() -> None:
+    controller = damaged_controller(founder=2).open_all()[0]
+    assert isinstance(controller, OpenedGroup)
+    assert controller.replica.group == CONTROLLER_GROUP
+    assert controller.replica.raft.recovering
 
 
 # ------------------------------------------------------------ filled again

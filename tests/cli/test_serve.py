@@ -1,0 +1,74 @@
+"""What a node that joins records of its cluster, which a real controller without replicas tells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from raftlog.cli.cluster_folder import ClusterFolder, new_cluster, open_folder, record
+from raftlog.cli.serve import joined_cluster
+from raftlog.cli.session import Session
+from raftlog.config import ClientSettings, Settings
+from raftlog.core.types import NodeId
+from raftlog.errors import DataFolderForeign, NodeUnknown
+from tests.client.members_scene import FOUNDERS, MembersScene, scene
+
+
+@pytest.fixture
+def cluster() -> Iterator[MembersScene]:
+    """Three founders; nodes 4 and 5 were added, and 5 has come."""
+    with scene(5) as found, found.members() as members:
+        for node in (4, 5):
+            members.add(node, found.addresses[NodeId(node)])
+        found.come(5)
+        yield found
+
+
+def joined(cluster: MembersScene, folder: Path, node: int) -> ClusterFolder:
+    client = ClientSettings(bootstrap_servers=cluster.servers)
+    session = Session(settings=Settings(client=client), passed_on=())
+    found = joined_cluster(folder, node, session)
+    assert open_folder(folder) == found, "it is recorded"
+    return found
+
+
+def test_a_node_that_joins_records_who_founded_the_cluster(
+    cluster: MembersScene, tmp_path: Path
+) -> None:
+    """Not who was there when it came: these are its first voters."""
+    four = joined(cluster, tmp_path / "4", 4)
+    assert four.founders == FOUNDERS
+    assert sorted(four.addresses) == [1, 2, 3, 4, 5]
+    assert joined(cluster, tmp_path / "4", 4) == four
+    again = joined(cluster, tmp_path / "4", 5)
+    assert again.founders == FOUNDERS, "in a folder of two nodes neither founds anything"
+
+
+def test_a_node_is_a_founder_only_by_its_own_folder(cluster: MembersScene, tmp_path: Path) -> None:
+    """A wiped one has forgotten its votes."""
+    assert joined(cluster, tmp_path / "wiped", 1).founders == (2, 3)
+    addresses = {int(node): cluster.addresses[node] for node in FOUNDERS}
+    own = replace(new_cluster(tmp_path / "own", addresses=addresses), cluster_id="c")
+    record(own)
+    assert joined(cluster, own.folder, 1).founders == FOUNDERS
+
+
+def test_founders_that_an_older_version_recorded_are_put_right(
+    cluster: MembersScene, tmp_path: Path
+) -> None:
+    addresses = {int(node): address for node, address in cluster.addresses.items()}
+    record(replace(new_cluster(tmp_path / "c", addresses=addresses), cluster_id="c"))
+    assert joined(cluster, tmp_path / "c", 4).founders == FOUNDERS
+
+
+def test_who_was_not_added_or_has_a_folder_of_another_cluster_joins_nothing(
+    cluster: MembersScene, tmp_path: Path
+) -> None:
+    with pytest.raises(NodeUnknown):
+        joined(cluster, tmp_path / "none", 9)
+    record(new_cluster(tmp_path / "other", addresses={4: cluster.addresses[NodeId(4)]}))
+    with pytest.raises(DataFolderForeign):
+        joined(cluster, tmp_path / "other", 4)
