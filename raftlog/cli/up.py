@@ -10,9 +10,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,11 +28,14 @@ from raftlog.config import PORT_MAX
 from raftlog.errors import (
     AddressInUse,
     DataFolderLocked,
-    DeadlineExceeded,
     ExitCode,
     InvalidOption,
+    NodesNotReady,
     RaftlogError,
 )
+
+if TYPE_CHECKING:
+    from raftlog.client.log_client import ClusterDescription
 
 LOOK_INTERVAL_S = 0.1
 LAST_WORDS_LINES = 5
@@ -177,8 +182,9 @@ class Running:
     def wait_until_ready(self, session: Session) -> None:
         """Wait until every node answers, is registered and knows a leader, or Ctrl-C is pressed.
 
-        If a node exits instead, prints the end of its log and raises `typer.Exit` with its exit
-        code. Raises `DeadlineExceeded` when the time is over.
+        Only the nodes of this folder are waited for: others of the cluster may run elsewhere. If a
+        node exits instead, prints the end of its log and raises `typer.Exit` with its exit code.
+        Raises `NodesNotReady` when the time is over.
         """
         from raftlog.client.log_client import connect
 
@@ -192,32 +198,43 @@ class Running:
                 "refused_timeout_s": 0.0,  # so that the loop can look after the children
             }
         )
-        last = "no node answered"
         with connect(settings=client_settings) as client:
             while not self.stop.is_set():
                 for node, child in self.children.items():
                     if child.poll() is not None:
                         raise self._ended_early(node, child.returncode)
-                try:
+                answers: list[ClusterDescription | RaftlogError] = []
+                with suppress(RaftlogError):  # nobody answers
                     answers = [answer for _, answer in client.describe_cluster()]
-                except RaftlogError as error:
-                    last = error.cause
-                else:
-                    ready = [a for a in answers if not isinstance(a, RaftlogError)]
-                    ready = [
-                        a for a in ready if a.leader and a.registered and a.rules >= a.rules_known
-                    ]
-                    # Nodes outside this folder answer as well, and are not waited for.
-                    waiting = self.children.keys() - {a.node for a in ready}
-                    if not waiting:
-                        return
-                    logs = ", ".join(str(self.cluster.log_file(node)) for node in sorted(waiting))
-                    last = f"Not yet registered with the controller (up.ready_timeout_s): {logs}."
+                missing = self._missing(answers)
+                if not missing:
+                    return
                 if time.monotonic() >= deadline_s:
-                    raise DeadlineExceeded(
-                        what="Starting the cluster", seconds=f"{limit_s:g}", last=last
-                    )
+                    raise self._not_ready(missing, limit_s)
                 self.stop.wait(LOOK_INTERVAL_S)
+
+    def _missing(self, answers: Sequence[ClusterDescription | RaftlogError]) -> dict[int, str]:
+        """The nodes of this folder that are not ready, and why."""
+        missing = dict.fromkeys(self.children, "no answer")
+        for each in answers:
+            if isinstance(each, RaftlogError) or each.node not in missing:
+                continue
+            if not each.leader:
+                missing[each.node] = "it knows no leader"
+            elif not each.registered:
+                missing[each.node] = "it is not registered with the controller"
+            elif each.rules < each.rules_known:
+                missing[each.node] = f"rules version {each.rules_known} is not permitted yet"
+            else:
+                del missing[each.node]
+        return missing
+
+    def _not_ready(self, missing: dict[int, str], limit_s: float) -> NodesNotReady:
+        return NodesNotReady(
+            seconds=f"{limit_s:g}",
+            nodes=", ".join(f"node {node} ({why})" for node, why in sorted(missing.items())),
+            logs=", ".join(str(self.cluster.log_file(node)) for node in sorted(missing)),
+        )
 
     def show(self, output: Format, default_servers: str) -> None:
         """Print each node's pid, address, data folder and log file."""

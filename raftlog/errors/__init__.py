@@ -6,6 +6,7 @@
     |   |-- NodeUnreachable         no answer from that address
     |   |-- ZooKeeperUnavailable    it named no node, and none is known from elsewhere
     |   |-- NodeStopping            the node was told to stop
+    |   |-- NodesNotReady           those that `raftlog up` waited for
     |   |-- NoQuorum                a leader that lost its majority, or an election in progress
     |   |-- ReplicaDiverged         this replica's state or history differs from the majority's
     |   |-- ReplicaQuarantined      this replica's files are damaged; ask another
@@ -154,6 +155,7 @@ from raftlog.errors.unavailable import (
     DiskFull,
     HistoryDisputed,
     MemberBehind,
+    NodesNotReady,
     NodeStopping,
     NodeUnreachable,
     NoQuorum,
@@ -237,6 +239,7 @@ __all__ = [
     "NodeUnknown",
     "NotAVoter",
     "NodeUnreachable",
+    "NodesNotReady",
     "NotFound",
     "NotLeader",
     "NotYet",

@@ -272,6 +272,24 @@ class DeadlineExceeded(Unavailable):
 
 
 @dataclass(kw_only=True, eq=False)
+class NodesNotReady(Unavailable):
+    """The `nodes` that `raftlog up` started, each with the reason why it is not ready, and their
+    `logs`."""
+
+    seconds: str
+    nodes: str
+    logs: str
+    exit_code = ExitCode.UNAVAILABLE
+    grpc_status = "DEADLINE_EXCEEDED"
+
+    cause_text = "Not all nodes were ready within {seconds} s. Missing: {nodes}."
+    remedy_text = (
+        "Their logs say what they do: {logs}. Nodes that replay long logs need a higher "
+        "up.ready_timeout_s."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
 class ChangeUnfinished(DeadlineExceeded):
     """A change of nodes or placements took longer than its caller waits. It goes on."""
 

@@ -56,6 +56,7 @@ class MembersScene:
         """How far a node has applied group 1, of its `COMMITTED` entries; by default all."""
         self.looks_to_move = 2
         self.comes_when_added = False
+        self.unregistered: set[NodeId] = set()
         self._index = 0
         self._lock = threading.Lock()
         self._looks: dict[GroupId, int] = {}
@@ -197,8 +198,8 @@ class MembersScene:
         return c.ClusterDescription(
             cluster_id="c", node=node, store_uuid=f"s{node}", leader=NodeId(1), term=Term(1),
             nodes=tuple(NodeAddress(each, its.address) for each, its in known), version="1",
-            registered=True, disk_keeps_up=True, disk_full="", rules=RULES_LATEST,
-            rules_known=RULES_LATEST, behind_rules=(),
+            registered=node not in self.unregistered, disk_keeps_up=True, disk_full="",
+            rules=RULES_LATEST, rules_known=RULES_LATEST, behind_rules=(),
         )  # fmt: skip
 
     def _view(self, node: NodeId) -> c.NodeView:

@@ -1,0 +1,98 @@
+"""For whom `raftlog up` waits, and what it says when they do not come."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from raftlog.cli.cluster_folder import new_cluster
+from raftlog.cli.session import Session
+from raftlog.cli.up import Running
+from raftlog.config import Settings, UpSettings
+from raftlog.core.types import NodeId
+from raftlog.errors import ExitCode, NodesNotReady
+from tests.client.members_scene import MembersScene, scene
+
+STAYS = "import sys; sys.stdin.read()"
+ENDS = "import sys; print('no memory', file=sys.stderr); sys.exit(8)"
+
+
+@pytest.fixture
+def cluster() -> Iterator[MembersScene]:
+    with scene(3) as found:
+        yield found
+
+
+def running(cluster: MembersScene, folder: Path, programs: dict[int, str]) -> Running:
+    """An `up` whose children are these programs, at the addresses of the cluster's nodes."""
+    addresses = {node: cluster.addresses[NodeId(node)] for node in programs}
+    made = new_cluster(folder, addresses=addresses)
+    found = Running(cluster=made, children={}, log_starts={}, stop=threading.Event())
+    for node, program in programs.items():
+        log = made.log_file(node)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as out:
+            found.log_starts[node] = 0
+            found.children[node] = subprocess.Popen(
+                [sys.executable, "-c", program], stdin=subprocess.PIPE, stderr=out
+            )
+    return found
+
+
+def wait(up: Running, timeout_s: float) -> float:
+    """Let it wait, and its children end; the seconds that it took."""
+    begun_s = time.monotonic()
+    settings = Settings(up=UpSettings(ready_timeout_s=timeout_s))
+    try:
+        up.wait_until_ready(Session(settings=settings, passed_on=()))
+        return time.monotonic() - begun_s
+    finally:
+        for child in up.children.values():
+            child.communicate(timeout=20)
+
+
+def test_up_waits_for_the_nodes_of_its_own_folder_only(
+    cluster: MembersScene, tmp_path: Path
+) -> None:
+    """Node 3 runs elsewhere, and does not answer."""
+    cluster.lose(3)
+    assert wait(running(cluster, tmp_path / "c", {1: STAYS, 2: STAYS}), timeout_s=20) < 10
+
+
+def test_up_names_the_nodes_that_are_missing_and_how_to_give_them_time(
+    cluster: MembersScene, tmp_path: Path
+) -> None:
+    cluster.lose(2)
+    cluster.unregistered.add(NodeId(3))
+    up = running(cluster, tmp_path / "c", {1: STAYS, 2: STAYS, 3: STAYS})
+    with pytest.raises(NodesNotReady) as late:
+        wait(up, timeout_s=0.5)
+    assert late.value.exit_code == ExitCode.UNAVAILABLE
+    missing = "node 2 (no answer), node 3 (it is not registered with the controller)"
+    assert late.value.cause == f"Not all nodes were ready within 0.5 s. Missing: {missing}."
+    assert "up.ready_timeout_s" in late.value.remedy
+    assert "node-2.log" in late.value.remedy
+    assert "node-1.log" not in late.value.remedy
+
+
+def test_up_where_nobody_answers_names_every_node(cluster: MembersScene, tmp_path: Path) -> None:
+    cluster.lose(1)
+    with pytest.raises(NodesNotReady, match=r"Missing: node 1 \(no answer\)"):
+        wait(running(cluster, tmp_path / "c", {1: STAYS}), timeout_s=0.3)
+
+
+def test_up_ends_with_a_node_that_ends_instead_of_coming(
+    cluster: MembersScene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.lose(2)
+    with pytest.raises(typer.Exit) as ended:
+        wait(running(cluster, tmp_path / "c", {1: STAYS, 2: ENDS}), timeout_s=20)
+    assert ended.value.exit_code == ExitCode.NODE_REFUSED
+    assert "no memory" in capsys.readouterr().err
