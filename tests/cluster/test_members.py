@@ -226,6 +226,36 @@ def test_the_verbs_plan_carry_out_take_back_and_tell(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
+def test_two_nodes_are_replaced_at_the_same_time_under_load(tmp_path: Path) -> None:
+    """Each by a command of its own, as two operators would."""
+    with grown(tmp_path, 2) as (cluster, client, _):
+        topics = [client.create_topic(f"t{number}", "id bigint") for number in range(3)]
+        client.kv.put("k", b"v")
+
+        def replace(old: int, new: int) -> subprocess.Popen[str]:
+            return subprocess.Popen(
+                [sys.executable, "-m", "raftlog", "--servers", cluster.servers, "cluster",
+                 "replace", str(old), "--with", str(new), "--address", cluster.address(new),
+                 "--yes"],
+                stderr=subprocess.PIPE,
+                text=True,
+            )  # fmt: skip
+
+        with Load(cluster, topics[0]) as load:
+            for command in [replace(1, 4), replace(2, 5)]:
+                _, told = command.communicate(timeout=PATIENCE_S)
+                assert command.returncode == ExitCode.OK, told
+            so_far = len(load.written)
+            wait_for(lambda: len(load.written) > so_far + 10 * ROWS, "appends to go on", PATIENCE_S)
+        assert load.failed == []
+        assert set(places(client).values()) == {(3, 4, 5)}
+        assert [each.node for each in client.members.placements().nodes] == [3, 4, 5]
+        assert rows_of(client, topics[0]) == load.written
+        for node in (1, 2):
+            ended(cluster, node)
+
+
+@pytest.mark.timeout(300)
 def test_a_removal_that_cannot_end_is_taken_back(tmp_path: Path) -> None:
     """The node that takes the places is gone before it is filled."""
     with grown(tmp_path, 1) as (_, client, (four,)):

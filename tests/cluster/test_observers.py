@@ -37,7 +37,7 @@ from raftlog.wire.calls import (
 )
 from raftlog.wire.group_calls import GetLastApplied, GetServers
 from raftlog.wire.kv_calls import PutKeyCall, ReadKeys
-from tests.cluster.joining import PATIENCE_S, with_observers
+from tests.cluster.joining import PATIENCE_S, Joined, with_observers
 from tests.cluster.test_images import SETTINGS as SMALL_LOGS
 from tests.cluster.test_members import ROWS, Load
 from tests.cluster.waiting import leader_of
@@ -140,6 +140,31 @@ def _remove_in_the_middle(
     wait_for(lambda: 9 in _known_at(connection, cluster.address(6)), "node 9", PATIENCE_S)
     controllers = connection.ask(cluster.address(6), GET_SERVERS, GetServers(group=0), TRY_S)
     assert {each.node for each in controllers.voters} == {1, 2, 3}, "no log names them yet"
+
+
+@pytest.mark.timeout(300)
+def test_a_lost_observer_is_replaced_by_one_that_its_children_pull_from(tmp_path: Path) -> None:
+    with (
+        with_observers(tmp_path, {4: (1, 2), 5: (4,)}) as (cluster, client, joined),
+        closing(Connection(client.settings)) as connection,
+    ):
+        topic = client.create_topic("t", "id bigint")
+        client.append(topic, [{"id": each} for each in range(7)])
+        joined[4].end()
+        members, address = client.members, cluster.address(6)
+        assert members.add_replacement(4, 6, address)
+        six = Joined(cluster.servers, 6, tmp_path / "node-6")
+        try:
+            members.wait_for(6, PATIENCE_S)
+            assert list(members.replace(4, 6, timeout_s=PATIENCE_S)) == []
+            nodes = {each.node: each for each in members.placements().nodes}
+            assert sorted(nodes) == [1, 2, 3, 5, 6]
+            assert (nodes[6].observer, nodes[6].parents, nodes[5].parents) == (True, (1, 2), (6,))
+            assert read_at(connection, address, topic, 7) == list(range(7)), "it was filled"
+            client.append(topic, [{"id": 7}])
+            wait_at(connection, cluster.address(5), topic, 8)
+        finally:
+            six.end()
 
 
 def _known_at(connection: Connection, address: str) -> list[int]:
