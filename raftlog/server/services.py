@@ -13,7 +13,7 @@ from dataclasses import replace
 from importlib.metadata import version
 
 from raftlog import errors
-from raftlog.core.types import GroupId, Offset
+from raftlog.core.types import GroupId, NodeId, Offset
 from raftlog.errors import (
     MalformedRequest,
     NotYet,
@@ -109,9 +109,12 @@ class Services:
         )
 
     async def register_node(self, call: calls.RegisterNodeCall) -> NodeRegistered:
-        """Bind a node id of this cluster to its store. Raises `IdentityRefused`."""
-        controller = self._multiraft.replicas.controller
-        if call.node not in self._node.addresses and call.node not in controller.nodes.retired:
+        """Bind a node id of this cluster to its store. Raises `IdentityRefused`, `NodeUnknown`."""
+        if self._is_unknown(call.node):
+            # It may have been added just now. Who does not lead, or leads since then, has not heard
+            # of that yet, and the node would end.
+            await self._node.read_barrier(self._multiraft.replicas.of_controller)
+        if self._is_unknown(call.node):
             raise errors.NodeUnknown(
                 node=call.node, known=", ".join(map(str, sorted(self._node.addresses)))
             )
@@ -126,6 +129,10 @@ class Services:
             ),
         )
         return self._accepted(NodeRegistered, outcome)
+
+    def _is_unknown(self, node: NodeId) -> bool:
+        nodes = self._multiraft.replicas.controller.nodes
+        return all(node not in each for each in (self._node.addresses, nodes, nodes.retired))
 
     async def create_topic(self, call: calls.CreateTopicCall) -> TopicCreated:
         """Create a topic; its group exists from that entry on. Raises `TopicExists`.

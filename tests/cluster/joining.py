@@ -63,10 +63,15 @@ def add_observer(client: LogClient, node: int, address: str, parents: Sequence[i
 
 @contextlib.contextmanager
 def with_observers(
-    tmp_path: Path, parents: Mapping[int, Sequence[int]], *, settings: Sequence[str] = ()
+    tmp_path: Path,
+    parents: Mapping[int, Sequence[int]],
+    *,
+    settings: Sequence[str] = (),
+    spare: int = 0,
 ) -> Iterator[tuple[ProcessCluster, LogClient, dict[int, Joined]]]:
-    """Three nodes, and these observers with their parents. All have the settings."""
-    port = free_ports(3 + len(parents))
+    """Three nodes, and these observers with their parents. All have the settings. There are free
+    ports for so many `spare` nodes."""
+    port = free_ports(3 + len(parents) + spare)
     with (
         ProcessCluster.start(tmp_path / "data", port=port, settings=settings) as cluster,
         cluster.client() as client,

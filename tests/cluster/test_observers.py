@@ -14,7 +14,7 @@ import pytest
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.connection import Connection
 from raftlog.client.log_client import LogClient
-from raftlog.core.types import GroupId, Offset
+from raftlog.core.types import GroupId, NodeId, Offset
 from raftlog.errors import NotLeader, NotYet, ObserverRefused, RaftlogError
 from raftlog.machines.commands import TopicInfo
 from raftlog.records.batch_codec import decode_batch
@@ -27,12 +27,14 @@ from raftlog.wire.calls import (
     READ,
     READ_HIGH_WATER_MARK,
     READ_KEYS,
+    REGISTER_NODE,
     WATCH_GROUPS,
     DeleteTopicCall,
     DescribeCluster,
     GroupView,
     ReadCall,
     ReadHighWaterMark,
+    RegisterNodeCall,
     WatchGroups,
 )
 from raftlog.wire.group_calls import GetLastApplied, GetServers
@@ -145,7 +147,7 @@ def _remove_in_the_middle(
 @pytest.mark.timeout(300)
 def test_a_lost_observer_is_replaced_by_one_that_its_children_pull_from(tmp_path: Path) -> None:
     with (
-        with_observers(tmp_path, {4: (1, 2), 5: (4,)}) as (cluster, client, joined),
+        with_observers(tmp_path, {4: (1, 2), 5: (4,)}, spare=1) as (cluster, client, joined),
         closing(Connection(client.settings)) as connection,
     ):
         topic = client.create_topic("t", "id bigint")
@@ -153,6 +155,9 @@ def test_a_lost_observer_is_replaced_by_one_that_its_children_pull_from(tmp_path
         joined[4].end()
         members, address = client.members, cluster.address(6)
         assert members.add_replacement(4, 6, address)
+        register = RegisterNodeCall(node=NodeId(6), store_uuid="s", address=address, rules=1)
+        with pytest.raises(NotLeader):  # 5 cannot have heard of it, and does not send it away
+            connection.ask(cluster.address(5), REGISTER_NODE, register, TRY_S)
         six = Joined(cluster.servers, 6, tmp_path / "node-6")
         try:
             members.wait_for(6, PATIENCE_S)
