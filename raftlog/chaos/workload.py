@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from raftlog import AttemptReference, EpochKey, LogClient, TopicInfo
 from raftlog.chaos.history import Fate, History, MarkRead, Read, Write, record_number
-from raftlog.client.connection import Connection, Deadline
+from raftlog.client.connection import Connection
+from raftlog.client.retries import Deadline
 from raftlog.config import ClientSettings
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import DeadlineExceeded, RaftlogError

@@ -4,14 +4,13 @@ Every call of the protocol may be sent twice without harm: reads change nothing,
 producer's sequence, an attempt's stage number or an incarnation. So every retriable error is
 retried, even if it is not known whether the call was done.
 
-Channels are opened on first use and belong to one process. A forked child opens its own, because
-Spark forks its workers. Thread-safe.
+`channels` holds the channels, `call_errors` says what a failed call means, `retries` how long a
+request is tried. Thread-safe, and usable in a forked child, because Spark forks its workers.
 """
 
 from __future__ import annotations
 
 import random
-import re
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -21,27 +20,24 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import grpc
 import tenacity
 
-from raftlog.client.forks import in_each_child, leave_alone
+from raftlog.client.call_errors import typed_error
+from raftlog.client.channels import CHANNEL_OPTIONS, Channels
+from raftlog.client.forks import in_each_child
+from raftlog.client.retries import Deadline, Failures, is_retriable, pause_s, try_seconds
 from raftlog.client.servers import parse_servers
 from raftlog.client.zookeeper_servers import Found, ZooKeeperServers
 from raftlog.config import ClientSettings
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import (
     DeadlineExceeded,
-    DiskFull,
     IndexUnderflow,
-    Internal,
     InvalidOption,
     NodeStopping,
     NodeUnreachable,
     NoSnapshot,
     NotLeader,
-    Overloaded,
     RaftlogError,
-    ReplicaQuarantined,
-    TooLarge,
     UnknownWriter,
-    ZooKeeperUnavailable,
 )
 from raftlog.wire.calls import (
     DESCRIBE_CLUSTER,
@@ -54,27 +50,7 @@ from raftlog.wire.calls import (
     StreamedCall,
     UnaryCall,
 )
-from raftlog.wire.codec import (
-    ERROR_METADATA_KEY,
-    decode_error,
-    decode_reply,
-    encode_request,
-)
-
-_CHANNEL_OPTIONS = (
-    ("grpc.max_receive_message_length", -1),
-    ("grpc.max_send_message_length", -1),
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 500),
-    # A connection whose packets are lost is given up, even while a long read waits on it.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    # The client retries by itself: grpc would resend to the same node.
-    ("grpc.enable_retries", 0),
-)
-"""No settings: they decide only how soon a lost connection is noticed and opened again. A call
-waits for `client.try_timeout_s`, then another node is asked."""
+from raftlog.wire.codec import decode_reply, encode_request
 
 _AVOIDED_S = 5.0
 """How long a node that gave no answer, or stops, is not asked if there are others. A node that
@@ -98,50 +74,7 @@ _ASK_S = 1.0
 _DOUBTED_KEPT_S = 1.0
 """The same, where a node is wanted that the cluster did not name, or nobody knows who leads."""
 
-_HINTS_MAX = 3
-"""So many hints in a row are followed almost at once, the first without a pause. Then the pauses
-grow: the nodes may name one another in a circle. No setting: an election settles it."""
-
-_NO_NODE = {
-    "Connection refused": "nothing listens there (connection refused)",
-    "Failed parsing HTTP/2": "what listens there is no raftlog node",
-    "http1.x server": "what listens there is no raftlog node",
-    "address lookup failed": "its host name has no address",
-}
-"""What grpc says of an address where no node can be, in its words and in ours."""
-
-_LOST = {
-    "Deadline Exceeded": "it did not answer in time",
-    "Connection reset by peer": "the connection was reset",
-    "Socket closed": "the connection was closed",
-    "GOAWAY": "the connection was closed",
-    "keepalive": "the connection was silent for too long",
-}
-"""The same of a node that may be there."""
-
-_OVER_MESSAGE_LIMIT = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")
-"""What the server's grpc says of a frame that it drops unread. It sends no typed error then."""
-
 T = TypeVar("T")
-
-
-class Deadline:
-    """The total time of one request, which begins when this is made. Monotonic."""
-
-    def __init__(self, what: str, seconds: float) -> None:
-        self.what = what
-        self.seconds = seconds
-        self._end_s = time.monotonic() + seconds
-
-    def remaining_s(self) -> float:
-        """The seconds that are left; 0 when it has passed."""
-        return max(0.0, self._end_s - time.monotonic())
-
-    def error(self, last: BaseException | str | None) -> DeadlineExceeded:
-        """The error of a request that missed this deadline; `last` is what its last try raised."""
-        return DeadlineExceeded(
-            what=self.what, seconds=f"{self.seconds:.4g}", last=str(last) if last else ""
-        )
 
 
 class Sent(NamedTuple, Generic[Reply]):
@@ -168,11 +101,8 @@ class Connection:
         self._look_again_at_s = 0.0
         self._lock = threading.Lock()
         self._finding = threading.Lock()
-        self._closed = False
         in_each_child(self, Connection._begin_again)
-        self._channels: dict[str, grpc.Channel] = {}
-        self._stubs: dict[tuple[str, str], grpc.UnaryUnaryMultiCallable[bytes, bytes]] = {}
-        """By address and method; they belong to these channels."""
+        self._channels = Channels()
         self._leaders: dict[GroupId, str] = {}
         self._avoided_until_s: dict[str, float] = {}
         self._answered = False
@@ -196,19 +126,12 @@ class Connection:
 
     def close(self) -> None:
         """Close the channels of this process, for good."""
-        with self._lock:
-            self._closed = True
-            channels, self._channels = self._channels, {}
-            self._stubs = {}
-        for channel in channels.values():
-            channel.close()
+        self._channels.close()
 
     def _begin_again(self) -> None:
-        """In a forked child: the channels belong to the parent."""
-        leave_alone(self._channels, self._stubs)
+        """In a forked child: another thread of the parent may have held the locks."""
         self._lock = threading.Lock()
         self._finding = threading.Lock()
-        self._channels, self._stubs = {}, {}
 
     # ------------------------------------------------------------ calls
 
@@ -274,8 +197,8 @@ class Connection:
         if address is None:
             return None
         data = encode_request(call, request, body)
-        try_s = _try_s(deadline, self.settings.try_timeout_s)
-        return Sent(call, address, self._stub(address, call.name).future(data, try_s))
+        try_s = try_seconds(deadline, self.settings.try_timeout_s)
+        return Sent(call, address, self._channels.unary(address, call.name).future(data, try_s))
 
     def receive(self, sent: Sent[Reply], group: GroupId) -> Reply:
         """The reply to a call that `send_leader` started. Raises its typed error."""
@@ -293,10 +216,7 @@ class Connection:
         self, address: str, call: StreamedCall[Request, Reply], request: Request, timeout_s: float
     ) -> Iterator[tuple[Reply, memoryview]]:
         """The streamed replies of one node with their bodies. Raises typed errors."""
-        with self._lock:
-            channel = self._channel(address)
-        stub: grpc.UnaryStreamMultiCallable[bytes, bytes]
-        stub = channel.unary_stream(f"/{SERVICE}/{call.name}")
+        stub = self._channels.streamed(address, call.name)
         replies = stub(encode_request(call, request), timeout=timeout_s)
         try:
             for data in replies:
@@ -317,16 +237,17 @@ class Connection:
 
         A try that ends by its own time is followed by one of twice the time. On slow disks, a write
         would otherwise be proposed again and again and never be answered. Raises `NodeUnreachable`
-        with all addresses if no node listens at any of them.
+        with all addresses if no node listens at any of them, and `InvalidOption` if none of the
+        services that listen there knows the call.
         """
-        failures = _Failures()
+        failures = Failures()
         if earlier is not None:
             failures.add(earlier)
         longest_s = self.settings.try_timeout_s
 
         def once_timed() -> T:
             nonlocal longest_s
-            given_s, began_s = _try_s(deadline, longest_s), time.monotonic()
+            given_s, began_s = try_seconds(deadline, longest_s), time.monotonic()
             try:
                 self._find_nodes(given_s)
                 return once(given_s)
@@ -338,19 +259,12 @@ class Connection:
                 raise
 
         def give_up(_: tenacity.RetryCallState) -> T:
-            if deadline.remaining_s() > 0:
-                if isinstance(failures.reason, ZooKeeperUnavailable):
-                    raise failures.reason
-                raise NodeUnreachable(
-                    address=", ".join(self._bootstrap),
-                    problem="no raftlog node listens there",
-                )
-            raise deadline.error(failures.text)
+            raise self._hopeless(failures) or deadline.error(failures.text)
 
         retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(_is_retriable),
-            wait=lambda state: self._pause(state, failures.hints),
-            stop=lambda _: deadline.remaining_s() <= 0 or self._nobody_listens(failures),
+            retry=tenacity.retry_if_exception(is_retriable),
+            wait=lambda state: pause_s(self.settings, state, failures.hints),
+            stop=lambda _: deadline.remaining_s() <= 0 or self._hopeless(failures) is not None,
             retry_error_callback=give_up,
         )
         return retrying(once_timed)
@@ -481,7 +395,7 @@ class Connection:
         group: GroupId | None,
     ) -> Reply:
         # It blocks, because grpc starts a thread for the first future of an idle channel.
-        stub = self._stub(address, call.name)
+        stub = self._channels.unary(address, call.name)
         return self._reply(call, address, lambda: stub(data, timeout_s), group)
 
     def _reply(
@@ -518,38 +432,30 @@ class Connection:
             typed.servers = self.servers
         return typed
 
-    def _nobody_listens(self, failures: _Failures) -> bool:
-        """Whether the addresses may be wrong: no node was ever heard at any of them, or ZooKeeper
-        named none."""
+    def _hopeless(self, failures: Failures) -> RaftlogError | None:
+        """Why the rest of the deadline would be in vain, because the addresses may be wrong: no
+        node was ever heard at any of them, ZooKeeper named none, or all that listens there does not
+        know the call. None: it may help to try again."""
         patience_s = self.settings.refused_timeout_s
         if not self._bootstrap:
-            return failures.unnamed_for_s() >= patience_s
-        return not self._answered and all(
-            failures.refused_for_s(address) >= patience_s for address in self._bootstrap
-        )
-
-    def _stub(self, address: str, method: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
-        with self._lock:
-            channel = self._channel(address)
-            stub = self._stubs.get((address, method))
-            if stub is None:
-                stub = channel.unary_unary(f"/{SERVICE}/{method}")
-                self._stubs[address, method] = stub
-            return stub
-
-    def _channel(self, address: str) -> grpc.Channel:
-        """The channel to the address. Call it with the lock held."""
-        if self._closed:
-            raise InvalidOption(
-                option="the client",
-                problem="was closed",
-                advice="Make another with `raftlog.connect`, and close it last.",
+            waited = failures.unnamed_for_s() >= patience_s
+            return failures.reason if waited else None
+        known = self._addresses or self._bootstrap
+        if failures.call_unknown_at_all(known):
+            given = "bootstrap_servers" if self._zookeeper is None else "zookeeper"
+            return InvalidOption(
+                option=f"client.{given}",
+                problem=f"leads to {', '.join(known)}, where nothing knows this call",
+                advice="Give nodes of raftlog, and of this version (--servers; in Spark "
+                "raftlog.bootstrap.servers).",
             )
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = grpc.insecure_channel(address, options=_CHANNEL_OPTIONS)
-            self._channels[address] = channel
-        return channel
+        if self._answered or not all(
+            failures.refused_for_s(address) >= patience_s for address in self._bootstrap
+        ):
+            return None
+        return NodeUnreachable(
+            address=", ".join(self._bootstrap), problem="no raftlog node listens there"
+        )
 
     def _learn(self, group: GroupId, asked: str, error: RaftlogError) -> None:
         """A hint names the leader. Any other retriable error makes the known leader doubtful."""
@@ -562,22 +468,11 @@ class Connection:
         elif error.retriable and self._leaders.get(group) == asked:
             self._leaders.pop(group, None)
 
-    def _pause(self, state: tenacity.RetryCallState, hints: int) -> float:
-        """Exponential with jitter. A new hint of the leader is followed almost at once; these were
-        given in a row."""
-        least = self.settings.retry_delay_min_s
-        if 1 <= hints <= _HINTS_MAX:
-            return 0.0 if hints == 1 else least
-        exponential = tenacity.wait_random_exponential(
-            multiplier=least, max=self.settings.retry_delay_max_s
-        )
-        return exponential(state)
-
 
 def _describe(address: str, timeout_s: float) -> ClusterDescription:
     """What a node says of itself that ZooKeeper names. Nothing is remembered of the address."""
     request = encode_request(DESCRIBE_CLUSTER, DescribeCluster())
-    with grpc.insecure_channel(address, options=_CHANNEL_OPTIONS) as channel:
+    with grpc.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
         stub: grpc.UnaryUnaryMultiCallable[bytes, bytes]
         stub = channel.unary_unary(f"/{SERVICE}/{DESCRIBE_CLUSTER.name}")
         try:
@@ -585,115 +480,3 @@ def _describe(address: str, timeout_s: float) -> ClusterDescription:
         except grpc.RpcError as error:
             raise typed_error(address, error) from None
     return reply
-
-
-def _try_s(deadline: Deadline, longest_s: float) -> float:
-    """Seconds for the next try; never 0, with which grpc would not even send it."""
-    return max(0.001, min(deadline.remaining_s(), longest_s))
-
-
-class _Failures:
-    """What the tries of one request raised. Patience is each request's own: nodes may have been
-    started since an earlier one gave up."""
-
-    def __init__(self) -> None:
-        self.hints = 0
-        """How many in a row named a leader, up to the last one."""
-        self._last: RaftlogError | None = None
-        self._full: DiskFull | Overloaded | None = None
-        self._quarantined: dict[int, ReplicaQuarantined] = {}
-        """By node."""
-        self._unnamed_since_s: float | None = None
-        """Since when ZooKeeper named no node."""
-        self._refused_since_s: dict[str, float] = {}
-        """Addresses where no node listened in any try so far: since when."""
-
-    def add(self, error: RaftlogError) -> None:
-        """A try has failed."""
-        self._last = error
-        self.hints = self.hints + 1 if isinstance(error, NotLeader) and error.address else 0
-        if isinstance(error, DiskFull | Overloaded):
-            self._full = error
-        if isinstance(error, ReplicaQuarantined):
-            self._quarantined[error.node] = error
-        if isinstance(error, ZooKeeperUnavailable) and self._unnamed_since_s is None:
-            self._unnamed_since_s = time.monotonic()
-        if isinstance(error, NodeUnreachable):
-            if error.problem in _NO_NODE.values():
-                self._refused_since_s.setdefault(error.address, time.monotonic())
-            else:
-                self._refused_since_s.pop(error.address, None)
-
-    @property
-    def reason(self) -> RaftlogError | None:
-        """The error to report when the deadline passes; None: no try has failed.
-
-        It is the last one. But whom to ask is no reason if a node said that its disk or a queue is
-        full.
-        """
-        return (self._full or self._last) if isinstance(self._last, NotLeader) else self._last
-
-    @property
-    def text(self) -> str:
-        """The same in words. If nobody leads, and nodes said that their replicas are damaged, that
-        is why: all of them are named."""
-        reason = self.reason
-        nobody_leads = isinstance(reason, NotLeader) and not reason.leader
-        if self._quarantined and (nobody_leads or isinstance(reason, ReplicaQuarantined)):
-            *others, last = (each for _, each in sorted(self._quarantined.items()))
-            return " ".join([*(each.cause for each in others), str(last)])
-        return str(reason) if reason is not None else ""
-
-    def unnamed_for_s(self) -> float:
-        """For how many seconds did ZooKeeper name no node? -1: it was not asked."""
-        since_s = self._unnamed_since_s
-        return -1.0 if since_s is None else time.monotonic() - since_s
-
-    def refused_for_s(self, address: str) -> float:
-        """For how many seconds did nobody listen there? -1: somebody may, for all that is known."""
-        since_s = self._refused_since_s.get(address)
-        return -1.0 if since_s is None else time.monotonic() - since_s
-
-
-def _is_retriable(error: BaseException) -> bool:
-    return isinstance(error, RaftlogError) and error.retriable
-
-
-def _in_our_words(details: str) -> str:
-    """What happened on the way to a node. grpc's texts begin with its own parts, and end with the
-    operating system's reason."""
-    for theirs, ours in {**_NO_NODE, **_LOST}.items():
-        if theirs in details:
-            return ours
-    reason = details.rpartition(": ")[2]
-    return f"the call did not get there or back ({reason})" if reason else "the call was ended"
-
-
-def typed_error(address: str, error: grpc.RpcError) -> RaftlogError:
-    """The error that a node answered, or what happened on the way to it."""
-    for each in error.trailing_metadata() or ():
-        if each.key == ERROR_METADATA_KEY and isinstance(each.value, bytes):
-            return decode_error(each.value)
-    code = error.code()
-    if code in (
-        grpc.StatusCode.UNAVAILABLE,
-        grpc.StatusCode.DEADLINE_EXCEEDED,
-        grpc.StatusCode.CANCELLED,
-    ):
-        return NodeUnreachable(address=address, problem=_in_our_words(error.details() or ""))
-    if code is grpc.StatusCode.UNIMPLEMENTED:
-        return InvalidOption(
-            option="client.bootstrap_servers",
-            problem=f"names {address}, which does not know this call",
-            advice="Give nodes of raftlog, and of this version (--servers; in Spark "
-            "raftlog.bootstrap.servers).",
-        )
-    sizes = _OVER_MESSAGE_LIMIT.search(error.details() or "")
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and sizes is not None:
-        return TooLarge(
-            what="A request",
-            size=int(sizes[1]),
-            limit=int(sizes[2]),
-            option="server.entry_bytes_max",
-        )
-    return Internal(what=f"{address} answered {code.name}: {error.details()}")

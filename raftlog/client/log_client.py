@@ -17,12 +17,13 @@ from raftlog.client.arguments import (
 )
 from raftlog.client.attempt import Attempt
 from raftlog.client.cluster_members import ClusterMembers
-from raftlog.client.connection import Connection, Deadline
+from raftlog.client.connection import Connection
 from raftlog.client.epoch_key import check_key
 from raftlog.client.groups import Groups
 from raftlog.client.key_values import KeyValueStore
 from raftlog.client.producer import Producer, Rows
 from raftlog.client.reader import TopicReader
+from raftlog.client.retries import Deadline
 from raftlog.client.shared_producers import SharedProducers
 from raftlog.client.watermark import NodeAnswer, Watermark, watermark_of
 from raftlog.config import ClientSettings, load

@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from raftlog.client.arguments import FlushArguments
-from raftlog.client.connection import Connection, Deadline
+from raftlog.client.connection import Connection
 from raftlog.client.forks import in_each_child
+from raftlog.client.retries import Deadline
 from raftlog.client.window import Window
 from raftlog.config import ClientSettings
 from raftlog.core.types import Offset

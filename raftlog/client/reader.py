@@ -15,7 +15,8 @@ from typing import assert_never
 import pyarrow as pa
 
 from raftlog.client.arguments import ReadPreference
-from raftlog.client.connection import Connection, Deadline
+from raftlog.client.connection import Connection
+from raftlog.client.retries import Deadline
 from raftlog.core.types import Offset
 from raftlog.errors import (
     CorruptFile,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from raftlog.client.connection import Connection, Deadline
+from raftlog.client.connection import Connection
 from raftlog.client.forks import in_each_child, leave_alone
 from raftlog.client.producer import Producer, Rows
+from raftlog.client.retries import Deadline
 from raftlog.core.types import GroupId
 from raftlog.errors import ProducerClosed, TopicRecreated
 from raftlog.machines.commands import TopicInfo

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from raftlog.client.connection import Connection, Deadline
+from raftlog.client.connection import Connection
+from raftlog.client.retries import Deadline
 from raftlog.core.types import CONTROLLER_GROUP
 from raftlog.errors import TopicNotFound, TopicRecreated
 from raftlog.machines.commands import TopicInfo

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Generic, NamedTuple
 
-from raftlog.client.connection import Connection, Deadline, Sent
+from raftlog.client.connection import Connection, Sent
+from raftlog.client.retries import Deadline
 from raftlog.core.types import GroupId
 from raftlog.errors import RaftlogError, SequenceGap, StageGap, UnknownProducer
 from raftlog.wire.calls import BodyCall, Reply, Request

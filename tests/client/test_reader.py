@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from concurrent import futures
-from contextlib import contextmanager
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
@@ -27,13 +25,11 @@ from raftlog.records.conform import conform
 from raftlog.wire.calls import (
     DESCRIBE_CLUSTER,
     READ,
-    SERVICE,
     BatchReply,
-    ClusterDescription,
 )
 from raftlog.wire.codec import decode_request, encode_reply
-from raftlog.wire.group_calls import NodeAddress
 from raftlog.wire.runs import Runs
+from tests.client.answering import described, serving, unary
 
 TOPIC = TopicInfo(
     name="flights",
@@ -89,47 +85,18 @@ class Replica:
         return iter([each.data for each in met[: self.stream_max]])
 
 
-@contextmanager
-def serving(replica: Replica) -> Iterator[str]:
-    """The replica's address while it is served."""
-    server = grpc.server(futures.ThreadPoolExecutor(2))
-    address = ""
-
-    def describe(_data: bytes, _: grpc.ServicerContext) -> bytes:
-        found = ClusterDescription(
-            cluster_id="c",
-            node=1,
-            store_uuid="s",
-            leader=1,
-            term=1,
-            nodes=(NodeAddress(1, address),),
-            version="1",
-            registered=True,
-            disk_keeps_up=True,
-            disk_full="",
-            rules=1,
-            rules_known=1,
-            behind_rules=(),
-        )
-        return encode_reply(DESCRIBE_CLUSTER, found)
-
-    handlers = {
-        "Read": grpc.unary_stream_rpc_method_handler(replica.read),
-        "DescribeCluster": grpc.unary_unary_rpc_method_handler(describe),
-    }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    server.start()
-    try:
-        yield address
-    finally:
-        server.stop(None).wait()
-
-
 @pytest.fixture(scope="module")
 def replica() -> Iterator[tuple[Replica, Connection]]:
     served = Replica()
-    with serving(served) as address:
+    addresses: list[str] = []
+    handlers = {
+        READ.name: grpc.unary_stream_rpc_method_handler(served.read),
+        DESCRIBE_CLUSTER.name: unary(
+            lambda _: encode_reply(DESCRIBE_CLUSTER, described(addresses))
+        ),
+    }
+    with serving(handlers) as address:
+        addresses.append(address)
         connection = Connection(ClientSettings(bootstrap_servers=address))
         yield served, connection
         connection.close()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent import futures
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 
@@ -13,13 +12,15 @@ import grpc
 import pytest
 
 from raftlog.chaos.cluster import wait_for
-from raftlog.client.connection import Connection, typed_error
+from raftlog.client.call_errors import typed_error
+from raftlog.client.connection import Connection
 from raftlog.client.window import Window
 from raftlog.config import ClientSettings
-from raftlog.core.types import GroupId, NodeId, Offset, Term
+from raftlog.core.types import GroupId, NodeId, Offset
 from raftlog.errors import (
     DeadlineExceeded,
     DiskFull,
+    InvalidOption,
     NodeStopping,
     NodeUnreachable,
     NotLeader,
@@ -32,21 +33,18 @@ from raftlog.wire.calls import (
     APPEND,
     DESCRIBE_CLUSTER,
     LIST_TOPICS,
-    SERVICE,
     AppendCall,
-    ClusterDescription,
     ListTopics,
     TopicsReply,
 )
-from raftlog.wire.codec import ERROR_METADATA_KEY, encode_error, encode_reply
-from raftlog.wire.group_calls import NodeAddress
+from raftlog.wire.codec import encode_reply
+from tests.client.answering import Answer, described, node, serving
 
 GROUP = GroupId(1)
 FULL = DiskFull(file="a.log", node="node 1")
 NOT_LEADER = NotLeader(group=GROUP)
 UNREACHABLE = NodeUnreachable(address="a:1", problem="the connection was reset")
 REFUSED_TIMEOUT_S = 0.3
-NO_OTHERS: Mapping[str, Callable[[bytes], bytes]] = {}
 
 
 def quarantined(node: int) -> ReplicaQuarantined:
@@ -63,36 +61,6 @@ def connection(servers: str, *, request_timeout_s: float = 20.0) -> Connection:
     )
 
 
-Answer = Callable[[bytes], bytes]
-
-
-def handler(answer: Answer) -> grpc.RpcMethodHandler[bytes, bytes]:
-    def serve(data: bytes, context: grpc.ServicerContext) -> bytes:
-        try:
-            return answer(data)
-        except RaftlogError as error:
-            context.set_trailing_metadata(((ERROR_METADATA_KEY, encode_error(error)),))
-            context.abort(grpc.StatusCode.UNAVAILABLE, error.cause)
-
-    return grpc.unary_unary_rpc_method_handler(serve)
-
-
-@contextmanager
-def node(
-    name: str, answer: Answer, port: int = 0, others: Mapping[str, Answer] = NO_OTHERS
-) -> Iterator[str]:
-    """A port that answers the calls of this name, and of the others, only. Gives its address."""
-    server = grpc.server(futures.ThreadPoolExecutor(4))
-    handlers = {each: handler(its) for each, its in {name: answer, **others}.items()}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    port = server.add_insecure_port(f"127.0.0.1:{port}")
-    server.start()
-    try:
-        yield f"127.0.0.1:{port}"
-    finally:
-        server.stop(None).wait()
-
-
 @pytest.mark.slow
 def test_each_request_waits_by_itself_for_nodes_to_be_started() -> None:
     with socket.socket() as bound:  # and not listening: refused at once
@@ -104,15 +72,14 @@ def test_each_request_waits_by_itself_for_nodes_to_be_started() -> None:
             with pytest.raises(NodeUnreachable, match="no raftlog node listens"):
                 client.call_any(LIST_TOPICS, ListTopics())
             assert time.monotonic() - started_s >= REFUSED_TIMEOUT_S
-    reply = TopicsReply(topics=())
 
     def answered() -> bool:
         try:
-            return client.call_any(LIST_TOPICS, ListTopics()) == reply
+            return client.call_any(LIST_TOPICS, ListTopics()) == EMPTY
         except NodeUnreachable:
             return False  # the channel waits up to 0.5 s before it dials again
 
-    with closing(client), node(LIST_TOPICS.name, lambda _: encode_reply(LIST_TOPICS, reply), port):
+    with closing(client), node(LIST_TOPICS.name, lambda _: EMPTY_REPLY, port):
         wait_for(answered, "the node to be asked", 20)
 
 
@@ -182,46 +149,100 @@ def test_a_hint_of_a_node_that_is_known_is_followed_without_another_question(
     assert (len(questions) == 1) is is_known
 
 
-def described(addresses: Sequence[str]) -> ClusterDescription:
-    return ClusterDescription(
-        cluster_id="c",
-        node=NodeId(1),
-        store_uuid="s",
-        leader=NodeId(1),
-        term=Term(1),
-        nodes=tuple(NodeAddress(NodeId(n), each) for n, each in enumerate(addresses, 1)),
-        version="1",
-        registered=True,
-        disk_keeps_up=True,
-        disk_full="",
-        rules=1,
-        rules_known=1,
-        behind_rules=(),
-    )
-
-
 @pytest.mark.slow
 def test_a_node_that_stops_is_not_asked_again_while_there_are_others() -> None:
     asked: list[RaftlogError] = []
-    reply = TopicsReply(topics=())
     with (
         node(LIST_TOPICS.name, refusing(NodeStopping, asked)) as stopping,
-        node(LIST_TOPICS.name, lambda _: encode_reply(LIST_TOPICS, reply)) as other,
+        node(LIST_TOPICS.name, lambda _: EMPTY_REPLY) as other,
         closing(connection(f"{stopping},{other}")) as client,
     ):
         for _ in range(10):
-            assert client.call_any(LIST_TOPICS, ListTopics()) == reply
+            assert client.call_any(LIST_TOPICS, ListTopics()) == EMPTY
     assert len(asked) == 1
+
+
+@contextmanager
+def another_service(port: int = 0) -> Iterator[str]:
+    """The address of a grpc service that is not raftlog."""
+    with serving({}, port, "helloworld.Greeter") as address:
+        yield address
+
+
+def nobody() -> str:
+    """An address where nothing listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{bound.getsockname()[1]}"
+
+
+EMPTY = TopicsReply(topics=())
+EMPTY_REPLY = encode_reply(LIST_TOPICS, EMPTY)
+
+
+def test_an_address_where_another_service_listens_is_passed_over_like_a_node_that_is_down() -> None:
+    with (
+        another_service() as stranger,
+        node(LIST_TOPICS.name, lambda _: EMPTY_REPLY) as there,
+        closing(connection(f"{stranger},{there}")) as client,
+    ):
+        for _ in range(4):
+            assert client.call_any(LIST_TOPICS, ListTopics()) == EMPTY
+        with pytest.raises(NodeUnreachable, match="does not know this call") as caught:
+            client.ask(stranger, LIST_TOPICS, ListTopics(), 5.0)
+        assert caught.value.address == stranger
+
+
+def test_a_leader_whose_address_another_service_has_now_is_forgotten() -> None:
+    """The cluster named the address, not the user."""
+    with another_service() as former:
+        hints: Iterator[bytes | RaftlogError] = iter(
+            [NotLeader(group=GROUP, leader=NodeId(2), address=former), NOT_LEADER, APPENDED]
+        )
+
+        def answer(_: bytes) -> bytes:
+            hint = next(hints)
+            if isinstance(hint, RaftlogError):
+                raise hint
+            return hint
+
+        with node(APPEND.name, answer) as there, closing(connection(there)) as client:
+            client.call_leader(GROUP, APPEND, append(0))
+            assert client.leader(GROUP) == there
+
+
+def test_the_client_says_so_at_once_if_nothing_that_was_given_knows_the_call() -> None:
+    with (
+        another_service() as first,
+        another_service() as second,
+        closing(connection(f"{first},{second}")) as client,
+        pytest.raises(InvalidOption, match="nothing knows this call") as caught,
+    ):
+        client.call_any(LIST_TOPICS, ListTopics())
+    assert caught.value.option == "client.bootstrap_servers"
+    assert f"{first}, {second}" in caught.value.problem
+
+
+@pytest.mark.slow
+def test_another_service_beside_an_address_where_nothing_listens_is_no_node_either() -> None:
+    with (
+        another_service() as stranger,
+        closing(connection(f"{stranger},{nobody()}")) as client,
+        pytest.raises(NodeUnreachable, match="no raftlog node listens there") as caught,
+    ):
+        client.call_any(LIST_TOPICS, ListTopics())
+    assert stranger in caught.value.address
 
 
 class Failed(grpc.RpcError):
     """What grpc raises for a call that got no reply."""
 
-    def __init__(self, details: str) -> None:
+    def __init__(self, details: str, code: grpc.StatusCode = grpc.StatusCode.UNAVAILABLE) -> None:
         self._details = details
+        self._code = code
 
     def code(self) -> grpc.StatusCode:
-        return grpc.StatusCode.UNAVAILABLE
+        return self._code
 
     def details(self) -> str:
         return self._details
@@ -245,6 +266,22 @@ def test_what_happened_on_the_way_to_a_node_is_said_in_our_words(theirs: str, ou
     )
     error = typed_error("a:1", Failed(details))
     assert error.cause == f"The node at a:1 gave no answer: {ours}."
+
+
+@pytest.mark.parametrize(
+    ("code", "details"),
+    [
+        (grpc.StatusCode.UNIMPLEMENTED, "Received http2 header with status: 404"),
+        (grpc.StatusCode.PERMISSION_DENIED, "Received http2 header with status: 403"),
+        (grpc.StatusCode.UNAUTHENTICATED, "no token"),
+    ],
+)
+def test_what_only_another_service_answers_is_no_defect(
+    code: grpc.StatusCode, details: str
+) -> None:
+    error = typed_error("a:1", Failed(details, code))
+    assert isinstance(error, NodeUnreachable)
+    assert error.problem == "what listens there is no raftlog node"
 
 
 def last_answer(errors: list[RaftlogError]) -> str:

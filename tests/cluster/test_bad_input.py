@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
-from raftlog.client.connection import typed_error
+from raftlog.client.call_errors import typed_error
 from raftlog.client.log_client import LogClient, connect
 from raftlog.config import load
 from raftlog.core.types import Offset

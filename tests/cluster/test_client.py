@@ -14,7 +14,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
-from raftlog.client.connection import typed_error
+from raftlog.client.call_errors import typed_error
 from raftlog.client.log_client import LogClient
 from raftlog.errors import (
     CheckpointReset,

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from raftlog.chaos.cluster import ProcessCluster
-from raftlog.client.connection import typed_error
+from raftlog.client.call_errors import typed_error
 from raftlog.client.log_client import LogClient
 from raftlog.errors import Internal, NodeUnreachable
 from raftlog.machines.commands import TopicInfo

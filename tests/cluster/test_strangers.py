@@ -14,7 +14,7 @@ import grpc
 import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
-from raftlog.client.connection import typed_error
+from raftlog.client.call_errors import typed_error
 from raftlog.client.log_client import LogClient
 from raftlog.core.messages import AppendRequest, PeerMessage, VoteReply, VoteRequest
 from raftlog.errors import (

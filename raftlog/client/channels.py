@@ -1,0 +1,82 @@
+"""The grpc channels of one process to nodes. Thread-safe."""
+
+from __future__ import annotations
+
+import threading
+
+import grpc
+
+from raftlog.client.forks import in_each_child, leave_alone
+from raftlog.errors import InvalidOption
+from raftlog.wire.calls import SERVICE
+
+CHANNEL_OPTIONS = (
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    # A connection whose packets are lost is given up, even while a long read waits on it.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    # The client retries by itself: grpc would resend to the same node.
+    ("grpc.enable_retries", 0),
+)
+"""No settings: they decide only how soon a lost connection is noticed and opened again. A call
+waits for `client.try_timeout_s`, then another node is asked."""
+
+
+class Channels:
+    """Channels by address, opened on first use. A forked child opens its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._closed = False
+        self._channels: dict[str, grpc.Channel] = {}
+        self._stubs: dict[tuple[str, str], grpc.UnaryUnaryMultiCallable[bytes, bytes]] = {}
+        """By address and method; they belong to these channels."""
+        in_each_child(self, Channels._begin_again)
+
+    def _begin_again(self) -> None:
+        """In a forked child: the channels belong to the parent."""
+        leave_alone(self._channels, self._stubs)
+        self._lock = threading.Lock()
+        self._channels, self._stubs = {}, {}
+
+    def close(self) -> None:
+        """Close the channels of this process, for good."""
+        with self._lock:
+            self._closed = True
+            channels, self._channels = self._channels, {}
+            self._stubs = {}
+        for channel in channels.values():
+            channel.close()
+
+    def unary(self, address: str, method: str) -> grpc.UnaryUnaryMultiCallable[bytes, bytes]:
+        """A call with one reply. Raises `InvalidOption` after `close`."""
+        with self._lock:
+            channel = self._channel(address)
+            stub = self._stubs.get((address, method))
+            if stub is None:
+                stub = channel.unary_unary(f"/{SERVICE}/{method}")
+                self._stubs[address, method] = stub
+            return stub
+
+    def streamed(self, address: str, method: str) -> grpc.UnaryStreamMultiCallable[bytes, bytes]:
+        """A call with a stream of replies. Raises `InvalidOption` after `close`."""
+        with self._lock:
+            return self._channel(address).unary_stream(f"/{SERVICE}/{method}")
+
+    def _channel(self, address: str) -> grpc.Channel:
+        """The channel to the address. Call it with the lock held."""
+        if self._closed:
+            raise InvalidOption(
+                option="the client",
+                problem="was closed",
+                advice="Make another with `raftlog.connect`, and close it last.",
+            )
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = grpc.insecure_channel(address, options=CHANNEL_OPTIONS)
+            self._channels[address] = channel
+        return channel
