@@ -72,7 +72,13 @@ class Section(BaseModel):
 
         A value must have its key's type: no text is read as a number. Raises `InvalidOption`.
         """
-        chosen = {name: _plain(value) for name, value in given.items() if value is not None}
+        return self.with_values(
+            **{name: value for name, value in given.items() if value is not None}
+        )
+
+    def with_values(self, **given: Any) -> Self:
+        """The same with arguments that have to be given: None is a value, of the wrong type."""
+        chosen = {name: _plain(value) for name, value in given.items()}
         values = {name: getattr(self, name) for name in self.model_fields_set} | chosen
         try:
             return type(self).model_validate(values, strict=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from raftlog.config_section import Section, setting
-from raftlog.errors import InvalidOption
-from raftlog.machines.commands import TopicInfo
+from raftlog.core.types import GroupId
+from raftlog.errors import InvalidOption, InvalidTopicName
+from raftlog.machines.commands import AttemptReference, TopicInfo
 from raftlog.machines.limits import INTEGER_MAX, REPLICAS_MAX
 from raftlog.machines.settings import ADVICE, TopicSetting, problem_of_setting
 
@@ -59,8 +60,7 @@ class FlushArguments(Section):
 def whole_argument(name: str, value: object, *, least: int = 0, most: int = INTEGER_MAX - 1) -> int:
     """A whole number in [least, most]. Raises `InvalidOption`."""
     if isinstance(value, bool) or not isinstance(value, int):
-        problem = f"is of type {type(value).__name__}"
-        raise InvalidOption(option=name, problem=problem, advice="Give a whole number.")
+        raise wrong_type(name, value, "Give a whole number.")
     if not least <= value <= most:
         advice = f"Give {least} to {most}."
         raise InvalidOption(option=name, problem=f"is {value}", advice=advice)
@@ -70,11 +70,69 @@ def whole_argument(name: str, value: object, *, least: int = 0, most: int = INTE
 def seconds_argument(name: str, value: object) -> float:
     """A time from 0 on. Raises `InvalidOption`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        problem = f"is of type {type(value).__name__}"
-        raise InvalidOption(option=name, problem=problem, advice="Give a number of seconds.")
+        raise wrong_type(name, value, "Give a number of seconds.")
     if not value >= 0:
         raise InvalidOption(option=name, problem=f"is {value}", advice="Give 0 or more.")
     return float(value)
+
+
+def flag_argument(name: str, value: object) -> bool:
+    """True or false. Raises `InvalidOption`."""
+    if not isinstance(value, bool):
+        raise wrong_type(name, value, "Give True or False.")
+    return value
+
+
+def text_argument(name: str, value: object, *, most: int = INTEGER_MAX) -> str:
+    """A text of at most so many characters, which UTF-8 can hold. Raises `InvalidOption`."""
+    if not isinstance(value, str):
+        raise wrong_type(name, value, "Give a text.")
+    problem = None
+    if len(value) > most:
+        problem = f"has {len(value)} characters"
+    elif not is_unicode(value):
+        problem = "has a lone surrogate, which UTF-8 cannot hold"
+    if problem is not None:
+        bound = "" if most == INTEGER_MAX else f"at most {most} "
+        raise InvalidOption(
+            option=name, problem=problem, advice=f"Give {bound}characters of Unicode."
+        )
+    return value
+
+
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can hold the text. Python's can have lone surrogates: it puts them in place of
+    bytes of the command line that are no UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def wrong_type(name: str, value: object, advice: str) -> InvalidOption:
+    """The error of an argument whose type is none of those that it may have."""
+    return InvalidOption(option=name, problem=f"is of type {type(value).__name__}", advice=advice)
+
+
+def groups_argument(groups: object) -> tuple[GroupId, ...]:
+    """Numbers of groups. Raises `InvalidOption`."""
+    if isinstance(groups, str) or not isinstance(groups, Iterable):
+        raise wrong_type("groups", groups, "Give a list of groups, such as [topic.group].")
+    return tuple(GroupId(whole_argument("groups", each)) for each in groups)
+
+
+def attempts_argument(attempts: object) -> tuple[AttemptReference, ...]:
+    """What `Attempt.finish` returned. Raises `InvalidOption`."""
+    advice = "Give a list of what the attempts' `finish` returned, without None."
+    if isinstance(attempts, str) or not isinstance(attempts, Iterable):
+        raise wrong_type("attempts", attempts, advice)
+    found = []
+    for each in attempts:
+        if not isinstance(each, AttemptReference):
+            raise wrong_type("attempts", each, advice)
+        found.append(each)
+    return tuple(found)
 
 
 def replicas_argument(replicas: int | None) -> int:
@@ -87,11 +145,7 @@ def replicas_argument(replicas: int | None) -> int:
 def settings_argument(settings: object) -> tuple[TopicSetting, ...]:
     """A mapping from settings' names to values; None is the default. Raises `InvalidOption`."""
     if not isinstance(settings, Mapping):
-        raise InvalidOption(
-            option="settings",
-            problem=f"is of type {type(settings).__name__}",
-            advice="Give a dict, such as {'retention_s': 86400}.",
-        )
+        raise wrong_type("settings", settings, "Give a dict, such as {'retention_s': 86400}.")
     return tuple(_setting(name, value) for name, value in settings.items())
 
 
@@ -110,11 +164,22 @@ def _setting(name: object, value: object) -> TopicSetting:
 
 
 def topic_argument(topic: object) -> TopicInfo | str:
-    """What may name a topic. Raises `InvalidOption` for a value of another type."""
-    if isinstance(topic, TopicInfo | str):
+    """What may name a topic. Raises `InvalidOption` for a value of another type, and
+    `InvalidTopicName` for a text that no call can carry."""
+    if isinstance(topic, TopicInfo):
         return topic
-    raise InvalidOption(
-        option="topic",
-        problem=f"is of type {type(topic).__name__}",
-        advice="Give the topic's name, or the TopicInfo that describe_topic returns.",
+    if isinstance(topic, str):
+        return name_argument(topic)
+    raise wrong_type(
+        "topic", topic, "Give the topic's name, or the TopicInfo that describe_topic returns."
     )
+
+
+def name_argument(name: object) -> str:
+    """A topic's name, as far as its bytes can be sent: the cluster checks the rest. Raises
+    `InvalidOption` for a value of another type, `InvalidTopicName`."""
+    if not isinstance(name, str):
+        raise wrong_type("name", name, "Give the topic's name.")
+    if not is_unicode(name):
+        raise InvalidTopicName(topic=name)
+    return name

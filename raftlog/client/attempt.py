@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from raftlog.checksum import chain
 from raftlog.client.connection import Connection
-from raftlog.client.epoch_key import check_key
 from raftlog.client.window import Window
 from raftlog.config import ClientSettings
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
@@ -35,7 +34,6 @@ class Attempt:
         *,
         create_writer: bool,
     ) -> None:
-        check_key(key)
         self._topic = topic
         self._key = key
         self._create_writer = create_writer

@@ -7,7 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple, get_args
 
-from raftlog.client.arguments import seconds_argument, whole_argument
+from raftlog.client.arguments import (
+    seconds_argument,
+    text_argument,
+    whole_argument,
+    wrong_type,
+)
 from raftlog.client.connection import Connection
 from raftlog.client.forks import in_each_child
 from raftlog.client.groups import Groups
@@ -95,7 +100,7 @@ class KeyValueStore:
         """
         _check_key("key", key)
         if not isinstance(value, bytes):
-            raise _wrong_type("value", value, "Give bytes; encode a text first.")
+            raise wrong_type("value", value, "Give bytes; encode a text first.")
         if len(value) > VALUE_BYTES_MAX:
             raise InvalidOption(
                 option="value",
@@ -214,7 +219,7 @@ class KeyValueStore:
             IndexUnderflow: No node keeps the state at the index any more.
         """
         for name, text in (("prefix", prefix), ("start", start), ("end", end)):
-            _check_text(name, text)
+            text_argument(name, text, most=KEY_CHARACTERS_MAX)
         if limit is not None:
             whole_argument("limit", limit, least=1)
         return self._scan(_Range(prefix, start, end), limit, consistency, at)
@@ -243,11 +248,11 @@ class KeyValueStore:
             raise InvalidOption(
                 option="consistency", problem=f"is {consistency!r}", advice=f"Give one of {known}."
             )
+        exactly = NO_INDEX if at is None else LogIndex(whole_argument("at", at, least=1))
         group = self._store(create=False)
         if group is None:
             return None
         strong = consistency == "strong" and at is None
-        exactly = NO_INDEX if at is None else LogIndex(whole_argument("at", at, least=1))
         if consistency == "two-step" and at is None:
             exactly = self.last_applied()
         if self._saw_absent and not strong and at is None:
@@ -304,7 +309,7 @@ class KeyValueStore:
             IndexUnderflow: No node keeps all changes after `after` any more: each keeps the last
                 10,000, and none from before its last snapshot when it starts.
         """
-        _check_text("prefix", prefix)
+        text_argument("prefix", prefix, most=KEY_CHARACTERS_MAX)
         if after is not None:
             whole_argument("after", after)
         if idle_timeout_s is not None:
@@ -374,23 +379,5 @@ def _expected(version: object) -> int:
 
 
 def _check_key(name: str, key: object) -> None:
-    _check_text(name, key)
-    if not key:
+    if not text_argument(name, key, most=KEY_CHARACTERS_MAX):
         raise InvalidOption(option=name, problem="is empty", advice="Give 1 or more characters.")
-
-
-def _check_text(name: str, text: object) -> None:
-    if not isinstance(text, str):
-        raise _wrong_type(name, text, "Give a text.")
-    problem = None
-    if len(text) > KEY_CHARACTERS_MAX:
-        problem = f"has {len(text)} characters"
-    elif any("\ud800" <= character <= "\udfff" for character in text):
-        problem = "has a lone surrogate, which UTF-8 cannot hold"
-    if problem is not None:
-        advice = f"Give at most {KEY_CHARACTERS_MAX} characters of Unicode."
-        raise InvalidOption(option=name, problem=problem, advice=advice)
-
-
-def _wrong_type(name: str, value: object, advice: str) -> InvalidOption:
-    return InvalidOption(option=name, problem=f"is of type {type(value).__name__}", advice=advice)

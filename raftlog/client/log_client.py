@@ -6,13 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from raftlog.client import every_node, topics, writers
+from raftlog.client import epochs, every_node, topics, writers
 from raftlog.client.arguments import (
     ReadArguments,
     ReadPreference,
     TrimArguments,
+    attempts_argument,
+    flag_argument,
+    groups_argument,
+    name_argument,
     replicas_argument,
     settings_argument,
+    text_argument,
     topic_argument,
 )
 from raftlog.client.attempt import Attempt
@@ -35,14 +40,10 @@ from raftlog.machines.outcomes import Appended, EpochCommitted
 from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import schema_of
 from raftlog.wire.calls import (
-    ABORT_EPOCH,
-    COMMIT_EPOCH,
     DESCRIBE_CLUSTER,
     FIND_OFFSET,
     TRIM,
-    AbortEpochCall,
     ClusterDescription,
-    CommitEpochCall,
     DescribeCluster,
     FindOffset,
     NodeView,
@@ -171,10 +172,10 @@ class LogClient:
         changes = settings_argument(settings or {})
         return topics.create(
             self._connection,
-            name,
+            name_argument(name),
             schema_of(schema),
             changes,
-            if_not_exists=if_not_exists,
+            if_not_exists=flag_argument("if_not_exists", if_not_exists),
             replicas=replicas_argument(replicas),
         )
 
@@ -273,7 +274,7 @@ class LogClient:
             InvalidOption: `before` is no offset.
             RulesTooOld: The topic's rules do not know trims yet.
         """
-        TrimArguments().with_arguments(before=before)
+        TrimArguments().with_values(before=before)
         info = self._known(topic)
         call = TrimCall(group=info.group, incarnation=info.incarnation, offset=Offset(before))
         return self._connection.call_leader(info.group, TRIM, call).log_start_offset
@@ -362,8 +363,8 @@ class LogClient:
                 not exist.
             DataLoss: Records below the mark cannot be read at any replica.
         """
-        ReadArguments().with_arguments(
-            start=start, end=end, mark=mark, columns=columns, preference=preference
+        ReadArguments().with_values(preference=preference).with_arguments(
+            start=start, end=end, mark=mark, columns=columns
         )
         reader = self._reader(topic, columns, preference)
         if mark is None or start is None:
@@ -442,7 +443,7 @@ class LogClient:
             OffsetTrimmed: `start` lies below the log's start.
             DataLoss: The cluster does not know the mark any more.
         """
-        ReadArguments().with_arguments(start=start, end=end, mark=mark, pieces_max=pieces_max)
+        ReadArguments().with_values(start=start, end=end, mark=mark, pieces_max=pieces_max)
         return self._reader(topic, None, "nearest").sizes(
             Offset(start), Offset(end), mark=Offset(mark), pieces_max=pieces_max
         )
@@ -462,7 +463,7 @@ class LogClient:
         Raises:
             InvalidOption: `timestamp_us` is no time.
         """
-        TrimArguments().with_arguments(timestamp_us=timestamp_us)
+        TrimArguments().with_values(timestamp_us=timestamp_us)
         info = self._known(topic)
         call = FindOffset(group=info.group, incarnation=info.incarnation, timestamp_us=timestamp_us)
         return self._connection.call_leader(info.group, FIND_OFFSET, call).offset
@@ -504,6 +505,8 @@ class LogClient:
         settings = self.settings.with_arguments(
             compression=compression, batch_bytes=batch_bytes, max_in_flight=max_in_flight
         )
+        check_key(key)
+        flag_argument("create_writer", create_writer)
         info = self._known(topic)
         return Attempt(self._connection, info, key, settings, create_writer=create_writer)
 
@@ -541,19 +544,21 @@ class LogClient:
             InvalidOption: The key has a value that no topic accepts.
         """
         check_key(key)
-        info = self._known(topic)
-        call = CommitEpochCall(
-            group=info.group,
-            incarnation=info.incarnation,
-            key=key,
-            attempts=tuple(attempts),
-            schema_version=info.schema.version,
+        named = attempts_argument(attempts)
+        text_argument("plan", plan)
+        flag_argument("keep_on_mismatch", keep_on_mismatch)
+        flag_argument("create_writer", create_writer)
+        flag_argument("transient_writer", transient_writer)
+        return epochs.make_visible(
+            self._connection,
+            self._known(topic),
+            key,
+            named,
             keep_on_mismatch=keep_on_mismatch,
             create_writer=create_writer,
             transient_writer=transient_writer,
             plan=plan,
         )
-        return self._connection.call_leader(info.group, COMMIT_EPOCH, call)
 
     def abort_epoch(self, topic: TopicInfo | str, key: EpochKey) -> int:
         """Drop the open attempts of exactly this writer, run and epoch.
@@ -569,10 +574,7 @@ class LogClient:
             InvalidOption: A part of the key has no valid value.
         """
         check_key(key)
-        info = self._known(topic)
-        call = AbortEpochCall(group=info.group, incarnation=info.incarnation, key=key)
-        reply = self._connection.call_leader(info.group, ABORT_EPOCH, call)
-        return reply.attempts
+        return epochs.drop(self._connection, self._known(topic), key)
 
     # ------------------------------------------------------------ writers
 
@@ -604,7 +606,8 @@ class LogClient:
         Raises:
             WriterNotFound: The topic does not remember this writer.
         """
-        return writers.named(self._connection, self._known(topic), writer)
+        name = text_argument("writer", writer)
+        return writers.named(self._connection, self._known(topic), name)
 
     def remove_writer(self, topic: TopicInfo | str, writer: str) -> WriterView:
         """Make a topic forget a writer, and drop what it has open. Its visible records stay.
@@ -623,7 +626,8 @@ class LogClient:
             WriterNotFound: The topic does not remember this writer.
             RulesTooOld: The topic's rules do not know removals yet.
         """
-        return writers.remove(self._connection, self._known(topic), writer)
+        name = text_argument("writer", writer)
+        return writers.remove(self._connection, self._known(topic), name)
 
     # ------------------------------------------------------------ watching
 
@@ -648,7 +652,7 @@ class LogClient:
         Returns:
             Each node's view, or the error that it gave, by node.
         """
-        return every_node.views(self._connection, groups, self._view_timeout_s)
+        return every_node.views(self._connection, groups_argument(groups), self._view_timeout_s)
 
     def scrub(self, groups: Sequence[GroupId] = ()) -> list[NodeAnswer]:
         """Let every node begin to check all that it has on disk; `views` shows how far it is.
@@ -659,7 +663,7 @@ class LogClient:
         Returns:
             Each node's view, or the error that it gave, by node.
         """
-        return every_node.scrub(self._connection, groups, self._view_timeout_s)
+        return every_node.scrub(self._connection, groups_argument(groups), self._view_timeout_s)
 
     @property
     def members(self) -> ClusterMembers:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import raftlog
-from raftlog.errors import InvalidOption
+from raftlog.errors import InvalidOption, InvalidTopicName
 from raftlog.machines.commands import EpochKey, TopicInfo
 from raftlog.machines.schema import Schema
 
@@ -43,6 +44,16 @@ def client() -> Iterator[Any]:
         ("read_sizes", {"start": 0, "end": 1, "mark": 1, "pieces_max": 0}, "pieces_max", "0", "1"),
         ("trim", {"before": -1}, "before", "-1", "at least 0"),
         ("find_offset", {"timestamp_us": 1 << 63}, "timestamp_us", str(1 << 63), "at most"),
+        ("read", {"preference": None}, "preference", "None", "nearest, leader, follower"),
+        ("trim", {"before": None}, "before", "None", "at least 0"),
+        ("find_offset", {"timestamp_us": None}, "timestamp_us", "None", "at most"),
+        (
+            "read_sizes",
+            {"start": 0, "end": 1, "mark": 1, "pieces_max": None},
+            "pieces_max",
+            "None",
+            "1",
+        ),
     ],
 )
 def test_an_invalid_argument_is_refused_at_the_call(
@@ -53,6 +64,74 @@ def test_an_invalid_argument_is_refused_at_the_call(
     assert caught.value.option == named
     assert f"is {value}." in caught.value.cause
     assert allowed in caught.value.remedy
+
+
+NO_UTF_8 = "caf\udce9"
+"""What Python makes of Latin-1 on the command line."""
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "named"),
+    [
+        ("create_topic", (-1, "id bigint"), "name"),
+        ("create_topic", (b"t", "id bigint"), "name"),
+        ("attempt", ("t", None), "key"),
+        ("commit_epoch", ("t", "key", []), "key"),
+        ("commit_epoch", ("t", KEY, None), "attempts"),
+        ("commit_epoch", ("t", KEY, [None]), "attempts"),
+        ("abort_epoch", ("t", replace(KEY, epoch="0")), "EpochKey.epoch"),
+        ("abort_epoch", ("t", replace(KEY, run=None)), "EpochKey.run"),
+        ("abort_epoch", ("t", replace(KEY, streaming=1)), "EpochKey.streaming"),
+        ("describe_writer", ("t", None), "writer"),
+        ("remove_writer", ("t", 5), "writer"),
+        ("views", (5,), "groups"),
+        ("scrub", (["1"],), "groups"),
+    ],
+)
+def test_an_argument_of_another_type_is_refused_at_the_call(
+    client: Any, method: str, arguments: tuple[Any, ...], named: str
+) -> None:
+    with pytest.raises(InvalidOption, match="is of type") as caught:
+        getattr(client, method)(*arguments)
+    assert caught.value.option == named
+
+
+@pytest.mark.parametrize("flag", ["keep_on_mismatch", "create_writer", "transient_writer"])
+def test_a_flag_is_true_or_false(client: Any, flag: str) -> None:
+    with pytest.raises(InvalidOption, match="is of type str") as caught:
+        client.commit_epoch("t", KEY, [], **{flag: "no"})
+    assert caught.value.option == flag
+
+
+@pytest.mark.parametrize(
+    ("method", "others"),
+    [("create_topic", ("id bigint",)), ("describe_topic", ()), ("append", ([],)), ("read", ()),
+     ("watermark", ()), ("writers", ()), ("producer", ()), ("delete_topic", ())],
+)  # fmt: skip
+def test_a_topic_s_name_that_is_no_utf_8_is_no_name(
+    client: Any, method: str, others: tuple[Any, ...]
+) -> None:
+    with pytest.raises(InvalidTopicName) as caught:
+        getattr(client, method)(NO_UTF_8, *others)
+    assert r"'caf\udce9' is not a valid topic name" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (lambda client: client.describe_writer("t", NO_UTF_8), "writer"),
+        (lambda client: client.commit_epoch("t", KEY, [], plan=NO_UTF_8), "plan"),
+        (lambda client: client.attempt("t", replace(KEY, writer=NO_UTF_8)), "EpochKey.writer"),
+        (lambda client: client.kv.get(NO_UTF_8), "key"),
+        (lambda client: client.kv.get("k", at=-1), "at"),
+    ],
+)
+def test_a_text_that_is_no_utf_8_is_refused_at_the_call(
+    client: Any, call: Callable[[Any], object], named: str
+) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        call(client)
+    assert caught.value.option == named
 
 
 @pytest.mark.parametrize("timeout_s", [-1, 0, float("nan"), "30", 3601])

@@ -1,0 +1,42 @@
+"""The requests that end an epoch: what makes its attempts visible, or drops them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from raftlog.client.connection import Connection
+from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
+from raftlog.machines.outcomes import EpochCommitted
+from raftlog.wire.calls import ABORT_EPOCH, COMMIT_EPOCH, AbortEpochCall, CommitEpochCall
+
+
+def make_visible(
+    connection: Connection,
+    topic: TopicInfo,
+    key: EpochKey,
+    attempts: Sequence[AttemptReference],
+    *,
+    keep_on_mismatch: bool,
+    create_writer: bool,
+    transient_writer: bool,
+    plan: str,
+) -> EpochCommitted:
+    """Commit the epoch; see `LogClient.commit_epoch`."""
+    call = CommitEpochCall(
+        group=topic.group,
+        incarnation=topic.incarnation,
+        key=key,
+        attempts=tuple(attempts),
+        schema_version=topic.schema.version,
+        keep_on_mismatch=keep_on_mismatch,
+        create_writer=create_writer,
+        transient_writer=transient_writer,
+        plan=plan,
+    )
+    return connection.call_leader(topic.group, COMMIT_EPOCH, call)
+
+
+def drop(connection: Connection, topic: TopicInfo, key: EpochKey) -> int:
+    """Abort the epoch's open attempts; how many there were."""
+    call = AbortEpochCall(group=topic.group, incarnation=topic.incarnation, key=key)
+    return connection.call_leader(topic.group, ABORT_EPOCH, call).attempts
