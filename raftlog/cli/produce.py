@@ -49,8 +49,9 @@ def produce(
     """Append rows to a topic: JSON lines, CSV with a header, or Parquet.
 
     The topic must exist and have the file's columns. Timestamps without a zone are UTC. Only
-    Parquet files can have maps. All rows are durable on a majority when this returns. A resend over
-    a failover duplicates none, but running this command again appends the rows again.
+    Parquet files can have maps. All rows are durable on a majority when this returns. Lines from a
+    pipe or a terminal are sent at the latest 1 second after they came, Parquet at its end. A resend
+    over a failover duplicates none, but running this command again appends the rows again.
     """
     started_s = time.monotonic()
     chosen = _format(file, format_)
@@ -85,11 +86,15 @@ def produce(
         say(f"{records} records appended to {topic} in {seconds:.1f} s{where}")
 
 
-def _append_all(producer: Producer, batches: Iterator[pa.RecordBatch]) -> Offset:
-    """Append all batches. Returns the end offset; an error first prints what is in the topic."""
+def _append_all(producer: Producer, batches: Iterator[pa.RecordBatch | None]) -> Offset:
+    """Append all batches, and flush where None is among them. Returns the end offset; an error
+    first prints what is in the topic."""
     topic, read = producer.topic.name, 0
     try:
         for batch in batches:
+            if batch is None:
+                producer.flush()
+                continue
             read += batch.num_rows
             producer.append(batch)
         return producer.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import json
 import re
 import shutil
 import tempfile
@@ -37,6 +38,9 @@ _CSV_CELLS = re.compile(r"CSV parse error: Expected (\d+) columns, got (\d+): ")
 _JSON_ERROR = re.compile(r"JSON parse error: | in row \d+")
 """What Arrow says of a place: the number of a column, or of a row within what it was given."""
 
+_GIVEN_CHARACTERS = 60
+"""So much of a value that is refused is shown."""
+
 SUFFIXES = {
     ".json": InputFormat.JSON,
     ".jsonl": InputFormat.JSON,
@@ -56,8 +60,9 @@ def read_batches(
     schema: pa.Schema,
     nulls: list[str],
     fit: Fit,
-) -> Iterator[pa.RecordBatch]:
-    """The file's rows, read with the topic's types if the file itself has none, then fitted.
+) -> Iterator[pa.RecordBatch | None]:
+    """The file's rows, read with the topic's types if the file itself has none, then fitted. None:
+    the rows before it must not wait longer for more (`text_blocks.pieces`).
 
     `fit` gets the file's columns, so it has to refuse missing and surplus ones. `nulls` are CSV
     cells that mean null, besides the empty cell. Raises `InvalidOption` or `SchemaMismatch`, which
@@ -86,11 +91,15 @@ class _Reading(NamedTuple):
 
 def _batches(
     source: BufferedReader, name: str, format_: InputFormat, reading: _Reading
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[pa.RecordBatch | None]:
     match format_:
         case InputFormat.JSON:
+            read = partial(_json_rows, reading)
             for block in blocks(source, JSON_LINES):
-                yield from read_located(block, JSON_LINES, name, partial(_json_rows, reading))
+                if block is None:
+                    yield None
+                else:
+                    yield from read_located(block, JSON_LINES, name, read)
         case InputFormat.CSV:
             yield from _csv_batches(source, name, reading)
         case InputFormat.PARQUET:
@@ -121,13 +130,48 @@ def _json_rows(reading: _Reading, text: bytes) -> list[pa.RecordBatch]:
     try:
         table = pj.read_json(file, read_options=whole, parse_options=parsing)
     except pa.ArrowInvalid as error:
-        raise ValueError(_JSON_ERROR.sub("", str(error)).rstrip(".")) from error
+        raise ValueError(_json_problem(schema, dates, text, str(error))) from error
     return [reading.fit(_from_texts(batch, schema, dates)) for batch in table.to_batches()]
 
 
-def _csv_batches(source: BufferedReader, name: str, reading: _Reading) -> Iterator[pa.RecordBatch]:
+def _json_problem(schema: pa.Schema, dates: list[str], text: bytes, problem: str) -> str:
+    """What is wrong with JSON that Arrow refuses: of a single object the column, its type and what
+    was given, else what Arrow says."""
+    import pyarrow as pa
+    import pyarrow.json as pj
+
+    try:
+        row = json.loads(text)
+    except (ValueError, RecursionError):  # no JSON, several lines, or too deep
+        row = {}
+    for field in _with_texts(schema, dates):
+        if field.name not in row:
+            continue
+        only = pj.ParseOptions(
+            explicit_schema=pa.schema([field]), unexpected_field_behavior="ignore"
+        )
+        file: Any = pa.BufferReader(json.dumps({field.name: row[field.name]}).encode())
+        try:
+            pj.read_json(file, parse_options=only)
+        except pa.ArrowInvalid:
+            return _given(field.name, schema.field(field.name).type, row[field.name])
+    return _JSON_ERROR.sub("", problem).rstrip(".")
+
+
+def _given(name: str, wanted: pa.DataType, value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    shown = text if len(text) <= _GIVEN_CHARACTERS else f"{text[:_GIVEN_CHARACTERS]}..."
+    return f"{_column(name, wanted)}: given {shown}"
+
+
+def _csv_batches(
+    source: BufferedReader, name: str, reading: _Reading
+) -> Iterator[pa.RecordBatch | None]:
     header: list[str] = []
     for block in blocks(source, CSV):
+        if block is None:
+            yield None
+            continue
         rest = block
         if not header:
             ends = CSV.ends(block.text)
@@ -298,11 +342,14 @@ def _from_texts(batch: pa.RecordBatch, schema: pa.Schema, names: list[str]) -> p
         if number < 0:
             continue  # the producer reports what is missing
         column, wanted = batch.column(number), schema.field(name).type
+        texts = column
         if pa.types.is_timestamp(wanted):
             column = _with_zone(column)
         try:
             batch = batch.set_column(number, name, pc.cast(column, wanted))
         except pa.ArrowInvalid as error:
+            if len(column) == 1:
+                raise ValueError(_given(name, wanted, texts[0].as_py())) from error
             raise ValueError(f"{_column(name, wanted)} holds another text") from error
     return batch
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import bisect
 import codecs
 import re
+import select
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from io import BufferedReader
@@ -14,6 +16,9 @@ from raftlog.errors import SchemaMismatch
 
 BLOCK_BYTES = 4 * 1024 * 1024
 """Text is read in blocks of this size. A longer line is an error."""
+
+LINGER_S = 1.0
+"""For so long records from a pipe or a terminal wait for more of them before they are passed on."""
 
 T = TypeVar("T")
 
@@ -63,15 +68,51 @@ class Block(NamedTuple):
         return Block(self.line, head), Block(self.line + _line_count(head), rest)
 
 
-def blocks(source: BufferedReader, notation: Notation) -> Iterator[Block]:
-    """The text in blocks of whole records, without blank blocks. Raises `ValueError`.
+def pieces(source: BufferedReader) -> Iterator[bytes | None]:
+    """The text in pieces of at most `BLOCK_BYTES`. None: what came before it must not wait longer.
+
+    A pipe or terminal may be silent for any time, or be slow. So None comes `LINGER_S` after the
+    first byte since the last None, unless the text ends before. A file never gives it.
+    """
+    if source.seekable():
+        while data := source.read(BLOCK_BYTES):
+            yield data
+        return
+    gathered, due_s = bytearray(), None
+    while True:
+        left_s = None if due_s is None else due_s - time.monotonic()
+        if left_s is not None and (left_s <= 0 or not select.select([source], [], [], left_s)[0]):
+            yield bytes(gathered)
+            yield None
+            gathered, due_s = bytearray(), None
+        # Past the reader's buffer, which `select` does not see.
+        found = source.raw.read(BLOCK_BYTES - len(gathered))
+        if found is None:  # the terminal does not block, and has nothing now
+            select.select([source], [], [])
+            continue
+        if not found:
+            break
+        gathered += found
+        due_s = time.monotonic() + LINGER_S if due_s is None else due_s
+        if len(gathered) == BLOCK_BYTES:
+            yield bytes(gathered)
+            gathered = bytearray()
+    yield bytes(gathered)
+
+
+def blocks(source: BufferedReader, notation: Notation) -> Iterator[Block | None]:
+    """The text in blocks of whole records, without blank blocks; None as in `pieces`. Raises
+    `ValueError`.
 
     Arrow could read the source itself, but it reads ahead in a thread. If the process ends with an
     error meanwhile, that thread turns the end into an abort.
     """
     rest = Block(1, b"")
     first = True
-    while data := source.read(BLOCK_BYTES):
+    for data in pieces(source):
+        if data is None:
+            yield None
+            continue
         text = rest.text + (data.removeprefix(codecs.BOM_UTF8) if first else data)
         first = False
         end = notation.end(text)
@@ -92,7 +133,8 @@ def read_located(block: Block, notation: Notation, name: str, read: Callable[[by
     """What `read` makes of the block's text. If it refuses that, the error says in which line.
 
     `read` raises `ValueError` (as Arrow's errors are) or `SchemaMismatch` for a text if it does so
-    for the text's beginning. So the first record that it refuses is found by halving.
+    for the text's beginning. So the first record that it refuses is found by halving, and read
+    again by itself: that may tell more.
     """
     try:
         return read(block.text)
@@ -103,8 +145,9 @@ def read_located(block: Block, notation: Notation, name: str, read: Callable[[by
         )
         if number == len(ends):
             raise
-    line = block.split(ends[number - 1] if number else 0)[1].line
-    error = _refusal(read, block.text[: ends[number]])
+    begin, end = ends[number - 1] if number else 0, ends[number]
+    line = block.split(begin)[1].line
+    error = _refusal(read, block.text[begin:end]) or _refusal(read, block.text[:end])
     if isinstance(error, SchemaMismatch):
         raise located(error, f"line {line} of {name}")
     raise ValueError(f"line {line}: {error}") from error

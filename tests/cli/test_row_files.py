@@ -8,7 +8,12 @@ import datetime
 import decimal
 import io
 import json
+import os
 import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +21,7 @@ import pytest
 
 from raftlog.cli.output import plain
 from raftlog.cli.row_files import InputFormat, read_batches
-from raftlog.cli.text_blocks import BLOCK_BYTES
+from raftlog.cli.text_blocks import BLOCK_BYTES, pieces
 from raftlog.errors import InvalidOption, SchemaMismatch
 from raftlog.records.arrow_types import arrow_schema, schema_of
 from raftlog.records.conform import conform
@@ -58,7 +63,7 @@ def rows(
 ) -> list[dict[str, object]]:
     source = io.BufferedReader(io.BytesIO(data))
     batches = read_batches(source, "the file", format_, schema, list(nulls), as_they_are)
-    return [row for batch in batches for row in batch.to_pylist()]
+    return [row for batch in batches if batch is not None for row in batch.to_pylist()]
 
 
 def test_json_lines_of_tail_are_read_back_as_they_were() -> None:
@@ -185,7 +190,66 @@ def test_parquet_is_read_from_a_file_and_from_a_pipe(seekable: bool) -> None:
         raw = io.BytesIO(out.getvalue())
     source = io.BufferedReader(raw)  # type: ignore[arg-type]
     batches = read_batches(source, "-", InputFormat.PARQUET, SCHEMA, [], as_they_are)
-    assert [row for batch in batches for row in batch.to_pylist()] == [ROW, NULLS]
+    assert [row for batch in batches if batch for row in batch.to_pylist()] == [ROW, NULLS]
+
+
+@contextmanager
+def pipe() -> Iterator[tuple[io.BufferedReader, io.FileIO]]:
+    """Both ends of a pipe: what is written to the second can be read from the first."""
+    out, into = os.pipe()
+    with open(out, "rb") as reader, io.FileIO(into, "w") as writer:
+        yield reader, writer
+
+
+WAIT_S = 20.0
+
+
+@pytest.mark.parametrize(("format_", "head"), [(InputFormat.JSON, b""), (InputFormat.CSV, b"id\n")])
+def test_lines_from_a_pipe_that_stays_open_are_passed_on_and_not_kept_for_more(
+    format_: InputFormat, head: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("raftlog.cli.text_blocks.LINGER_S", 0.02)
+    schema = pa.schema([("id", pa.int64())])
+    line = b'{"id": 7}\n' if format_ is InputFormat.JSON else b"7\n"
+    with ThreadPoolExecutor(1) as thread, pipe() as (reader, writer):
+        batches = read_batches(reader, "-", format_, schema, [], as_they_are)
+
+        def given() -> object:
+            batch = thread.submit(next, batches, "the end").result(WAIT_S)
+            return batch.to_pylist() if isinstance(batch, pa.RecordBatch) else batch
+
+        writer.write(head + line + line[:1])  # the begin of a second line, too
+        assert given() == [{"id": 7}]
+        assert given() is None
+        writer.write(line[1:])
+        assert given() == [{"id": 7}]
+        writer.close()
+        assert given() in (None, "the end")
+
+
+def test_lines_that_never_pause_are_passed_on_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raftlog.cli.text_blocks.LINGER_S", 0.0)
+    line = b'{"id": 7}\n'
+    count = 100_000  # many times what a pipe holds
+
+    def write(writer: io.FileIO) -> None:
+        with writer, io.BufferedWriter(writer) as buffered:
+            buffered.write(line * count)
+
+    with ThreadPoolExecutor(1) as thread, pipe() as (reader, writer):
+        written = thread.submit(write, writer)
+        found = [*pieces(reader)]
+        written.result(WAIT_S)
+    assert b"".join(each or b"" for each in found) == line * count
+    assert found.count(None) > 2
+
+
+def test_a_file_is_read_in_whole_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raftlog.cli.text_blocks.LINGER_S", 0.0)
+    file = tmp_path / "rows"
+    file.write_bytes(b"x" * (BLOCK_BYTES + 1))
+    with file.open("rb") as source:
+        assert [len(each or b"") for each in pieces(source)] == [BLOCK_BYTES, 1]
 
 
 @pytest.mark.parametrize("format_", [InputFormat.JSON, InputFormat.CSV])
@@ -255,7 +319,7 @@ def refusal(data: bytes, format_: InputFormat) -> str:
     [
         (b"1,a,,,\nx,b,,,\ny,,,,\n", ("line 3: column 'id' (BIGINT): invalid value 'x'",)),
         (b"1,a,2020-13-01,,\n", ("line 2: column 'day' (DATE)", "2020-13-01")),
-        (b"1,a,,yesterday,\n", ("line 2: column 'at' (TIMESTAMP) holds another text",)),
+        (b"1,a,,yesterday,\n", ("line 2: column 'at' (TIMESTAMP): given \"yesterday\"",)),
         (b"1,a,,,1.555\n", ("line 2: column 'price' (DECIMAL(", "more than 2 decimal places")),
         (b"1,a,,,1e9\n", ("line 2: column 'price' (DECIMAL(", "digits before the point")),
         (b"1,a,,,x\n", ("line 2: column 'price' (DECIMAL(", "'x' is not a valid")),
@@ -296,9 +360,15 @@ def test_columns_that_a_csv_file_lacks_are_missed_in_its_header() -> None:
 @pytest.mark.parametrize(
     ("line", "part"),
     [
-        (b'{"id": "x"}', "line 3: Column(/id) changed from number to string"),
+        (b'{"id": 5.5}', "line 3: column 'id' (BIGINT): given 5.5"),
+        (b'{"id": 1, "price": "1.255"}', "line 3: column 'price' (DECIMAL(10,2)): given"),
+        (
+            b'{"id": 1, "text": ["%s"]}' % (b"x" * 99),
+            "column 'text' (STRING): given [\"" + "x" * 58,
+        ),
+        (b'{"id": "x"}', "line 3: column 'id' (BIGINT): given \"x\""),
         (b"null", "line 3: a line begins with 'null'"),
-        (b'{"id": 1, "day": "soon"}', "line 3: column 'day' (DATE) holds another text"),
+        (b'{"id": 1, "day": "soon"}', "line 3: column 'day' (DATE): given \"soon\""),
         (b'{"text": "a"}', "id: a null, where the topic allows none\n  (in line 3 of rows.txt)"),
         (b'{"id": 1, "texts": "a"}', "extra:   texts STRING\n  (in line 3 of rows.txt)"),
     ],

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from raftlog import connect
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.cli.cluster_folder import open_folder
 from raftlog.errors import ExitCode
@@ -107,6 +108,31 @@ def test_a_row_that_does_not_fit_is_refused_and_the_topic_stays_as_it_was(
         assert ended.returncode == ExitCode.USAGE, line
         assert "Traceback" not in ended.stderr
     assert answer(cluster, "watermark", "strict")[0]["high_water_mark"] == 0
+
+
+def test_a_line_that_is_typed_into_produce_arrives_before_the_next_one(
+    cluster: ProcessCluster,
+) -> None:
+    answer(cluster, "topic", "create", "typed", "--schema", "id bigint")
+    producer = subprocess.Popen(
+        [sys.executable, "-m", "raftlog", "--servers", cluster.servers, "produce", "typed"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert producer.stdin is not None
+    with connect(cluster.servers) as client:
+        for number in (1, 2):
+            producer.stdin.write(f'{{"id": {number}}}\n')
+            producer.stdin.flush()
+            wait_for(
+                lambda end=number: client.read_high_water_mark("typed").high_water_mark == end,
+                "the line to be in the topic",
+                DEADLINE_S,
+            )
+    _, said = producer.communicate(timeout=DEADLINE_S)
+    assert producer.returncode == ExitCode.OK
+    assert "2 records appended to typed" in said
 
 
 def test_a_failed_produce_names_the_row_that_is_too_large(
