@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from raftlog import AttemptReference, EpochKey, LogClient, TopicInfo
 from raftlog.chaos.history import Fate, History, MarkRead, Read, Write, record_number
-from raftlog.client.connection import Connection
+from raftlog.client.connection import Connection, Judge
 from raftlog.client.retries import Deadline
 from raftlog.config import ClientSettings
 from raftlog.core.types import GroupId, NodeId
@@ -67,6 +67,7 @@ class OneNode(Connection):
         once: Callable[[float], T],
         deadline: Deadline,
         earlier: RaftlogError | None = None,
+        judge: Judge | None = None,
     ) -> T:
         """Try only once."""
         return once(deadline.remaining_s())

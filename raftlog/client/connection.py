@@ -76,6 +76,9 @@ _DOUBTED_KEPT_S = 1.0
 
 T = TypeVar("T")
 
+Judge = Callable[[RaftlogError], RaftlogError | None]
+"""Tells the error to raise at once in place of this one; None: it may help to try again."""
+
 
 class Sent(NamedTuple, Generic[Reply]):
     """A call in flight: grpc's future, and the node that it went to."""
@@ -147,16 +150,18 @@ class Connection:
         body: bytes = b"",
         deadline: Deadline | None = None,
         earlier: RaftlogError | None = None,
+        judge: Judge | None = None,
     ) -> Reply:
         """The reply of the group's leader, which hints help to find. Retries until the deadline.
 
-        `earlier` is what a try of the same request by `send_leader` raised.
+        `earlier` is what a try of the same request by `send_leader` raised; `judge` as in `retry`.
         """
         data = encode_request(call, request, body)
         return self.retry(
             lambda try_s: self._call(self.leader(group), call, data, try_s, group),
             deadline or self.deadline(call.name),
             earlier,
+            judge,
         )
 
     def call_any(
@@ -164,21 +169,25 @@ class Connection:
         call: UnaryCall[Request, Reply],
         request: Request,
         deadline: Deadline | None = None,
+        judge: Judge | None = None,
     ) -> Reply:
         """The reply of the first node that answers. Asks one after another until the deadline."""
         data = encode_request(call, request)
         return self.retry(
             lambda try_s: self._call(self.next_address(), call, data, try_s, None),
             deadline or self.deadline(call.name),
+            judge=judge,
         )
 
-    def call_that_has(self, call: UnaryCall[Request, Reply], request: Request) -> Reply:
+    def call_that_has(
+        self, call: UnaryCall[Request, Reply], request: Request, judge: Judge | None = None
+    ) -> Reply:
         """The reply of a node that keeps what is asked for: where one does not any more, or not
         yet, another may. Raises `IndexUnderflow` or `NoSnapshot` once all have been asked."""
         refusals = 0
         while True:
             try:
-                return self.call_any(call, request)
+                return self.call_any(call, request, judge=judge)
             except (IndexUnderflow, NoSnapshot):
                 refusals += 1
                 if refusals >= len(self.addresses()):
@@ -231,9 +240,11 @@ class Connection:
         once: Callable[[float], T],
         deadline: Deadline,
         earlier: RaftlogError | None = None,
+        judge: Judge | None = None,
     ) -> T:
         """Call `once(seconds for this try)` until it succeeds, fails for good, or the deadline
-        passes. `earlier` is what a try before these raised.
+        passes. `earlier` is what a try before these raised. `judge` is shown each error, and may
+        know that it is final.
 
         A try that ends by its own time is followed by one of twice the time. On slow disks, a write
         would otherwise be proposed again and again and never be answered. Raises `NodeUnreachable`
@@ -244,9 +255,10 @@ class Connection:
         if earlier is not None:
             failures.add(earlier)
         longest_s = self.settings.try_timeout_s
+        final: RaftlogError | None = None
 
         def once_timed() -> T:
-            nonlocal longest_s
+            nonlocal longest_s, final
             given_s, began_s = try_seconds(deadline, longest_s), time.monotonic()
             try:
                 self._find_nodes(given_s)
@@ -256,13 +268,18 @@ class Connection:
                     longest_s *= 2
                 if failures.reason is None or deadline.remaining_s() > 0:
                     failures.add(error)  # a try that the deadline ended says nothing
-                raise
+                final = judge(error) if judge is not None else None
+                if final is None:
+                    raise
+                raise final from error
 
         def give_up(_: tenacity.RetryCallState) -> T:
             raise self._hopeless(failures) or deadline.error(failures.text)
 
         retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(is_retriable),
+            retry=tenacity.retry_if_exception(
+                lambda error: is_retriable(error) and error is not final
+            ),
             wait=lambda state: pause_s(self.settings, state, failures.hints),
             stop=lambda _: deadline.remaining_s() <= 0 or self._hopeless(failures) is not None,
             retry_error_callback=give_up,

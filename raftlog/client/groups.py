@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from raftlog.client.arguments import whole_argument
 from raftlog.client.connection import Connection
+from raftlog.client.doubts import GroupDoubts
 from raftlog.client.watching import replies, watch_seconds
 from raftlog.core.types import CONTROLLER_GROUP, NO_INDEX, GroupId, LogIndex
+from raftlog.errors import IndexOverflow
 from raftlog.machines.limits import INTEGER_MAX
 from raftlog.wire.calls import GET_ENTRIES, GET_LAST_APPLIED, GET_SERVERS, GET_STATE, WATCH_EVENTS
 from raftlog.wire.group_calls import (
@@ -29,7 +31,8 @@ _CRC_MAX = 0xFFFF_FFFF
 
 class Groups:
     """The Raft groups of a cluster: a topic's is `TopicInfo.group`, the controller's is 0.
-    Thread-safe. Every call may raise `DeadlineExceeded` or `NodeUnreachable`."""
+    Thread-safe. Every call may raise `DeadlineExceeded` or `NodeUnreachable`, for a group that was
+    deleted `GroupUnknown`, and for one that never was `InvalidOption`."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -44,7 +47,8 @@ class Groups:
             The index. What is read at it, anywhere, shows every write that was answered before.
         """
         call = GetLastApplied(group=_group(group))
-        return self._connection.call_leader(group, GET_LAST_APPLIED, call).index
+        judge = GroupDoubts(self._connection, group)
+        return self._connection.call_leader(group, GET_LAST_APPLIED, call, judge=judge).index
 
     def servers(self, group: GroupId = CONTROLLER_GROUP) -> Servers:
         """Ask who holds the group, as some node knows it; only the leader knows the latest.
@@ -55,7 +59,10 @@ class Groups:
         Returns:
             The nodes that vote, learn and observe, the leader and its term.
         """
-        return self._connection.call_any(GET_SERVERS, GetServers(group=_group(group)))
+        call = GetServers(group=_group(group))
+        return self._connection.call_any(
+            GET_SERVERS, call, judge=GroupDoubts(self._connection, group)
+        )
 
     def state(
         self, group: GroupId = CONTROLLER_GROUP, *, index: int = 0, offset: int = 0, crc: int = 0
@@ -86,9 +93,10 @@ class Groups:
         return self._parts(_group(group), LogIndex(index), offset, crc)
 
     def _parts(self, group: GroupId, index: LogIndex, offset: int, crc: int) -> Iterator[StatePart]:
+        judge = GroupDoubts(self._connection, group)
         while True:
             call = GetState(group=group, index=index, offset=offset, crc=crc)
-            part = self._connection.call_that_has(GET_STATE, call)
+            part = self._connection.call_that_has(GET_STATE, call, judge)
             yield part
             if part.done:
                 return
@@ -110,7 +118,7 @@ class Groups:
 
         Raises:
             IndexUnderflow: No node's log goes back to `index`; it names the next one that is kept.
-            DeadlineExceeded: Nothing is committed at `index`, with `IndexOverflow` as the reason.
+            IndexOverflow: Nothing is committed at `index` yet.
         """
         first = LogIndex(whole_argument("index", index, least=1))
         if limit is not None:
@@ -119,6 +127,8 @@ class Groups:
 
     def _entries(self, group: GroupId, index: LogIndex, limit: int | None) -> Iterator[LogEntry]:
         end = self.last_applied(group)
+        if index > end:
+            raise IndexOverflow(requested=index, latest=end)
         left = INTEGER_MAX if limit is None else limit
         while True:
             asked = min(left, ENTRIES_PER_REPLY_MAX)
@@ -150,7 +160,8 @@ class Groups:
         def request() -> WatchEvents:
             return WatchEvents(group=group, after=index, seconds=watch_seconds(self._connection))
 
-        for event in replies(self._connection, WATCH_EVENTS, request):
+        judge = GroupDoubts(self._connection, group)
+        for event in replies(self._connection, WATCH_EVENTS, request, judge):
             if event is None:
                 continue
             match event.kind:

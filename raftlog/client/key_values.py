@@ -13,7 +13,8 @@ from raftlog.client.arguments import (
     whole_argument,
     wrong_type,
 )
-from raftlog.client.connection import Connection
+from raftlog.client.connection import Connection, Judge
+from raftlog.client.doubts import GroupDoubts
 from raftlog.client.forks import in_each_child
 from raftlog.client.groups import Groups
 from raftlog.client.watching import replies, watch_seconds
@@ -185,6 +186,7 @@ class KeyValueStore:
 
         Raises:
             IndexUnderflow: No node keeps the state at index `at` any more.
+            IndexOverflow: The log has not got to `at` yet.
         """
         _check_key("key", key)
         reply = self._page(_Range("", key, key + "\0"), 1, consistency, at)
@@ -217,6 +219,7 @@ class KeyValueStore:
 
         Raises:
             IndexUnderflow: No node keeps the state at the index any more.
+            IndexOverflow: The log has not got to `at` yet.
         """
         for name, text in (("prefix", prefix), ("start", start), ("end", end)):
             text_argument(name, text, most=KEY_CHARACTERS_MAX)
@@ -271,7 +274,8 @@ class KeyValueStore:
         if strong:
             reply = self._connection.call_leader(group, READ_KEYS, call)
         else:
-            reply = self._connection.call_that_has(READ_KEYS, call)
+            judge = GroupDoubts(self._connection, group)
+            reply = self._connection.call_that_has(READ_KEYS, call, judge)
         if at is None:
             self._seen = max(self._seen, reply.index)
         return reply
@@ -308,6 +312,7 @@ class KeyValueStore:
         Raises:
             IndexUnderflow: No node keeps all changes after `after` any more: each keeps the last
                 10,000, and none from before its last snapshot when it starts.
+            IndexOverflow: The log has not got to `after` yet.
         """
         text_argument("prefix", prefix, most=KEY_CHARACTERS_MAX)
         if after is not None:
@@ -330,7 +335,8 @@ class KeyValueStore:
         def request() -> WatchKeys:
             return WatchKeys(group=group, prefix=prefix, after=index, seconds=longest_s)
 
-        for reply in _from_any_that_keeps(self._connection, request):
+        judge = GroupDoubts(self._connection, group)
+        for reply in _from_any_that_keeps(self._connection, request, judge):
             if reply is not None:
                 index = reply.index
                 for change in reply.changes:
@@ -350,14 +356,14 @@ class KeyValueStore:
 
 
 def _from_any_that_keeps(
-    connection: Connection, request: Callable[[], WatchKeys]
+    connection: Connection, request: Callable[[], WatchKeys], judge: Judge
 ) -> Iterator[KeyChanges | None]:
     """As `replies`. A node that no longer keeps what is asked for, because it was restarted, is
     left for another; raises `IndexUnderflow` if none of them keeps it."""
     refusals = 0
     while True:
         try:
-            for reply in replies(connection, WATCH_KEYS, request):
+            for reply in replies(connection, WATCH_KEYS, request, judge):
                 refusals = 0
                 yield reply
         except IndexUnderflow:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from raftlog.client.connection import Connection
+from raftlog.client.connection import Connection, Judge
 from raftlog.errors import RaftlogError
 from raftlog.wire.calls import Reply, Request, WatchCall
 from raftlog.wire.group_calls import WATCH_SECONDS_MAX
@@ -17,12 +17,16 @@ def watch_seconds(connection: Connection) -> int:
 
 
 def replies(
-    connection: Connection, call: WatchCall[Request, Reply], request: Callable[[], Request]
+    connection: Connection,
+    call: WatchCall[Request, Reply],
+    request: Callable[[], Request],
+    judge: Judge,
 ) -> Iterator[Reply | None]:
     """What nodes tell, without end; None when a call ended by its time.
 
-    `request` is asked before each call: it says from where on. Raises what is not retriable, and
-    `DeadlineExceeded` when no node answers within `client.request_timeout_s`.
+    `request` is asked before each call: it says from where on. Raises what is not retriable, what
+    `judge` says is final, and `DeadlineExceeded` when no node answers within
+    `client.request_timeout_s`.
     """
     seconds = watch_seconds(connection)
 
@@ -33,7 +37,7 @@ def replies(
         return stream, first[0] if first is not None else None
 
     while True:
-        stream, reply = connection.retry(begin, connection.deadline(call.name))
+        stream, reply = connection.retry(begin, connection.deadline(call.name), judge=judge)
         try:
             while reply is not None:
                 yield reply

@@ -67,8 +67,10 @@ class IndexOverflow(Unavailable):
     latest: int
     grpc_status = "OUT_OF_RANGE"
 
-    cause_text = "Index {requested} is not there yet: this replica has applied {latest}."
-    remedy_text = "Ask another node, or again; an index comes from the leader (last applied)."
+    cause_text = "Index {requested} is not there yet: the log is applied up to {latest}."
+    remedy_text = (
+        "Give an index that a read, a write or `last_applied` told; what comes next is there later."
+    )
 
 
 @dataclass(kw_only=True, eq=False)

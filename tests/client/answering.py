@@ -26,13 +26,26 @@ def unary(answer: Answer) -> Handler:
     """Answers with what `answer` gives, or with the error that it raises."""
 
     def serve(data: bytes, context: grpc.ServicerContext) -> bytes:
-        try:
-            return answer(data)
-        except RaftlogError as error:
-            context.set_trailing_metadata(((ERROR_METADATA_KEY, encode_error(error)),))
-            context.abort(grpc.StatusCode.UNAVAILABLE, error.cause)
+        return _answered(answer, data, context)
 
     return grpc.unary_unary_rpc_method_handler(serve)
+
+
+def streamed(answer: Answer) -> Handler:
+    """The same of a call with a stream of replies, which has one reply."""
+
+    def serve(data: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+        yield _answered(answer, data, context)
+
+    return grpc.unary_stream_rpc_method_handler(serve)
+
+
+def _answered(answer: Answer, data: bytes, context: grpc.ServicerContext) -> bytes:
+    try:
+        return answer(data)
+    except RaftlogError as error:
+        context.set_trailing_metadata(((ERROR_METADATA_KEY, encode_error(error)),))
+        context.abort(grpc.StatusCode.UNAVAILABLE, error.cause)
 
 
 @contextmanager

@@ -8,7 +8,8 @@ import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
-from raftlog.errors import DeadlineExceeded, GroupUnknown, InvalidOption, MalformedRequest
+from raftlog.core.types import GroupId
+from raftlog.errors import GroupUnknown, IndexOverflow, InvalidOption, MalformedRequest
 from raftlog.wire.calls import READ_KEYS
 from raftlog.wire.codec import decode_command
 from raftlog.wire.group_calls import ENTRY_BYTES_PER_REPLY_MAX
@@ -30,7 +31,7 @@ def client(cluster: ProcessCluster) -> Iterator[LogClient]:
 
 
 def test_a_log_is_read_entry_by_entry_up_to_what_is_committed(
-    cluster: ProcessCluster, client: LogClient
+    client: LogClient,
 ) -> None:
     store = store_of(client)
     versions = [client.kv.put("key", b"%02d" % number * 30_000) for number in range(30)]
@@ -41,11 +42,8 @@ def test_a_log_is_read_entry_by_entry_up_to_what_is_committed(
     limited = list(client.groups.entries(store, index=versions[0], limit=2))
     assert [each.index for each in limited] == versions[:2]
     assert [decode_command(each.command).key for each in limited] == ["key", "key"]
-    with (
-        cluster.client(request_timeout_s=2) as hasty,
-        pytest.raises(DeadlineExceeded, match="Index 999999 is not there yet"),
-    ):
-        next(hasty.groups.entries(store, index=999_999))
+    with pytest.raises(IndexOverflow, match="Index 999999 is not there yet"):
+        next(client.groups.entries(store, index=999_999))
 
 
 @pytest.mark.parametrize(
@@ -80,6 +78,15 @@ def test_an_index_below_the_first_is_refused_over_the_wire_too(client: LogClient
     for wrong in ({"exactly": -1}, {"at_least": -1}):
         with pytest.raises(MalformedRequest, match=next(iter(wrong))):
             client._connection.call_leader(store, READ_KEYS, a_read(store, "", **wrong))
+
+
+def test_a_group_that_never_was_is_refused_and_not_only_at_the_deadline(
+    client: LogClient,
+) -> None:
+    nobody = GroupId(999_999)
+    for ask in (client.groups.servers, lambda group: next(client.groups.events(group))):
+        with pytest.raises(InvalidOption, match="the cluster has no such group"):
+            ask(nobody)
 
 
 def test_a_group_that_was_deleted_is_asked_for_in_vain(client: LogClient) -> None:
