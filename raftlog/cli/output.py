@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import decimal
 import json
+import logging
 import math
 import sys
 from collections.abc import Iterable, Sequence
@@ -45,6 +46,22 @@ def say(text: str) -> None:
     """Print a line of progress or advice to standard error. It is never part of the result."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
+
+
+class _Teller(logging.Handler):
+    """Prints what a logger says to standard error, as it is now."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
+
+
+_teller = _Teller()
+
+
+def tell(logger: str) -> None:
+    """Print from now on what this logger says, also at the level INFO."""
+    logging.getLogger(logger).setLevel(logging.INFO)
+    logging.getLogger(logger).addHandler(_teller)
 
 
 def say_error(error: RaftlogError) -> None:

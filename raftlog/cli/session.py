@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from raftlog.cli.output import tell
 from raftlog.config import Settings
 from raftlog.config_ensemble import found_by
 
@@ -42,8 +43,10 @@ class Session:
 
     def connect(self) -> LogClient:
         """A client of the cluster that --servers or the settings name. It contacts nobody yet."""
+        from raftlog.client.connection import LOGGER
         from raftlog.client.log_client import connect
 
+        tell(LOGGER)
         return connect(settings=self.settings.client)
 
 

@@ -60,7 +60,8 @@ def status(
     compaction has still to do, in all topics together; `raftlog topic describe` tells of one topic.
 
     Exits with 3 while fewer than a majority answer and have room on their disks, the controller or
-    a topic has no leader, or something damaged is not healable, as `raftlog scrub` does.
+    a topic has no leader, or something damaged is not healable, as `raftlog scrub` does. Nodes that
+    have never started do not count.
     """
     with session_of(context, servers).connect() as client:
         described = client.describe_cluster()
@@ -72,7 +73,9 @@ def status(
     rows = [nodes[node] for node in sorted(nodes)]
     answering = [row for row in rows if not row.get("problem")]
     leader = _leader(answering)
-    rules = rules_of([row[1] for row in described], nodes=len(rows))
+    started = [row for row in rows if not row.get("never_started")]
+    cluster_id = latest_of([answer for _, answer in described]).cluster_id
+    rules = rules_of([answer for _, answer in described], nodes=len(started))
     waiting = topics_without_leader(views)
     doubted = replicas_in_doubt(views)
     quarantined = quarantined_replicas(views)
@@ -80,21 +83,17 @@ def status(
     damaged = damaged_replicas(views)
     set_aside = folders_set_aside(views)
     if output is Format.JSON:
-        first = next(a for _, a in described if not isinstance(a, RaftlogError))
-        show_json(
-            {
-                "cluster_id": first.cluster_id,
-                "controller_leader": leader,
-                "topics_without_leader": waiting,
-                "replicas_in_doubt": doubted,
-                "quarantined_replicas": quarantined,
-                "recovering_replicas": recovering,
-                "damaged_replicas": damaged,
-                "folders_set_aside": set_aside,
-                **rules,
-                "nodes": rows,
-            }
-        )
+        found = {
+            "cluster_id": cluster_id,
+            "controller_leader": leader,
+            "topics_without_leader": waiting,
+            "replicas_in_doubt": doubted,
+            "quarantined_replicas": quarantined,
+            "recovering_replicas": recovering,
+            "damaged_replicas": damaged,
+            "folders_set_aside": set_aside,
+        }
+        show_json({**found, **rules, "nodes": rows})
     else:
         _show(rows, leader, waiting)
         for row in doubted:
@@ -109,9 +108,10 @@ def status(
             say(_SET_ASIDE.format(**row))
         if leader:
             _show_rules(**rules)
+        say(lease_line(answering))
     writable = [row for row in answering if not row["disk_full"]]
     stays_damaged = any(row["not_healable"] for row in damaged)
-    if leader == 0 or waiting or 2 * len(writable) <= len(rows) or stays_damaged:
+    if leader == 0 or waiting or 2 * len(writable) <= len(started) or stays_damaged:
         raise typer.Exit(int(ExitCode.UNAVAILABLE))
 
 
@@ -213,7 +213,9 @@ def folders_set_aside(answers: Sequence[NodeAnswer]) -> list[dict[str, Any]]:
 def _nodes(
     described: list[tuple[str, ClusterDescription | RaftlogError]],
 ) -> dict[int, dict[str, Any]]:
-    """A row for each node that any answer names. Those that did not answer have a `problem`."""
+    """A row for each node that any answer names. Those that did not answer have a `problem`, and
+    may have never started."""
+    unregistered = latest_of([answer for _, answer in described]).unregistered
     known: dict[str, int] = {}
     for _, answer in described:
         if not isinstance(answer, RaftlogError):
@@ -222,7 +224,12 @@ def _nodes(
     for address, answer in described:
         if isinstance(answer, RaftlogError):
             node = known.get(address, 0)
-            rows[node] = {"node": node, "address": address, "problem": answer.cause}
+            rows[node] = {
+                "node": node,
+                "address": address,
+                "problem": answer.cause,
+                "never_started": node in unregistered,
+            }
         else:
             rows[answer.node] = {
                 "node": answer.node,
@@ -234,6 +241,8 @@ def _nodes(
                 "term": answer.term,
                 "version": answer.version,
                 "rules_known": answer.rules_known,
+                "never_started": False,
+                "lease_s": answer.lease_us / 1_000_000,
                 "store_uuid": answer.store_uuid,
             }
     return rows
@@ -250,14 +259,41 @@ def rules_of(answers: Sequence[ClusterDescription | RaftlogError], nodes: int) -
     return {"rules": newest.rules, "behind_rules": list(newest.behind_rules)}
 
 
+def latest_of(answers: Sequence[ClusterDescription | RaftlogError]) -> ClusterDescription:
+    """The answer that knows most of the nodes: the controller's leader's in the latest term, if it
+    is among them."""
+    found = [answer for answer in answers if not isinstance(answer, RaftlogError)]
+    return max(found, key=lambda a: (a.term, a.node == a.leader, len(a.nodes)))
+
+
+def lease_line(answering: Sequence[dict[str, Any]]) -> str:
+    """Whether leaders have leases, by the settings of the nodes that answer."""
+    lengths = {row["node"]: row["lease_s"] for row in answering if "lease_s" in row}
+    lasting = sorted(set(lengths.values()))
+    if lasting == [0]:
+        return "leader leases off (raft.leader_lease)"
+    if len(lasting) == 1:
+        return f"leader leases on: each lasts {lasting[0]:.3g} s"
+    each = ", ".join(
+        f"node {node} {s:.3g} s" if s else f"node {node} off" for node, s in lengths.items()
+    )
+    return f"leader leases differ, so reads may take a round (raft.leader_lease): {each}"
+
+
 def _show_rules(rules: int | None, behind_rules: list[int]) -> None:
     if rules is None:
         say("rules version unknown: fewer than a majority of the nodes answer")
     else:
         say(f"rules version {rules}")
     if behind_rules:
-        nodes = ", ".join(f"node {node}" for node in behind_rules)
-        say(f"  the next version waits for {nodes}: start this program's version there")
+        waits_for = _names(behind_rules)
+        say(f"  the next version waits for {waits_for}: start this program's version there")
+
+
+def _names(nodes: list[int]) -> str:
+    shown = ", ".join(f"node {node}" for node in nodes[:NAMES_SHOWN_MAX])
+    more = len(nodes) - NAMES_SHOWN_MAX
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _disk(answer: ClusterDescription) -> str:
@@ -277,14 +313,20 @@ def _show(rows: list[dict[str, Any]], leader: int, waiting: list[str]) -> None:
     for row in rows:
         state = "leads the controller" if row["node"] == leader else "follows"
         if row["problem"]:
-            state = "no answer"
+            state = "never started" if row.get("never_started") else "no answer"
         shown.append(
             [row["node"], row["address"], state]
             + [row.get(name) for name in ("term", "groups", "leads", "disk", *_SUMS, "version")]
         )
     show_table(_COLUMNS, shown)
+    never_started = [row["node"] for row in rows if row.get("never_started")]
+    if never_started:
+        say(
+            f"never started: {_names(never_started)}. Start them, or take them out with `raftlog "
+            "cluster remove`"
+        )
     for row in rows:
-        if row["problem"]:
+        if row["problem"] and not row.get("never_started"):
             say(f"node {row['node']}: {row['problem']}")
         if row.get("disk_full"):
             say(str(DiskFull(file=row["disk_full"], node=f"node {row['node']}")))

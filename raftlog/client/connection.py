@@ -10,6 +10,7 @@ request is tried. Thread-safe, and usable in a forked child, because Spark forks
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -52,6 +53,9 @@ from raftlog.wire.calls import (
 )
 from raftlog.wire.codec import decode_reply, encode_request
 
+LOGGER = "raftlog.client"
+"""Says at the level INFO what a request waits for that takes long."""
+
 _AVOIDED_S = 5.0
 """How long a node that gave no answer, or stops, is not asked if there are others. A node that
 hangs costs a request a whole try, and only the keepalive gives its connection up. No setting: only
@@ -73,6 +77,8 @@ _ASK_S = 1.0
 
 _DOUBTED_KEPT_S = 1.0
 """The same, where a node is wanted that the cluster did not name, or nobody knows who leads."""
+
+log = logging.getLogger(LOGGER)
 
 T = TypeVar("T")
 
@@ -268,6 +274,8 @@ class Connection:
                     longest_s *= 2
                 if failures.reason is None or deadline.remaining_s() > 0:
                     failures.add(error)  # a try that the deadline ended says nothing
+                if (notice := failures.notice(deadline.what)) is not None:
+                    log.info(notice)
                 final = judge(error) if judge is not None else None
                 if final is None:
                     raise

@@ -13,13 +13,20 @@ from raftlog.config import ClientSettings
 from raftlog.errors import (
     DeadlineExceeded,
     DiskFull,
+    IndexOverflow,
     NodeUnreachable,
     NotLeader,
+    NotYet,
     Overloaded,
     RaftlogError,
     ReplicaQuarantined,
     ZooKeeperUnavailable,
 )
+
+_FIRST_NOTICE_S = 4.0
+"""A request that no node has answered for so long says why, and again after twice the time. No
+setting: longer than `client.refused_timeout_s` at its default, so that a wrong address says it
+once."""
 
 _HINTS_MAX = 3
 """So many hints in a row are followed almost at once, the first without a pause. Then the pauses
@@ -53,6 +60,10 @@ class Failures:
         self.hints = 0
         """How many in a row named a leader, up to the last one."""
         self._last: RaftlogError | None = None
+        self._unreachable: NodeUnreachable | None = None
+        """The last node that was not there, if nobody has answered since."""
+        self._unanswered_since_s: float | None = None
+        self._next_notice_s = _FIRST_NOTICE_S
         self._full: DiskFull | Overloaded | None = None
         self._quarantined: dict[int, ReplicaQuarantined] = {}
         """By node."""
@@ -66,6 +77,10 @@ class Failures:
     def add(self, error: RaftlogError) -> None:
         """A try has failed."""
         self._last = error
+        if isinstance(error, NotYet | IndexOverflow):  # somebody is there, and waits for more
+            self._unreachable = self._unanswered_since_s = None
+        elif self._unanswered_since_s is None:
+            self._unanswered_since_s = time.monotonic()
         self.hints = self.hints + 1 if isinstance(error, NotLeader) and error.address else 0
         if isinstance(error, DiskFull | Overloaded):
             self._full = error
@@ -74,6 +89,7 @@ class Failures:
         if isinstance(error, ZooKeeperUnavailable) and self._unnamed_since_s is None:
             self._unnamed_since_s = time.monotonic()
         if isinstance(error, NodeUnreachable):
+            self._unreachable = error
             if error.problem in NO_NODE_PROBLEMS:
                 self._refused_since_s.setdefault(error.address, time.monotonic())
             else:
@@ -102,6 +118,20 @@ class Failures:
             *others, last = (each for _, each in sorted(self._quarantined.items()))
             return " ".join([*(each.cause for each in others), str(last)])
         return str(reason) if reason is not None else ""
+
+    def notice(self, what: str) -> str | None:
+        """Whom or what the request waits for, if it is time to say so; None: it is not."""
+        if self._unanswered_since_s is None:
+            return None
+        waited_s = time.monotonic() - self._unanswered_since_s
+        if waited_s < self._next_notice_s:
+            return None
+        self._next_notice_s = 2 * waited_s
+        reason = self.reason
+        if isinstance(reason, NotLeader) and self._unreachable is not None:
+            reason = self._unreachable  # who was named as the leader is not there
+        assert reason is not None, "a try has failed"
+        return f"no answer for {waited_s:.0f} s ({what}): {reason.cause}"
 
     def unnamed_for_s(self) -> float:
         """For how many seconds did ZooKeeper name no node? -1: it was not asked."""

@@ -466,6 +466,10 @@ class Node:
         addresses = self.addresses
         return tuple(NodeAddress(node, addresses[node]) for node in sorted(addresses))
 
+    def unregistered(self) -> tuple[NodeId, ...]:
+        """Those that have never come, as far as it can know."""
+        return tuple(each for each in sorted(self.addresses) if not self.known_store(each))
+
     def racks(self) -> tuple[str, ...]:
         """Where those stand, as far as it can know."""
         known = self.multiraft.replicas.controller.nodes

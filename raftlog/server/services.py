@@ -106,6 +106,8 @@ class Services:
             behind_rules=controller.behind_rules(node.addresses, RULES_LATEST),
             observers=tuple(sorted(self._multiraft.replicas.nodes.observers)),
             racks=node.racks(),
+            unregistered=node.unregistered(),
+            lease_us=node.settings.raft.lease_us(),
         )
 
     async def register_node(self, call: calls.RegisterNodeCall) -> NodeRegistered:

@@ -121,6 +121,10 @@ class ClusterDescription:
     """The nodes that never vote, by number."""
     racks: tuple[str, ...] = ()
     """Where the nodes stand, in the order of `nodes`; "": it is not said."""
+    unregistered: tuple[NodeId, ...] = ()
+    """The nodes that have never come, by number."""
+    lease_us: int = 0
+    """How long a leader's lease lasts by the node's settings, microseconds; 0: it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent import futures
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +16,8 @@ from raftlog.cli.output import doubt
 from raftlog.cli.status import (
     damaged_replicas,
     folders_set_aside,
+    latest_of,
+    lease_line,
     recovering_replicas,
     replicas_in_doubt,
     rules_of,
@@ -192,16 +194,45 @@ def test_the_rules_version_is_unknown_unless_a_majority_answers() -> None:
     assert rules_of([description(1, 2)], nodes=1)["rules"] == 2
 
 
+def test_the_nodes_that_never_started_are_told_by_who_leads() -> None:
+    """Another one may be behind, and know less."""
+    behind = replace(description(1, 2), unregistered=(NodeId(2), NodeId(3), NodeId(4)))
+    leads = replace(description(2, 2), leader=NodeId(2), unregistered=(NodeId(4),))
+    assert latest_of([behind, leads, NodeUnreachable(address="a", problem="")]) is leads
+
+
+@pytest.mark.parametrize(
+    ("lengths", "line"),
+    [
+        ((0.0, 0.0), "leader leases off (raft.leader_lease)"),
+        ((0.7, 0.7), "leader leases on: each lasts 0.7 s"),
+        ((0.7, 0.0), "node 1 0.7 s, node 2 off"),
+    ],
+)
+def test_a_line_says_whether_leaders_have_leases(lengths: tuple[float, float], line: str) -> None:
+    rows = [{"node": node, "lease_s": length} for node, length in enumerate(lengths, 1)]
+    assert lease_line(rows).endswith(line)
+
+
 @contextmanager
-def only_node(shown: NodeView) -> Iterator[str]:
-    """A port that answers as the only node of a cluster, with this view. Gives its address."""
+def only_node(shown: NodeView, never_started: Sequence[int] = ()) -> Iterator[str]:
+    """A port that answers as the only node of a cluster that ever started, with this view. Gives
+    its address."""
     server = grpc.server(futures.ThreadPoolExecutor(2))
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     described = replace(
         description(1, 3),
         leader=NodeId(1),
-        nodes=(NodeAddress(node=NodeId(1), address=address),),
+        nodes=(
+            NodeAddress(node=NodeId(1), address=address),
+            *(
+                NodeAddress(node=NodeId(each), address=f"127.0.0.1:{each}")
+                for each in never_started
+            ),
+        ),
         behind_rules=(),
+        unregistered=tuple(map(NodeId, never_started)),
+        lease_us=700_000,
     )
     answers = {
         DESCRIBE_CLUSTER.name: encode_reply(DESCRIBE_CLUSTER, described),
@@ -243,6 +274,23 @@ def test_it_exits_with_3_while_something_damaged_is_not_healable(
     assert ended.code == code
     (row,) = json.loads(ended.out)["damaged_replicas"]
     assert row["not_healable"] == not_healable
+
+
+def test_nodes_that_never_started_are_named_as_such_and_count_for_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = NodeView(node=NodeId(1), groups=(view(1, 0, "", 1),))
+    with only_node(shown, never_started=(2, 3, 4)) as server:
+        ended = run(monkeypatch, capsys, "--servers", server, "status")
+        assert ended.code == ExitCode.OK
+        assert ended.out.count("never started") == 3
+        assert "never started: node 2, node 3, node 4." in ended.err
+        assert "gave no answer" not in ended.err
+        assert "rules version 3" in ended.err
+        assert "leader leases on: each lasts 0.7 s" in ended.err
+        ended = run(monkeypatch, capsys, "--servers", server, "status", "-o", "json")
+    rows = json.loads(ended.out)["nodes"]
+    assert [row["never_started"] for row in rows] == [False, True, True, True]
 
 
 def test_replicas_that_recover_are_named_and_whether_anybody_leads() -> None:

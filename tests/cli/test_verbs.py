@@ -219,7 +219,7 @@ def test_a_port_where_something_else_listens_is_told_from_a_slow_cluster(
     finished = command(*settings, "topic", "list", "--servers", web_server)
     refused(finished, ExitCode.UNAVAILABLE, web_server, "no raftlog node listens")
     finished = command(*settings, "topic", "list", "--servers", other_grpc)
-    refused(finished, ExitCode.USAGE, other_grpc, "does not know this call", "--servers")
+    refused(finished, ExitCode.USAGE, other_grpc, "nothing knows this call", "--servers")
 
 
 @pytest.mark.parametrize(

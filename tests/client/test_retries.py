@@ -13,7 +13,7 @@ import pytest
 
 from raftlog.chaos.cluster import wait_for
 from raftlog.client.call_errors import typed_error
-from raftlog.client.connection import Connection
+from raftlog.client.connection import LOGGER, Connection
 from raftlog.client.window import Window
 from raftlog.config import ClientSettings
 from raftlog.core.types import GroupId, NodeId, Offset
@@ -24,6 +24,7 @@ from raftlog.errors import (
     NodeStopping,
     NodeUnreachable,
     NotLeader,
+    NotYet,
     RaftlogError,
     ReplicaQuarantined,
 )
@@ -282,6 +283,42 @@ def test_what_only_another_service_answers_is_no_defect(
     error = typed_error("a:1", Failed(details, code))
     assert isinstance(error, NodeUnreachable)
     assert error.problem == "what listens there is no raftlog node"
+
+
+DOWN = NodeUnreachable(address="10.0.0.2:1", problem="nothing listens there")
+
+
+def notices(
+    errors: list[RaftlogError], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> list[str]:
+    """What a request says meanwhile whose tries raise these errors."""
+    monkeypatch.setattr("raftlog.client.retries._FIRST_NOTICE_S", 0.0)
+    caplog.set_level("INFO", logger=LOGGER)
+    last_answer(errors)
+    return [record.getMessage() for record in caplog.records]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "errors", [[DOWN], [NotLeader(group=GROUP, leader=2, address="10.0.0.2:1"), DOWN, NOT_LEADER]]
+)
+def test_a_request_that_waits_long_says_for_whom(
+    errors: list[RaftlogError],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    said = notices(errors, monkeypatch, caplog)
+    assert said[-1].startswith("no answer for 0 s (Append): ")
+    assert DOWN.cause in said[-1]
+    assert len(said) < 9, "and seldom"
+
+
+@pytest.mark.slow
+def test_a_request_that_a_replica_answers_with_later_waits_in_silence(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    behind = NotYet(topic="t", have=4, need=5)
+    assert notices([behind], monkeypatch, caplog) == []
 
 
 def last_answer(errors: list[RaftlogError]) -> str:

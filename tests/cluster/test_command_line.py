@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +237,31 @@ def test_tail_follows_and_ends_without_an_error_on_ctrl_c(cluster: ProcessCluste
     follower.send_signal(signal.SIGINT)
     _, said = follower.communicate(timeout=DEADLINE_S)
     assert (follower.returncode, said) == (130, "")
+
+
+def test_tail_says_for_whom_it_waits_when_the_only_replica_is_down(tmp_path: Path) -> None:
+    with ProcessCluster.start(tmp_path / "data") as running:
+        created = answer(
+            running, "topic", "create", "single", "--schema", "id bigint", "--replicas", "1"
+        )
+        (holder,) = created["voters"]
+        answer(running, "produce", "single", text='{"id": 1}\n')
+        follower = subprocess.Popen(
+            [sys.executable, "-m", "raftlog", "--servers", running.servers, "tail", "single"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert follower.stdout is not None
+        assert follower.stderr is not None
+        assert "_offset" in follower.stdout.readline()  # it follows
+        running.kill(holder)
+        with ThreadPoolExecutor(1) as thread:
+            said = thread.submit(follower.stderr.readline).result(DEADLINE_S)
+        follower.send_signal(signal.SIGINT)
+        follower.communicate(timeout=DEADLINE_S)
+    assert said.startswith("no answer for ")
+    assert running.address(holder) in said
 
 
 def test_watermark_and_status_tell_marks_and_leaders(cluster: ProcessCluster) -> None:
