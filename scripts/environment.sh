@@ -72,7 +72,8 @@ need_venv() {
         python=$(find_python)
         make_venv "$python"
     fi
-    say "installing requirements.lock and the project into $VENV"
+    say "installing requirements.lock and the project into $VENV: the first time it downloads about" \
+        "600 MB, most of it Spark, and says nothing until it is done"
     local quiet=(--quiet --disable-pip-version-check)
     $VENV/bin/python -m pip install "${quiet[@]}" --use-pep517 -r requirements.lock
     # The lock includes setuptools, so the build downloads nothing.

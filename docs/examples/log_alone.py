@@ -1,6 +1,8 @@
 """A log without a state machine: append entries durably, close, open again, read, truncate.
 
-    python docs/examples/log_alone.py FOLDER
+    .venv/bin/python docs/examples/log_alone.py [FOLDER]
+
+FOLDER is empty or does not exist; the log stays there. Without it a temporary one is used.
 
 Nothing else of raftlog runs. `take_write` says what to write and `written` that it is durable, so
 the writing may be done on any thread.
@@ -8,7 +10,8 @@ the writing may be done on any thread.
 
 from __future__ import annotations
 
-import sys
+import argparse
+import tempfile
 from pathlib import Path
 
 from raftlog.core.types import Entry, EntryKind, GroupId, LogIndex, Payload, Term
@@ -32,8 +35,20 @@ def write(log: GroupLog) -> None:
 
 
 def main() -> None:
-    fs = PosixFileSystem(Path(sys.argv[1]))
-    fs.make_folder(FOLDER)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path, nargs="?", help="default: a temporary one")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = parser.parse_args().folder or temporary
+        fs = PosixFileSystem(folder)
+        fs.make_folder("")
+        fs.make_folder(FOLDER)
+        if GroupLog.exists(fs, FOLDER):
+            parser.error(f"{folder} holds a log already: name another folder")
+        use_a_log(fs)
+
+
+def use_a_log(fs: PosixFileSystem) -> None:
+    """Append, truncate, and open the log again."""
     log = GroupLog.create(fs, FOLDER, GROUP, LIMITS)
     log.append([entry(1, "first"), entry(2, "second"), entry(3, "third")])
     write(log)

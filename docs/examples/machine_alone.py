@@ -1,6 +1,6 @@
 """A state machine without a disk: apply commands, ask it, take its state, make another of it.
 
-    python docs/examples/machine_alone.py
+    .venv/bin/python docs/examples/machine_alone.py
 
 Nothing else of raftlog runs: no log, no Raft, no file. The index of a command is whatever rises.
 """

@@ -1,6 +1,6 @@
 """Three members that rest when there is nothing to do: quiescence as a policy over the core.
 
-    python docs/examples/quiescence.py
+    .venv/bin/python docs/examples/quiescence.py
 
 The core agrees on when a group may rest, and sends nothing then. When to tick a member, and what
 wakes it, is its driver's business: `Resting` is the whole of it. Here the members are one group's;

@@ -1,6 +1,6 @@
 """Three members of one Raft group in one process: elect a leader, write, lose it, write again.
 
-    python docs/examples/three_members.py
+    .venv/bin/python docs/examples/three_members.py
 
 `Member.settle` is the whole host loop: it does what `Ready` asks, in the order its rules demand.
 A list stands for the disk and a queue for the network; both are perfect here, and need not be.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -13,6 +14,7 @@ from tests.docs.pages import ROOT, blocks
 
 EXAMPLE = ROOT / "docs" / "examples" / "three_members.py"
 PAGE = ROOT / "docs" / "CORE.md"
+FLAGS = re.MULTILINE | re.DOTALL
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +59,27 @@ def test_members_that_rest_send_nothing_and_wake_for_a_write_and_a_death() -> No
     assert output in blocks(PAGE, "")
 
 
+def test_every_command_of_the_page_runs_as_printed_and_prints_the_next_block() -> None:
+    """The commands name the interpreter that `make test-fast` makes."""
+    text = PAGE.read_text(encoding="utf-8")
+    found = re.findall(r"^```sh\n\.venv/bin/python ([^\n]+)\n```\n\n```\n(.*?)^```$", text, FLAGS)
+    assert len(found) == len(blocks(PAGE, "sh")) == 4
+    for words, printed in found:
+        ended = subprocess.run(
+            [sys.executable, *words.split()], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        assert ended.stdout == printed
+
+
 def test_a_log_is_used_without_a_state_machine(tmp_path: Path) -> None:
     """CHECKLIST 78."""
-    output = run("log_alone.py", str(tmp_path))
+    output = run("log_alone.py", str(tmp_path / "new"))
     assert output.splitlines()[-1] == "3 1 COMMAND another third"
     assert output in blocks(PAGE, "")
+    again = [sys.executable, str(EXAMPLE.with_name("log_alone.py")), str(tmp_path / "new")]
+    refused = subprocess.run(again, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "holds a log already" in refused.stderr
 
 
 def test_a_state_machine_is_used_without_a_disk() -> None:

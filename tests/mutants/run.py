@@ -298,6 +298,7 @@ def main() -> int:
     outcomes = _read_results()
     chosen = _chosen(mutants, outcomes, arguments)
     if arguments.list:
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` may end it
         for each in chosen:
             print(f"{each.name} {each.file}:{each.line} {each.function}")
             print(f"    - {each.before}\n    + {each.after}")

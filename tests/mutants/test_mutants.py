@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import ast
 import difflib
+import os
+import signal
+import subprocess
+import sys
 from functools import cache
 
 import pytest
@@ -108,3 +112,16 @@ def test_at_least_120_mutants_are_drawn_evenly_and_explanations_are_of_drawn_one
     assert not {*EQUIVALENT} & {*UNNOTICED}
     for folders in OWN_TESTS.values():
         assert all((ROOT / "tests" / folder).is_dir() for folder in folders)
+
+
+@pytest.mark.slow
+def test_the_list_ends_quietly_when_its_reader_has_gone() -> None:
+    """As under `| head`."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.mutants.run", "--list"],
+        cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (-signal.SIGPIPE, "")
