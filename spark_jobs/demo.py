@@ -311,7 +311,7 @@ class Stage:
         assert up.stdout is not None, "its output is a pipe"
         line = up.stdout.readline()
         if not line:
-            why = self.log_file("up").read_text().strip().removeprefix("error: ")
+            why = _reason(self.log_file("up").read_text().strip())
             with_make = '\n  With make: make demo ARGS="--port 7501"' if "--port" in why else ""
             raise StoryError(f"The nodes did not start. {why}{with_make}")
         self._pids = {row["node"]: row["pid"] for row in json.loads(line)["nodes"]}
@@ -411,6 +411,15 @@ class Stage:
 
 
 # ---------------------------------------------------------------- what came of it
+
+
+def _reason(said: str) -> str:
+    """Why `raftlog up -o json` ended: the cause and remedy of its error, or else all it said."""
+    try:
+        error = json.loads(said.rpartition("\n")[2])
+        return f"{error['message']}\n  {error['remedy']}"
+    except (ValueError, KeyError, TypeError):  # a line for people, or of a node's log
+        return said.removeprefix("error: ")
 
 
 def measures(writes_us: dict[str, list[tuple[int, int]]], kill: Kill) -> Table:

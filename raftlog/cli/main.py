@@ -2,14 +2,15 @@
 
 Exit codes are `raftlog.errors.ExitCode`: 0 done, 1 failed, 2 wrong usage, 3 unavailable (try
 again), 4 not found, 5 exists already, 6 data loss, 7 a write that was refused, 8 a node that must
-not serve. Also 130 after Ctrl-C, and 1 if the reader of our output has gone.
+not serve. Also 130 after Ctrl-C, and 1 if the reader of our output has gone. With -o json the last
+line of standard error is the error as an object: `raftlog.cli.output.say_error`.
 """
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -38,8 +39,25 @@ from raftlog.config import CONFIG_VARIABLE, load
 from raftlog.config_ensemble import found_by
 from raftlog.errors import PathUnusable, RaftlogError
 
+
+class _Root(typer.core.TyperGroup):
+    """Ends the process with the error of a verb, in the form that the verb's -o asks for."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb."""
+        try:
+            return super().invoke(ctx)
+        except RaftlogError as error:
+            _end(error, ctx)
+        except OSError as error:
+            if error.filename is None:  # not about a path: a defect of ours, with its traceback
+                raise
+            _end(PathUnusable(path=str(error.filename), problem=_reason(error)), ctx)
+
+
 app = typer.Typer(
     name="raftlog",
+    cls=_Root,
     help="A replicated, typed commit log that Spark reads and writes, exactly once.",
     epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 unavailable (try again), 4 not found, "
     "5 exists, 6 data loss, 7 write refused, 8 node refused.",
@@ -116,18 +134,11 @@ def root(
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    try:
-        app(prog_name="raftlog")
-    except RaftlogError as error:
-        _end(error)
-    except OSError as error:
-        if error.filename is None:  # not about a path: a defect of ours, with its traceback
-            raise
-        _end(PathUnusable(path=str(error.filename), problem=_reason(error)))
+    app(prog_name="raftlog")
 
 
-def _end(error: RaftlogError) -> NoReturn:
-    say_error(error)
+def _end(error: RaftlogError, context: typer.Context) -> NoReturn:
+    say_error(error, context)
     sys.exit(int(error.exit_code))
 
 

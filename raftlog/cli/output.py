@@ -37,8 +37,23 @@ class Format(StrEnum):
     JSON = "json"
 
 
+_FORMAT = "raftlog.format"
+"""What the verb's context knows `-o` by, for an error that ends it."""
+
+
+def _note_format(context: typer.Context, chosen: Format) -> Format:
+    context.meta[_FORMAT] = chosen
+    return chosen
+
+
 FormatOption = Annotated[
-    Format, typer.Option("-o", "--output", help="A table for people, or JSON for programs.")
+    Format,
+    typer.Option(
+        "-o",
+        "--output",
+        help="A table for people, or JSON for programs.",
+        callback=_note_format,
+    ),
 ]
 
 
@@ -64,9 +79,24 @@ def tell(logger: str) -> None:
     logging.getLogger(logger).addHandler(_teller)
 
 
-def say_error(error: RaftlogError) -> None:
-    """Print cause and remedy, each on its own line."""
-    say(f"error: {error.cause.rstrip()}\n  {error.remedy}")
+def say_error(error: RaftlogError, context: typer.Context) -> None:
+    """Print the error's name and cause, and its remedy on a line of its own. With -o json one
+    object on one line."""
+    name = type(error).__name__
+    if context.meta.get(_FORMAT) is not Format.JSON:
+        say(f"error: {name}: {error.cause.rstrip()}\n  {error.remedy}")
+        return
+    values = {field.name: getattr(error, field.name) for field in dataclasses.fields(error)}
+    found = {
+        "error": name,
+        "message": error.cause.rstrip(),
+        "remedy": error.remedy,
+        "retriable": error.retriable,
+        "exit_code": int(error.exit_code),
+        "option": values.get("option"),
+        "values": values,
+    }
+    say(json.dumps(plain(found)))  # in ASCII, which every terminal and pipe carries whole
 
 
 def confirm(question: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import json
 import os
 import socket
 import subprocess
@@ -73,6 +74,32 @@ def refused(finished: Finished, code: ExitCode, *parts: str) -> None:
     assert remedy.startswith("  ")
     for part in parts:
         assert part in finished.err
+
+
+def test_an_error_tells_people_its_name_and_programs_all_of_it(command: Command) -> None:
+    """And the words are the same."""
+    words = ("--servers", "there:1,here", "topic", "list")
+    told = command(*words)
+    assert told.code == ExitCode.USAGE
+    assert told.err.startswith("error: InvalidOption: Option 'client.bootstrap_servers' holds")
+    for form in ("-ojson", "--output=json"):
+        finished = command(*words, form)
+        assert (finished.code, finished.out) == (ExitCode.USAGE, "")
+        error = json.loads(finished.err)
+        said = f"error: {error['error']}: {error['message']}\n  {error['remedy']}\n"
+        assert said == told.err
+        assert error["option"] == "client.bootstrap_servers"
+        assert (error["retriable"], error["exit_code"]) == (False, ExitCode.USAGE)
+        assert "'here'" in error["values"]["problem"]
+
+
+def test_a_folder_that_cannot_be_used_is_an_error_for_programs_too(
+    command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    finished = command("up", "-o", "json", "--data", str(tmp_path / "file"))
+    assert finished.code == ExitCode.USAGE
+    assert json.loads(finished.err)["error"] == "PathUnusable"
 
 
 # ---------------------------------------------------------------- help

@@ -290,7 +290,11 @@ def test_a_node_with_a_wiped_folder_is_refused_and_ends(tmp_path: Path) -> None:
         shutil.rmtree(cluster.data / "node-3")
         log = cluster.logs[3]
         cluster.serve(3)
-        wait_for(lambda: "error: Node 3 is known with store" in log.read_text(), "the end", 20)
+        wait_for(
+            lambda: "error: IdentityRefused:" in log.read_text(),
+            "the end",
+            20,
+        )
         said = "".join(cluster.logs[node].read_text() for node in (1, 2))
         assert said.count("peer refused") <= 10, "a refused peer does not fill the log"
 
@@ -314,7 +318,11 @@ def test_a_wiped_folder_helps_no_node_that_has_just_started_to_lead(tmp_path: Pa
         cluster.serve(1)
         wait_for(lambda: '"serving"' in log_1.read_text()[before:], "node 1 to serve", 20)
         cluster.serve(3)
-        wait_for(lambda: "error: Node 3 is known with store" in log_3.read_text(), "the end", 20)
+        wait_for(
+            lambda: "error: IdentityRefused:" in log_3.read_text(),
+            "the end",
+            20,
+        )
         assert '"role": "leader"' not in log_1.read_text()[before:]
         cluster.serve(2)
         assert client.append("new", [{"number": 2}]).start == 1
