@@ -7,9 +7,10 @@ its own in any of them, and a slot that is added later cannot be forgotten.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from copy import copy
 from hashlib import blake2b
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 _NOT_STATE = frozenset({"_random"})
 """Slots that a fingerprint leaves out: a generator has no value that could be compared."""
@@ -37,7 +38,10 @@ class Part:
 
     def fingerprint(self) -> bytes:
         """16 bytes over the whole state but its generator: equal states, equal bytes."""
-        return blake2b(repr(_plain(self)).encode(), digest_size=16).digest()
+        return blake2b(repr(plain(self)).encode(), digest_size=16).digest()
+
+
+_AS_IT_IS: Mapping[type[Part], Callable[[Any], object]] = {}
 
 
 def _clone(value: object) -> object:
@@ -48,12 +52,17 @@ def _clone(value: object) -> object:
     return copy(value)
 
 
-def _plain(value: object) -> object:
-    """A value whose `repr` depends on nothing but the content."""
+def plain(value: object, forms: Mapping[type[Part], Callable[[Any], object]] = _AS_IT_IS) -> object:
+    """A value whose `repr` depends on nothing but the content, and for parts of the types in
+    `forms` on what these make of them."""
     if isinstance(value, Part):
-        return [_plain(getattr(value, name)) for name in value.parts if name not in _NOT_STATE]
+        form = forms.get(type(value))
+        if form is not None:
+            return form(value)
+        named = (name for name in value.parts if name not in _NOT_STATE)
+        return [plain(getattr(value, name), forms) for name in named]
     if isinstance(value, dict):
-        return sorted((key, _plain(each)) for key, each in value.items())
+        return sorted((key, plain(each, forms)) for key, each in value.items())
     if isinstance(value, set | frozenset):
         return sorted(value)
     return value

@@ -14,11 +14,9 @@ from raftlog.core.membership import decode_membership
 from raftlog.core.messages import AppendReply, AppendRequest, RaftMessage, VoteReply, VoteRequest
 from raftlog.core.outbox import WriteLedger
 from raftlog.core.ready import Ready, Role
-from raftlog.core.state import Part
+from raftlog.core.state import plain
 from raftlog.core.types import Entry, EntryKind
 from tests.core.member import Member
-
-_NOT_STATE = ("_random",)
 
 
 class Local:
@@ -84,7 +82,7 @@ def _key(member: Member) -> bytes:
     ledger = member.raft._outbox._writes
     unsynced = [_relative(ready, ledger) for ready in member.unsynced]
     state = (
-        _plain(member.raft), member.log, len(member.applied),
+        plain(member.raft, {WriteLedger: _relative_ledger}), member.log, len(member.applied),
         member.disk_log, member.disk_hard_state, unsynced,
     )  # fmt: skip
     return blake2b(repr(state).encode(), digest_size=16).digest()
@@ -96,14 +94,6 @@ def _relative(ready: Ready, ledger: WriteLedger) -> object:
     return (number, ready.hard_state, ready.truncate_from, ready.entries, after)
 
 
-def _plain(value: object) -> object:
-    """A value whose `repr` is equal for equal futures."""
-    if isinstance(value, WriteLedger):
-        return [(number - value._latest, last) for number, last in value._reach]
-    if isinstance(value, Part):
-        return [_plain(getattr(value, name)) for name in value.parts if name not in _NOT_STATE]
-    if isinstance(value, dict):
-        return sorted((key, _plain(each)) for key, each in value.items())
-    if isinstance(value, set | frozenset):
-        return sorted(value)
-    return value
+def _relative_ledger(ledger: WriteLedger) -> object:
+    """Equal for equal futures: writes are numbered from the latest one back."""
+    return [(number - ledger._latest, last) for number, last in ledger._reach]
