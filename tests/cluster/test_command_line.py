@@ -195,7 +195,7 @@ def test_a_produce_that_fails_says_how_many_rows_are_in(tmp_path: Path) -> None:
                 running.kill(1)
             _, said = producing.communicate("\n".join(rows[2_000:]) + "\n", timeout=DEADLINE_S)
         assert producing.returncode == ExitCode.UNAVAILABLE, said
-        told = re.match(r"(\d+) records, the first of (\d+) read so far, are known", said)
+        told = re.search(r"^(\d+) records, the first of (\d+) read so far, are known", said, re.M)
         assert told is not None, said
         known, read = map(int, told.groups())
         assert read <= len(rows)
