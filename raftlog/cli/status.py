@@ -215,7 +215,9 @@ def _nodes(
 ) -> dict[int, dict[str, Any]]:
     """A row for each node that any answer names. Those that did not answer have a `problem`, and
     may have never started."""
-    unregistered = latest_of([answer for _, answer in described]).unregistered
+    latest = latest_of([answer for _, answer in described])
+    # A node that hears no leader may have lost its log: it knows of nobody then.
+    unregistered = latest.unregistered if latest.leader else ()
     known: dict[str, int] = {}
     for _, answer in described:
         if not isinstance(answer, RaftlogError):

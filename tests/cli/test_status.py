@@ -215,14 +215,14 @@ def test_a_line_says_whether_leaders_have_leases(lengths: tuple[float, float], l
 
 
 @contextmanager
-def only_node(shown: NodeView, never_started: Sequence[int] = ()) -> Iterator[str]:
+def only_node(shown: NodeView, never_started: Sequence[int] = (), leader: int = 1) -> Iterator[str]:
     """A port that answers as the only node of a cluster that ever started, with this view. Gives
     its address."""
     server = grpc.server(futures.ThreadPoolExecutor(2))
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     described = replace(
         description(1, 3),
-        leader=NodeId(1),
+        leader=NodeId(leader),
         nodes=(
             NodeAddress(node=NodeId(1), address=address),
             *(
@@ -291,6 +291,17 @@ def test_nodes_that_never_started_are_named_as_such_and_count_for_nothing(
         ended = run(monkeypatch, capsys, "--servers", server, "status", "-o", "json")
     rows = json.loads(ended.out)["nodes"]
     assert [row["never_started"] for row in rows] == [False, True, True, True]
+
+
+def test_a_node_that_hears_no_leader_cannot_tell_which_nodes_never_started(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = NodeView(node=NodeId(1), groups=(view(1, 0, "", 0),))
+    with only_node(shown, never_started=(2, 3), leader=0) as server:
+        ended = run(monkeypatch, capsys, "--servers", server, "status")
+    assert ended.code == ExitCode.UNAVAILABLE
+    assert "never started" not in ended.out + ended.err
+    assert ended.out.count("no answer") == 2
 
 
 def test_replicas_that_recover_are_named_and_whether_anybody_leads() -> None:
