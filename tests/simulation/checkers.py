@@ -53,7 +53,7 @@ from raftlog.storage.log import GroupLog
 from raftlog.wire.codec import decode_command
 from tests.core import invariants
 from tests.simulation.disk import DurableLog, durable_log, durable_state
-from tests.simulation.images import ImageCheck, TopicRecords
+from tests.simulation.images import ImageCheck, Read, TopicRecords
 from tests.simulation.promises import Promise, Violation
 from tests.simulation.retention import Retention
 from tests.simulation.simulator import Simulator
@@ -116,7 +116,8 @@ class GroupChecker:
 
     def __init__(self, group: GroupId, voters: int, confirmed_us: Callable[[], int]) -> None:
         self.group = group
-        self.voters = voters
+        self.founders: frozenset[int] = frozenset(range(1, voters + 1))
+        """Those that the group was made with."""
         self.leaders: dict[int, NodeId] = {}
         self.contents: dict[tuple[int, int], _Content] = {}
         self.memberships: dict[tuple[int, int], list[frozenset[int]]] = {}
@@ -130,6 +131,7 @@ class GroupChecker:
         self.log_start = 0
         """The first offset that no committed entry has trimmed."""
         self.records = TopicRecords(group)
+        self.read: dict[int, Read] = {}
         self.snapshots: dict[int, int] = {}
         """The CRC of the machine's state at each snapshot point."""
         self.fingerprints: dict[int, bytes] = {}
@@ -182,7 +184,7 @@ class GroupChecker:
                 return sets
             if not dropped and index <= last_index and log.term_at(index) == term:
                 return sets
-        return [frozenset(range(1, self.voters + 1))]
+        return [self.founders]
 
     def disk(self, node: NodeId) -> DurableLog:
         return self.disks.setdefault(node, DurableLog())
@@ -276,7 +278,9 @@ class Checker:
     def opened(self, node: SimulatedNode, view: ReplicaView, log: WitnessedLog) -> None:
         """A replica was opened from the disk, or made."""
         truth = self.group(view.group)
-        raft = view.replica.raft
+        raft, machine = view.replica.raft, view.replica.machine
+        if not isinstance(machine, ControllerMachine):
+            truth.founders = frozenset(machine.info.voters)
         log.witness = truth
         self._opened_at_snapshot(truth, view, log)
         prev_term: int = log.base_term
@@ -346,6 +350,11 @@ class Checker:
             return
         check = ImageCheck(truth, node.disk.fs, job.folder, image, damaged=node.damaged)
         check.run(info_of(node.disk.fs, job), former=job.image)
+
+    def wiped(self, node: NodeId) -> None:
+        """Nothing of the node is left. What it held counts as far as others were told of it."""
+        for truth in self._groups.values():
+            truth.lost[node] = truth.disks.pop(node, DurableLog())
 
     # ------------------------------------------------------------ events
 
@@ -437,7 +446,8 @@ class Checker:
             truth.fail(Promise.SYNCED_STAYS, f"node {replica.node} dropped {base} unapplied")
         if any(truth.disk(voter).last_index < base for voter in replica.raft.membership.voters):
             self._simulator.counts["logs whose beginning was dropped though a node lacked it"] += 1
-        durable, folder = node.disk.image(), node.log_folder(view.group)
+        folder = node.log_folder(view.group)
+        durable = node.disk.image(folder)
         image = read_image(durable, folder).image
         if image.base[0] < base:
             truth.fail(
@@ -504,7 +514,8 @@ class Checker:
         known = truth.leaders.setdefault(term, replica.node)
         if known != replica.node:
             truth.fail(Promise.ELECTION_SAFETY, f"{known} and {replica.node} lead term {term}")
-        votes = {node for node in range(1, truth.voters + 1) if self._voted(truth, node, view)}
+        members = frozenset[int]().union(*deciding)
+        votes = {node for node in sorted(members) if self._voted(truth, node, view)}
         if any(2 * len(votes & voters) <= len(voters) for voters in deciding):
             truth.fail(
                 Promise.ELECTION_SAFETY, f"{replica.node} leads term {term} by votes of {votes}"
@@ -525,7 +536,7 @@ class Checker:
     def _voted(self, truth: GroupChecker, voter: int, view: ReplicaView) -> bool:
         """Whether the voter has sent its vote for this leader. A candidate votes for itself."""
         replica = view.replica
-        own = voter == replica.node and truth.voters == 1
+        own = voter == replica.node and truth.founders == {voter}
         return own or truth.votes.get((NodeId(voter), replica.raft.term)) == replica.node
 
     def _commits(self, view: ReplicaView, before: int, deciding: list[frozenset[int]]) -> None:

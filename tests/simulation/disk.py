@@ -90,9 +90,9 @@ class Disk:
             self._ends_in = None
         return write.done
 
-    def image(self) -> MemoryFileSystem:
-        """A copy with only what is durable now."""
-        return self.fs.durable_copy(Random(0))
+    def image(self, folder: str) -> MemoryFileSystem:
+        """A copy with only what is durable now in this folder, and of files on the way to it."""
+        return self.fs.durable_copy(Random(0), only=folder)
 
     def _interrupt(self, operation: str, path: str) -> None:
         if self._ends_in is not None:
@@ -151,12 +151,12 @@ class DurableLog:
 
 def durable_log(disk: Disk, folder: str, group: GroupId) -> DurableLog:
     """Read the group's log from what is durable now."""
-    fs = disk.image()
+    fs = disk.image(folder)
     log = GroupLog.open(fs, folder, group, LogLimits(), base=read_image(fs, folder).image.base)
     return DurableLog.of(log)
 
 
 def durable_state(disk: Disk, group: GroupId) -> HardState:
     """Read the group's term and vote from what is durable now."""
-    states, _ = read_states(disk.image(), ROOT)
+    states, _ = read_states(disk.image(ROOT), ROOT)
     return states.get(group, HardState(Term(0), NOBODY))

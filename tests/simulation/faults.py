@@ -189,7 +189,7 @@ class Faults:
 
     def _long_outage(self) -> None:
         """A follower is away for so long that the others may drop what it lacks."""
-        node = self._nodes[NodeId(self._random.randrange(len(self._nodes)) + 1)]
+        node = list(self._nodes.values())[self._random.randrange(len(self._nodes))]
         if node.running and len(self._nodes) > 1:
             node.end(power=bool(self._random.randrange(2)))
             away_us = 10 * self._duration()

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from raftlog.core.types import GroupId, LogIndex, Offset
 from raftlog.errors import CorruptFile, FormatUnsupported
 from raftlog.image.history_file import HistoryFile, StoredRowGroup
 from raftlog.image.machine import restored
-from raftlog.image.manifest import NO_IMAGE, Image, SnapshotInfo
+from raftlog.image.manifest import NO_IMAGE, HistoryInfo, Image, SnapshotInfo
 from raftlog.image.open_image import OpenImage
 from raftlog.image.snapshot_file import read_snapshot
 from raftlog.machines.group_info import GroupInfo
@@ -38,6 +38,7 @@ class TopicRecords:
         self._texts: dict[int, str] = {}
         self._facts: dict[int, Facts] = {}
         self._row_groups: dict[tuple[Offset, Offset], tuple[object, ...]] = {}
+        self._checked: dict[tuple[Offset, HistoryInfo], bytes] = {}
 
     def published(self, replica: Replica, committed: Sequence[Committed]) -> None:
         """The replica has applied what is committed so far, entry i + 1 in the term of
@@ -69,6 +70,14 @@ class TopicRecords:
                 f"group {self._group}: {row} was read, which is {text} with {facts}",
             )
 
+    def were_checked(self, history_end: Offset, info: HistoryInfo, data: bytes) -> bool:
+        """Were exactly these bytes found right before, in any replica's history up to there?"""
+        return self._checked.get((history_end, info)) == data
+
+    def checked(self, history_end: Offset, info: HistoryInfo, data: bytes) -> None:
+        """Every record of the file is right."""
+        self._checked[history_end, info] = data
+
     def in_history(self, history_end: Offset, row_group: StoredRowGroup, body: bytes) -> None:
         """A row group of some replica's history up to `history_end`. Where that ends decides how
         the last small file was written again."""
@@ -82,6 +91,24 @@ class TopicRecords:
                 Promise.EQUAL_HISTORIES,
                 f"group {self._group}: the row group at {row_group.start} is {seen} and {known}",
             )
+
+
+class Read(NamedTuple):
+    """What the bytes of a snapshot of a group say: read once for all replicas that have them."""
+
+    state: bytes
+    fingerprint: bytes
+    mark: Offset | None
+    """None: not a topic's."""
+    open_stages: tuple[LogIndex, ...]
+
+    @classmethod
+    def of(cls, info: GroupInfo, state: bytes) -> Read:
+        machine = restored(info, state).machine
+        if not isinstance(machine, TopicMachine):
+            return cls(state, machine.fingerprint(), None, ())
+        stages = tuple(machine.open_stages())
+        return cls(state, machine.fingerprint(), machine.high_water_mark, stages)
 
 
 class ImageCheck:
@@ -137,13 +164,15 @@ class ImageCheck:
             self._fail(f"the snapshot of {index} is another one than elsewhere")
         if truth.hashes.get(index) != info.state_hash:
             self._fail(f"the snapshot of {index} has another state hash")
-        machine = restored(of, state).machine
-        if machine.fingerprint() != truth.fingerprints.get(index, machine.fingerprint()):
+        read = truth.read.get(index)
+        if read is None or read.state != state:
+            read = truth.read[index] = Read.of(of, state)
+        if read.fingerprint != truth.fingerprints.get(index, read.fingerprint):
             self._fail(f"the snapshot of {index} is of another state")
-        if isinstance(machine, TopicMachine) and machine.high_water_mark != info.mark:
-            self._fail(f"the snapshot of {index} has the mark {machine.high_water_mark}")
-        if info == self._image.snapshots[-1] and isinstance(machine, TopicMachine):
-            for stage in machine.open_stages():
+        if read.mark not in (None, info.mark):
+            self._fail(f"the snapshot of {index} has the mark {read.mark}")
+        if info == self._image.snapshots[-1]:
+            for stage in read.open_stages:
                 self._check_stage(stage)
 
     def _check_stage(self, index: LogIndex) -> None:
@@ -156,6 +185,11 @@ class ImageCheck:
 
     def _check_history(self, file: HistoryFile) -> None:
         records, info = self._truth.records, file.info
+        stored = self._fs.open(f"{self._folder}/{info.name}", create=False)
+        data = stored.read_at(0, stored.size())
+        stored.close()
+        if records.were_checked(self._image.history_end, info, data):
+            return
         offset: int = info.start
         for row_group in file.row_groups_between(info.start, info.end):
             if row_group.start != offset:
@@ -166,3 +200,4 @@ class ImageCheck:
             offset = row_group.end
         if offset != info.end:
             self._fail(f"{info.name} ends at {offset}")
+        records.checked(self._image.history_end, info, data)

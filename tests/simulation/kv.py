@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex
 from raftlog.errors import IndexOverflow, IndexUnderflow, NotLeader, Overloaded, RaftlogError
 from raftlog.machines import kv
 from raftlog.machines.commands import Command, CreateKv, RegisterNode
@@ -26,12 +27,17 @@ from tests.simulation.linearizable import (
 from tests.simulation.node import Failed, Reply, SimulatedNode
 from tests.simulation.planting import replaced
 from tests.simulation.promises import Promise, Violation
-from tests.simulation.workload import Ask, Task
+from tests.simulation.simulator import Simulator
+from tests.simulation.swarm import draw
+from tests.simulation.tasks import Ask, Task
 
 CLIENTS = 4
 KEYS = ("a", "b")
 CHANGES_KEPT = 6
 """So few that a look back at what was told before often needs a snapshot and the log."""
+
+CHAOS_EVENTS_MAX = 3_000
+"""In every seed: a history of few operations shows little."""
 
 
 class KvHistory:
@@ -86,7 +92,8 @@ class KvSimulation(Simulation):
     """Topics as always, and the key-value store beside them."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__(seed)
+        settings = draw(Simulator(seed).random("swarm"))
+        super().__init__(seed, replace(settings, chaos_events_max=CHAOS_EVENTS_MAX))
         self.kv: GroupId | None = None
         self.history = KvHistory()
 
@@ -103,7 +110,7 @@ class KvSimulation(Simulation):
     def _use_kv(self) -> Task:
         """Let all nodes know the latest rules, create the store, then let its clients begin."""
         clients = self.clients
-        for node in self.nodes:
+        for node in list(self.nodes):
             register = RegisterNode(
                 node=node,
                 store_uuid=f"store-{node}",
@@ -187,7 +194,7 @@ class KvSimulation(Simulation):
         called = self.history.now()
         index = yield from self.clients.ask_leader(group, self._applied(group))
         for _ in range(3):
-            node = NodeId(self.clients.random.randrange(len(self.nodes)) + 1)
+            node = self.clients.random.choice(list(self.nodes))
             found = yield Ask(node, lambda at, reply: reply(state_at(at, group, key, index)))
             if not isinstance(found, Failed):
                 pair = found[0] if found else None
@@ -203,7 +210,7 @@ class KvSimulation(Simulation):
         if not told:
             return
         index = random.choice(told)
-        node = NodeId(random.randrange(len(self.nodes)) + 1)
+        node = random.choice(list(self.nodes))
 
         def action(at: SimulatedNode, reply: Reply) -> None:
             found = state_at(at, group, key, index)

@@ -1,11 +1,18 @@
-"""Leaders that hand their role over, and nodes that stop as they should, between all the faults."""
+"""Leaders that hand their role over, and nodes that are drained or stop as they should, between all
+the faults."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from raftlog.core.types import GroupId, NodeId
+from raftlog.core.ready import Role
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
 from raftlog.errors import NotLeader, TransferRefused
+from raftlog.machines.cluster_nodes import KnownNode
+from raftlog.machines.commands import Command, RegisterNode, SetDuty
+from raftlog.machines.outcomes import DutySet
+from raftlog.machines.rules import RULES_LATEST, RULES_WITH_MEMBERS
+from raftlog.wire.codec import encode_command
 from tests.simulation.node import SimulatedNode
 from tests.simulation.simulator import Simulator
 from tests.simulation.swarm import Settings
@@ -27,6 +34,7 @@ class Leading:
         self._nodes = nodes
         self._groups = groups
         self._random = simulator.random("leaders")
+        self._drains = simulator.random("drains")
         self._stopped = False
         self._to_end: dict[NodeId, Callable[[], None]] = {}
         """What ends each node that was told to stop."""
@@ -34,13 +42,16 @@ class Leading:
     def start(self) -> None:
         if self._settings.moves_leaders and len(self._nodes) > 1:
             self._plan()
+            self._plan_drain()
 
     def stop(self) -> None:
-        """Move no leader any more; a node that was told to stop is started again at once."""
+        """Move no leader any more; a node that was told to stop is started again at once, and
+        drained ones may lead again."""
         self._stopped = True
         for node, ends in list(self._to_end.items()):
             ends()
-            self._nodes[node].start_unless_running()
+            if node in self._nodes:
+                self._nodes[node].start_unless_running()
 
     def _plan(self) -> None:
         self._simulator.at(self._random.randrange(1, 8 * self._settings.tick_us), self._happen)
@@ -53,6 +64,55 @@ class Leading:
         else:
             self._restart()
         self._plan()
+
+    def _plan_drain(self) -> None:
+        self._simulator.at(self._drains.randrange(1, 16 * self._settings.tick_us), self._drain)
+
+    def _drain(self) -> None:
+        """As an operator does: a node is to lead nothing, or may lead again."""
+        controller = self._controller()
+        drained = controller is not None and self._change_duty(controller)
+        if not self._stopped or drained or controller is None:
+            self._plan_drain()
+
+    def _change_duty(self, leader: SimulatedNode) -> bool:
+        """Ask for the duty of one node, any or, in the end, one that is drained; is there one?"""
+        known = leader.multiraft.replicas.controller.nodes
+        nodes = [each for each in self._nodes.values() if not self._stopped or _drains(known, each)]
+        if not nodes:
+            return False
+        node = self._drains.choice(nodes)
+        now = known.get(node.node)
+        if now is None:
+            self._ask(
+                leader,
+                RegisterNode(
+                    node=node.node,
+                    store_uuid=node.store,
+                    address=f"node-{node.node}:1",
+                    rules=RULES_LATEST,
+                ),
+            )
+        elif not now.leaving:
+            drain = not now.draining
+            self._ask(leader, SetDuty(node=node.node, draining=drain, leaving=False))
+        return True
+
+    def _ask(self, leader: SimulatedNode, command: Command) -> None:
+        def answered(outcome: object) -> None:
+            drained = isinstance(outcome, DutySet) and outcome.draining
+            self._simulator.counts["nodes drained"] += drained
+
+        payload = Payload(encode_command(command, None), b"")
+        leader.propose(CONTROLLER_GROUP, lambda _: payload, answered)
+
+    def _controller(self) -> SimulatedNode | None:
+        """A node that leads the controller, once that knows members."""
+        for node in self._nodes.values():
+            if node.leads(CONTROLLER_GROUP) and not node.paused:
+                rules = node.multiraft.replicas.controller.rules
+                return node if rules >= RULES_WITH_MEMBERS else None
+        return None
 
     def _move(self) -> None:
         """Ask for another leader of a group, at whoever leads it; it may be told so late, and it
@@ -74,8 +134,9 @@ class Leading:
         self._simulator.counts["transfers begun"] += 1
 
         def look() -> None:
-            local = self._nodes[to].local(group)
-            led = local is not None and self._nodes[to].leads(group) and local.raft.term > term
+            node = self._nodes.get(to)
+            local = node.local(group) if node is not None else None
+            led = local is not None and local.raft.role is Role.LEADER and local.raft.term > term
             self._simulator.counts["leaders moved"] += led
 
         self._simulator.at(self._settings.election_us, look)
@@ -103,3 +164,7 @@ class Leading:
         self._to_end[node.node] = ends
         patience_us = self._random.randrange(1, 2 * self._settings.election_us)
         self._simulator.at(patience_us, ends)
+
+
+def _drains(known: Mapping[NodeId, KnownNode], node: SimulatedNode) -> bool:
+    return node.node in known and known[node.node].draining

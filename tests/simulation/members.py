@@ -40,8 +40,13 @@ class Placing:
         self._groups = groups
         self._random = simulator.random("members")
         self._restoring = False
+        self.full = False
+        """Is every group to be on every node for the moment?"""
+        self.held = False
+        """Is nothing to be placed for the moment?"""
+        self._founders = tuple(nodes)
         for node in nodes.values():
-            node.reports = self._report
+            node.reports = self.report
 
     def start(self) -> None:
         if self._settings.changes_members and len(self._nodes) > 1:
@@ -53,7 +58,7 @@ class Placing:
 
     def are_restored(self) -> bool:
         """Does every node vote in every group, as all nodes know?"""
-        everyone = tuple(self._nodes)
+        everyone = tuple(sorted(self._nodes))
         for group in self._groups():
             for node in self._nodes.values():
                 local = node.local(group)
@@ -68,8 +73,8 @@ class Placing:
         self._simulator.at(self._random.randrange(1, 6 * self._settings.tick_us), self._happen)
 
     def _happen(self) -> None:
-        groups = self._groups()
-        if not self._restoring:
+        groups = [] if self.held else self._groups()
+        if groups and not (self._restoring or self.full):
             groups = [groups[self._random.randrange(len(groups))]]
         for group in groups:
             self._wish(group)
@@ -82,18 +87,22 @@ class Placing:
         controller = leader.multiraft.replicas.controller
         if controller.rules < RULES_WITH_MEMBERS:
             return
-        everyone = tuple(self._nodes)
-        now = controller.placements.get(group, Placement(everyone, 0, 0, everyone))
+        everyone = tuple(sorted(self._nodes))
+        info = controller.info_of(group)
+        made = info.voters if info is not None else self._founders
+        now = controller.placements.get(group, Placement(made, 0, 0, made))
         voters = everyone
-        if not self._restoring:
+        if not (self._restoring or self.full):
             count = self._random.randrange(len(everyone) // 2 + 1, len(everyone) + 1)
             voters = tuple(sorted(self._random.sample(everyone, count)))
         if voters == now.voters:
             return
-        command = PlaceGroup(group=group, voters=voters, generation=now.generation, former=everyone)
+        command = PlaceGroup(group=group, voters=voters, generation=now.generation, former=made)
         self._ask(leader, command, GroupPlaced, "groups placed elsewhere")
 
-    def _report(self, report: ReportPlacement) -> None:
+    def report(self, report: ReportPlacement) -> None:
+        """Carry a group's leader's report to the controller's leader."""
+
         def arrive() -> None:
             leader = self._controllers_leader()
             if leader is not None:

@@ -37,13 +37,20 @@ class Network:
         self._receivers: dict[NodeId, Receive] = {}
         self._openers: dict[NodeId, PeerReachable] = {}
         self._up: set[NodeId] = set()
+        self._stores: dict[NodeId, str] = {}
+        self.unknown_stores: dict[NodeId, str] = {}
+        """Of nodes that came with another store than the first time."""
         self._connecting: set[Link] = set()
         self._cuts: dict[Link, int] = {}
         self._last_arrival: dict[Link, int] = {}
         self.faulty = True
 
-    def attach(self, node: NodeId, receive: Receive, peer_reachable: PeerReachable) -> None:
+    def attach(
+        self, node: NodeId, store: str, receive: Receive, peer_reachable: PeerReachable
+    ) -> None:
         """`peer_reachable` is told how many nodes can be reached when the node's stream opens."""
+        if self._stores.setdefault(node, store) != store:
+            self.unknown_stores[node] = store
         self._receivers[node] = receive
         self._openers[node] = peer_reachable
 
@@ -66,7 +73,7 @@ class Network:
 
         def dial() -> None:
             self._connecting.discard(link)
-            if not self._up.issuperset(link):
+            if not self._up.issuperset(link) or not self.unknown_stores.keys().isdisjoint(link):
                 return
             if link in self._cuts:
                 self.connect(here, there)
@@ -141,8 +148,13 @@ class Network:
             self._last_arrival[link] = arrival
             delay = arrival - simulator.now_us
         checksum = zlib.crc32(frame)
+        connected = [self.unknown_stores.get(end) for end in link]
 
         def arrive() -> None:
+            if connected != [self.unknown_stores.get(end) for end in link]:
+                return  # a process took the place of another one: their connections are closed
+            if link[1] not in self._receivers:
+                return  # it was added, and has not come yet
             simulator.note("frame", *link, checksum)
             self._receivers[link[1]](link[0], decode_peer_messages(frame))
 
@@ -154,7 +166,7 @@ class Network:
         if self._happens(settings.spike_share):
             self._simulator.counts["frame late"] += 1
             return self._random.randrange(latency, latency + settings.election_us)
-        return self._random.randrange(latency // 2, 2 * latency)
+        return latency // 2 + int(self._random.random() * 1.5 * latency)
 
     def _happens(self, share: float) -> bool:
         return self.faulty and share > 0 and self._random.random() < share

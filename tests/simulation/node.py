@@ -122,8 +122,13 @@ class SimulatedNode:
         network: Network,
         settings: Settings,
         checker: Checker,
+        store: str = "",
     ) -> None:
+        """`store`: the identity of its folder, by default the only one that its id ever had."""
         self.node = node
+        self.store = store or f"store-{node}"
+        self.gone = False
+        """Its machine is lost with all that was on it: it never starts again."""
         self.voters = voters
         self.checker = checker
         self.disk = Disk(simulator.random(f"disk {node}"))
@@ -147,7 +152,7 @@ class SimulatedNode:
         self._worked_us = 0
         self._paused = False
         self._clear()
-        network.attach(node, self._receive, self._peer_reachable)
+        network.attach(node, self.store, self._receive, self._peer_reachable)
 
     def _clear(self) -> None:
         self._multiraft: MultiRaft | None = None
@@ -158,6 +163,9 @@ class SimulatedNode:
         self._compaction: CompactionJob | None = None
         self._disk_stalls = 0
         self._stalled_writes: list[Callable[[], None]] = []
+        self._outgoing: dict[NodeId, list[PeerMessage]] = {}
+        """What was sent to each peer since the last frame."""
+        self._turn_ahead = False
 
     # ------------------------------------------------------------ life
 
@@ -172,6 +180,8 @@ class SimulatedNode:
     def start(self) -> None:
         """Open everything from the disk; if the power fails meanwhile, try again later."""
         assert not self.running
+        if self.gone:
+            return
         self._life += 1
         self._clear()
         self._paused = False
@@ -197,7 +207,7 @@ class SimulatedNode:
             self.disk.fs,
             cluster_id=CLUSTER_ID,
             node=self.node,
-            new_store_uuid=f"store-{self.node}",
+            new_store_uuid=self.store,
         )
         store = GroupStore(
             folder=self._folder,
@@ -309,14 +319,26 @@ class SimulatedNode:
         life = self._life
 
         def happen() -> None:
-            if self._life != life:
-                return
-            if self._paused:
-                self._stalled.append(happen)
-                return
-            action()
+            if self._life == life:
+                self._take(action)
 
         self._simulator.at(delay_us, happen)
+
+    def _take(self, action: Callable[[], None]) -> None:
+        """Something that has reached this boot of the process, in an event of its own."""
+        if self._paused:
+            life = self._life
+            self._stalled.append(lambda: self._take(action) if self._life == life else None)
+            return
+        action()
+        if self._outgoing and not self._turn_ahead:
+            self._flush()
+
+    def _flush(self) -> None:
+        """A frame for each peer, as links join whatever one turn and the inputs before it send."""
+        outgoing, self._outgoing = self._outgoing, {}
+        for peer, messages in outgoing.items():
+            self._network.send(self.node, peer, messages)
 
     def _tick(self) -> None:
         self._running_multiraft.tick()
@@ -348,14 +370,20 @@ class SimulatedNode:
     # ------------------------------------------------------------ effects of `MultiRaft`
 
     def soon(self, turn: Callable[[], None]) -> None:
-        self._later(self._settings.turn_us, turn)
+        self._turn_ahead = True
+
+        def happen() -> None:
+            self._turn_ahead = False
+            turn()
+
+        self._later(self._settings.turn_us, happen)
 
     def later(self, delay_us: int, turn: Callable[[], None]) -> None:
         self._later(delay_us, turn)
 
     def work_us(self) -> int:
         """Every look at the clock adds some work, because a turn takes no simulated time."""
-        self._worked_us += self._random.randrange(self._settings.work_us)
+        self._worked_us += int(self._random.random() * self._settings.work_us)
         return self._worked_us
 
     def monotonic_us(self) -> int:
@@ -369,7 +397,8 @@ class SimulatedNode:
         return self._clock_us + self._simulator.now_us
 
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
-        self._network.send(self.node, peer, messages)
+        if not self._refuses(peer):
+            self._outgoing.setdefault(peer, []).extend(messages)
 
     def queued_bytes(self, peer: NodeId) -> int:
         """A simulated link takes whatever is sent."""
@@ -569,11 +598,21 @@ class SimulatedNode:
     # ------------------------------------------------------------ peers
 
     def _receive(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
-        if self.running:
-            self._later(0, lambda: self._running_multiraft.receive(peer, messages))
+        if self.running and not self._refuses(peer):
+            self._take(lambda: self._running_multiraft.receive(peer, messages))
+
+    def _refuses(self, peer: NodeId) -> bool:
+        """As a server when a stream begins: is the process under this id of another store?"""
+        store = self._network.unknown_stores.get(peer)
+        if store is None:
+            return False
+        known = self._running_multiraft.replicas.known_store(peer)
+        refuses = known not in (None, store)
+        self._simulator.counts["frames from or for another store refused"] += refuses
+        return refuses
 
     def _peer_reachable(self, reachable: int) -> None:
-        self._later(0, lambda: self._running_multiraft.peer_reachable(reachable))
+        self._take(lambda: self._running_multiraft.peer_reachable(reachable))
 
     def connection_lost(self, peer: NodeId) -> None:
         """The connection to the peer's process was reset; a new one is tried."""
@@ -614,7 +653,7 @@ class SimulatedNode:
     def serve(self, action: Callable[[], None]) -> None:
         """A client's request has arrived."""
         if self.running:
-            self._later(0, action)
+            self._take(action)
 
     def propose(self, group: GroupId, make_payload: Callable[[int], Payload], reply: Reply) -> None:
         """Replicate the command made with this node's clock; reply with its outcome."""

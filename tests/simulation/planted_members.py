@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from raftlog.core.membership import Membership
+from raftlog.machines.cluster_nodes import ClusterNodes
 from raftlog.machines.placements import Placement
 from raftlog.multiraft.groups import GroupStore
 from tests.simulation.planting import replaced
@@ -29,8 +30,23 @@ def removed_replica_counts_again() -> Any:
     return replaced(GroupStore, "begin_recovery", begin_recovery)
 
 
+def id_is_given_again() -> Any:
+    """The controller binds a node's id to another store."""
+
+    def register(self: Any, command: Any, rules: int) -> Any:
+        known = self._nodes.get(command.node)
+        if known is not None:
+            self._nodes[command.node] = known._replace(store_uuid="")
+        return _register(self, command, rules)
+
+    return replaced(ClusterNodes, "register", register)
+
+
+_register = ClusterNodes.register
+
 MEMBER_BUGS = (
     new_voters_decide_alone,
     removed_before_it_is_reported,
     removed_replica_counts_again,
+    id_is_given_again,
 )

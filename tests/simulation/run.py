@@ -11,6 +11,7 @@ any seed failed.
 from __future__ import annotations
 
 import argparse
+import gc
 import multiprocessing
 import resource
 import shutil
@@ -65,6 +66,7 @@ def run_seed(seed: int, *, keep: bool = True) -> Result | Failure:
 def run_seeds(seeds: Iterable[int], jobs: int) -> Iterator[Result | Failure]:
     """Run all seeds in `jobs` processes; results come in the order of the seeds."""
     if jobs == 1:
+        gc.freeze()
         yield from map(run_seed, seeds)
         return
     with workers(jobs) as pool:
@@ -79,9 +81,13 @@ def workers(jobs: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(
         jobs,
         mp_context=multiprocessing.get_context("spawn"),
-        initializer=signal.signal,
-        initargs=(signal.SIGINT, signal.SIG_IGN),
+        initializer=_begin,
     )
+
+
+def _begin() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()  # what was imported stays: no collection looks at it again
 
 
 def _write_folder(simulation: Simulation, error: BaseException) -> Path:

@@ -59,7 +59,7 @@ from tests.simulation.planted_recovery import RECOVERY_SCRIPTS
 from tests.simulation.planted_repairs import REPAIR_SCRIPTS
 from tests.simulation.records import Label, batch_of
 from tests.simulation.swarm import SECOND, draw
-from tests.simulation.workload import Sleep, Task
+from tests.simulation.tasks import Sleep, Task
 from tests.storage.memory import MemoryFileSystem
 
 

@@ -30,6 +30,10 @@ class Settings:
     topics: int
     chaos_us: int
     """How long faults are injected; healing follows."""
+    chaos_events_max: int
+    """Healing follows as well after so many events: most seeds with fast clients are short."""
+    busy_while_healing: bool
+    """Do clients go on as before while nodes and groups come back? They rest otherwise."""
     # time
     tick_us: int
     tick_drift: float
@@ -73,6 +77,8 @@ class Settings:
     changes_members: bool
     """Are groups placed on other nodes now and then? A majority of the nodes has each at least. Not
     with damage on three nodes: of two voters it may cost what nobody else has."""
+    replaces_nodes: bool
+    """Is a node wiped, and replaced by another one? Only where members change without damage."""
     moves_leaders: bool
     """Are leaders told to hand their role over now and then, and nodes to stop?"""
     leaders: LeaderLimits
@@ -169,18 +175,16 @@ def draw(random: Random) -> Settings:
     happen a few times in one, is drawn in ticks; what a network or a disk does, in seconds.
     """
     pick = random.choice
-    heartbeat_ticks = pick((1, 2))
-    election_ticks_min = pick((5, 6, 8, 10))
-    tick_us = pick((50, 100, 200, 300)) * MILLISECOND
+    tick_us = pick((50, 100, 200, 300, 500)) * MILLISECOND
     settings = Settings(
-        nodes=(nodes := pick((3, 3, 3, 3, 3, 5, 5, 1))),
+        nodes=(nodes := pick((3, 3, 3, 3, 3, 3, 5, 1))),
         topics=pick((1, 1, 2)),
-        chaos_us=pick((75, 125, 200)) * tick_us,
+        chaos_us=pick((100, 200, 800)) * tick_us,
         tick_us=tick_us,
         tick_drift=pick((0.0, 0.05, 0.3)),
         turn_us=pick((0, 50, 2_000)),
         work_us=pick((1, 100, 2_000)),
-        timing=_timing(random, heartbeat_ticks, election_ticks_min),
+        timing=_timing(random),
         latency_us=pick((100, 1_000, 5_000, 20_000)),
         spike_share=pick((0.0, 0.0, 0.01, 0.05)),
         loss=pick((0.0, 0.0, 0.01, 0.05, 0.15)),
@@ -227,6 +231,9 @@ def draw(random: Random) -> Settings:
         moves_leaders=pick((False, True)),
         leaders=_leaders(random),
         observers=pick((0, 0, 0, 1, 3)),
+        chaos_events_max=pick((200, 300, 300, 300, 4_500)),
+        replaces_nodes=pick((False, True)),
+        busy_while_healing=pick((False, False, True)),
     )
     return with_leases(settings) if pick((False, False, True)) else settings
 
@@ -301,11 +308,11 @@ def _compaction(random: Random) -> CompactionLimits:
     )
 
 
-def _timing(random: Random, heartbeat_ticks: int, election_ticks_min: int) -> RaftTiming:
+def _timing(random: Random) -> RaftTiming:
     pick = random.choice
     return RaftTiming(
-        election_ticks_min=election_ticks_min,
-        heartbeat_ticks=heartbeat_ticks,
+        heartbeat_ticks=pick((1, 2)),
+        election_ticks_min=pick((5, 6, 8, 10)),
         leader_lost_jitter_ticks=pick((0, 2, 4)),
         append_entries_max=pick((2, 8, 64)),
         append_bytes_max=pick((200, 4_000, 1_000_000)),

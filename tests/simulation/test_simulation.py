@@ -43,6 +43,9 @@ DEEDS = (
     "memberships committed",
     "leaders moved",
     "nodes that stopped as leaders of nothing",
+    "nodes drained",
+    "nodes wiped",
+    "nodes replaced",
     "logs whose beginning was dropped though a node lacked it",
 )
 """What clients and nodes must have done, besides meeting every fault."""

@@ -7,11 +7,12 @@ and come back as a new run that replays its last batch, or meet a rival run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, NamedTuple
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from raftlog.checksum import chain, crc32c
-from raftlog.core.types import CONTROLLER_GROUP, NOBODY, GroupId, LogIndex, NodeId, Offset, Payload
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId, Offset, Payload
 from raftlog.errors import (
     CorruptFile,
     HistoryDisputed,
@@ -60,33 +61,10 @@ from tests.simulation.history import (
     TopicHistory,
     append_labels,
 )
-from tests.simulation.network import Network
 from tests.simulation.node import Failed, Reply, SimulatedNode
 from tests.simulation.promises import Promise, Violation
 from tests.simulation.records import SCHEMA, Batch, Label, Row, batch_of, facts_of, texts_of
-from tests.simulation.simulator import Simulator
-from tests.simulation.swarm import Settings
-
-OLD_HINT_SHARE = 0.15
-"""Requests that go to any node, like those of clients whose knowledge of the leader is old."""
-
-NO_ANSWER = Failed(written=True)
-
-
-class Sleep(NamedTuple):
-    """Do nothing for so long, or until `Clients.wake`."""
-
-    delay_us: int
-
-
-class Ask(NamedTuple):
-    """Have `action(node, reply)` done at a node; the answer is what it replies, or NO_ANSWER."""
-
-    node: NodeId
-    action: Callable[[SimulatedNode, Reply], None]
-
-
-Task = Generator[Sleep | Ask, Any, Any]
+from tests.simulation.tasks import Ask, Sleep, Task, Tasks
 
 
 def read_rows(node: SimulatedNode, group: GroupId, start: int, end: int, mark: int) -> Any:
@@ -137,120 +115,14 @@ def _rows(
     return rows
 
 
-class Clients:
-    """Runs the tasks, until `stop` lets each end once none of its work is open."""
+class Clients(Tasks):
+    """Everything that clients of topics do."""
 
-    def __init__(
-        self,
-        *,
-        simulator: Simulator,
-        network: Network,
-        settings: Settings,
-        nodes: dict[NodeId, SimulatedNode],
-    ) -> None:
-        self.simulator = simulator
-        self.settings = settings
-        self.random = simulator.random("clients")
-        self._formats = simulator.random("formats of bodies")
-        self.stopping = False
-        self._network = network
-        self._nodes = nodes
-        self._tasks: dict[str, Task] = {}
-        self._leaders: dict[tuple[str, GroupId], NodeId] = {}
-        """Each task's own memory of who leads."""
-        self._current = ""
-        self._asleep: dict[str, Sleep] = {}
-
-    @property
-    def unfinished(self) -> list[str]:
-        return list(self._tasks)
-
-    def spawn(self, name: str, task: Task) -> None:
-        assert name not in self._tasks, "one task of a name at a time"
-        self._tasks[name] = task
-        self.simulator.at(0, lambda: self._resume(name, None))
-
-    def stop(self) -> None:
-        """Begin nothing new."""
-        self.stopping = True
-        self.wake()
-
-    def wake(self) -> None:
-        """Wake every task: what failed before may succeed now."""
-        for name, sleep in self._asleep.items():
-            self.simulator.at(0, lambda name=name, sleep=sleep: self._wake(name, sleep))
-
-    def _wake(self, name: str, sleep: Sleep) -> None:
-        if self._asleep.get(name) is sleep:
-            del self._asleep[name]
-            self._resume(name, None)
-
-    def _resume(self, name: str, value: Any) -> None:
-        self._current = name
-        try:
-            step = self._tasks[name].send(value)
-        except StopIteration:
-            del self._tasks[name]
-            return
-        if isinstance(step, Sleep):
-            self._asleep[name] = step
-            self.simulator.at(step.delay_us, lambda: self._wake(name, step))
-        else:
-            self._ask(name, step)
-
-    def _ask(self, name: str, ask: Ask) -> None:
-        answered = False
-
-        def answer(value: Any) -> None:
-            nonlocal answered
-            if not answered:
-                answered = True
-                self._resume(name, value)
-
-        node = self._nodes[ask.node]
-
-        def reply(value: Any) -> None:
-            self._network.call(lambda: answer(value))
-
-        self._network.call(lambda: node.serve(lambda: ask.action(node, reply)))
-        self.simulator.at(self.settings.request_timeout_us, lambda: answer(NO_ANSWER))
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self._formats = self.simulator.random("formats of bodies")
 
     # ------------------------------------------------------------ asking leaders
-
-    def ask_leader(
-        self,
-        group: GroupId,
-        action: Callable[[SimulatedNode, Reply], None],
-        asked: Callable[[], None] | None = None,
-    ) -> Task:
-        """Ask until there is an answer, from the leader of that time. The task's value is the
-        answer.
-
-        `asked` is called before each try: the answer is to the last one.
-        """
-        waits = 0
-        hint = (self._current, group)
-        while True:
-            to = self._leaders.get(hint, NOBODY)
-            if to == NOBODY or self.random.random() < OLD_HINT_SHARE:
-                to = NodeId(self.random.randrange(len(self._nodes)) + 1)
-            if asked is not None:
-                asked()
-            answer = yield Ask(to, action)
-            if not isinstance(answer, Failed):
-                self._leaders[hint] = to
-                return answer
-            if answer is NO_ANSWER or answer.leader == to:
-                self._leaders.pop(hint, None)
-            else:
-                self._leaders[hint] = answer.leader
-            waits += 1
-            longest = min(waits, 16) * self.settings.think_us
-            if answer.written:
-                self.simulator.counts["outcome unknown, sent again"] += 1
-                # Longer and longer, or resends could fill every queue for ever.
-                longest = max(longest, self.settings.request_timeout_us * 2 ** min(waits, 5) // 8)
-            yield Sleep(self.random.randrange(1, longest + 1))
 
     def write(
         self, group: GroupId, make: Callable[[int], Command], batch: Batch | None = None
@@ -270,9 +142,6 @@ class Clients:
     def _encoded(self, labels: list[Label], padding: int) -> Batch:
         arrow = self._formats.random() < self.settings.arrow_share
         return batch_of(labels, padding, arrow=arrow)
-
-    def think(self) -> Sleep:
-        return Sleep(self.random.randrange(1, 2 * self.settings.think_us))
 
     # ------------------------------------------------------------ nodes
 
@@ -294,14 +163,13 @@ class Clients:
     def create_topic(self, name: str) -> Task:
         """The task's value is the topic's `TopicInfo`."""
         incarnation = f"{self.random.getrandbits(128):032x}"
-        voters = tuple(sorted(self._nodes))
 
         def make(now_us: int) -> Command:
             return CreateTopic(
                 name=name,
                 incarnation=incarnation,
                 schema=SCHEMA,
-                voters=voters,
+                voters=tuple(sorted(self._nodes)),
                 if_not_exists=False,
                 timestamp_us=now_us,
             )
@@ -377,7 +245,7 @@ class Clients:
                 batch=batch.summary,
             )
 
-        while True:
+        for tries in itertools.count(1):
             outcome = yield from self.write(topic.group, make, batch)
             if isinstance(outcome, Appended):
                 return outcome
@@ -386,8 +254,9 @@ class Clients:
             if not early:
                 raise Violation(Promise.EXPECTED_OUTCOMES, f"{key} had the outcome {outcome}")
             # Its predecessor is not in the log yet: another slot is still at it.
+            # Every try is an entry: too many would leave no room for that one.
             self.simulator.counts["append before its predecessor"] += 1
-            yield self.think()
+            yield Sleep(self.random.randrange(1, 2 * min(tries, 16) * self.settings.think_us))
 
     # ------------------------------------------------------------ writers
 
@@ -418,7 +287,7 @@ class Clients:
                     goes_on = self.random.random() < 0.8
                 yield self.think()
             self.simulator.counts["runs of a writer"] += 1
-            yield Sleep(self.settings.think_us * self.random.randrange(1, 10 + 40 * slot))
+            yield self.pause(10 + 40 * slot)
 
     def _epoch(
         self,
@@ -551,7 +420,7 @@ class Clients:
     def expire_epochs(self, topic: TopicInfo) -> Task:
         """Let open epochs run out that some node knows of, as a leader does after their lease."""
         while not self.stopping:
-            node = self._nodes[NodeId(self.random.randrange(len(self._nodes)) + 1)]
+            node = self._nodes[self.any_node()]
             local = node.local(topic.group)
             opened = local.machine.open_epochs() if local is not None else []
             if opened:
@@ -564,12 +433,14 @@ class Clients:
                 )
                 assert isinstance(outcome, Expired)
                 self.simulator.counts["epochs expired" if outcome.done else "leases renewed"] += 1
-            yield Sleep(self.settings.think_us * self.random.randrange(1, 40))
+            yield self.pause(40)
 
     def trim(self, topic: TopicInfo, history: TopicHistory) -> Task:
         """Remove the oldest records now and then, up to all that there are."""
         while not self.stopping:
-            yield Sleep(self.settings.think_us * self.random.randrange(1, 60))
+            yield self.pause(60)
+            if self.stopping:
+                return
             known = history.floor
             offset = self.random.randrange(known + 1)
             if self.random.random() < 0.2:
@@ -630,7 +501,7 @@ class Clients:
         self, topic: TopicInfo, history: TopicHistory, start: int, end: int, mark: int
     ) -> Task:
         for _ in range(3):  # a replica that lags, or is down: ask another one, then give up
-            node = NodeId(self.random.randrange(len(self._nodes)) + 1)
+            node = self.any_node()
             rows = yield Ask(
                 node, lambda at, reply: reply(read_rows(at, topic.group, start, end, mark))
             )

@@ -126,9 +126,14 @@ class _Folder:
         for _, node in sorted(self.names.items()):
             node.crash(random)
 
-    def durable_copy(self) -> _Folder:
+    def durable_copy(self, only: str | None = None) -> _Folder:
         other = _Folder()
-        other.durable = {name: node.durable_copy() for name, node in self.durable.items()}
+        first, _, rest = ("", "", "") if only is None else only.partition("/")
+        for name, node in self.durable.items():
+            if isinstance(node, _Inode):
+                other.durable[name] = node.durable_copy()
+            elif only is None or name == first:
+                other.durable[name] = node.durable_copy(rest or None)
         other.names = dict(other.durable)
         return other
 
@@ -243,14 +248,15 @@ class MemoryFileSystem:
         self._locked = False
         self._root.crash(random or self._random)
 
-    def durable_copy(self, random: Random) -> MemoryFileSystem:
-        """A separate file system that contains only what is durable in this one now.
+    def durable_copy(self, random: Random, *, only: str | None = None) -> MemoryFileSystem:
+        """A separate file system that contains only what is durable in this one now. With `only`,
+        a folder's path, all folders that do not lead to it are left out.
 
         That is the least that a power loss leaves. This one is not changed, and neither is the
         state of its generator.
         """
         other = MemoryFileSystem(random)
-        other._root = self._root.durable_copy()
+        other._root = self._root.durable_copy(only)
         return other
 
     def interrupted(self, operation: str, path: str) -> None:
