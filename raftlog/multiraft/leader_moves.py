@@ -60,9 +60,13 @@ def by_preference(group: GroupId, voters: Sequence[NodeId]) -> tuple[NodeId, ...
     Each voter comes first in an equal share of consecutive groups. The order shifts by one more in
     each round, or a placement that repeats itself every so many groups could favour one voter.
     """
-    count = len(voters)
-    first = (group + group // count) % count if count else 0
+    first = _first(group, len(voters))
     return (*voters[first:], *voters[:first])
+
+
+def _first(group: GroupId, count: int) -> int:
+    """Which of so many voters is preferred most."""
+    return (group + group // count) % count if count else 0
 
 
 def able_followers(
@@ -194,9 +198,10 @@ class LeaderMoves:
             raft = local.raft
             if raft.role is not Role.LEADER or raft.transferring_to != NOBODY:
                 continue
-            order = by_preference(local.group, raft.membership.voters)
-            if not leaves and order[:1] == (self._node,):
-                continue
+            voters = raft.membership.voters
+            if not leaves and voters and voters[_first(local.group, len(voters))] == self._node:
+                continue  # a look at most groups ends here, each second at each of them
+            order = by_preference(local.group, voters)
             able = self._able(local).difference(self._failed(local.group, ticks))
             better = better_leader(self._node, order, able, leaves=leaves)
             if better is not None:

@@ -146,8 +146,8 @@ class Pulls:
                 yield local
             return
         local = self._replicas.of_controller
-        known = self._replicas.controller.nodes.keys() | set(local.raft.membership.members)
-        if self._node not in known:
+        known = self._node in self._replicas.controller.nodes
+        if not known and self._node not in local.raft.membership.members:
             yield local
 
     def _has_enough(self, local: LocalReplica) -> bool:

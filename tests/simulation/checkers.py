@@ -628,7 +628,7 @@ class Checker:
             return
         truth.acknowledgements += 1
         disk = truth.disk(node.node)
-        if truth.acknowledgements % DEEP_CHECK_EVERY == 1:
+        if truth.acknowledgements % DEEP_CHECK_EVERY == 1 and not node.damaged:
             disk = durable_log(node.disk, node.log_folder(view.group), view.group)
         log = view.replica.log
         dropped = index < log.base_index

@@ -34,7 +34,7 @@ that was acknowledged is on all nodes."""
 FINISH_US_MAX = 600 * SECOND
 """Every client has its last answer within this time after it was told to stop."""
 
-ACKNOWLEDGED_MIN = 10
+ACKNOWLEDGED_MIN = 5
 """Records that every simulation must have acknowledged at the end: a stalled one fails."""
 
 HEALED_TICKS_MAX = 8_000

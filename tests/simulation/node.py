@@ -602,12 +602,14 @@ class SimulatedNode:
             self._take(lambda: self._running_multiraft.receive(peer, messages))
 
     def _refuses(self, peer: NodeId) -> bool:
-        """As a server when a stream begins: is the process under this id of another store?"""
+        """As a server when a stream begins: is the process under this id of another store, or was
+        the id removed?"""
         store = self._network.unknown_stores.get(peer)
         if store is None:
             return False
-        known = self._running_multiraft.replicas.known_store(peer)
-        refuses = known not in (None, store)
+        replicas = self._running_multiraft.replicas
+        known = replicas.known_store(peer)
+        refuses = known not in (None, store) or peer in replicas.controller.nodes.retired
         self._simulator.counts["frames from or for another store refused"] += refuses
         return refuses
 

@@ -175,7 +175,7 @@ def draw(random: Random) -> Settings:
     happen a few times in one, is drawn in ticks; what a network or a disk does, in seconds.
     """
     pick = random.choice
-    tick_us = pick((50, 100, 200, 300, 500)) * MILLISECOND
+    tick_us = pick((50, 100, 200, 400, 800)) * MILLISECOND
     settings = Settings(
         nodes=(nodes := pick((3, 3, 3, 3, 3, 3, 5, 1))),
         topics=pick((1, 1, 2)),
@@ -231,7 +231,7 @@ def draw(random: Random) -> Settings:
         moves_leaders=pick((False, True)),
         leaders=_leaders(random),
         observers=pick((0, 0, 0, 1, 3)),
-        chaos_events_max=pick((200, 300, 300, 300, 4_500)),
+        chaos_events_max=pick((200, 300, 300, 300, 4_000)),
         replaces_nodes=pick((False, True)),
         busy_while_healing=pick((False, False, True)),
     )

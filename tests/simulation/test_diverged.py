@@ -63,6 +63,6 @@ def test_without_a_majority_new_records_are_refused_and_writes_continue() -> Non
     scene.cluster.wait(lambda: scene.mark(healed) == scene.mark(leader))
     assert scene.rows(healed) == scene.rows(leader)
     diverged = scene.cluster.local(other, scene.group)
-    assert diverged.replica.states.trust is Trust.DIVERGED
+    scene.cluster.wait(lambda: diverged.replica.states.trust is Trust.DIVERGED)
     with pytest.raises(ReplicaDiverged, match=f"Restart node {other}"):
         diverged.require_agreed(Offset(0), agreed)

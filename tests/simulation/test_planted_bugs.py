@@ -24,19 +24,25 @@ FOUND_AT_ONCE = (
 )
 
 FIRST_SEEDS = {
-    "commit_index_unverified": 32,
-    "damage_taken_for_healed": 12,
-    "image_taken_whatever_is_here": 220,
-    "late_read_sent_unchecked": 70,
-    "point_left_out": 12,
-    "previous_entry_unverified": 12,
-    "received_files_not_checked": 210,
-    "removed_before_it_is_reported": 50,
-    "repair_without_its_file": 440,
-    "scrub_of_the_beginning": 12,
-    "stage_copied_unchecked": 300,
-    "torn_tail_taken_for_whole": 20,
-    "whole_log_acknowledged": 12,
+    "commit_index_unverified": 45,
+    "damage_taken_for_healed": 60,
+    "id_is_given_again": 55,
+    "image_taken_whatever_is_here": 375,
+    "late_read_sent_unchecked": 65,
+    "observer_takes_what_does_not_follow": 48,
+    "plan_not_compared": 41,
+    "point_left_out": 15,
+    "previous_entry_unverified": 45,
+    "received_files_not_checked": 425,
+    "removed_before_it_is_reported": 48,
+    "removed_replica_counts_again": 60,
+    "rewound_stream_taken_for_a_replay": 41,
+    "repair_without_its_file": 780,
+    "scrub_of_the_beginning": 60,
+    "stage_copied_unchecked": 120,
+    "torn_tail_taken_for_whole": 102,
+    "trim_by_one_clock": 17,
+    "whole_log_acknowledged": 45,
 }
 """Bugs that many seeds do not meet: the hunt begins shortly before one that did."""
 

@@ -21,7 +21,7 @@ from tests.simulation.swarm import FAULTS, WEATHER
 ROOT = Path(__file__).resolve().parents[2]
 SHORT_SEED = 4
 FIRST_SEEDS = 3
-MANY_SEEDS = 200
+MANY_SEEDS = 400
 
 DEEDS = (
     "topics deleted",
@@ -78,7 +78,7 @@ def test_hundreds_of_seeds_break_no_promise_and_meet_every_fault() -> None:
     for result in results:
         counts.update(result.counts)
     assert [name for name in (*FAULTS, *WEATHER, *DEEDS) if counts[name] == 0] == []
-    assert sum(result.acknowledged_records for result in results) > 100 * MANY_SEEDS
+    assert sum(result.acknowledged_records for result in results) > 40 * MANY_SEEDS
 
 
 @pytest.mark.slow
