@@ -125,10 +125,15 @@ class Settings:
 CLOCK_SPEED = "clock speed"
 """With leases it is absent: they allow for the drift that clocks begin with."""
 
+LEADER_CUT_OFF = "leader cut off"
+
+WEIGHTS = {LEADER_CUT_OFF: (0, 2, 5, 10, 20)}
+"""Of faults that are drawn more often: few clients ask a leader before it knows that it is none."""
+
 FAULTS = (
     "one-way cut",
     "partition",
-    "leader cut off",
+    LEADER_CUT_OFF,
     "pause",
     "kill",
     "power loss",
@@ -205,7 +210,7 @@ def draw(random: Random) -> Settings:
         full_disk_ticks=pick((2, 10)),
         fault_interval_us=pick((5, 10, 20, 40)) * tick_us,
         fault_us=pick((3, 10, 25)) * tick_us,
-        weights=tuple((fault, pick((0, 0, 1, 2, 5))) for fault in FAULTS),
+        weights=tuple((fault, pick(WEIGHTS.get(fault, (0, 0, 1, 2, 5)))) for fault in FAULTS),
         crash_in_recovery=pick((0.0, 0.1, 0.4)),
         producers=pick((1, 2, 3)),
         window=pick((1, 1, 2, 4)),
@@ -223,7 +228,7 @@ def draw(random: Random) -> Settings:
         arrow_share=pick((0.0, 0.5, 1.0)),
         retention=pick((*[()] * 4, *_RETENTIONS)),
         retention_ticks=pick((3, 10)),
-        chunk_damage=pick((0.0, 0.05)),
+        chunk_damage=pick((0.0, 0.3)),
         small_file_bytes=pick((0, 1_000, 1_000_000)),
         scrubs=_scrubs(random, tick_us),
         damage_weight=(damage_weight := pick((0, 0, 20))),
