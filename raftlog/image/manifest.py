@@ -215,7 +215,7 @@ def read_image(fs: FileSystem, folder: str) -> Found:
         try:
             images.append(decode_image(read_checked(fs, path, TEXT), fs.location(path)))
         except (CorruptFile, FormatUnsupported) as error:
-            damaged = error
+            damaged = damaged or error  # the first: the second may never have been written
     if not images:
         assert damaged is not None, "each copy was read or is damaged"
         raise damaged

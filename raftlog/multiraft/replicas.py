@@ -69,6 +69,8 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         campaigns or serves reads for them, and messages of peers to them are dropped."""
         self._closing: set[GroupId] = set()
         """Those quarantined ones whose files are still in use."""
+        self._ending: set[GroupId] = set()
+        """Those whose replica is gone while its files are still in use."""
         self._opening: set[GroupId] = set()
         self._refills = Refills(
             store=store, disk=disk, journal_changed=journal_changed, made=self._made
@@ -252,10 +254,11 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         )
 
     def _is_here(self, group: GroupId) -> bool:
-        """Is there a replica, or are its files made, removed or damaged?"""
+        """Is there a replica, or are its files made, in use, removed or damaged?"""
         return (
             group in self._replicas
             or group in self._opening
+            or group in self._ending
             or group in self._removing
             or group in self.quarantined
         )
@@ -370,6 +373,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
     # ------------------------------------------------------------ the end of a replica
 
     def _end(self, local: LocalReplica, error: RaftlogError) -> None:
+        self._ending.add(local.group)
         self._ended(local)
         local.image.close()
         local.abandon_all(error)
@@ -388,6 +392,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         assert local.group not in self._replicas, "only a group that is gone loses its files"
         if local.busy:
             return  # whatever ends last comes here again
+        self._ending.discard(local.group)
         if local.group in self._closing:
             self._closing.discard(local.group)
             local.replica.log.abandon()

@@ -224,6 +224,23 @@ def test_no_group_is_made_before_the_log_is_where_it_was_when_one_was_removed(no
     assert GROUP in replicas
 
 
+def test_a_deleted_group_s_votes_are_kept_until_its_files_are_gone(node: Node) -> None:
+    """A process that ends in between opens the files again: it must not vote twice."""
+    node.create(ONE)
+    replicas = node.multiraft.replicas
+    local = replicas[GROUP]
+    local.writing = True
+    node.done(DeleteTopic(name="t", incarnation="i"))
+    assert GROUP not in replicas
+    assert node.folder.exists()
+    assert GROUP in replicas._store.journal.groups
+    local.writing = False
+    replicas.let_go(local)
+    node.run_pending()
+    assert not node.folder.exists()
+    assert GROUP not in replicas._store.journal.groups
+
+
 def test_a_former_voter_gets_its_replica_though_it_hears_of_the_change_at_once(node: Node) -> None:
     """Without it the voters that a topic was made with might be too few to make the change."""
     local = node.multiraft.replicas.of_controller

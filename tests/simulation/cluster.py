@@ -269,11 +269,19 @@ class Simulation:
 
     def _heal_damage(self) -> None:
         """Every replica is scrubbed; what is found heals, and then every file is whole."""
+        limit_us = HEALED_TICKS_MAX * self.settings.tick_us
+        # One that is under way may have passed what was damaged after it.
+        old = {(node, group) for node in self.nodes.values() for group in self.groups()}
+
+        def have_ended() -> bool:
+            old.difference_update([each for each in old if not _is_scrubbed(*each)])
+            return not old
+
+        self._await("the scrubs under way end", have_ended, limit_us)
         since_us = {node: each.clock_us() for node, each in self.nodes.items()}
         for node in self.nodes.values():
             for group in self.groups():
                 node.multiraft.scrubs.begin(group)
-        limit_us = HEALED_TICKS_MAX * self.settings.tick_us
         self._await("all damage heals", lambda: self._is_healed(since_us), limit_us)
         self._await("all nodes have applied all", self._have_caught_up)
         for node in self.nodes.values():
@@ -340,3 +348,7 @@ class Simulation:
                         Promise.READS_BELOW_THE_MARK,
                         f"node {node.node} finds {local.offset_at(time_us)} at {time_us}",
                     )
+
+
+def _is_scrubbed(node: SimulatedNode, group: GroupId) -> bool:
+    return node.multiraft.scrubs.progress(group).state == "running"

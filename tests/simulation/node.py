@@ -338,7 +338,8 @@ class SimulatedNode:
         """A frame for each peer, as links join whatever one turn and the inputs before it send."""
         outgoing, self._outgoing = self._outgoing, {}
         for peer, messages in outgoing.items():
-            self._network.send(self.node, peer, messages)
+            if not self._refuses(peer):
+                self._network.send(self.node, peer, messages)
 
     def _tick(self) -> None:
         self._running_multiraft.tick()
@@ -397,8 +398,7 @@ class SimulatedNode:
         return self._clock_us + self._simulator.now_us
 
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
-        if not self._refuses(peer):
-            self._outgoing.setdefault(peer, []).extend(messages)
+        self._outgoing.setdefault(peer, []).extend(messages)
 
     def queued_bytes(self, peer: NodeId) -> int:
         """A simulated link takes whatever is sent."""
