@@ -146,9 +146,18 @@ class Pulls:
                 yield local
             return
         local = self._replicas.of_controller
-        known = self._node in self._replicas.controller.nodes
-        if not known and self._node not in local.raft.membership.members:
+        if self._pulls(local):
             yield local
+
+    def _pulls(self, local: LocalReplica) -> bool:
+        """Does the replica get its entries so? Of a node that is no observer that of the
+        controller does, until the cluster knows it: then it may vote, and lead."""
+        if self._replicas.observes:
+            return True
+        known = self._node in self._replicas.controller.nodes
+        return local.group == CONTROLLER_GROUP and not (
+            known or self._node in local.raft.membership.members
+        )
 
     def _has_enough(self, local: LocalReplica) -> bool:
         unapplied = local.raft.log.last_index - local.replica.applied_index
@@ -184,6 +193,8 @@ class Pulls:
         if asked is None or pulled.group not in asked.groups or local is None or local.installing:
             return
         asked.silent_ticks = 0
+        if not self._pulls(local):
+            return  # it was asked for before the cluster knew this node
         if not pulled.held:
             self._rest(pulled.sender, pulled.group)
             return
