@@ -7,7 +7,8 @@ import re
 
 import grpc
 
-from raftlog.errors import Internal, NodeUnreachable, RaftlogError, TooLarge
+from raftlog.errors import Internal, MalformedRequest, NodeUnreachable, RaftlogError, TooLarge
+from raftlog.wire.calls import OTHER_CLUSTER
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error
 
 _NO_RAFTLOG = "what listens there is no raftlog node"
@@ -24,7 +25,9 @@ _NO_NODE = {
 CALL_UNKNOWN = "what listens there does not know this call"
 """Another grpc service, or a node of an older version. A node that was known there has moved."""
 
-NO_NODE_PROBLEMS = frozenset((*_NO_NODE.values(), CALL_UNKNOWN))
+UNREADABLE_ANSWER = "what it answers cannot be read: it is no raftlog node, or of another version"
+
+NO_NODE_PROBLEMS = frozenset((*_NO_NODE.values(), CALL_UNKNOWN, UNREADABLE_ANSWER, OTHER_CLUSTER))
 """The problems of addresses where no node can be that answers the call."""
 
 _LOST = {
@@ -54,10 +57,15 @@ def typed_error(address: str, error: grpc.RpcError) -> RaftlogError:
     """The error that a node answered, or what happened on the way to it."""
     for each in error.trailing_metadata() or ():
         if each.key == ERROR_METADATA_KEY and isinstance(each.value, bytes):
-            return decode_error(each.value)
+            try:
+                return decode_error(each.value)
+            except MalformedRequest:
+                return NodeUnreachable(address=address, problem=UNREADABLE_ANSWER)
     code, details = error.code(), error.details() or ""
     if code in _NO_ANSWER or any(theirs in details for theirs in _NO_NODE):
         return NodeUnreachable(address=address, problem=_in_our_words(details))
+    if details == OTHER_CLUSTER:
+        return NodeUnreachable(address=address, problem=OTHER_CLUSTER)
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return NodeUnreachable(address=address, problem=CALL_UNKNOWN)
     if code in _OF_OTHER_SERVICES:

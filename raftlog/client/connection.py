@@ -16,12 +16,13 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import grpc
 import tenacity
 
-from raftlog.client.call_errors import typed_error
+from raftlog.client.call_errors import UNREADABLE_ANSWER, typed_error
 from raftlog.client.channels import CHANNEL_OPTIONS, Channels
 from raftlog.client.forks import in_each_child
 from raftlog.client.retries import Deadline, Failures, is_retriable, pause_s, try_seconds
@@ -33,6 +34,7 @@ from raftlog.errors import (
     DeadlineExceeded,
     IndexUnderflow,
     InvalidOption,
+    MalformedRequest,
     NodeStopping,
     NodeUnreachable,
     NoSnapshot,
@@ -41,6 +43,7 @@ from raftlog.errors import (
     UnknownWriter,
 )
 from raftlog.wire.calls import (
+    CLUSTER_METADATA_KEY,
     DESCRIBE_CLUSTER,
     SERVICE,
     Call,
@@ -116,6 +119,9 @@ class Connection:
         self._avoided_until_s: dict[str, float] = {}
         self._answered = False
         """Whether any node ever answered."""
+        self._cluster: tuple[tuple[str, str], ...] = ()
+        """Sent with every call, so that a node of another cluster refuses it: it may listen where
+        one of this cluster did. Empty until a node has said which cluster this is."""
         self._nodes: dict[NodeId, str] = {}
         self._addresses: tuple[str, ...] = ()
         """Of all nodes, once the cluster has told them."""
@@ -213,7 +219,8 @@ class Connection:
             return None
         data = encode_request(call, request, body)
         try_s = try_seconds(deadline, self.settings.try_timeout_s)
-        return Sent(call, address, self._channels.unary(address, call.name).future(data, try_s))
+        stub = self._channels.unary(address, call.name)
+        return Sent(call, address, stub.future(data, try_s, metadata=self._cluster))
 
     def receive(self, sent: Sent[Reply], group: GroupId) -> Reply:
         """The reply to a call that `send_leader` started. Raises its typed error."""
@@ -232,12 +239,15 @@ class Connection:
     ) -> Iterator[tuple[Reply, memoryview]]:
         """The streamed replies of one node with their bodies. Raises typed errors."""
         stub = self._channels.streamed(address, call.name)
-        replies = stub(encode_request(call, request), timeout=timeout_s)
+        data = encode_request(call, request)
+        replies = stub(data, timeout=timeout_s, metadata=self._cluster)
         try:
             for data in replies:
                 yield decode_reply(call, data)
         except grpc.RpcError as error:
             raise self._typed(address, error) from None
+        except MalformedRequest:
+            raise self._no_node(address) from None
         finally:
             replies.cancel()
 
@@ -358,6 +368,10 @@ class Connection:
         return time.monotonic() >= self._nodes_told_at_s + kept_s
 
     def _note_nodes(self, description: ClusterDescription) -> None:
+        cluster = ((CLUSTER_METADATA_KEY, description.cluster_id),)
+        if self._cluster not in ((), cluster):
+            return  # two threads asked at first, nodes of different clusters
+        self._cluster = cluster
         self._nodes = dict(description.nodes)
         self._addresses = tuple(self._nodes.values())
         observers = {self._nodes[each] for each in description.observers if each in self._nodes}
@@ -421,7 +435,8 @@ class Connection:
     ) -> Reply:
         # It blocks, because grpc starts a thread for the first future of an idle channel.
         stub = self._channels.unary(address, call.name)
-        return self._reply(call, address, lambda: stub(data, timeout_s), group)
+        wait = partial(stub, data, timeout_s, metadata=self._cluster)
+        return self._reply(call, address, wait, group)
 
     def _reply(
         self,
@@ -438,6 +453,11 @@ class Connection:
             if group is not None:
                 self._learn(group, address, typed)
             raise typed from None
+        except MalformedRequest:
+            nobody = self._no_node(address)
+            if group is not None:
+                self._learn(group, address, nobody)
+            raise nobody from None
         self._avoided_until_s.pop(address, None)
         self._answered = True
         if group is not None:
@@ -447,11 +467,19 @@ class Connection:
                 self._ask_nodes(address)
         return reply
 
+    def _no_node(self, address: str) -> RaftlogError:
+        """What answers there sends what no node sends."""
+        self._avoid(address)
+        return NodeUnreachable(address=address, problem=UNREADABLE_ANSWER)
+
+    def _avoid(self, address: str) -> None:
+        self._avoided_until_s[address] = time.monotonic() + _AVOIDED_S
+        self._look_again()
+
     def _typed(self, address: str, error: grpc.RpcError) -> RaftlogError:
         typed = typed_error(address, error)
         if isinstance(typed, NodeUnreachable | NodeStopping):
-            self._avoided_until_s[address] = time.monotonic() + _AVOIDED_S
-            self._look_again()
+            self._avoid(address)
         self._answered |= not isinstance(typed, NodeUnreachable)
         if isinstance(typed, UnknownWriter):
             typed.servers = self.servers

@@ -10,10 +10,10 @@ import grpc
 import grpc.aio
 
 from raftlog.core.types import CONTROLLER_GROUP
-from raftlog.errors import NotLeader, RaftlogError, Unavailable
+from raftlog.errors import MalformedRequest, NotLeader, RaftlogError, Unavailable
 from raftlog.transport.link import CHANNEL_OPTIONS
-from raftlog.wire.calls import SERVICE, PlainCall
-from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, encode_request
+from raftlog.wire.calls import CLUSTER_METADATA_KEY, SERVICE, PlainCall
+from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, decode_reply, encode_request
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
@@ -28,10 +28,11 @@ async def ask_controller(
     request: Request,
     *,
     others: Sequence[str],
+    cluster_id: str,
 ) -> None:
     """Have `serve` answer here, if this node leads the controller, else the node that does.
 
-    `others` are where the other nodes listen.
+    `others` are where the other nodes listen. A node of another cluster refuses the call.
 
     Raises what the leader raises, or `Unavailable` if it was not found: then it may have been
     done all the same.
@@ -44,23 +45,30 @@ async def ask_controller(
     # A node that has just joined has heard of no leader: any other knows.
     for address in [hint] if hint else random.sample(others, len(others)):
         try:
-            await _ask(address, call, request)
+            await _ask(address, call, request, cluster_id)
             return
         except NotLeader as error:
             if error.address and not hint:
-                await _ask(error.address, call, request)
+                await _ask(error.address, call, request, cluster_id)
                 return
         except Unavailable:
             continue
     raise NotLeader(group=CONTROLLER_GROUP)
 
 
-async def _ask(address: str, call: PlainCall[Request, Reply], request: Request) -> None:
+async def _ask(
+    address: str, call: PlainCall[Request, Reply], request: Request, cluster_id: str
+) -> None:
+    """Raises what the node raises, or `NotLeader` where none of this cluster answers."""
     try:
         async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
             ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes]
             ask = channel.unary_unary(f"/{SERVICE}/{call.name}")
-            await ask(encode_request(call, request), timeout=_TRY_TIMEOUT_S)
+            metadata = ((CLUSTER_METADATA_KEY, cluster_id),)
+            data = encode_request(call, request)
+            decode_reply(call, await ask(data, timeout=_TRY_TIMEOUT_S, metadata=metadata))
+    except MalformedRequest:
+        raise NotLeader(group=CONTROLLER_GROUP) from None  # no raftlog listens there
     except grpc.aio.AioRpcError as error:
         raise _typed_error(error) from None
 
@@ -69,5 +77,8 @@ def _typed_error(error: grpc.aio.AioRpcError) -> RaftlogError:
     """The typed error that a node sent, or `NotLeader` where the connection itself failed."""
     for key, value in error.trailing_metadata() or ():
         if key == ERROR_METADATA_KEY and isinstance(value, bytes):
-            return decode_error(value)
+            try:
+                return decode_error(value)
+            except MalformedRequest:
+                break  # no raftlog listens there
     return NotLeader(group=CONTROLLER_GROUP)

@@ -129,7 +129,7 @@ async def _serve(
         fail=fail,
     )
     services = Services(node)
-    gate = CallGate(settings.server)
+    gate = CallGate(settings.server, node.identity.cluster_id)
     streams = PeerStreams(node)
     handlers = (client_handlers(services, gate), streams.handlers())
     healths = health.aio.HealthServicer()

@@ -446,7 +446,11 @@ class Node:
     async def _tell_controller(self, report: ReportPlacement) -> None:
         try:
             await ask_controller(
-                REPORT_PLACEMENT, self.report_placement, report, others=self.other_addresses()
+                REPORT_PLACEMENT,
+                self.report_placement,
+                report,
+                others=self.other_addresses(),
+                cluster_id=self.identity.cluster_id,
             )
         except RaftlogError as error:
             log.info("a placement is not reported yet", group=report.group, cause=error.cause)

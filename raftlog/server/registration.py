@@ -64,7 +64,11 @@ async def _register_once(
         asked = _leader(node)
         try:
             await ask_controller(
-                REGISTER_NODE, services.register_node, call, others=node.other_addresses()
+                REGISTER_NODE,
+                services.register_node,
+                call,
+                others=node.other_addresses(),
+                cluster_id=node.identity.cluster_id,
             )
         except Unavailable as error:
             log.debug("registration waits", cause=error.cause)

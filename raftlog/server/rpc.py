@@ -31,8 +31,10 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 class CallGate:
     """Counts calls in flight, so that their number has a bound."""
 
-    def __init__(self, limits: ServerSettings) -> None:
+    def __init__(self, limits: ServerSettings, cluster_id: str) -> None:
+        """Calls that are meant for another cluster than this are refused."""
         self._limits = limits
+        self._cluster_id = cluster_id
         self._in_flight = 0
         self._closed = False
         self._idle = asyncio.Event()
@@ -60,7 +62,15 @@ class CallGate:
         deadline it ends."""
         longest = self._limits.request_timeout_max_s
         remaining = context.time_remaining()
-        return _Call(self, call, longest if remaining is None else min(remaining, longest))
+        seconds = longest if remaining is None else min(remaining, longest)
+        return _Call(self, call, seconds, context)
+
+    def is_foreign(self, context: Context) -> bool:
+        """Is the call meant for another cluster, whose node listened here once?"""
+        for key, value in context.invocation_metadata() or ():
+            if key == calls.CLUSTER_METADATA_KEY:
+                return value != self._cluster_id
+        return False
 
     def enter(self, entered: _Call) -> None:
         """Count a call. Raises `NodeStopping`, `Overloaded`; then it is not counted."""
@@ -84,10 +94,13 @@ class CallGate:
 class _Call:
     """A class, not a generator of `asynccontextmanager`: every call passes here."""
 
-    __slots__ = ("_gate", "_name", "_seconds", "_timeout", "watches")
+    __slots__ = ("_context", "_gate", "_name", "_seconds", "_timeout", "watches")
 
-    def __init__(self, gate: CallGate, call: calls.Call[Any, Any], seconds: float) -> None:
+    def __init__(
+        self, gate: CallGate, call: calls.Call[Any, Any], seconds: float, context: Context
+    ) -> None:
         self._gate = gate
+        self._context = context
         self._name = call.name
         self._seconds = seconds
         self._timeout = asyncio.timeout(seconds)
@@ -95,6 +108,9 @@ class _Call:
         """Whether it waits for what may never come."""
 
     async def __aenter__(self) -> None:
+        if self._gate.is_foreign(self._context):
+            code = grpc.StatusCode.FAILED_PRECONDITION
+            await self._context.abort(code, calls.OTHER_CLUSTER)
         self._gate.enter(self)
         await self._timeout.__aenter__()
 

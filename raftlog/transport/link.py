@@ -18,7 +18,7 @@ import structlog
 
 from raftlog.core.messages import PeerMessage
 from raftlog.core.types import NodeId
-from raftlog.errors import RaftlogError
+from raftlog.errors import MalformedRequest, RaftlogError
 from raftlog.transport.outbox import Outbox
 from raftlog.wire.calls import PEER_SERVICE
 from raftlog.wire.codec import (
@@ -142,6 +142,9 @@ class PeerLink:
                         self._refused(error)
                     else:
                         self._log_end(error)
+                except MalformedRequest as error:
+                    wait_s = max(wait_s, _REFUSED_WAIT_S)
+                    self._is_none(error)
                 finally:
                     was_connected = self.connected
                     self.connected = False
@@ -157,7 +160,23 @@ class PeerLink:
             self._log_end(error)
         for key, value in error.trailing_metadata() or ():
             if key == ERROR_METADATA_KEY and isinstance(value, bytes):
-                self._on_refused(decode_error(value))
+                try:
+                    refusal = decode_error(value)
+                except MalformedRequest as malformed:
+                    self._is_none(malformed)
+                else:
+                    self._on_refused(refusal)
+
+    def _is_none(self, error: MalformedRequest) -> None:
+        """Log that what answers at the peer's address is no node: once, not at every try."""
+        if self._refusal != error.cause:
+            self._refusal = error.cause
+            log.warning(
+                "what listens at the address of a peer is no node of raftlog",
+                peer=self.peer,
+                address=self.address,
+                cause=error.cause,
+            )
 
     def _log_end(self, error: grpc.aio.AioRpcError) -> None:
         log.info(

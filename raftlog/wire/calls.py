@@ -599,6 +599,12 @@ class WatchCall(StreamedCall[Request, Reply]):
 UnaryCall = PlainCall[Request, Reply] | BodyCall[Request, Reply]
 """A call with one reply."""
 
+CLUSTER_METADATA_KEY = "raftlog-cluster"
+"""Names the cluster that a call is meant for, where the caller knows it."""
+
+OTHER_CLUSTER = "a node of another cluster listens there"
+"""The status of a call that is meant for another cluster."""
+
 SERVICE = "raftlog.v1.Log"
 PEER_SERVICE = "raftlog.v1.Peer"
 

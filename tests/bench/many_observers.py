@@ -59,7 +59,7 @@ async def _start(
     )
     services = Services(node)
     server = grpc.aio.server()
-    gate = CallGate(settings.server)
+    gate = CallGate(settings.server, node.identity.cluster_id)
     handlers = (client_handlers(services, gate), PeerStreams(node).handlers())
     server.add_generic_rpc_handlers(handlers)
     server.add_insecure_port(addresses[node_id])

@@ -57,7 +57,7 @@ def test_a_refused_write_does_not_keep_its_bytes_until_a_garbage_collection(
     async def run() -> None:
         server = grpc.aio.server()
         handler = grpc.unary_unary_rpc_method_handler(
-            _unary(APPEND, append, CallGate(ServerSettings()))
+            _unary(APPEND, append, CallGate(ServerSettings(), "c"))
         )
         server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, {"Append": handler}),)

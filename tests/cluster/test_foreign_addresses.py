@@ -1,0 +1,102 @@
+"""Something else listens where a node of the cluster did: another service, or another cluster.
+
+Nobody takes it for the node. What is meant for this cluster is never written to another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent import futures
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster, wait_for
+
+GONE = 3
+"""The node whose address something else gets."""
+WRITES = 40
+TIMEOUT_S = 60.0
+
+
+class Everything(grpc.GenericRpcHandler):
+    """Answers whatever is called with the same bytes, and no error."""
+
+    def __init__(self, answer: bytes) -> None:
+        self._answer = answer
+
+    def service(self, _: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        return grpc.stream_stream_rpc_method_handler(lambda *_: iter([self._answer]))
+
+
+@contextmanager
+def answering(address: str, answer: bytes) -> Iterator[None]:
+    server = grpc.server(futures.ThreadPoolExecutor(8))
+    server.add_generic_rpc_handlers((Everything(answer),))
+
+    def bound() -> bool:
+        try:
+            return server.add_insecure_port(address) > 0
+        except RuntimeError:
+            return False  # connections of the killed process are still there
+
+    wait_for(bound, f"the address {address} to be free", TIMEOUT_S)
+    server.start()
+    try:
+        yield
+    finally:
+        server.stop(None).wait()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ProcessCluster]:
+    with ProcessCluster.start(tmp_path / "a") as running:
+        yield running
+
+
+@pytest.mark.parametrize("answer", [b"", b"\x00\x07garbage of another service"])
+def test_a_service_that_answers_anything_ends_no_node_and_no_call(
+    cluster: ProcessCluster, answer: bytes
+) -> None:
+    with cluster.client(TIMEOUT_S) as client:
+        client.create_topic("t", "id bigint")
+        cluster.kill(GONE)
+        with answering(cluster.address(GONE), answer):
+            for number in range(WRITES):
+                client.append("t", [{"id": number}])
+            cluster.kill(2)
+            cluster.serve(2)
+            with cluster.client(TIMEOUT_S) as another:  # it may begin at that address
+                for number in range(WRITES, 2 * WRITES):
+                    another.append("t", [{"id": number}])
+                found = [row for batch in another.read("t") for row in batch["id"].to_pylist()]
+        assert found == list(range(2 * WRITES))
+        assert cluster.runs(1)
+        assert cluster.exit_code(2) is None
+
+
+def test_nothing_is_written_to_a_cluster_that_took_an_address(
+    cluster: ProcessCluster, tmp_path: Path
+) -> None:
+    with cluster.client(TIMEOUT_S) as client:
+        client.kv.put("k", b"first")
+        cluster.kill(GONE)
+        port = cluster.port + GONE - 1
+        with (
+            ProcessCluster.start(tmp_path / "b", nodes=1, port=port) as other,
+            other.client(TIMEOUT_S) as theirs,
+        ):
+            theirs.kv.put("k", b"theirs")
+            for number in range(WRITES):
+                value = str(number).encode()
+                client.kv.put("k", value)
+                assert client.kv.get("k").value == value
+            cluster.kill(2)
+            cluster.serve(2)  # it asks who leads, and must not register over there
+            client.kv.put("k", b"last")
+            assert theirs.kv.get("k").value == b"theirs"
+            assert cluster.exit_code(2) is None
+            assert [each.node for each in theirs.members.placements().nodes] == [1]
+        assert client.kv.get("k").value == b"last"
