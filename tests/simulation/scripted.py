@@ -58,6 +58,8 @@ from tests.simulation.planted_quiescence import QUIESCENCE_SCRIPTS
 from tests.simulation.planted_recovery import RECOVERY_SCRIPTS
 from tests.simulation.planted_repairs import REPAIR_SCRIPTS
 from tests.simulation.records import Label, batch_of
+from tests.simulation.repairs import GROUP as DAMAGED
+from tests.simulation.repairs import DamagedCluster, leader_and_followers
 from tests.simulation.swarm import SECOND, draw
 from tests.simulation.tasks import Sleep, Task
 from tests.storage.memory import MemoryFileSystem
@@ -323,6 +325,17 @@ def _append_from(follower: Replica, *, sender: int, first: int, terms: list[int]
     follower.advance()
 
 
+def damaged_history_file() -> None:
+    """A file is damaged at rest again, after a peer gave it: now it has the peer's name for it."""
+    cluster = DamagedCluster(1)
+    _, node, _ = leader_and_followers(cluster)
+    for _ in range(2):
+        cluster.flip(node, cluster.local(node, DAMAGED).image.manifest.history[0].name, 100)
+        assert cluster.scrubbed(node)
+        cluster.wait(cluster.healed, timeouts=100)
+        assert cluster.scrubbed(node) == []
+
+
 SCRIPTS: dict[str, Callable[[], None]] = {
     "stale_acknowledgement_accepted": stale_acknowledgement,
     "strong_read_joins_a_round_in_flight": read_after_the_heartbeats_left,
@@ -335,6 +348,7 @@ SCRIPTS: dict[str, Callable[[], None]] = {
     "truncation_not_done_before_the_append": shorter_log_after_a_conflict,
     "sealed_where_the_plan_ends_now": truncation_while_a_write_waits,
     "divergence_unnoticed": state_changed_in_memory,
+    "repair_without_its_file": damaged_history_file,
     **LEASE_SCRIPTS,
     **QUIESCENCE_SCRIPTS,
     **RECOVERY_SCRIPTS,

@@ -35,7 +35,6 @@ FIRST_SEEDS = {
     "received_files_not_checked": 260,
     "removed_before_it_is_reported": 20,
     "removed_replica_counts_again": 60,
-    "repair_without_its_file": 260,
     "scrub_of_the_beginning": 195,
     "stage_copied_unchecked": 120,
     "state_hash_starts_again": 20,
