@@ -65,11 +65,11 @@ def status(
     """
     with session_of(context, servers).connect() as client:
         described = client.describe_cluster()
-        views = client.views()
+        views = own_views(client.views())
     nodes = _nodes(described)
     for node, _, reply in views:
-        if not isinstance(reply, RaftlogError):
-            nodes.setdefault(node, {"node": node}).update(sums_of(reply))
+        if node in nodes and not isinstance(reply, RaftlogError):
+            nodes[node].update(sums_of(reply))
     rows = [nodes[node] for node in sorted(nodes)]
     answering = [row for row in rows if not row.get("problem")]
     leader = _leader(answering)
@@ -113,6 +113,15 @@ def status(
     stays_damaged = any(row["not_healable"] for row in damaged)
     if leader == 0 or waiting or 2 * len(writable) <= len(started) or stays_damaged:
         raise typer.Exit(int(ExitCode.UNAVAILABLE))
+
+
+def own_views(answers: Sequence[NodeAnswer]) -> list[NodeAnswer]:
+    """Without those that another node gave, which listens at the node's address."""
+    return [
+        each
+        for each in answers
+        if isinstance(each.answer, RaftlogError) or each.answer.node == each.node
+    ]
 
 
 def sums_of(node: NodeView) -> dict[str, int]:
@@ -214,7 +223,7 @@ def _nodes(
     described: list[tuple[str, ClusterDescription | RaftlogError]],
 ) -> dict[int, dict[str, Any]]:
     """A row for each node that any answer names. Those that did not answer have a `problem`, and
-    may have never started."""
+    may have never started; likewise one at whose address another node answers."""
     latest = latest_of([answer for _, answer in described])
     # A node that hears no leader may have lost its log: it knows of nobody then.
     unregistered = latest.unregistered if latest.leader else ()
@@ -222,21 +231,29 @@ def _nodes(
     for _, answer in described:
         if not isinstance(answer, RaftlogError):
             known.update({address: node for node, address in answer.nodes})
+    known.update({address: node for node, address in latest.nodes})
     rows: dict[int, dict[str, Any]] = {}
     for address, answer in described:
+        problem, answered_by, node = "", NOBODY, known.get(address, NOBODY)
         if isinstance(answer, RaftlogError):
-            node = known.get(address, 0)
+            problem = answer.cause
+        elif node not in (NOBODY, answer.node):
+            answered_by = answer.node
+            problem = f"node {answer.node} answers at its address, {address}"
+        if problem:
             rows[node] = {
                 "node": node,
                 "address": address,
-                "problem": answer.cause,
+                "problem": problem,
+                "answered_by": answered_by,
                 "never_started": node in unregistered,
             }
-        else:
+        elif not isinstance(answer, RaftlogError):
             rows[answer.node] = {
                 "node": answer.node,
                 "address": address,
                 "problem": "",
+                "answered_by": answer.node,
                 "disk": _disk(answer),
                 "disk_full": answer.disk_full,
                 "leader": answer.leader,
@@ -316,6 +333,8 @@ def _show(rows: list[dict[str, Any]], leader: int, waiting: list[str]) -> None:
         state = "leads the controller" if row["node"] == leader else "follows"
         if row["problem"]:
             state = "never started" if row.get("never_started") else "no answer"
+            if row["answered_by"]:
+                state = f"node {row['answered_by']} answers there"
         shown.append(
             [row["node"], row["address"], state]
             + [row.get(name) for name in ("term", "groups", "leads", "disk", *_SUMS, "version")]
@@ -328,7 +347,7 @@ def _show(rows: list[dict[str, Any]], leader: int, waiting: list[str]) -> None:
             "cluster remove`"
         )
     for row in rows:
-        if row["problem"] and not row.get("never_started"):
+        if row["problem"] and (row["answered_by"] or not row["never_started"]):
             say(f"node {row['node']}: {row['problem']}")
         if row.get("disk_full"):
             say(str(DiskFull(file=row["disk_full"], node=f"node {row['node']}")))

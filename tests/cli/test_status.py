@@ -215,20 +215,22 @@ def test_a_line_says_whether_leaders_have_leases(lengths: tuple[float, float], l
 
 
 @contextmanager
-def only_node(shown: NodeView, never_started: Sequence[int] = (), leader: int = 1) -> Iterator[str]:
+def only_node(
+    shown: NodeView, never_started: Sequence[int] = (), leader: int = 1, also: int = 0
+) -> Iterator[str]:
     """A port that answers as the only node of a cluster that ever started, with this view. Gives
-    its address."""
+    its address. It answers at the address of the node `also` too."""
     server = grpc.server(futures.ThreadPoolExecutor(2))
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    others = {each: f"127.0.0.1:{each}" for each in never_started}
+    if also:
+        others[also] = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     described = replace(
         description(1, 3),
         leader=NodeId(leader),
         nodes=(
             NodeAddress(node=NodeId(1), address=address),
-            *(
-                NodeAddress(node=NodeId(each), address=f"127.0.0.1:{each}")
-                for each in never_started
-            ),
+            *(NodeAddress(node=NodeId(each), address=its) for each, its in others.items()),
         ),
         behind_rules=(),
         unregistered=tuple(map(NodeId, never_started)),
@@ -291,6 +293,26 @@ def test_nodes_that_never_started_are_named_as_such_and_count_for_nothing(
         ended = run(monkeypatch, capsys, "--servers", server, "status", "-o", "json")
     rows = json.loads(ended.out)["nodes"]
     assert [row["never_started"] for row in rows] == [False, True, True, True]
+
+
+@pytest.mark.parametrize("never_started", [(), (2,)])
+def test_a_node_at_whose_address_another_one_answers_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    never_started: Sequence[int],
+) -> None:
+    shown = NodeView(node=NodeId(1), groups=(view(1, 0, "", 1),))
+    with only_node(shown, never_started, also=2) as server:
+        ended = run(monkeypatch, capsys, "--servers", server, "status", "-o", "json")
+        first, second = json.loads(ended.out)["nodes"]
+        assert (first["address"], first["groups"]) == (server, 1)
+        assert second["problem"] == f"node 1 answers at its address, {second['address']}"
+        assert (second["never_started"], second["answered_by"]) == (bool(never_started), 1)
+        assert "groups" not in second, "the other node's"
+        ended = run(monkeypatch, capsys, "--servers", server, "status")
+    assert "node 1 answers there" in ended.out
+    assert f"node 2: node 1 answers at its address, {second['address']}" in ended.err
+    assert ended.code == (ExitCode.OK if never_started else ExitCode.UNAVAILABLE)
 
 
 def test_a_node_that_hears_no_leader_cannot_tell_which_nodes_never_started(
