@@ -1,7 +1,8 @@
 """Which nodes should hold a group: plans, as pure functions of plain values.
 
-Racks come first: replicas that may fail together are worth little. Then nodes that hold less are
-chosen, then lower ids, so that the same state always gives the same plan.
+Nodes that are silent may be lost or not: they keep what they hold and are given nothing. Racks come
+first: replicas that may fail together are worth little. Then nodes that hold less are chosen, then
+lower ids, so that the same state always gives the same plan.
 """
 
 from __future__ import annotations
@@ -64,16 +65,23 @@ def chosen(
     return tuple(sorted(voters))
 
 
-def without(node: NodeId, groups: Sequence[Held], nodes: Racks) -> list[Move]:
-    """The moves after which `node`, which is none of `nodes`, holds nothing. Groups with as many
-    voters as there are `nodes` are left out: they have nowhere to go."""
+def room_for(held: Held, nodes: Racks, silent: Collection[NodeId]) -> dict[NodeId, str]:
+    """The nodes that may hold the group: those that do, and those that are not silent."""
+    return {n: rack for n, rack in nodes.items() if n in held.voters or n not in silent}
+
+
+def without(
+    node: NodeId, groups: Sequence[Held], nodes: Racks, silent: Collection[NodeId] = ()
+) -> list[Move]:
+    """The moves after which `node`, which is none of `nodes`, holds nothing. Groups with more
+    voters than `nodes` have room for are left out: they have nowhere to go."""
     load = load_of(groups)
     moves = []
     for held in groups:
         count = replicas_without(held, nodes)
-        if node in held.voters and count <= len(nodes):
+        if node in held.voters and count <= len(room_for(held, nodes, silent)):
             left = held._replace(voters=tuple(each for each in held.voters if each != node))
-            moves.append(_moved(held, resized(left, count, nodes, load).after, load))
+            moves.append(_moved(held, resized(left, count, nodes, load, silent).after, load))
     return moves
 
 
@@ -84,7 +92,13 @@ def replicas_without(held: Held, nodes: Racks) -> int:
     return count if wanted is None else min(count, max(1, wanted))
 
 
-def replaced(old: NodeId, new: NodeId, groups: Sequence[Held], nodes: Racks) -> list[Move]:
+def replaced(
+    old: NodeId,
+    new: NodeId,
+    groups: Sequence[Held],
+    nodes: Racks,
+    silent: Collection[NodeId] = (),
+) -> list[Move]:
     """The moves that give `new` every place of `old`, which is none of `nodes`. A group that `new`
     holds already gets another node; without one it is left out, as in `without`."""
     both = [held for held in groups if {old, new} <= set(held.voters)]
@@ -93,34 +107,43 @@ def replaced(old: NodeId, new: NodeId, groups: Sequence[Held], nodes: Racks) -> 
         for held in groups
         if old in held.voters and new not in held.voters
     ]
-    return sorted([*given, *without(old, both, nodes)])
+    return sorted([*given, *without(old, both, nodes, silent)])
 
 
-def resized(held: Held, count: int, nodes: Racks, load: Mapping[NodeId, int]) -> Move:
-    """The change that gives the group so many voters; those that go are of crowded racks, and
-    hold much. There must be so many `nodes`."""
+def resized(
+    held: Held,
+    count: int,
+    nodes: Racks,
+    load: Mapping[NodeId, int],
+    silent: Collection[NodeId] = (),
+) -> Move:
+    """The change that gives the group so many voters; those that go are silent, of crowded racks,
+    and hold much. There must be room for so many."""
+    room = room_for(held, nodes, silent)
     kept = [voter for voter in held.voters if voter in nodes]
     while len(kept) > count:
         used = Counter(_rack(nodes, voter) for voter in kept)
-        kept.remove(max(kept, key=lambda n: (used[_rack(nodes, n)], load.get(n, 0), n)))
-    return Move(held.group, held.name, held.voters, chosen(count, nodes, load, kept))
+        kept.remove(
+            max(kept, key=lambda n: (n in silent, used[_rack(nodes, n)], load.get(n, 0), n))
+        )
+    return Move(held.group, held.name, held.voters, chosen(count, room, load, kept))
 
 
-def balanced(groups: Sequence[Held], nodes: Racks) -> list[Move]:
+def balanced(groups: Sequence[Held], nodes: Racks, silent: Collection[NodeId] = ()) -> list[Move]:
     """The moves after which every group has its voters on as many racks as it can, and no two
-    nodes differ by more than one in what they hold, as far as racks allow. One move of a group at
-    most. The cluster's own groups get as many voters as they should have."""
+    nodes differ by more than one in what they hold, as far as racks and silent nodes allow. One
+    move of a group at most. The cluster's own groups get as many voters as they should have."""
     load = load_of(groups)
     after = {held.group: held.voters for held in groups}
     for held in groups:
-        wanted = own_replicas(held, len(nodes))
+        wanted = own_replicas(held, len(room_for(held, nodes, silent)))
         if wanted is not None:
-            count = max(len(held.voters), wanted)
-            after[held.group] = _moved(held, resized(held, count, nodes, load).after, load).after
+            move = resized(held, max(len(held.voters), wanted), nodes, load, silent)
+            after[held.group] = _moved(held, move.after, load).after
     for held in groups:
-        spread = _spread(after[held.group], nodes, load)
+        spread = _spread(after[held.group], nodes, load, silent)
         after[held.group] = _moved(held._replace(voters=after[held.group]), spread, load).after
-    while (step := _levelling(after, nodes, load)) is not None:
+    while (step := _levelling(after, nodes, load, silent)) is not None:
         group, giver, taker = step
         after[group] = tuple(sorted({*after[group], taker} - {giver}))
         load[giver] -= 1
@@ -155,14 +178,17 @@ def _moved(held: Held, voters: tuple[NodeId, ...], load: Counter[NodeId]) -> Mov
 
 
 def _spread(
-    voters: tuple[NodeId, ...], nodes: Racks, load: Mapping[NodeId, int]
+    voters: tuple[NodeId, ...],
+    nodes: Racks,
+    load: Mapping[NodeId, int],
+    silent: Collection[NodeId],
 ) -> tuple[NodeId, ...]:
     """The voters, with one of each crowded rack exchanged for one of a rack that has none."""
     found = list(voters)
     while True:
         used = Counter(_rack(nodes, voter) for voter in found)
-        crowded = [voter for voter in found if used[_rack(nodes, voter)] > 1]
-        free = [node for node in nodes if not used[_rack(nodes, node)]]
+        crowded = [v for v in found if used[_rack(nodes, v)] > 1 and v not in silent]
+        free = [node for node in nodes if not used[_rack(nodes, node)] and node not in silent]
         if not crowded or not free:
             return tuple(sorted(found))
         found.remove(max(crowded, key=lambda n: (load.get(n, 0), n)))
@@ -170,11 +196,14 @@ def _spread(
 
 
 def _levelling(
-    after: Mapping[GroupId, tuple[NodeId, ...]], nodes: Racks, load: Mapping[NodeId, int]
+    after: Mapping[GroupId, tuple[NodeId, ...]],
+    nodes: Racks,
+    load: Mapping[NodeId, int],
+    silent: Collection[NodeId],
 ) -> tuple[GroupId, NodeId, NodeId] | None:
     """A group, a node that holds it and one that holds at least two groups less and may take it;
     None: there is none. Not the controller's: its voters change only where they must."""
-    for giver, taker in _pairs(nodes, load):
+    for giver, taker in _pairs([node for node in nodes if node not in silent], load):
         for group in sorted(after):
             voters = after[group]
             if group == CONTROLLER_GROUP or giver not in voters or taker in voters:
@@ -185,7 +214,9 @@ def _levelling(
     return None
 
 
-def _pairs(nodes: Racks, load: Mapping[NodeId, int]) -> Iterator[tuple[NodeId, NodeId]]:
+def _pairs(
+    nodes: Collection[NodeId], load: Mapping[NodeId, int]
+) -> Iterator[tuple[NodeId, NodeId]]:
     rising = sorted(nodes, key=lambda n: (load.get(n, 0), n))
     for giver in reversed(rising):
         for taker in rising:

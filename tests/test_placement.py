@@ -93,6 +93,22 @@ def test_the_controller_has_an_odd_number_of_voters() -> None:
     assert move.after == (1, 2, 3)
 
 
+def test_silent_nodes_keep_what_they_hold_and_are_given_nothing() -> None:
+    left, silent = nodes("", "", "", "", ""), {NodeId(3), NodeId(4)}
+    groups = [held(0, 1, 2, 3), *(held(number, 1, 2, 3) for number in range(1, 7))]
+    moves = balanced(groups, left, silent)
+    assert moves
+    assert all(3 in move.after and 4 not in move.after for move in moves)
+    racks = nodes("a", "a", "b", "c", "d")
+    (spread,) = balanced([held(1, 1, 2, 3)], racks, silent)
+    assert spread.after == (1, 3, 5)
+    del left[NodeId(1)]
+    (move,) = without(NodeId(1), [held(1, 1, 2, 3)], left, silent)
+    assert move.after == (2, 3, 5)
+    assert not without(NodeId(1), [held(1, 1, 2, 5)], left, {*silent, NodeId(2)})
+    assert resized(held(1, 2, 3, 5), 1, left, {NodeId(2): 9, NodeId(5): 8}, silent).after == (5,)
+
+
 @pytest.mark.parametrize("seed", range(50))
 def test_a_balanced_cluster_is_even_keeps_its_replicas_and_needs_no_other_move(seed: int) -> None:
     random = Random(seed)

@@ -160,7 +160,7 @@ def remove(
             follow(client.members.keep(node, timeout_s=timeout_s), output)
             say(f"node {node} stays")
             return
-        moves = client.members.plan_removal(node)
+        moves = client.members.plan_removal(node, tell=say)
         if only_shown(moves, output, dry_run=dry_run):
             return
         if not yes:
@@ -195,7 +195,7 @@ def replace(
     is removed once it is filled. What pulled from the former node pulls from the new one.
     """
     with session_of(context, servers).connect() as client:
-        moves = client.members.plan_replacement(node, with_)
+        moves = client.members.plan_replacement(node, with_, tell=say)
         if only_shown(moves, output, dry_run=dry_run):
             return
         if not yes:
@@ -276,7 +276,7 @@ def rebalance(
     If this command is ended, what has begun is finished by the nodes; give it again for the rest.
     """
     with session_of(context, servers).connect() as client:
-        moves = client.members.plan_rebalance()
+        moves = client.members.plan_rebalance(tell=say)
         if only_shown(moves, output, dry_run=dry_run):
             return
         follow(client.members.carry_out(moves, at_once=at_once, timeout_s=timeout_s), output)

@@ -135,7 +135,7 @@ def replicas(
     """
     with session_of(context, servers).connect() as client:
         group = client.describe_topic(name).group
-        moves = client.members.plan_replicas(group, count)
+        moves = client.members.plan_replicas(group, count, tell=say)
         if not only_shown(moves, output, dry_run=dry_run):
             follow(client.members.carry_out(moves, timeout_s=timeout_s), output)
 

@@ -13,7 +13,7 @@ from reprlib import repr as shortened
 from raftlog.client import plans
 from raftlog.client.arguments import whole_argument
 from raftlog.client.connection import Connection
-from raftlog.client.group_moves import GroupMoves, Moved, Progress
+from raftlog.client.group_moves import GroupMoves, Moved, Progress, listed
 from raftlog.config import is_address
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
 from raftlog.errors import (
@@ -311,18 +311,20 @@ class ClusterMembers:
             Each move that is done.
 
         Raises:
-            TooFewNodes: A group would have more replicas than there are other nodes.
+            TooFewNodes: A group would have more replicas than there are other nodes that answer.
             QuorumAtRisk: Too few of the nodes that would decide answer.
             NodeUnknown: There is no such node.
             NodeInUse: It was told to stay meanwhile (`keep`).
             ChangeUnfinished: A move took too long; it goes on, and so does this, given again.
         """
-        moves = self.plan_removal(node)
         if self._was_removed(node):
             return  # this was given before
+        reply = self.placements()
+        silent = self._silent(reply)
+        moves = plans.removal(node, reply, silent)
         yield from self._empty(
             node,
-            lambda reply: plans.removal(node, reply),
+            lambda reply: plans.removal(node, reply, silent),
             moves,
             at_once=at_once,
             timeout_s=timeout_s,
@@ -384,16 +386,19 @@ class ClusterMembers:
             ChangeUnfinished: A move took too long; it goes on, and so does this, given again.
         """
         coming = self._node(new)
-        moves = self.plan_replacement(old, new)
+        self._kinds(old, new)
         if self._was_removed(old):
             return  # this was given before
+        reply = self.placements()
+        silent = self._silent(reply)
+        moves = plans.replacement(old, new, reply, silent)
         progress = Progress(tell)
         if coming.observer:
             self._wait_filled(coming, timeout_s, progress)
             self._pass_on_children(old, new)
         yield from self._empty(
             old,
-            lambda reply: plans.replacement(old, new, reply),
+            lambda reply: plans.replacement(old, new, reply, silent),
             moves,
             at_once=at_once,
             timeout_s=timeout_s,
@@ -422,27 +427,34 @@ class ClusterMembers:
 
     # ------------------------------------------------------------ plans
 
-    def plan_removal(self, node: int) -> list[Move]:
-        """Plan a removal.
+    def plan_removal(self, node: int, *, tell: Callable[[str], None] | None = None) -> list[Move]:
+        """Plan a removal. Nothing is moved to nodes that do not answer.
 
         Args:
             node: The node to remove.
+            tell: Is told which nodes are left out.
 
         Returns:
             The moves that `remove` would make; none if it was removed before.
 
         Raises:
-            TooFewNodes: A group would have more replicas than there are other nodes.
+            TooFewNodes: A group would have more replicas than there are other nodes that answer.
             NodeUnknown: There is no such node.
         """
-        return [] if self._was_removed(node) else plans.removal(node, self.placements())
+        if self._was_removed(node):
+            return []
+        reply = self.placements()
+        return plans.removal(node, reply, self._silent(reply, tell, but=node))
 
-    def plan_replacement(self, old: int, new: int) -> list[Move]:
-        """Plan a replacement.
+    def plan_replacement(
+        self, old: int, new: int, *, tell: Callable[[str], None] | None = None
+    ) -> list[Move]:
+        """Plan a replacement. Nothing else is moved to nodes that do not answer.
 
         Args:
             old: The node to remove.
             new: The node to take its places.
+            tell: Is told which nodes are left out.
 
         Returns:
             The moves that `replace` would make. A group that `new` holds already goes to another
@@ -454,10 +466,17 @@ class ClusterMembers:
             NodeUnknown: There was never a node `old`.
         """
         self._kinds(old, new)
-        return [] if self._was_removed(old) else plans.replacement(old, new, self.placements())
+        if self._was_removed(old):
+            return []
+        reply = self.placements()
+        return plans.replacement(old, new, reply, self._silent(reply, tell, but=old))
 
-    def plan_rebalance(self) -> list[Move]:
-        """Plan moves after which groups are spread evenly over racks and nodes.
+    def plan_rebalance(self, *, tell: Callable[[str], None] | None = None) -> list[Move]:
+        """Plan moves after which groups are spread evenly over racks and nodes. Nodes that do not
+        answer keep what they hold, and nothing is moved to them.
+
+        Args:
+            tell: Is told which nodes are left out.
 
         Returns:
             The moves, for `carry_out`; none if groups are spread evenly.
@@ -466,26 +485,31 @@ class ClusterMembers:
             TooFewNodes: Too few nodes stay in the cluster for the controller's group or the
                 key-value store.
         """
-        return plans.rebalance(self.placements())
+        reply = self.placements()
+        return plans.rebalance(reply, self._silent(reply, tell))
 
-    def plan_replicas(self, group: GroupId, count: int) -> list[Move]:
-        """Plan another number of replicas.
+    def plan_replicas(
+        self, group: GroupId, count: int, *, tell: Callable[[str], None] | None = None
+    ) -> list[Move]:
+        """Plan another number of replicas. Nothing is moved to nodes that do not answer.
 
         Args:
             group: The group, as `TopicInfo.group` names it.
             count: How many nodes are to hold it, 1 to 7.
+            tell: Is told which nodes are left out.
 
         Returns:
             The move, for `carry_out`; none if it has so many.
 
         Raises:
-            TooFewNodes: There are fewer nodes.
+            TooFewNodes: There are fewer nodes that answer.
             GroupUnknown: There is no such group.
             InvalidOption: No group can have so many.
         """
         whole_argument("group", group)
         whole_argument("replicas", count, least=1, most=REPLICAS_MAX)
-        return plans.replicas(group, count, self.placements())
+        reply = self.placements()
+        return plans.replicas(group, count, reply, self._silent(reply, tell))
 
     def carry_out(
         self, moves: Sequence[Move], *, at_once: int = AT_ONCE_DEFAULT, timeout_s: float
@@ -510,6 +534,16 @@ class ClusterMembers:
         yield from self._moves.carry_out(moves, at_once=at_once, timeout_s=timeout_s)
 
     # ------------------------------------------------------------ private
+
+    def _silent(
+        self, reply: PlacementsReply, tell: Callable[[str], None] | None = None, but: int = 0
+    ) -> set[NodeId]:
+        """The nodes that might take replicas and do not answer. Tells of them, but of one."""
+        able = {each.node for each in reply.nodes if plans.takes_replicas(each)}
+        silent = able - self._moves.heard()
+        if tell is not None and (told := sorted(silent - {but})):
+            tell(f"left out, as they do not answer: nodes {listed(told)}")
+        return silent
 
     def _node(self, node: int) -> NodePlaces:
         nodes = self.placements().nodes

@@ -184,10 +184,11 @@ class GroupMoves:
         found = set()
         for node in self.placements().nodes:
             with suppress(RaftlogError):
-                self._connection.ask(
+                described = self._connection.ask(
                     node.address, DESCRIBE_CLUSTER, DescribeCluster(), self._view_timeout_s
                 )
-                found.add(node.node)
+                if described.node == node.node:  # another one may listen at its address
+                    found.add(node.node)
         return found
 
     def _unfinished(self, moves: Sequence[Move], timeout_s: float) -> ChangeUnfinished:

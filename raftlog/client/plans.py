@@ -1,8 +1,9 @@
-"""What is to be moved, planned from what is where: pure functions of what the controller says."""
+"""What is to be moved, planned from what is where: pure functions of what the controller says, and
+of which nodes are silent. Those keep what they hold, and nothing is moved to them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from raftlog.client.group_moves import name_of
 from raftlog.core.types import GroupId, NodeId
@@ -16,55 +17,63 @@ from raftlog.placement import (
     replaced,
     replicas_without,
     resized,
+    room_for,
     without,
 )
 from raftlog.wire.placing_calls import GroupPlace, NodePlaces, PlacementsReply, not_started
 
 
-def removal(node: int, reply: PlacementsReply) -> list[Move]:
+def removal(node: int, reply: PlacementsReply, silent: Collection[NodeId]) -> list[Move]:
     """What is still to be moved off a node. Raises `TooFewNodes`."""
     nodes, groups = _usable(reply.nodes, but=node), _held(reply.groups)
-    _check_room([held for held in groups if node in held.voters], nodes, reply)
-    return without(NodeId(node), groups, nodes)
+    _check_room([held for held in groups if node in held.voters], nodes, reply, silent)
+    return without(NodeId(node), groups, nodes, silent)
 
 
-def replacement(old: int, new: int, reply: PlacementsReply) -> list[Move]:
+def replacement(
+    old: int, new: int, reply: PlacementsReply, silent: Collection[NodeId]
+) -> list[Move]:
     """What is still to be moved from one node to the other. Raises `TooFewNodes`."""
     nodes, groups = _usable(reply.nodes, but=old), _held(reply.groups)
-    _check_room([held for held in groups if {old, new} <= set(held.voters)], nodes, reply)
-    return replaced(NodeId(old), NodeId(new), groups, nodes)
+    _check_room([held for held in groups if {old, new} <= set(held.voters)], nodes, reply, silent)
+    return replaced(NodeId(old), NodeId(new), groups, nodes, silent)
 
 
-def rebalance(reply: PlacementsReply) -> list[Move]:
+def rebalance(reply: PlacementsReply, silent: Collection[NodeId]) -> list[Move]:
     """The moves that spread all groups evenly. Raises `TooFewNodes`."""
     nodes, groups = _usable(reply.nodes), _held(reply.groups)
     for held in groups:
-        wanted = own_replicas(held, len(nodes))
+        room = room_for(held, nodes, silent)
+        wanted = own_replicas(held, len(room))
         needed = 1 if wanted is None else max(len(held.voters), wanted)
-        if needed > len(nodes):
-            raise _too_few(held, needed, len(nodes), reply)
-    return balanced(groups, nodes)
+        if needed > len(room):
+            raise _too_few(held, needed, room, nodes, reply)
+    return balanced(groups, nodes, silent)
 
 
-def replicas(group: GroupId, count: int, reply: PlacementsReply) -> list[Move]:
+def replicas(
+    group: GroupId, count: int, reply: PlacementsReply, silent: Collection[NodeId]
+) -> list[Move]:
     """The move that puts the group on so many nodes. Raises `TooFewNodes`, `GroupUnknown`."""
     nodes, groups = _usable(reply.nodes), _held(reply.groups)
     held = next((each for each in groups if each.group == group), None)
     if held is None:
         raise GroupUnknown(group=group)
-    if count > len(nodes):
-        raise _too_few(held, count, len(nodes), reply)
-    move = resized(held, count, nodes, load_of(groups))
+    room = room_for(held, nodes, silent)
+    if count > len(room):
+        raise _too_few(held, count, room, nodes, reply)
+    move = resized(held, count, nodes, load_of(groups), silent)
     return [move] if move.before != move.after else []
+
+
+def takes_replicas(node: NodePlaces) -> bool:
+    """May groups be put on the node, if it answers?"""
+    return node.registered and not node.leaving and not node.observer
 
 
 def _usable(nodes: Iterable[NodePlaces], but: int = 0) -> dict[NodeId, str]:
     """The nodes that take replicas, each with its rack."""
-    return {
-        each.node: each.rack
-        for each in nodes
-        if each.registered and not each.leaving and not each.observer and each.node != but
-    }
+    return {each.node: each.rack for each in nodes if takes_replicas(each) and each.node != but}
 
 
 def _held(groups: Iterable[GroupPlace]) -> list[Held]:
@@ -72,14 +81,29 @@ def _held(groups: Iterable[GroupPlace]) -> list[Held]:
 
 
 def _check_room(
-    groups: Iterable[Held], nodes: Mapping[NodeId, str], reply: PlacementsReply
+    groups: Iterable[Held],
+    nodes: Mapping[NodeId, str],
+    reply: PlacementsReply,
+    silent: Collection[NodeId],
 ) -> None:
     for held in groups:
-        needed = replicas_without(held, nodes)
-        if needed > len(nodes):
-            raise _too_few(held, needed, len(nodes), reply)
+        needed, room = replicas_without(held, nodes), room_for(held, nodes, silent)
+        if needed > len(room):
+            raise _too_few(held, needed, room, nodes, reply)
 
 
-def _too_few(held: Held, needed: int, found: int, reply: PlacementsReply) -> TooFewNodes:
-    unstarted = not_started(reply.nodes)
-    return TooFewNodes(what=name_of(held), needed=needed, found=found, unstarted=unstarted)
+def _too_few(
+    held: Held,
+    needed: int,
+    room: Mapping[NodeId, str],
+    nodes: Mapping[NodeId, str],
+    reply: PlacementsReply,
+) -> TooFewNodes:
+    silent = [node for node in nodes if node not in room]
+    return TooFewNodes(
+        what=name_of(held),
+        needed=needed,
+        found=len(room),
+        unstarted=not_started(reply.nodes),
+        silent=", ".join(map(str, silent)),
+    )

@@ -136,12 +136,13 @@ class PlacementUnderWay(MembersRefused):
 @dataclass(kw_only=True, eq=False)
 class TooFewNodes(MembersRefused):
     """`what` needs `needed` nodes, and `found` take replicas; `unstarted` were added and have not
-    come."""
+    come, and those of `silent` do not answer."""
 
     what: str
     needed: int
     found: int
     unstarted: str = ""
+    silent: str = ""
 
     cause_text = "{what} needs {needed} nodes, and {found} can hold a replica."
 
@@ -151,6 +152,8 @@ class TooFewNodes(MembersRefused):
         if self.unstarted:
             first = f"Start what was added and has not come, {self.unstarted}, by `raftlog serve"
             first += " --join`"
+        if self.silent:
+            first = f"Start the nodes that do not answer, {self.silent}"
         return f"{first}, or ask for fewer replicas."
 
 

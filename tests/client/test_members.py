@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from raftlog.client import group_moves
-from raftlog.core.types import NodeId
+from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import (
     ChangeUnfinished,
     GroupUnknown,
@@ -208,6 +208,38 @@ def test_plans_without_enough_nodes_are_refused() -> None:
         cluster.apply(SetDuty(node=NodeId(3), draining=True, leaving=True))
         with pytest.raises(TooFewNodes, match="and 0 can"):
             members.plan_rebalance()
+
+
+def test_nothing_is_moved_to_a_node_that_does_not_answer() -> None:
+    with scene(5) as cluster, cluster.members() as members:
+        cluster.topic("a", 1, 2, 3)
+        grow(cluster, 4, 5)
+        cluster.lose(4)
+        told: list[str] = []
+        plans = [
+            members.plan_removal(3, tell=told.append),
+            members.plan_rebalance(tell=told.append),
+            members.plan_replicas(GroupId(1), 4, tell=told.append),
+        ]
+        assert [move.after for move in plans[0]] == [(1, 2, 5), (1, 2, 5)]
+        assert all(move.after.count(NodeId(4)) == 0 for plan in plans for move in plan)
+        assert told == ["left out, as they do not answer: nodes 4"] * 3
+        with pytest.raises(TooFewNodes, match="needs 5 nodes, and 4 can") as error:
+            members.plan_replicas(GroupId(1), 5)
+        assert error.value.remedy.startswith("Start the nodes that do not answer, 4, or ")
+        list(members.remove(3, timeout_s=PATIENCE_S))
+        assert cluster.places() == {"": (1, 2, 5), "a": (1, 2, 5)}
+
+
+def test_a_dead_node_is_not_told_to_be_started_where_it_is_removed() -> None:
+    with scene(4) as cluster, cluster.members() as members:
+        cluster.topic("a", 1, 2, 3)
+        grow(cluster, 4)
+        for node in (3, 4):
+            cluster.lose(node)
+        with pytest.raises(TooFewNodes, match="needs 3 nodes, and 2 can") as error:
+            list(members.remove(3, timeout_s=PATIENCE_S))
+        assert error.value.remedy.startswith("Start the nodes that do not answer, 4, or ")
 
 
 def test_wrong_arguments_are_named() -> None:
