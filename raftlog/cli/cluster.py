@@ -279,7 +279,8 @@ def rebalance(
         moves = client.members.plan_rebalance(tell=say)
         if only_shown(moves, output, dry_run=dry_run):
             return
-        follow(client.members.carry_out(moves, at_once=at_once, timeout_s=timeout_s), output)
+        moved = client.members.carry_out(moves, at_once=at_once, timeout_s=timeout_s, tell=say)
+        follow(moved, output)
     say(f"balanced; {len(moves)} groups moved")
 
 

@@ -137,7 +137,7 @@ def replicas(
         group = client.describe_topic(name).group
         moves = client.members.plan_replicas(group, count, tell=say)
         if not only_shown(moves, output, dry_run=dry_run):
-            follow(client.members.carry_out(moves, timeout_s=timeout_s), output)
+            follow(client.members.carry_out(moves, timeout_s=timeout_s, tell=say), output)
 
 
 @app.command()

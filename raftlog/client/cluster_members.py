@@ -512,7 +512,12 @@ class ClusterMembers:
         return plans.replicas(group, count, reply, self._silent(reply, tell))
 
     def carry_out(
-        self, moves: Sequence[Move], *, at_once: int = AT_ONCE_DEFAULT, timeout_s: float
+        self,
+        moves: Sequence[Move],
+        *,
+        at_once: int = AT_ONCE_DEFAULT,
+        timeout_s: float,
+        tell: Callable[[str], None] | None = None,
     ) -> Iterator[Moved]:
         """Make moves and wait for each.
 
@@ -520,6 +525,7 @@ class ClusterMembers:
             moves: The moves of a plan.
             at_once: How many groups move at the same time.
             timeout_s: How long one move may take.
+            tell: Is told which nodes do not answer while moves wait for them.
 
         Yields:
             Each move that is done.
@@ -531,7 +537,9 @@ class ClusterMembers:
             ChangeUnfinished: A move took too long; it goes on.
         """
         at_once = whole_argument("at_once", at_once, least=1)
-        yield from self._moves.carry_out(moves, at_once=at_once, timeout_s=timeout_s)
+        yield from self._moves.carry_out(
+            moves, at_once=at_once, timeout_s=timeout_s, progress=Progress(tell)
+        )
 
     # ------------------------------------------------------------ private
 

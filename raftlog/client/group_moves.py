@@ -41,6 +41,9 @@ from raftlog.wire.placing_calls import (
 _LOOK_S = 0.2
 """Seconds between two looks at how far a change is. No setting: a look costs one read."""
 
+_SILENT_S = 4.0
+"""Seconds between two looks at who answers while nothing arrives. No setting: it is for people."""
+
 T = TypeVar("T")
 
 
@@ -69,6 +72,29 @@ class Progress:
             self._tell(text)
 
 
+class _Silence:
+    """Tells which nodes do not answer while moves wait for them."""
+
+    def __init__(self, moves: GroupMoves, progress: Progress) -> None:
+        self._moves = moves
+        self._progress = progress
+        self._since_s = time.monotonic()
+        self._told: list[NodeId] = []
+
+    def arrived(self) -> None:
+        """A move is done."""
+        self._since_s = time.monotonic()
+
+    def look(self, under_way: Iterable[Move]) -> None:
+        """These wait."""
+        if time.monotonic() < self._since_s + _SILENT_S:
+            return
+        silent = self._moves.silent_of(under_way)
+        if silent and silent != self._told:
+            self._progress.waits(f"nodes {listed(silent)} do not answer: moves to them wait")
+        self._told, self._since_s = silent, time.monotonic()
+
+
 class GroupMoves:
     """Moves groups of a client's cluster."""
 
@@ -84,13 +110,14 @@ class GroupMoves:
         )
 
     def carry_out(
-        self, moves: Sequence[Move], *, at_once: int, timeout_s: float
+        self, moves: Sequence[Move], *, at_once: int, timeout_s: float, progress: Progress
     ) -> Iterator[Moved]:
         """Make these moves and wait for each. Raises `PlacementUnderWay` or `PlacementOutdated`
         where somebody else moves one of the groups, `QuorumAtRisk`, `ChangeUnfinished`."""
         self.check_quorums(moves)
         waiting, done = list(moves), 0
         under_way: dict[GroupId, Move] = {}
+        silence = _Silence(self, progress)
         while waiting or under_way:
             while waiting and len(under_way) < at_once:
                 move = waiting.pop(0)
@@ -101,10 +128,12 @@ class GroupMoves:
                 under_way[move.group] = move
 
             def arrived() -> list[GroupId] | None:
+                silence.look(under_way.values())
                 return _arrived(under_way, self.placements()) or None
 
             what = f"Moving {_names(under_way.values())}"
             found = self.wait(arrived, what, timeout_s, lambda: self._silent(under_way.values()))
+            silence.arrived()
             for group in found:
                 done += 1
                 yield Moved(under_way.pop(group), done, len(moves))
@@ -131,7 +160,7 @@ class GroupMoves:
         under_way: dict[GroupId, Move] = {}
         safe = {(move.before, move.after) for move in checked}
         seen, since_s = None, time.monotonic()
-        pause = threading.Event()
+        pause, silence = threading.Event(), _Silence(self, progress)
         while True:
             reply = self.placements()
             if any(each.node == node and not each.leaving for each in reply.nodes):
@@ -145,6 +174,8 @@ class GroupMoves:
                 return
             if reply.groups != seen:
                 seen, since_s = reply.groups, time.monotonic()
+                silence.arrived()
+            silence.look([*under_way.values(), *others])
             if time.monotonic() >= since_s + timeout_s:
                 raise self._unfinished([*under_way.values(), *others] or waiting, timeout_s)
             places = {each.group: each for each in reply.groups}
@@ -196,11 +227,15 @@ class GroupMoves:
         return ChangeUnfinished(what=what, seconds=f"{timeout_s:g}", last=last)
 
     def _silent(self, moves: Iterable[Move]) -> str:
-        wanted = {voter for move in moves for voter in move.after}
-        silent = wanted - self.heard()
+        silent = self.silent_of(moves)
         if silent:
-            return f"nodes {listed(sorted(silent))} do not answer"
+            return f"nodes {listed(silent)} do not answer"
         return "the new replicas are still being filled; it goes on, look at `raftlog status`"
+
+    def silent_of(self, moves: Iterable[Move]) -> list[NodeId]:
+        """The nodes that the moves go to and that do not answer, rising."""
+        wanted = {voter for move in moves for voter in move.after}
+        return sorted(wanted - self.heard()) if wanted else []
 
     def wait(
         self, look: Callable[[], T | None], what: str, timeout_s: float, last: Callable[[], str]

@@ -242,6 +242,23 @@ def test_a_dead_node_is_not_told_to_be_started_where_it_is_removed() -> None:
         assert error.value.remedy.startswith("Start the nodes that do not answer, 4, or ")
 
 
+def test_moves_tell_which_nodes_they_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_moves, "_SILENT_S", 0.01)
+    with scene(4) as cluster, cluster.members() as members:
+        cluster.topic("a", 1, 2, 3)
+        grow(cluster, 4)
+        cluster.looks_to_move = 1_000_000
+        told: list[str] = []
+        moves = members.plan_removal(3)
+        cluster.lose(4)
+        with pytest.raises(ChangeUnfinished):
+            list(members.carry_out(moves, timeout_s=0.1, tell=told.append))
+        assert told == ["nodes 4 do not answer: moves to them wait"]
+        with pytest.raises(ChangeUnfinished):
+            list(members.remove(3, timeout_s=0.1, tell=told.append))
+        assert told[1:].count(told[0]) == 1, "once, between other lines"
+
+
 def test_wrong_arguments_are_named() -> None:
     with scene(3) as cluster, cluster.members() as members:
         cluster.topic("a", 1, 2)
