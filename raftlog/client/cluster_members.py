@@ -299,7 +299,8 @@ class ClusterMembers:
         timeout_s: float,
         tell: Callable[[str], None] | None = None,
     ) -> Iterator[Moved]:
-        """Move everything off a node, then remove it. Its id is never used again.
+        """Move everything off a node, then remove it. Its id is never used again. What is on its
+        way to a node that does not answer goes back first.
 
         Args:
             node: The node. It may be dead.
@@ -546,10 +547,10 @@ class ClusterMembers:
     def _silent(
         self, reply: PlacementsReply, tell: Callable[[str], None] | None = None, but: int = 0
     ) -> set[NodeId]:
-        """The nodes that might take replicas and do not answer. Tells of them, but of one."""
+        """The nodes that do not answer. Tells of those that might take replicas, but of one."""
         able = {each.node for each in reply.nodes if plans.takes_replicas(each)}
-        silent = able - self._moves.heard()
-        if tell is not None and (told := sorted(silent - {but})):
+        silent = {each.node for each in reply.nodes} - self._moves.heard()
+        if tell is not None and (told := sorted(silent & able - {but})):
             tell(f"left out, as they do not answer: nodes {listed(told)}")
         return silent
 

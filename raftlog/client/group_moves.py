@@ -179,7 +179,7 @@ class GroupMoves:
             if time.monotonic() >= since_s + timeout_s:
                 raise self._unfinished([*under_way.values(), *others] or waiting, timeout_s)
             places = {each.group: each for each in reply.groups}
-            free = [move for move in waiting if places[move.group].reached]
+            free = [move for move in waiting if _may_begin(move, places[move.group])]
             begun = free[: max(0, at_once - len(under_way))]
             if not under_way and not begun:
                 progress.waits(f"what moves already is waited for: {_names(others)}")
@@ -257,12 +257,20 @@ def _arrived(moves: Iterable[GroupId], reply: PlacementsReply) -> list[GroupId]:
     return [group for group in moves if group not in places or places[group].reached]
 
 
+def _may_begin(move: Move, now: GroupPlace) -> bool:
+    """One change of a group at a time; another can only take it back."""
+    return now.reached or move.after == now.former
+
+
 def _moved_by_others(node: NodeId, reply: PlacementsReply, own: dict[GroupId, Move]) -> list[Move]:
-    """What is on its way to or from the node, and was not asked for here."""
+    """What is on its way to or from the node, and was not asked for here. Of what goes back, nobody
+    knows any more where it was to go: it may have been the node."""
     return [
         Move(each.group, each.topic, each.former, each.voters)
         for each in reply.groups
-        if not each.reached and each.group not in own and node in each.former + each.voters
+        if not each.reached
+        and each.group not in own
+        and (node in each.former + each.voters or each.voters == each.former)
     ]
 
 

@@ -24,19 +24,23 @@ from raftlog.wire.placing_calls import GroupPlace, NodePlaces, PlacementsReply, 
 
 
 def removal(node: int, reply: PlacementsReply, silent: Collection[NodeId]) -> list[Move]:
-    """What is still to be moved off a node. Raises `TooFewNodes`."""
-    nodes, groups = _usable(reply.nodes, but=node), _held(reply.groups)
+    """What is still to be moved off a node; what is on its way to it goes back where it is silent.
+    Raises `TooFewNodes`."""
+    back = _taken_back(node, reply, silent)
+    nodes, groups = _usable(reply.nodes, but=node), _held(reply.groups, back)
     _check_room([held for held in groups if node in held.voters], nodes, reply, silent)
-    return without(NodeId(node), groups, nodes, silent)
+    return [*back, *without(NodeId(node), groups, nodes, silent)]
 
 
 def replacement(
     old: int, new: int, reply: PlacementsReply, silent: Collection[NodeId]
 ) -> list[Move]:
-    """What is still to be moved from one node to the other. Raises `TooFewNodes`."""
-    nodes, groups = _usable(reply.nodes, but=old), _held(reply.groups)
+    """What is still to be moved from one node to the other; what is on its way to the former goes
+    back where that is silent. Raises `TooFewNodes`."""
+    back = _taken_back(old, reply, silent)
+    nodes, groups = _usable(reply.nodes, but=old), _held(reply.groups, back)
     _check_room([held for held in groups if {old, new} <= set(held.voters)], nodes, reply, silent)
-    return replaced(NodeId(old), NodeId(new), groups, nodes, silent)
+    return [*back, *replaced(NodeId(old), NodeId(new), groups, nodes, silent)]
 
 
 def rebalance(reply: PlacementsReply, silent: Collection[NodeId]) -> list[Move]:
@@ -76,8 +80,19 @@ def _usable(nodes: Iterable[NodePlaces], but: int = 0) -> dict[NodeId, str]:
     return {each.node: each.rack for each in nodes if takes_replicas(each) and each.node != but}
 
 
-def _held(groups: Iterable[GroupPlace]) -> list[Held]:
-    return [Held(each.group, each.topic, each.voters) for each in groups]
+def _taken_back(node: int, reply: PlacementsReply, silent: Collection[NodeId]) -> list[Move]:
+    """What is on its way to the node, which may never come for it."""
+    return [
+        Move(each.group, each.topic, each.voters, each.former)
+        for each in reply.groups
+        if node in silent and not each.reached and node in {*each.voters} - {*each.former}
+    ]
+
+
+def _held(groups: Iterable[GroupPlace], moves: Iterable[Move] = ()) -> list[Held]:
+    """Where the groups are, after the moves."""
+    after = {move.group: move.after for move in moves}
+    return [Held(each.group, each.topic, after.get(each.group, each.voters)) for each in groups]
 
 
 def _check_room(

@@ -128,8 +128,9 @@ class PlacementUnderWay(MembersRefused):
 
     cause_text = "Group {group} is on its way from nodes {former} to nodes {voters}."
     remedy_text = (
-        "One change at a time: wait until it is there, or take it back to where it was "
-        "(`raftlog cluster status` shows both)."
+        "One change at a time: wait until it is there (`raftlog cluster status`), or take it "
+        "back: `raftlog cluster remove NODE --undo` with a node that it leaves. If one that it "
+        "goes to is lost, `raftlog cluster remove` that one."
     )
 
 

@@ -242,6 +242,30 @@ def test_a_dead_node_is_not_told_to_be_started_where_it_is_removed() -> None:
         assert error.value.remedy.startswith("Start the nodes that do not answer, 4, or ")
 
 
+@pytest.mark.parametrize("replacing", [False, True])
+def test_what_is_on_its_way_to_a_lost_node_goes_back_when_that_is_removed(replacing: bool) -> None:
+    with scene(5) as cluster, cluster.members() as members:
+        cluster.topic("a", 1, 2, 3)
+        grow(cluster, 4, 5)
+        cluster.looks_to_move = 1_000_000
+        move = Move(GroupId(1), "a", (1, 2, 3), (1, 2, 4))
+        cluster.lose(4)
+        with pytest.raises(ChangeUnfinished):
+            list(members.carry_out([move], timeout_s=0.1))
+        plan = members.plan_replacement(4, 5) if replacing else members.plan_removal(4)
+        assert plan == [Move(GroupId(1), "a", (1, 2, 4), (1, 2, 3))]
+        gone = members.replace if replacing else members.remove
+        for _ in range(2):  # given again while it still goes back
+            with pytest.raises(ChangeUnfinished):
+                list(gone(4, *([5] if replacing else []), timeout_s=0.1))
+            assert cluster.places()["a"] == (1, 2, 3)
+            assert 4 in cluster.machine.nodes
+        cluster.looks_to_move = 2
+        list(gone(4, *([5] if replacing else []), timeout_s=PATIENCE_S))
+        assert cluster.places()["a"] == (1, 2, 3)
+        assert sorted(cluster.machine.nodes) == [1, 2, 3, 5]
+
+
 def test_moves_tell_which_nodes_they_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_moves, "_SILENT_S", 0.01)
     with scene(4) as cluster, cluster.members() as members:
