@@ -274,6 +274,23 @@ def test_a_removal_that_cannot_end_is_taken_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(300)
+def test_a_lost_node_to_which_groups_move_is_removed(tmp_path: Path) -> None:
+    """They stay where they were."""
+    with grown(tmp_path, 1) as (_, client, (four,)):
+        topic = client.create_topic("t", "id bigint", replicas=3)
+        client.append(topic, [{"id": 1}])
+        group = client.describe_topic("t").group
+        four.end()
+        move = Move(group, "t", (1, 2, 3), (1, 2, four.node))
+        with pytest.raises(ChangeUnfinished):
+            list(client.members.carry_out([move], timeout_s=2))
+        list(client.members.remove(four.node, timeout_s=PATIENCE_S))
+        assert places(client)["t"] == (1, 2, 3)
+        assert [each.node for each in client.members.placements().nodes] == [1, 2, 3]
+        assert rows_of(client, topic) == [1]
+
+
+@pytest.mark.timeout(300)
 def test_a_drained_node_leads_nothing_also_after_a_restart(tmp_path: Path) -> None:
     with ProcessCluster.start(tmp_path / "data") as cluster, cluster.client() as client:
         topics = [client.create_topic(f"t{number}", "id bigint") for number in range(6)]
