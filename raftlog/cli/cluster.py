@@ -16,7 +16,7 @@ from raftlog.cli.output import (
     show_table,
 )
 from raftlog.cli.session import ServersOption, session_of
-from raftlog.errors import InvalidOption
+from raftlog.errors import InvalidOption, TransferRefused
 
 if TYPE_CHECKING:
     from raftlog import Move, Moved, NodePlaces, PlacementsReply
@@ -116,9 +116,13 @@ def add(
     """
     with session_of(context, servers).connect() as client:
         new = client.members.add(node, address, observer=observer, parents=_nodes(parents))
-        start = _start_of(node, client.members.placements())
+        reply = client.members.placements()
+        there = not new and node in client.members.answering()
+    if there and any(each.node == node and each.registered for each in reply.nodes):
+        say(f"node {node} is in the cluster already, and runs at {address}")
+        return
     say(f"node {node} may join from {address}" if new else f"node {node} was added before")
-    say(f"  start it: {start}")
+    say(f"  start it: {_start_of(node, reply)}")
 
 
 @app.command()
@@ -255,9 +259,13 @@ def transfer(
     the next election; then the leaders are spread over the nodes again (raft.preferred_leaders).
     """
     with session_of(context, servers).connect() as client:
-        known = client.members.placements().groups
-        groups = {each.topic or _CONTROLLER: each.group for each in known}
+        known = client.members.placements()
+        groups = {each.topic or _CONTROLLER: each.group for each in known.groups}
         group = groups[topic] if topic in groups else client.describe_topic(topic).group
+        if any(each.node == to and each.draining for each in known.nodes):
+            undo = f"`raftlog cluster drain {to} --undo` lets it lead"
+            problem = f"it is drained and would hand the role on at once ({undo})"
+            raise TransferRefused(group=group, node=to, problem=problem)
         client.members.transfer(group, to, timeout_s=timeout_s)
     say(f"node {to} leads {topic}")
 

@@ -79,6 +79,16 @@ def test_the_servers_to_ask_are_those_that_may_run(cluster: MembersScene, raftlo
     assert "was added before" in again
 
 
+def test_a_node_that_runs_is_not_told_to_be_started(
+    cluster: MembersScene, raftlog: Raftlog
+) -> None:
+    words = ("add", 2, "--address", cluster.addresses[NodeId(2)])
+    told = raftlog(*words).err
+    assert told == f"node 2 is in the cluster already, and runs at {words[-1]}\n"
+    cluster.lose(2)
+    assert "serve --node 2" in raftlog(*words).err
+
+
 def test_a_plan_without_moves_says_so(raftlog: Raftlog) -> None:
     finished = raftlog("rebalance", "--dry-run")
     assert (finished.out, finished.err) == ("", "nothing is to be moved\n")
@@ -98,6 +108,13 @@ def test_a_drain_tells_what_it_waits_for(cluster: MembersScene, raftlog: Raftlog
     told = raftlog("drain", 1, "--timeout-s", 1, code=ExitCode.UNAVAILABLE).err
     assert told.splitlines()[0] == "node 1 still leads 1 groups"
     assert raftlog("drain", 3).err == "node 3 leads nothing\n"
+
+
+def test_a_drained_node_is_not_made_a_leader(raftlog: Raftlog) -> None:
+    raftlog("drain", 3)
+    told = raftlog("transfer", "t", "--to", 3, code=ExitCode.REFUSED).err
+    assert "TransferRefused: Node 3 cannot be made leader of group 1 now: it is drained" in told
+    assert "`raftlog cluster drain 3 --undo`" in told
 
 
 def test_an_observer_s_replacement_is_an_observer_and_told_step_by_step(
