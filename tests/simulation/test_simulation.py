@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.cluster import Result, Simulation
+from tests.simulation.cluster import ACKNOWLEDGED_MIN, Result, Simulation
 from tests.simulation.run import Failure, run_seeds
 from tests.simulation.swarm import FAULTS, WEATHER
 
@@ -60,14 +60,14 @@ def results_of(seeds: Iterable[int], jobs: int) -> list[Result]:
 
 
 def test_a_short_seed_breaks_no_promise() -> None:
-    assert results_of([SHORT_SEED], jobs=1)[0].acknowledged_records >= 10
+    assert results_of([SHORT_SEED], jobs=1)[0].acknowledged_records >= ACKNOWLEDGED_MIN
 
 
 @pytest.mark.slow
 def test_the_first_seeds_break_no_promise() -> None:
     """How much is acknowledged differs a hundredfold between seeds, so each must show some."""
     results = results_of(range(FIRST_SEEDS), jobs=1)
-    assert min(result.acknowledged_records for result in results) >= 10
+    assert min(result.acknowledged_records for result in results) >= ACKNOWLEDGED_MIN
 
 
 @pytest.mark.simulation
