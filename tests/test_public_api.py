@@ -216,5 +216,11 @@ def test_importing_only_raftlog_loads_neither_grpc_nor_pyarrow_nor_spark() -> No
     assert ended.stdout.strip() == "[]"
 
 
+def test_the_reference_has_every_python_name() -> None:
+    reference = Path(__file__).parents[1] / "docs" / "reference" / "python.md"
+    shown = set(re.findall(r"^::: raftlog\.(\w+)$", reference.read_text(), re.MULTILINE))
+    assert set(raftlog.__all__) - shown == {"__version__"}
+
+
 if __name__ == "__main__":
     sys.stdout.write(public_api())

@@ -147,7 +147,8 @@ def open_folder(folder: Path) -> ClusterFolder:
             option="--data",
             problem=f"names {folder}, which is not a cluster's folder: it has no {CLUSTER_FILE}",
             advice=f"Make one with `raftlog up --data {folder}` or, on several machines, "
-            "`raftlog init`; or give the right folder.",
+            "`raftlog init`; start a node that was added to a cluster with `raftlog serve --join`; "
+            "or give the right folder.",
         ) from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise _unreadable(file, str(error)) from error
@@ -190,9 +191,12 @@ def _addresses(file: Path, table: dict[str, Any]) -> dict[int, str]:
 def _founders(file: Path, table: dict[str, Any], addresses: dict[int, str]) -> tuple[int, ...]:
     """All nodes, if the file names none: so it was before nodes could be added."""
     founders = table.get("founders", list(addresses))
-    if not isinstance(founders, list) or not all(type(each) is int for each in founders):
-        raise _unreadable(file, "founders is no list of nodes")
-    return tuple(founders)
+    are_nodes = isinstance(founders, list) and all(
+        type(each) is int and each > 0 for each in founders
+    )
+    if not are_nodes or len(set(founders)) < len(founders):
+        raise _unreadable(file, "founders is no list of different nodes")
+    return tuple(sorted(founders))
 
 
 def _unreadable(file: Path, problem: str) -> InvalidOption:

@@ -119,7 +119,9 @@ class LogClient:
         self._connection = connection
         self._shared_producers = SharedProducers(connection, self._describe)
         self.kv = KeyValueStore(connection)
+        """The cluster's key-value store."""
         self.groups = Groups(connection)
+        """What any group of the cluster has and does."""
 
     def __enter__(self) -> LogClient:
         return self
@@ -352,7 +354,7 @@ class LogClient:
             columns: The columns to read, in this order; the metadata columns _topic, _offset,
                 _timestamp, _epoch, _writer and _term may be among them. Default: all columns of the
                 topic.
-            preference: Which replicas to ask: `nearest` (any), `leader`, or `follower`.
+            preference: Which replicas to ask: `nearest` (any), `leader`, `follower` or `observer`.
 
         Yields:
             Arrow batches of these columns; none is empty.

@@ -8,12 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from raftlog.cli.cluster_folder import ClusterFolder, new_cluster, open_folder, record
+from raftlog.cli.cluster_folder import (
+    CLUSTER_FILE,
+    FORMAT,
+    ClusterFolder,
+    new_cluster,
+    open_folder,
+    record,
+)
 from raftlog.cli.serve import joined_cluster
 from raftlog.cli.session import Session
 from raftlog.config import ClientSettings, Settings
 from raftlog.core.types import NodeId
-from raftlog.errors import DataFolderForeign, NodeUnknown
+from raftlog.errors import DataFolderForeign, InvalidOption, NodeUnknown
 from tests.client.members_scene import FOUNDERS, MembersScene, scene
 
 
@@ -72,3 +79,12 @@ def test_who_was_not_added_or_has_a_folder_of_another_cluster_joins_nothing(
     record(new_cluster(tmp_path / "other", addresses={4: cluster.addresses[NodeId(4)]}))
     with pytest.raises(DataFolderForeign):
         joined(cluster, tmp_path / "other", 4)
+
+
+@pytest.mark.parametrize("founders", ["[4, 4]", "[0, 1]", "[true]", '["4"]', "4"])
+def test_founders_that_are_no_different_nodes_are_refused(tmp_path: Path, founders: str) -> None:
+    (tmp_path / CLUSTER_FILE).write_text(
+        f'format = {FORMAT}\ncluster_id = "c"\nfounders = {founders}\n[nodes]\n4 = "h:1"\n'
+    )
+    with pytest.raises(InvalidOption, match="founders is no list of different nodes"):
+        open_folder(tmp_path)
