@@ -77,6 +77,11 @@ class AwakeReplicas:
         """Ticks since each peer's process was heard."""
         return self._liveness.ticks
 
+    @property
+    def silent(self) -> Collection[NodeId]:
+        """The peers that were not heard for an election timeout."""
+        return self._liveness.silent
+
     def add(self, local: LocalReplica) -> None:
         """The replica has come into being."""
         self._awake[local.group] = local

@@ -19,7 +19,7 @@ so the host loop ends the process and never calls again; after `LogFromNewerVers
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from raftlog.core.leadership import FollowerView
 from raftlog.core.membership import Membership
@@ -500,6 +500,11 @@ class MultiRaft:
             if local.replica.awaits_disk:
                 self.mark_dirty(group)
         self.replicas.journal_durable()
+
+    @property
+    def silent_nodes(self) -> Collection[NodeId]:
+        """The nodes that this one has not heard for an election timeout."""
+        return self._awake.silent
 
     def tick(self) -> None:
         """One tick of the clock has passed, for all replicas."""

@@ -127,8 +127,8 @@ class PlacingServices:
         return calls.TransferReply(leader=await self._node.transfer_leadership(local, call.to))
 
     def voters_for(self, what: str, replicas: int) -> tuple[NodeId, ...]:
-        """On which nodes a new group is put; `replicas` 0: the default. Raises `TooFewNodes`,
-        `NotLeader`."""
+        """On which nodes a new group is put: those that are silent only if the others are too few.
+        `replicas` 0: the default. Raises `TooFewNodes`, `NotLeader`."""
         self._node.check_leads(self._replicas.of_controller)
         controller = self._controller
         found = self._nodes()
@@ -142,7 +142,12 @@ class PlacingServices:
             Held(info.group, label_of(info), controller.voters_of(info))
             for info in controller.groups()
         ]
-        return chosen(replicas or min(REPLICAS_DEFAULT, len(nodes)), nodes, load_of(held))
+        count, load = replicas or min(REPLICAS_DEFAULT, len(nodes)), load_of(held)
+        silent = self._node.multiraft.silent_nodes
+        heard = {node: rack for node, rack in nodes.items() if node not in silent}
+        if len(heard) >= count:
+            return chosen(count, heard, load)
+        return chosen(count, nodes, load, kept=tuple(heard))  # the others may come back
 
     def _nodes(self) -> tuple[calls.NodePlaces, ...]:
         """All nodes by id. One that the cluster began with may not have registered yet."""

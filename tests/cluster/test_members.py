@@ -37,6 +37,10 @@ def places(client: LogClient) -> dict[str, tuple[int, ...]]:
     return {each.topic: each.voters for each in client.members.placements().groups}
 
 
+SILENT_MS = 3_000
+"""Longer than an election timeout, after which a node counts as silent."""
+
+
 def silent_ms(client: LogClient, node: int) -> int:
     """For how long the controller's leader has not heard of the node."""
     views = [reply for _, _, reply in client.views([CONTROLLER_GROUP])]
@@ -263,7 +267,7 @@ def test_a_removal_that_cannot_end_is_taken_back(tmp_path: Path) -> None:
         client.append(topic, [{"id": 1}])
         moves = client.members.plan_removal(3)
         four.end()
-        wait_for(lambda: silent_ms(client, four.node) > 2_000, "it to be missed", PATIENCE_S)
+        wait_for(lambda: silent_ms(client, four.node) > SILENT_MS, "it to be missed", PATIENCE_S)
         with pytest.raises(DeadlineExceeded, match="nodes 4 do not answer"):
             list(client.members.carry_out(moves, timeout_s=3))
         assert not all(each.reached for each in client.members.placements().groups)
@@ -319,3 +323,13 @@ def test_a_drained_node_leads_nothing_also_after_a_restart(tmp_path: Path) -> No
         assert load.failed == []
         assert rows_of(client, topics[0]) == load.written
         wait_for(lambda: groups_led(client, 1) == {1: 7}, "node 1 to lead all", PATIENCE_S)
+
+
+def test_new_topics_are_put_on_nodes_that_answer(tmp_path: Path) -> None:
+    with ProcessCluster.start(tmp_path / "data", nodes=4) as cluster, cluster.client() as client:
+        cluster.kill(4)
+        wait_for(lambda: silent_ms(client, 4) > SILENT_MS, "node 4 to be missed", PATIENCE_S)
+        made = [client.create_topic(f"later-{each}", "id bigint") for each in range(4)]
+        assert [each.voters for each in made] == [(1, 2, 3)] * 4
+        everywhere = client.create_topic("everywhere", "id bigint", replicas=4)
+        assert everywhere.voters == (1, 2, 3, 4), "it may come back"
