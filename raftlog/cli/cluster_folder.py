@@ -22,7 +22,7 @@ import threading
 import time
 import tomllib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,8 @@ class ClusterFolder:
     addresses: dict[int, str]
     founders: tuple[int, ...]
     """The nodes that the cluster began with. Another one was added, and founds nothing."""
+    removed: tuple[int, ...] = ()
+    """The nodes that ran from this folder until they were removed from the cluster."""
 
     def data(self, node: int) -> Path:
         """The node's data folder."""
@@ -116,6 +118,7 @@ def record(cluster: ClusterFolder) -> None:
         f"format = {FORMAT}",
         f"cluster_id = {json.dumps(cluster.cluster_id)}",
         f"founders = {json.dumps(cluster.founders)}",
+        *([f"removed = {json.dumps(cluster.removed)}"] if cluster.removed else ()),
         "",
         "[nodes]",
         *(f"{node} = {json.dumps(address)}" for node, address in cluster.addresses.items()),
@@ -129,7 +132,7 @@ def forget(folder: Path, node: int) -> None:
     cluster = open_folder(folder)
     if len(cluster.addresses) > 1:
         addresses = {each: at for each, at in cluster.addresses.items() if each != node}
-        record(replace(cluster, addresses=addresses))
+        record(replace(cluster, addresses=addresses, removed=(*cluster.removed, node)))
 
 
 def exists(folder: Path) -> bool:
@@ -162,7 +165,8 @@ def open_folder(folder: Path) -> ClusterFolder:
         folder=folder,
         cluster_id=_cluster_id(file, table),
         addresses=addresses,
-        founders=_founders(file, table, addresses),
+        founders=_nodes(file, table, "founders", addresses),
+        removed=_nodes(file, table, "removed", ()),
     )
 
 
@@ -188,15 +192,13 @@ def _addresses(file: Path, table: dict[str, Any]) -> dict[int, str]:
     return dict(sorted(addresses.items()))
 
 
-def _founders(file: Path, table: dict[str, Any], addresses: dict[int, str]) -> tuple[int, ...]:
-    """All nodes, if the file names none: so it was before nodes could be added."""
-    founders = table.get("founders", list(addresses))
-    are_nodes = isinstance(founders, list) and all(
-        type(each) is int and each > 0 for each in founders
-    )
-    if not are_nodes or len(set(founders)) < len(founders):
-        raise _unreadable(file, "founders is no list of different nodes")
-    return tuple(sorted(founders))
+def _nodes(file: Path, table: dict[str, Any], name: str, default: Iterable[int]) -> tuple[int, ...]:
+    """By default all nodes are founders: so it was before nodes could be added."""
+    nodes = table.get(name, list(default))
+    are_nodes = isinstance(nodes, list) and all(type(each) is int and each > 0 for each in nodes)
+    if not are_nodes or len(set(nodes)) < len(nodes):
+        raise _unreadable(file, f"{name} is no list of different nodes")
+    return tuple(sorted(nodes))
 
 
 def _unreadable(file: Path, problem: str) -> InvalidOption:

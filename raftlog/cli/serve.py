@@ -129,8 +129,8 @@ def joined_cluster(folder: Path, node: int, session: Session) -> ClusterFolder:
 
 
 def _refuse_removed(cluster: ClusterFolder, node: int) -> None:
-    """Raises `NodeRemoved` if the node ran from this folder: only `forget` takes one out of it."""
-    if cluster.data(node).exists():
+    """Raises `NodeRemoved` if the node ran from this folder until it was removed."""
+    if node in cluster.removed:
         raise NodeRemoved(node=node)
 
 

@@ -12,6 +12,7 @@ from raftlog.cli.cluster_folder import (
     CLUSTER_FILE,
     FORMAT,
     ClusterFolder,
+    forget,
     new_cluster,
     open_folder,
     record,
@@ -20,7 +21,7 @@ from raftlog.cli.serve import joined_cluster
 from raftlog.cli.session import Session
 from raftlog.config import ClientSettings, Settings
 from raftlog.core.types import NodeId
-from raftlog.errors import DataFolderForeign, InvalidOption, NodeUnknown
+from raftlog.errors import DataFolderForeign, InvalidOption, NodeRemoved, NodeUnknown
 from tests.client.members_scene import FOUNDERS, MembersScene, scene
 
 
@@ -88,3 +89,16 @@ def test_founders_that_are_no_different_nodes_are_refused(tmp_path: Path, founde
     )
     with pytest.raises(InvalidOption, match="founders is no list of different nodes"):
         open_folder(tmp_path)
+
+
+def test_a_folder_is_that_of_a_removed_node_only_if_it_was_recorded_so(
+    cluster: MembersScene, tmp_path: Path
+) -> None:
+    """One that was copied and renamed is none: what is in it says whose it is."""
+    own = joined(cluster, tmp_path / "c", 4)
+    own.data(5).mkdir()
+    assert 5 in joined(cluster, tmp_path / "c", 5).addresses
+    forget(own.folder, 4)
+    assert open_folder(own.folder).removed == (4,)
+    with pytest.raises(NodeRemoved):
+        joined(cluster, tmp_path / "c", 4)
