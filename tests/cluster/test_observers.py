@@ -328,6 +328,13 @@ def test_readers_that_prefer_observers_read_there_and_elsewhere_when_none_answer
         topic = client.create_topic("t", "id bigint")
         client.append(topic, [{"id": each} for each in range(50)])
         wait_at(connection, cluster.address(4), topic, 50)
+
+        def knows_the_observer() -> bool:
+            """The node that it asks may hear of the observer later than the observer serves."""
+            list(client.read(topic, 0, 50, mark=50, preference="observer"))
+            return bool(client._connection.observers)
+
+        wait_for(knows_the_observer, "the client to hear of the observer", PATIENCE_S)
         for node in (1, 2, 3):
             cluster.pause(node)
         batches = list(client.read(topic, 0, 50, mark=50, preference="observer"))
