@@ -18,9 +18,6 @@ from raftlog.spark.options import FOUND, ConnectionOptions, connection_options
 if TYPE_CHECKING:
     from raftlog import LogClient, TopicInfo
 
-_PATIENCE_S = 3_600.0
-"""No request is tried for longer: its deadline ends it."""
-
 _lock = threading.Lock()
 _clients: dict[tuple[int, ConnectionOptions, bool], LogClient] = {}
 _topics: dict[tuple[int, ConnectionOptions, str], TopicInfo] = {}
@@ -46,7 +43,7 @@ def client(options: ConnectionOptions, *, starting: bool = False) -> LogClient:
             }
             settings = load().client.model_copy(update=found_by)
             if not starting:
-                patience = {"refused_timeout_s": _PATIENCE_S}
+                patience = {"refused_timeout_s": options.request_timeout_s}
                 settings = settings.model_copy(update=patience)
             _clients[key] = raftlog.connect(
                 request_timeout_s=options.request_timeout_s, settings=settings

@@ -53,14 +53,17 @@ _OVER_MESSAGE_LIMIT = re.compile(r"larger than max \((\d+) vs\. (\d+)\)")
 """What the server's grpc says of a frame that it drops unread. It sends no typed error then."""
 
 
-def typed_error(address: str, error: grpc.RpcError) -> RaftlogError:
-    """The error that a node answered, or what happened on the way to it."""
+def typed_error(address: str, error: grpc.RpcError | MalformedRequest) -> RaftlogError:
+    """The error that a node answered, or what happened on the way to it. `MalformedRequest`: of an
+    answer that cannot be read."""
+    if isinstance(error, MalformedRequest):
+        return NodeUnreachable(address=address, problem=UNREADABLE_ANSWER)
     for each in error.trailing_metadata() or ():
         if each.key == ERROR_METADATA_KEY and isinstance(each.value, bytes):
             try:
                 return decode_error(each.value)
-            except MalformedRequest:
-                return NodeUnreachable(address=address, problem=UNREADABLE_ANSWER)
+            except MalformedRequest as unreadable:
+                return typed_error(address, unreadable)
     code, details = error.code(), error.details() or ""
     if code in _NO_ANSWER or any(theirs in details for theirs in _NO_NODE):
         return NodeUnreachable(address=address, problem=_in_our_words(details))

@@ -43,6 +43,7 @@ from raftlog.wire.placing_calls import (
     NodePlaces,
     PlacementsReply,
     TransferCall,
+    takes_replicas,
 )
 
 AT_ONCE_DEFAULT = 2
@@ -548,7 +549,7 @@ class ClusterMembers:
         self, reply: PlacementsReply, tell: Callable[[str], None] | None = None, but: int = 0
     ) -> set[NodeId]:
         """The nodes that do not answer. Tells of those that might take replicas, but of one."""
-        able = {each.node for each in reply.nodes if plans.takes_replicas(each)}
+        able = {each.node for each in reply.nodes if takes_replicas(each)}
         silent = {each.node for each in reply.nodes} - self._moves.heard()
         if tell is not None and (told := sorted(silent & able - {but})):
             tell(f"left out, as they do not answer: nodes {listed(told)}")

@@ -22,7 +22,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import grpc
 import tenacity
 
-from raftlog.client.call_errors import UNREADABLE_ANSWER, typed_error
+from raftlog.client.call_errors import typed_error
 from raftlog.client.channels import CHANNEL_OPTIONS, Channels
 from raftlog.client.forks import in_each_child
 from raftlog.client.retries import Deadline, Failures, is_retriable, pause_s, try_seconds
@@ -244,10 +244,8 @@ class Connection:
         try:
             for data in replies:
                 yield decode_reply(call, data)
-        except grpc.RpcError as error:
+        except (grpc.RpcError, MalformedRequest) as error:
             raise self._typed(address, error) from None
-        except MalformedRequest:
-            raise self._no_node(address) from None
         finally:
             replies.cancel()
 
@@ -292,7 +290,8 @@ class Connection:
                 raise final from error
 
         def give_up(_: tenacity.RetryCallState) -> T:
-            raise self._hopeless(failures) or deadline.error(failures.text)
+            hopeless = self._hopeless(failures) if deadline.remaining_s() > 0 else None
+            raise hopeless or deadline.error(failures.text)
 
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(
@@ -448,16 +447,11 @@ class Connection:
         """The decoded reply, or the typed error. Updates the leader cache of `group`."""
         try:
             reply, _ = decode_reply(call, wait())
-        except grpc.RpcError as error:
+        except (grpc.RpcError, MalformedRequest) as error:
             typed = self._typed(address, error)
             if group is not None:
                 self._learn(group, address, typed)
             raise typed from None
-        except MalformedRequest:
-            nobody = self._no_node(address)
-            if group is not None:
-                self._learn(group, address, nobody)
-            raise nobody from None
         self._avoided_until_s.pop(address, None)
         self._answered = True
         if group is not None:
@@ -467,19 +461,11 @@ class Connection:
                 self._ask_nodes(address)
         return reply
 
-    def _no_node(self, address: str) -> RaftlogError:
-        """What answers there sends what no node sends."""
-        self._avoid(address)
-        return NodeUnreachable(address=address, problem=UNREADABLE_ANSWER)
-
-    def _avoid(self, address: str) -> None:
-        self._avoided_until_s[address] = time.monotonic() + _AVOIDED_S
-        self._look_again()
-
-    def _typed(self, address: str, error: grpc.RpcError) -> RaftlogError:
+    def _typed(self, address: str, error: grpc.RpcError | MalformedRequest) -> RaftlogError:
         typed = typed_error(address, error)
         if isinstance(typed, NodeUnreachable | NodeStopping):
-            self._avoid(address)
+            self._avoided_until_s[address] = time.monotonic() + _AVOIDED_S
+            self._look_again()
         self._answered |= not isinstance(typed, NodeUnreachable)
         if isinstance(typed, UnknownWriter):
             typed.servers = self.servers
@@ -530,6 +516,6 @@ def _describe(address: str, timeout_s: float) -> ClusterDescription:
         stub = channel.unary_unary(f"/{SERVICE}/{DESCRIBE_CLUSTER.name}")
         try:
             reply, _ = decode_reply(DESCRIBE_CLUSTER, stub(request, timeout_s))
-        except grpc.RpcError as error:
+        except (grpc.RpcError, MalformedRequest) as error:
             raise typed_error(address, error) from None
     return reply

@@ -20,7 +20,13 @@ from raftlog.placement import (
     room_for,
     without,
 )
-from raftlog.wire.placing_calls import GroupPlace, NodePlaces, PlacementsReply, not_started
+from raftlog.wire.placing_calls import (
+    GroupPlace,
+    NodePlaces,
+    PlacementsReply,
+    not_started,
+    takes_replicas,
+)
 
 
 def removal(node: int, reply: PlacementsReply, silent: Collection[NodeId]) -> list[Move]:
@@ -68,11 +74,6 @@ def replicas(
         raise _too_few(held, count, room, nodes, reply)
     move = resized(held, count, nodes, load_of(groups), silent)
     return [move] if move.before != move.after else []
-
-
-def takes_replicas(node: NodePlaces) -> bool:
-    """May groups be put on the node, if it answers?"""
-    return node.registered and not node.leaving and not node.observer
 
 
 def _usable(nodes: Iterable[NodePlaces], but: int = 0) -> dict[NodeId, str]:

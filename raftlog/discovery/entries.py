@@ -10,6 +10,7 @@ Paths are made of numbers only: what was read never becomes part of a path.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Annotated, TypeVar
 
 from pydantic import (
@@ -72,9 +73,9 @@ class NumberedEntry(Entry):
     cluster_id: Identifier
 
     @property
+    @abstractmethod
     def number(self) -> int:
         """The name that the entry must have."""
-        raise NotImplementedError  # each kind of entry has its number in a field of its own
 
 
 class NodeEntry(NumberedEntry):

@@ -67,10 +67,8 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         self.quarantined: dict[GroupId, Quarantine] = {}
         """Groups whose files here are damaged. They have no replica: nothing votes, acknowledges,
         campaigns or serves reads for them, and messages of peers to them are dropped."""
-        self._closing: set[GroupId] = set()
-        """Those quarantined ones whose files are still in use."""
         self._ending: set[GroupId] = set()
-        """Those whose replica is gone while its files are still in use."""
+        """Groups whose replica is gone, quarantined or for good, while its files are in use."""
         self._opening: set[GroupId] = set()
         self._refills = Refills(
             store=store, disk=disk, journal_changed=journal_changed, made=self._made
@@ -236,7 +234,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
             elsewhere = placement.is_reached and self._node not in placement.voters
             if elsewhere and not self.observes and group != CONTROLLER_GROUP:
                 self._give_up(group)
-        for group in self.quarantined.keys() - self._closing:
+        for group in self.quarantined.keys() - self._ending:
             if controller.is_deleted(group):
                 self._remove(group, self.quarantined.pop(group).info, lambda: None)
         self._forget_deleted()
@@ -269,7 +267,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         assert group != CONTROLLER_GROUP, "every node has the controller's log"
         if group in self._replicas:
             self._end(self._replicas.pop(group), NotLeader(group=group))
-        elif group in self.quarantined and group not in self._closing:
+        elif group in self.quarantined and group not in self._ending:
             quarantine = self.quarantined.pop(group)
             self._remove_elsewhere(group, quarantine.info, quarantine.lost, lambda: None)
 
@@ -319,7 +317,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
     def quarantine(self, local: LocalReplica, damage: CorruptFile) -> None:
         """The group's log turned out to be damaged where it must be read: end the replica."""
         quarantine = Quarantine(local.group, local.info, damage, local.replica.last_durable)
-        self._closing.add(local.group)
+        self._ending.add(local.group)
         del self._replicas[local.group]
         self._quarantine(quarantine)
         self._end(local, self._refusal(quarantine))
@@ -331,7 +329,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
                 group=quarantine.group, info=quarantine.info, cause=quarantine.damage.cause
             )
         )
-        if quarantine.group not in self._closing:
+        if quarantine.group not in self._ending:
             self._refill_known(quarantine)
 
     def _refill_known(self, quarantine: Quarantine) -> None:
@@ -353,7 +351,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         """A leader of that term speaks to the group's replica here. One that is quarantined is
         filled again: there is somebody to get it from."""
         info = self.controller.info_of(group)
-        if group not in self.quarantined or group in self._closing or info is None:
+        if group not in self.quarantined or group in self._ending or info is None:
             return
         state = self._store.journal.get(group)
         if state is None or term >= state.term:
@@ -361,7 +359,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
 
     def fill_observed(self) -> None:
         """Begin to fill what is quarantined again, at an observer: no leader speaks to it."""
-        for group in self.quarantined.keys() - self._closing:
+        for group in self.quarantined.keys() - self._ending:
             info = self.controller.info_of(group)
             if info is not None:
                 self._refill(info, None)  # it has promised nothing that it could forget
@@ -393,8 +391,7 @@ class NodeReplicas(Mapping[GroupId, LocalReplica]):
         if local.busy:
             return  # whatever ends last comes here again
         self._ending.discard(local.group)
-        if local.group in self._closing:
-            self._closing.discard(local.group)
+        if local.group in self.quarantined:
             local.replica.log.abandon()
             self._refill_known(self.quarantined[local.group])
             self.follow_controller()

@@ -132,7 +132,7 @@ class PlacingServices:
         self._node.check_leads(self._replicas.of_controller)
         controller = self._controller
         found = self._nodes()
-        nodes = {each.node: each.rack for each in found if _takes_replicas(each)}
+        nodes = {each.node: each.rack for each in found if calls.takes_replicas(each)}
         if max(replicas, 1) > len(nodes):
             waited_for = calls.not_started(found)
             raise TooFewNodes(
@@ -186,7 +186,3 @@ class PlacingServices:
 
     def _check_knows_observers(self) -> None:
         self._check_rules("An observer", RULES_WITH_OBSERVERS)
-
-
-def _takes_replicas(node: calls.NodePlaces) -> bool:
-    return node.registered and not node.leaving and not node.observer

@@ -47,6 +47,11 @@ class NodePlaces:
     """Of an observer: through how many nodes an entry comes to it at most, from 1."""
 
 
+def takes_replicas(node: NodePlaces) -> bool:
+    """May groups be put on the node, if it answers?"""
+    return node.registered and not node.leaving and not node.observer
+
+
 def not_started(nodes: Iterable[NodePlaces]) -> str:
     """Those that were added to hold groups and have not come, for people."""
     waited_for = [each.node for each in nodes if not (each.registered or each.observer)]

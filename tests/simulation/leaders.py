@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from raftlog.core.ready import Role
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
 from raftlog.errors import NotLeader, TransferRefused
 from raftlog.machines.cluster_nodes import KnownNode
 from raftlog.machines.commands import Command, RegisterNode, SetDuty
 from raftlog.machines.outcomes import DutySet
 from raftlog.machines.rules import RULES_LATEST, RULES_WITH_MEMBERS
-from raftlog.wire.codec import encode_command
+from tests.simulation.members import command_controller
 from tests.simulation.node import SimulatedNode
 from tests.simulation.simulator import Simulator
 from tests.simulation.swarm import Settings
@@ -103,8 +103,7 @@ class Leading:
             drained = isinstance(outcome, DutySet) and outcome.draining
             self._simulator.counts["nodes drained"] += drained
 
-        payload = Payload(encode_command(command, None), b"")
-        leader.propose(CONTROLLER_GROUP, lambda _: payload, answered)
+        command_controller(leader, command, answered)
 
     def _controller(self) -> SimulatedNode | None:
         """A node that leads the controller, once that knows members."""

@@ -16,9 +16,15 @@ from raftlog.machines.placements import Placement
 from raftlog.machines.rules import RULES_WITH_MEMBERS
 from raftlog.wire.codec import encode_command
 from tests.simulation.network import Network
-from tests.simulation.node import SimulatedNode
+from tests.simulation.node import Reply, SimulatedNode
 from tests.simulation.simulator import Simulator
 from tests.simulation.swarm import Settings
+
+
+def command_controller(leader: SimulatedNode, command: Command, reply: Reply) -> None:
+    """Have the controller's leader replicate a command; reply with its outcome."""
+    payload = Payload(encode_command(command, None), b"")
+    leader.propose(CONTROLLER_GROUP, lambda _: payload, reply)
 
 
 class Placing:
@@ -114,8 +120,7 @@ class Placing:
         def answered(outcome: object) -> None:
             self._simulator.counts[what] += isinstance(outcome, done)
 
-        payload = Payload(encode_command(command, None), b"")
-        leader.propose(CONTROLLER_GROUP, lambda _: payload, answered)
+        command_controller(leader, command, answered)
 
     def _controllers_leader(self) -> SimulatedNode | None:
         leaders = [node for node in self._nodes.values() if node.leads(CONTROLLER_GROUP)]

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId, Payload
+from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
 from raftlog.machines.commands import AddNode
 from raftlog.machines.outcomes import NodeAdded
 from raftlog.machines.rules import RULES_WITH_OBSERVERS
-from raftlog.wire.codec import encode_command
 from tests.simulation.checkers import Checker, same_states
+from tests.simulation.members import command_controller
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
 from tests.simulation.promises import Promise
@@ -117,7 +117,6 @@ class Observers:
         if self._random.randrange(2):
             parents = tuple(sorted({above[-1], above[self._random.randrange(len(above))]}))
         command = AddNode(node=node, address=f"o{node}:1", observer=True, parents=parents)
-        payload = Payload(encode_command(command, None), b"")
 
         def answered(outcome: object) -> None:
             refused_again = getattr(outcome, "code", "") == "ObserverRefused"
@@ -134,7 +133,7 @@ class Observers:
                 )
                 self.nodes[node].start()
 
-        leaders[-1].propose(CONTROLLER_GROUP, lambda _: payload, answered)
+        command_controller(leaders[-1], command, answered)
 
     def _trouble(self) -> None:
         nodes = list(self.nodes.values())

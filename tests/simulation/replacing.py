@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from raftlog.core.types import CONTROLLER_GROUP, NodeId, Payload
+from raftlog.core.types import CONTROLLER_GROUP, NodeId
 from raftlog.machines.commands import AddNode, Command, RegisterNode, RetireNode, SetDuty
 from raftlog.machines.outcomes import DutySet, NodeAdded, NodeRegistered, NodeRetired, Refused
 from raftlog.machines.rules import RULES_LATEST
-from raftlog.wire.codec import encode_command
 from tests.simulation.checkers import Checker
-from tests.simulation.members import Placing
+from tests.simulation.members import Placing, command_controller
 from tests.simulation.network import Network
 from tests.simulation.node import SimulatedNode
 from tests.simulation.promises import Promise, Violation
@@ -219,5 +218,4 @@ class Replacing:
             if isinstance(outcome, done):
                 then()
 
-        payload = Payload(encode_command(command, None), b"")
-        leaders[-1].propose(CONTROLLER_GROUP, lambda _: payload, answered)
+        command_controller(leaders[-1], command, answered)
