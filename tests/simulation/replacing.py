@@ -129,7 +129,7 @@ class Replacing:
             controller = node.multiraft.replicas.controller
             if node.multiraft.replicas.known_store(victim.node) != victim.store:
                 return False
-            if any(controller.placements.under_way()):
+            if list(controller.placements.under_way()):  # any() would pass over group 0
                 return False
         return len(ends) == 1 and len(set(ends.pop())) == 1
 
