@@ -7,12 +7,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from raftlog import LogClient
 from raftlog.bench.measure import MEGABYTE
 from raftlog.chaos.cluster import ProcessCluster
+from raftlog.core.types import GroupId, Term
+from raftlog.errors import RaftlogError
 from tests.bench.figures import Figure
 from tests.bench.processes import cpu_s, memory_bytes
 
 _SETTLE_S = 5.0
+"""So long no leader has changed: those of new topics are spread over the nodes first."""
+_SETTLED_WITHIN_S = 180.0
 _WATCH_S = 15.0
 
 
@@ -28,14 +33,36 @@ def idle(counts: Sequence[int]) -> Callable[[Path], Iterator[Figure]]:
                     if number == count - 1:
                         client.append(f"t-{number}", [{"payload": b"x"}])
                 made = count
+                _settle(client)
                 yield _figure(count, list(cluster.pids.values()))
 
     return piece
 
 
+def _settle(client: LogClient) -> None:
+    pause, deadline_s = threading.Event(), time.monotonic() + _SETTLED_WITHIN_S
+    terms, since_s = _terms(client), time.monotonic()
+    while time.monotonic() - since_s < _SETTLE_S:
+        assert time.monotonic() < deadline_s, "leaders still change"
+        pause.wait(1.0)
+        before, terms = terms, _terms(client)
+        if terms != before:
+            since_s = time.monotonic()
+    pause.wait(_SETTLE_S)  # these looks have woken something
+
+
+def _terms(client: LogClient) -> dict[GroupId, Term]:
+    """The latest term of each group."""
+    found: dict[GroupId, Term] = {}
+    for _, _, view in client.views():
+        assert not isinstance(view, RaftlogError), view
+        for each in view.groups:
+            found[each.group] = max(found.get(each.group, Term(0)), each.term)
+    return found
+
+
 def _figure(topics: int, pids: list[int]) -> Figure:
     pause = threading.Event()
-    pause.wait(_SETTLE_S)
     began_s = time.perf_counter()
     before = [cpu_s(pid) for pid in pids]
     pause.wait(_WATCH_S)
