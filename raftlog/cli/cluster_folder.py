@@ -130,7 +130,7 @@ def forget(folder: Path, node: int) -> None:
     """Take a node that was removed from the cluster out of the folder's file, durably: `up` does
     not start it again. Its data stays. The founders stay too: what they founded does not change."""
     cluster = open_folder(folder)
-    if len(cluster.addresses) > 1:
+    if node in cluster.addresses and len(cluster.addresses) > 1:
         addresses = {each: at for each, at in cluster.addresses.items() if each != node}
         record(replace(cluster, addresses=addresses, removed=(*cluster.removed, node)))
 

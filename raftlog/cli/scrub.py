@@ -62,6 +62,8 @@ def _watched(look: Any, answers: list[NodeAnswer], *, live: bool) -> list[NodeAn
     """Look until nothing is read any more, and what is being healed had some time."""
     pause = threading.Event()
     shown = console() if live and console().is_terminal else None
+    if live and shown is None:
+        say("reading; only a terminal is shown how far the nodes are")
     with Live(console=shown, auto_refresh=False, transient=True) as progress:
         ended_s: float | None = None
         while True:

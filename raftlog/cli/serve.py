@@ -96,7 +96,7 @@ def joined_cluster(folder: Path, node: int, session: Session) -> ClusterFolder:
     """The cluster in the folder, which is asked for if the node is not in it yet, and recorded.
 
     A node that has joined asks nobody again: its data tells it what nodes there are. Raises
-    `NodeUnknown` if nobody has added the node."""
+    `NodeUnknown` if nobody has added the node, `NodeRemoved` if it was removed for good."""
     known = open_folder(folder) if exists(folder) else None
     if known is not None and node in known.addresses and node not in known.founders:
         return known
@@ -107,6 +107,8 @@ def joined_cluster(folder: Path, node: int, session: Session) -> ClusterFolder:
         cluster_id = client.cluster_id()
         reply = client.members.placements()
     found = {int(each.node): each.address for each in reply.nodes}
+    if node in reply.removed:
+        raise NodeRemoved(node=node)
     if node not in found:
         raise NodeUnknown(node=node, known=", ".join(map(str, found)))
     if known is not None and known.cluster_id != cluster_id:

@@ -35,6 +35,7 @@ from raftlog.errors import (
 )
 
 if TYPE_CHECKING:
+    from raftlog.client.cluster_members import ClusterMembers
     from raftlog.client.log_client import ClusterDescription
 
 LOOK_INTERVAL_S = 0.1
@@ -183,8 +184,8 @@ class Running:
         """Wait until every node answers, is registered and knows a leader, or Ctrl-C is pressed.
 
         Only the nodes of this folder are waited for: others of the cluster may run elsewhere. If a
-        node exits instead, prints the end of its log and raises `typer.Exit` with its exit code.
-        Raises `NodesNotReady` when the time is over.
+        node exits instead, prints the end of its log and raises `typer.Exit` with its exit code,
+        unless the cluster says that it was removed. Raises `NodesNotReady` when the time is over.
         """
         from raftlog.client.log_client import connect
 
@@ -200,22 +201,43 @@ class Running:
         )
         with connect(settings=client_settings) as client:
             while not self.stop.is_set():
-                for node, child in self.children.items():
-                    if child.poll() is not None:
-                        raise self._ended_early(node, child.returncode)
+                refused = self._refused()
                 answers: list[ClusterDescription | RaftlogError] = []
                 with suppress(RaftlogError):  # nobody answers
                     answers = [answer for _, answer in client.describe_cluster()]
                 missing = self._missing(answers)
                 if not missing:
+                    self._leave_out(refused, client.members)
                     return
                 if time.monotonic() >= deadline_s:
+                    for node in refused:
+                        raise self._ended_early(node)
                     raise self._not_ready(missing, limit_s)
                 self.stop.wait(LOOK_INTERVAL_S)
 
+    def _refused(self) -> list[int]:
+        """The nodes that ended because they must not serve. It may be that they were removed while
+        they were down: what the others answer as soon as they start is older than that."""
+        ended = [node for node, child in self.children.items() if child.poll() is not None]
+        for node in ended:
+            refused = self.children[node].returncode == ExitCode.NODE_REFUSED
+            if not refused or len(ended) == len(self.children):
+                raise self._ended_early(node)
+        return ended
+
+    def _leave_out(self, refused: list[int], members: ClusterMembers) -> None:
+        """Start those that were removed no more. The others must not be left out."""
+        for node in refused:
+            if not members.was_removed(node):
+                raise self._ended_early(node)
+            cluster_folder.forget(self.cluster.folder, node)
+            del self.children[node]
+            say(f"node {node} was removed from the cluster: it is left out; its data stays")
+
     def _missing(self, answers: Sequence[ClusterDescription | RaftlogError]) -> dict[int, str]:
         """The nodes of this folder that are not ready, and why."""
-        missing = dict.fromkeys(self.children, "no answer")
+        living = [node for node, child in self.children.items() if child.poll() is None]
+        missing = dict.fromkeys(living, "no answer")
         for each in answers:
             if isinstance(each, RaftlogError) or each.node not in missing:
                 continue
@@ -297,7 +319,8 @@ class Running:
         for node, pid in self.cluster.running().items():
             say(f"node {node} (pid {pid}) still runs: `raftlog serve` started it")
 
-    def _ended_early(self, node: int, code: int) -> typer.Exit:
+    def _ended_early(self, node: int) -> typer.Exit:
+        code = self.children[node].returncode
         log_file = self.cluster.log_file(node)
         with log_file.open("rb") as log:
             log.seek(self.log_starts[node])

@@ -7,7 +7,7 @@ import re
 
 import grpc
 
-from raftlog.errors import Internal, MalformedRequest, NodeUnreachable, RaftlogError, TooLarge
+from raftlog.errors import MalformedRequest, NodeUnreachable, RaftlogError, TooLarge
 from raftlog.wire.calls import OTHER_CLUSTER
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error
 
@@ -81,7 +81,9 @@ def typed_error(address: str, error: grpc.RpcError | MalformedRequest) -> Raftlo
             limit=int(sizes[2]),
             option="server.entry_bytes_max",
         )
-    return Internal(what=f"{address} answered {code.name}: {details}")
+    # A node says what fails there, by a typed error.
+    problem = f"what listens there answered {code.name}: {details}"
+    return NodeUnreachable(address=address, problem=problem)
 
 
 def _in_our_words(details: str) -> str:

@@ -43,6 +43,7 @@ from raftlog.wire.placing_calls import (
     NodePlaces,
     PlacementsReply,
     TransferCall,
+    not_started,
     takes_replicas,
 )
 
@@ -210,7 +211,10 @@ class ClusterMembers:
             ChangeUnfinished: It still leads groups, which nobody else can lead; or it does not
                 answer, so that nobody knows.
         """
-        self._set_duty(node, draining=True, leaving=self._node(node).leaving)
+        known = self._node(node)
+        self._set_duty(node, draining=True, leaving=known.leaving)
+        if not known.registered:
+            return  # it was never started, so it leads nothing
         last, progress = "", Progress(tell)
 
         def leads_nothing() -> bool | None:
@@ -319,7 +323,7 @@ class ClusterMembers:
             NodeInUse: It was told to stay meanwhile (`keep`).
             ChangeUnfinished: A move took too long; it goes on, and so does this, given again.
         """
-        if self._was_removed(node):
+        if self.was_removed(node):
             return  # this was given before
         reply = self.placements()
         silent = self._silent(reply)
@@ -389,7 +393,7 @@ class ClusterMembers:
         """
         coming = self._node(new)
         self._kinds(old, new)
-        if self._was_removed(old):
+        if self.was_removed(old):
             return  # this was given before
         reply = self.placements()
         silent = self._silent(reply)
@@ -443,7 +447,7 @@ class ClusterMembers:
             TooFewNodes: A group would have more replicas than there are other nodes that answer.
             NodeUnknown: There is no such node.
         """
-        if self._was_removed(node):
+        if self.was_removed(node):
             return []
         reply = self.placements()
         return plans.removal(node, reply, self._silent(reply, tell, but=node))
@@ -468,7 +472,7 @@ class ClusterMembers:
             NodeUnknown: There was never a node `old`.
         """
         self._kinds(old, new)
-        if self._was_removed(old):
+        if self.was_removed(old):
             return []
         reply = self.placements()
         return plans.replacement(old, new, reply, self._silent(reply, tell, but=old))
@@ -550,26 +554,40 @@ class ClusterMembers:
     ) -> set[NodeId]:
         """The nodes that do not answer. Tells of those that might take replicas, but of one."""
         able = {each.node for each in reply.nodes if takes_replicas(each)}
+        if tell is not None and (unstarted := not_started(reply.nodes)):
+            tell(f"left out, as they were not started: nodes {unstarted}")
         silent = {each.node for each in reply.nodes} - self._moves.heard()
         if tell is not None and (told := sorted(silent & able - {but})):
             tell(f"left out, as they do not answer: nodes {listed(told)}")
         return silent
 
     def _node(self, node: int) -> NodePlaces:
-        nodes = self.placements().nodes
-        for each in nodes:
+        whole_argument("node", node, least=1, most=INTEGER_MAX)
+        reply = self.placements()
+        for each in reply.nodes:
             if each.node == node:
                 return each
-        raise NodeUnknown(node=node, known=", ".join(str(each.node) for each in nodes))
+        if node in reply.removed:
+            raise NodeRemoved(node=node)
+        raise NodeUnknown(node=node, known=", ".join(str(each.node) for each in reply.nodes))
 
-    def _was_removed(self, node: int) -> bool:
-        """Is it removed for good? Raises `NodeUnknown` if there never was such a node."""
-        whole_argument("node", node, least=1, most=INTEGER_MAX)
-        if any(each.node == node for each in self.placements().nodes):
-            return False
-        # To remove a node that is removed changes nothing, and no other one is unknown.
-        self._retire(node)
-        return True
+    def was_removed(self, node: int) -> bool:
+        """Look up whether a node was removed from the cluster.
+
+        Args:
+            node: The node.
+
+        Returns:
+            Whether it was. Its id is never used again.
+
+        Raises:
+            NodeUnknown: There never was such a node.
+        """
+        try:
+            self._node(node)
+        except NodeRemoved:
+            return True
+        return False
 
     def _kinds(self, old: int, new: int) -> tuple[NodePlaces, ...]:
         """All nodes. Raises `InvalidOption` if `new` cannot take the place of `old`: it is the

@@ -60,7 +60,13 @@ from raftlog.machines.outcomes import (
     refused,
 )
 from raftlog.machines.placements import Placements
-from raftlog.machines.rules import RULES_FIRST, RULES_WITH_MEMBERS, known_rules, next_rules
+from raftlog.machines.rules import (
+    RULES_FIRST,
+    RULES_LEAVING_ROOM,
+    RULES_WITH_MEMBERS,
+    known_rules,
+    next_rules,
+)
 from raftlog.machines.schema import RESERVED_NAMES, Schema
 from raftlog.machines.settings import (
     ADVICE,
@@ -205,13 +211,41 @@ class ControllerMachine:
             case SetParents():
                 return self._nodes.set_parents(command)
             case SetDuty():
-                return self._nodes.set_duty(command)
+                return self._without_room(command) or self._nodes.set_duty(command)
             case _:
-                holding = self._groups_on(command.node)
-                if holding and command.node in self._nodes:
-                    what = f"{len(holding)} groups are placed on it"
-                    return refused("NodeInUse", node=command.node, what=what)
-                return self._nodes.retire(command)
+                return self._in_use(command.node) or self._nodes.retire(command)
+
+    def _without_room(self, command: SetDuty) -> Refused | None:
+        """Why the node cannot leave: the others cannot hold a topic of it. Whoever planned that it
+        leaves may not have known that another one leaves too. The cluster's own groups shrink."""
+        known = self._nodes.get(command.node)
+        if self.rules < RULES_LEAVING_ROOM or known is None or known.leaving >= command.leaving:
+            return None
+        others = [each for each in self._usable() - {command.node} if self._nodes[each].store_uuid]
+        for topic in self.topics():
+            voters = self.voters_of(topic)
+            if command.node in voters and len(voters) > len(others):
+                what = f"topic {topic.name!r}"
+                return refused("TooFewNodes", what=what, needed=len(voters), found=len(others))
+        return None
+
+    def _in_use(self, node: NodeId) -> Refused | None:
+        """Why the node cannot be removed; None: nothing is on it, or it is none of the nodes."""
+        if node not in self._nodes:
+            return None
+        what = ""
+        if holding := self._groups_on(node):
+            what = f"{len(holding)} groups are placed on it"
+        elif self.rules >= RULES_LEAVING_ROOM:
+            # Where such a group was to go, nobody knows any more: it may be there.
+            back = [
+                group
+                for group, each in self._placements.items()
+                if not each.is_reached and each.voters == each.former
+            ]
+            if back:
+                what = f"{len(back)} groups go back to where they were, perhaps from it"
+        return refused("NodeInUse", node=node, what=what) if what else None
 
     def _groups_on(self, node: NodeId) -> list[GroupId]:
         """The groups that are wished on the node, or may still be there."""
@@ -226,10 +260,12 @@ class ControllerMachine:
             return malformed("PlaceGroup", problem)
         if command.group not in self._groups and command.group != CONTROLLER_GROUP:
             return refused("GroupUnknown", group=command.group)
-        usable = [
-            node for node, known in self._nodes.items() if not known.leaving and not known.observer
-        ]
-        return self._placements.place(command, usable, self.rules)
+        return self._placements.place(command, self._usable(), self.rules)
+
+    def _usable(self) -> set[NodeId]:
+        """The nodes that take replicas."""
+        nodes = self._nodes.items()
+        return {node for node, known in nodes if not known.leaving and not known.observer}
 
     def _report_placement(self, command: ReportPlacement) -> PlacementReported | Refused:
         problem = problem_of_node_command(command, self.rules)

@@ -139,6 +139,7 @@ _REFUSALS: dict[str, tuple[int, tuple[str, ...]]] = {
     "PlacementUnderWay": (32, ("group", "voters", "former")),
     "GroupUnknown": (33, ("group",)),
     "ObserverRefused": (34, ("node",)),
+    "TooFewNodes": (35, ("needed", "found")),
     "UnknownSession": (50, ("session",)),
     "SequencePassed": (51, ("session", "sequence", "last_sequence")),
     "VersionConflict": (52, ("key", "expected", "found")),

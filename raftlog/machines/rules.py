@@ -14,6 +14,8 @@ at one index of the log, so all replicas switch at the same entry.
 5. The key-value store.
 6. Observers, and the nodes that they pull from.
 7. A group that is placed elsewhere may keep a voter that leaves, which goes by a change of its own.
+8. A node leaves only if the others have room for its topics, and is removed only while no group is
+   on its way back from anywhere.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ RULES_WITH_OBSERVERS = 6
 RULES_KEEPING_VOTERS = 7
 """The first rules under which a group that is placed elsewhere may keep a voter that leaves."""
 
-RULES_LATEST = 7
+RULES_LEAVING_ROOM = 8
+"""The first rules under which a node leaves only if the others have room for its topics."""
+
+RULES_LATEST = 8
 """The highest version that this program knows."""
 
 

@@ -61,7 +61,7 @@ class PlacingServices:
         return accepted(ParentsSet, outcome)
 
     async def set_duty(self, call: SetDuty) -> DutySet:
-        """Say what a node is to do. Raises `NodeUnknown`."""
+        """Say what a node is to do. Raises `NodeUnknown`, `TooFewNodes`."""
         self._check_rules()
         outcome = await self._node.propose(self._replicas.of_controller, call)
         return accepted(DutySet, outcome)
@@ -110,7 +110,10 @@ class PlacingServices:
                 )
             )
         return calls.PlacementsReply(
-            nodes=self._nodes(), groups=tuple(groups), founders=self._node.founders
+            nodes=self._nodes(),
+            groups=tuple(groups),
+            founders=self._node.founders,
+            removed=tuple(sorted(controller.nodes.retired)),
         )
 
     async def transfer_leadership(self, call: calls.TransferCall) -> calls.TransferReply:

@@ -86,6 +86,8 @@ class PlacementsReply:
     """Every group, the controller's first."""
     founders: tuple[NodeId, ...] = ()
     """The nodes that the cluster began with; none named by older versions."""
+    removed: tuple[NodeId, ...] = ()
+    """The ids of nodes that were removed for good; none named by older versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -591,14 +591,16 @@ class GroupPlace(_message.Message):
     def __init__(self, group: _Optional[int] = ..., topic: _Optional[str] = ..., voters: _Optional[_Iterable[int]] = ..., former: _Optional[_Iterable[int]] = ..., generation: _Optional[int] = ..., reached: _Optional[bool] = ...) -> None: ...
 
 class PlacementsReply(_message.Message):
-    __slots__ = ("nodes", "groups", "founders")
+    __slots__ = ("nodes", "groups", "founders", "removed")
     NODES_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     FOUNDERS_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[NodePlaces]
     groups: _containers.RepeatedCompositeFieldContainer[GroupPlace]
     founders: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, nodes: _Optional[_Iterable[_Union[NodePlaces, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupPlace, _Mapping]]] = ..., founders: _Optional[_Iterable[int]] = ...) -> None: ...
+    removed: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodePlaces, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupPlace, _Mapping]]] = ..., founders: _Optional[_Iterable[int]] = ..., removed: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class CreateTopicCall(_message.Message):
     __slots__ = ("name", "incarnation", "schema", "if_not_exists", "settings", "replicas")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from raftlog.cli.cluster_folder import new_cluster
+from raftlog.cli.cluster_folder import new_cluster, open_folder, record
 from raftlog.cli.session import Session
 from raftlog.cli.up import Running
 from raftlog.config import Settings, UpSettings
@@ -96,3 +96,27 @@ def test_up_ends_with_a_node_that_ends_instead_of_coming(
         wait(running(cluster, tmp_path / "c", {1: STAYS, 2: ENDS}), timeout_s=20)
     assert ended.value.exit_code == ExitCode.NODE_REFUSED
     assert "no memory" in capsys.readouterr().err
+
+
+def test_up_leaves_out_a_node_that_was_removed_while_it_was_down(
+    cluster: MembersScene, tmp_path: Path
+) -> None:
+    """Its folder was wiped, and it ended before the others knew that it had been replaced."""
+    with cluster.members() as members:
+        assert list(members.remove(3, timeout_s=5.0))[-1].done
+    up = running(cluster, tmp_path / "c", {1: STAYS, 2: STAYS, 3: ENDS})
+    record(up.cluster)
+    wait(up, timeout_s=20)
+    assert sorted(up.children) == [1, 2]
+    recorded = open_folder(up.cluster.folder)
+    assert (sorted(recorded.addresses), recorded.removed) == ([1, 2], (3,))
+
+
+def test_up_goes_on_without_no_node_that_is_still_one(
+    cluster: MembersScene, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    up = running(cluster, tmp_path / "c", {1: STAYS, 2: STAYS, 3: ENDS})
+    with pytest.raises(typer.Exit) as ended:
+        wait(up, timeout_s=20)
+    assert ended.value.exit_code == ExitCode.NODE_REFUSED
+    assert "node 3 ended while it started" in capsys.readouterr().out

@@ -191,7 +191,10 @@ class MembersScene:
             )
             for node, its in sorted(self.machine.nodes.items())
         ]  # fmt: skip
-        return PlacementsReply(nodes=tuple(nodes), groups=tuple(groups), founders=FOUNDERS)
+        return PlacementsReply(
+            nodes=tuple(nodes), groups=tuple(groups), founders=FOUNDERS,
+            removed=tuple(sorted(self.machine.nodes.retired)),
+        )  # fmt: skip
 
     def _describe(self, node: NodeId) -> c.ClusterDescription:
         known = sorted(self.machine.nodes.items())

@@ -286,6 +286,14 @@ def test_what_only_another_service_answers_is_no_defect(
     assert error.problem == "what listens there is no raftlog node"
 
 
+@pytest.mark.parametrize("code", [grpc.StatusCode.UNKNOWN, grpc.StatusCode.INTERNAL])
+def test_a_failure_without_a_typed_error_is_another_services(code: grpc.StatusCode) -> None:
+    """It must not end a request that other nodes can answer."""
+    error = typed_error("a:1", Failed("no such row", code))
+    assert error.retriable
+    assert f"what listens there answered {code.name}: no such row" in error.cause
+
+
 DOWN = NodeUnreachable(address="10.0.0.2:1", problem="nothing listens there")
 
 

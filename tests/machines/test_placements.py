@@ -30,9 +30,15 @@ from raftlog.machines.outcomes import (
     NodeRetired,
     PlacementReported,
     Refused,
+    refused,
 )
 from raftlog.machines.placements import Placement
-from raftlog.machines.rules import RULES_KEEPING_VOTERS, RULES_LATEST, RULES_WITH_MEMBERS
+from raftlog.machines.rules import (
+    RULES_KEEPING_VOTERS,
+    RULES_LATEST,
+    RULES_LEAVING_ROOM,
+    RULES_WITH_MEMBERS,
+)
 from raftlog.machines.schema import Field, Schema
 
 SCHEMA = Schema(version=1, fields=(Field(id=1, name="id", type="long", nullable=True),))
@@ -192,7 +198,7 @@ def test_two_nodes_that_leave_at_once_go_by_a_change_each() -> None:
     """As two replacements do that begin together: what is still there counts as no stranger."""
     cluster = Cluster()
     for node in (4, 5):
-        cluster.add(node)
+        cluster.register(node)
     for node in (1, 2):
         cluster.leave(node)
     assert cluster.place(2, 3, 4) == GroupPlaced(generation=1)
@@ -202,6 +208,44 @@ def test_two_nodes_that_leave_at_once_go_by_a_change_each() -> None:
     cluster.report(2)
     for node in (1, 2):
         assert cluster.apply(RetireNode(node=NodeId(node))) == NodeRetired(known_before=True)
+
+
+def test_a_node_leaves_only_if_the_others_have_room_for_its_topics() -> None:
+    """Two removals that were planned without each other: the second one is refused at once."""
+    cluster = Cluster()
+    assert code(cluster.leave(1)) == "TooFewNodes", "the topic needs three nodes"
+    cluster.add(4)
+    assert code(cluster.leave(1)) == "TooFewNodes", "node 4 has not come"
+    cluster.register(4)
+    assert cluster.leave(1) == cluster.leave(1) == DutySet(draining=False, leaving=True)
+    refusal = cluster.leave(2)
+    assert refusal == refused("TooFewNodes", what="topic 't'", needed=3, found=2)
+    assert cluster.leave(4) == DutySet(draining=False, leaving=True), "no topic is on it"
+    for node in (1, 4):
+        stay = SetDuty(node=NodeId(node), draining=False, leaving=False)
+        assert cluster.apply(stay) == DutySet(draining=False, leaving=False)
+    assert cluster.leave(2) == DutySet(draining=False, leaving=True)
+
+
+def test_no_node_is_removed_while_a_group_goes_back_from_anywhere() -> None:
+    """Where it was to go, nobody knows any more: its replica there may still have a vote."""
+    for rules, wanted in ((RULES_LEAVING_ROOM - 1, ""), (RULES_LEAVING_ROOM, "NodeInUse")):
+        cluster = Cluster(rules)
+        for node in (4, 5):
+            cluster.register(node)
+        cluster.place(2, 3, 4)
+        cluster.place(1, 2, 3, generation=1)
+        cluster.leave(4)
+        retired = cluster.apply(RetireNode(node=NodeId(4)))
+        assert (code(retired) if wanted else "") == wanted
+        cluster.report(2)
+        assert cluster.apply(RetireNode(node=NodeId(4))) == NodeRetired(known_before=bool(wanted))
+
+
+def test_under_older_rules_all_may_leave() -> None:
+    cluster = Cluster(RULES_LEAVING_ROOM - 1)
+    for node in ABC:
+        assert cluster.leave(node) == DutySet(draining=False, leaving=True)
 
 
 def test_older_rules_keep_no_voter_that_leaves() -> None:

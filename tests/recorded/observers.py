@@ -1,5 +1,5 @@
-"""What `make.py` records of observers (rules 6) and of two nodes that leave at once (rules 7); like
-that, it runs with older checkouts."""
+"""What `make.py` records of observers (rules 6), of two nodes that leave at once (rules 7) and of
+those that cannot leave (rules 8); like that, it runs with older checkouts."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ def record(script: Any) -> None:
         script.node.write(CONTROLLER_GROUP, command)
     if RULES_LATEST >= 7:
         _leave(script)
+    if RULES_LATEST >= 8:
+        _stay(script)
 
 
 def _leave(script: Any) -> None:
@@ -54,6 +56,41 @@ def _leave(script: Any) -> None:
         place(32, 33, 99, generation=1), place(33, 34, 35, generation=1),
         c.ReportPlacement(group=group, generation=2), place(32, 33, 34, generation=2),
         c.RetireNode(node=NodeId(32)), c.SnapshotPoint(keep_from=1),
+    ):  # fmt: skip
+        write(CONTROLLER_GROUP, command)
+
+
+def _stay(script: Any) -> None:
+    """The same under rules 7 and 8: a node that nobody else has room for leaves, or one that a
+    group goes back from is removed."""
+    write = script.node.write
+    for node in range(41, 45):
+        write(CONTROLLER_GROUP, c.AddNode(node=NodeId(node), address=f"s{node}:1"))
+        register = c.RegisterNode(
+            node=NodeId(node), store_uuid=f"{node:032}", address=f"s{node}:1", rules=8
+        )
+        write(CONTROLLER_GROUP, register)
+    create = c.CreateTopic(
+        name="stays", incarnation="e" * 32, schema=_SCHEMA, voters=_ids(41, 42, 43),
+        if_not_exists=False, timestamp_us=script.tick(),
+    )  # fmt: skip
+    group = write(CONTROLLER_GROUP, create).topic.group
+
+    def place(*voters: int, generation: int) -> c.PlaceGroup:
+        former = create.voters
+        return c.PlaceGroup(group=group, voters=_ids(*voters), generation=generation, former=former)
+
+    def duty(node: int, *, leaving: bool) -> c.SetDuty:
+        return c.SetDuty(node=NodeId(node), draining=False, leaving=leaving)
+
+    register = c.RegisterNode(node=NodeId(1), store_uuid=_STORE, address="127.0.0.1:1", rules=8)
+    leave = [duty(node, leaving=True) for node in (1, *range(31, 36), 41, 42, 43)]
+    stay = [duty(node, leaving=False) for node in range(41, 44)]
+    for command in (
+        *leave, *stay, place(41, 42, 44, generation=0), place(41, 42, 43, generation=1),
+        register, c.Rules(version=8), *leave, duty(44, leaving=True),
+        c.RetireNode(node=NodeId(44)), c.ReportPlacement(group=group, generation=2),
+        c.RetireNode(node=NodeId(44)), *stay, c.SnapshotPoint(keep_from=1),
     ):  # fmt: skip
         write(CONTROLLER_GROUP, command)
 
