@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -205,7 +205,7 @@ class Running:
                 answers: list[ClusterDescription | RaftlogError] = []
                 with suppress(RaftlogError):  # nobody answers
                     answers = [answer for _, answer in client.describe_cluster()]
-                missing = self._missing(answers)
+                missing = self._missing(answers, {*self.children} - {*refused})
                 if not missing:
                     self._leave_out(refused, client.members)
                     return
@@ -234,10 +234,11 @@ class Running:
             del self.children[node]
             say(f"node {node} was removed from the cluster: it is left out; its data stays")
 
-    def _missing(self, answers: Sequence[ClusterDescription | RaftlogError]) -> dict[int, str]:
-        """The nodes of this folder that are not ready, and why."""
-        living = [node for node, child in self.children.items() if child.poll() is None]
-        missing = dict.fromkeys(living, "no answer")
+    def _missing(
+        self, answers: Sequence[ClusterDescription | RaftlogError], nodes: Collection[int]
+    ) -> dict[int, str]:
+        """Those of the nodes that are not ready, and why."""
+        missing = dict.fromkeys(nodes, "no answer")
         for each in answers:
             if isinstance(each, RaftlogError) or each.node not in missing:
                 continue

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from reprlib import repr as shortened
 from typing import Literal
 
+from raftlog.config import is_address
 from raftlog.config_section import Section, setting
-from raftlog.core.types import GroupId
+from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import InvalidOption, InvalidTopicName
 from raftlog.machines.commands import AttemptReference, TopicInfo
 from raftlog.machines.limits import INTEGER_MAX, REPLICAS_MAX
@@ -183,3 +185,23 @@ def name_argument(name: object) -> str:
     if not is_unicode(name):
         raise InvalidTopicName(topic=name)
     return name
+
+
+def address_argument(address: object) -> str:
+    """Where a node listens. Raises `InvalidOption` for what is not `host:port`."""
+    if not isinstance(address, str) or not is_address(address):
+        raise InvalidOption(
+            option="address",
+            problem=f"is {shortened(address)}, which is not host:port",
+            advice="Give what the other nodes and clients reach, such as 10.0.0.4:7401.",
+        )
+    return address
+
+
+def nodes_argument(name: str, nodes: Sequence[int]) -> tuple[NodeId, ...]:
+    """Different nodes, rising. Raises `InvalidOption` for what is no list of ids."""
+    if isinstance(nodes, str) or not isinstance(nodes, Iterable):
+        raise wrong_type(name, nodes, "Give a list of node ids, such as [1, 2].")
+    for each in nodes:
+        whole_argument(name, each, least=1, most=INTEGER_MAX)
+    return tuple(sorted(map(NodeId, set(nodes))))

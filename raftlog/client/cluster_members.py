@@ -8,13 +8,11 @@ case, and the same command, given again, goes on from what is there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from reprlib import repr as shortened
 
 from raftlog.client import plans
-from raftlog.client.arguments import whole_argument
+from raftlog.client.arguments import address_argument, nodes_argument, whole_argument
 from raftlog.client.connection import Connection
 from raftlog.client.group_moves import GroupMoves, Moved, Progress, listed
-from raftlog.config import is_address
 from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
 from raftlog.errors import (
     InvalidOption,
@@ -143,10 +141,13 @@ class ClusterMembers:
                 problem="is given for a node that is no observer",
                 advice="Leave it out, or add the node as an observer.",
             )
-        _check_address(address)
+        address_argument(address)
         whole_argument("node", node, least=1, most=INTEGER_MAX)
         call = AddNode(
-            node=NodeId(node), address=address, observer=observer, parents=_rising(parents)
+            node=NodeId(node),
+            address=address,
+            observer=observer,
+            parents=nodes_argument("parents", parents),
         )
         return not self._connection.call_leader(CONTROLLER_GROUP, ADD_NODE, call).known_before
 
@@ -170,7 +171,7 @@ class ClusterMembers:
         """
         nodes = {each.node: each for each in self._kinds(old, new)}
         if NodeId(new) in nodes:
-            _check_address(address)
+            address_argument(address)
             if nodes[NodeId(new)].address == address:
                 return False
         elif NodeId(old) not in nodes:
@@ -193,7 +194,7 @@ class ClusterMembers:
             NodeUnknown: There is no such node.
         """
         whole_argument("node", node, least=1, most=INTEGER_MAX)
-        call = SetParents(node=NodeId(node), parents=_rising(parents))
+        call = SetParents(node=NodeId(node), parents=nodes_argument("parents", parents))
         self._connection.call_leader(CONTROLLER_GROUP, SET_PARENTS, call)
 
     def drain(
@@ -670,15 +671,6 @@ class ClusterMembers:
         self._connection.call_leader(CONTROLLER_GROUP, SET_DUTY, call)
 
 
-def _check_address(address: str) -> None:
-    if not isinstance(address, str) or not is_address(address):
-        raise InvalidOption(
-            option="address",
-            problem=f"is {shortened(address)}, which is not host:port",
-            advice="Give what the other nodes and clients reach, such as 10.0.0.4:7401.",
-        )
-
-
 def _committed(views: Iterable[Applied | None]) -> dict[GroupId, int]:
     """How far each group is committed, as far as any of the nodes knows."""
     found: dict[GroupId, int] = {}
@@ -691,15 +683,3 @@ def _committed(views: Iterable[Applied | None]) -> dict[GroupId, int]:
 def _behind(own: Applied, committed: Mapping[GroupId, int]) -> int:
     applied = {group: applied_index for group, (applied_index, _) in own.items()}
     return sum(max(0, last - applied.get(group, 0)) for group, last in committed.items())
-
-
-def _rising(parents: Sequence[int]) -> tuple[NodeId, ...]:
-    if isinstance(parents, str) or not isinstance(parents, Iterable):
-        raise InvalidOption(
-            option="parents",
-            problem=f"is of type {type(parents).__name__}",
-            advice="Give a list of node ids, such as [1, 2].",
-        )
-    for each in parents:
-        whole_argument("parents", each, least=1, most=INTEGER_MAX)
-    return tuple(sorted(map(NodeId, set(parents))))

@@ -78,9 +78,9 @@ def test_who_was_not_added_or_has_a_folder_of_another_cluster_joins_nothing(
     with pytest.raises(NodeUnknown):
         joined(cluster, tmp_path / "none", 9)
     with cluster.members() as members:
-        assert list(members.remove(4, timeout_s=5.0)) == []
+        assert list(members.remove(5, timeout_s=5.0)) == []
     with pytest.raises(NodeRemoved):
-        joined(cluster, tmp_path / "none", 4)
+        joined(cluster, tmp_path / "none", 5)
     record(new_cluster(tmp_path / "other", addresses={4: cluster.addresses[NodeId(4)]}))
     with pytest.raises(DataFolderForeign):
         joined(cluster, tmp_path / "other", 4)

@@ -56,6 +56,8 @@ class MembersScene:
         """How far a node has applied group 1, of its `COMMITTED` entries; by default all."""
         self.looks_to_move = 2
         self.comes_when_added = False
+        self.after_looks: list[Callable[[], Any]] = []
+        """What happens after each of the next looks at what is where."""
         self.unregistered: set[NodeId] = set()
         self._index = 0
         self._lock = threading.Lock()
@@ -161,6 +163,8 @@ class MembersScene:
 
     def _look(self) -> PlacementsReply:
         reply = self._placements()
+        if self.after_looks:
+            self.after_looks.pop(0)()
         for group in list(self.machine.placements.under_way()):
             self._looks[group] = self._looks.get(group, 0) + 1
             if self._looks[group] >= self.looks_to_move:

@@ -201,6 +201,7 @@ def test_plans_without_enough_nodes_are_refused() -> None:
         with pytest.raises(TooFewNodes, match="needs 3 nodes, and 2 can") as error:
             members.plan_removal(3)
         assert "Start what was added and has not come, 4" in error.value.remedy
+    with scene(3) as cluster, cluster.members() as members:
         for node in (1, 2):
             cluster.apply(SetDuty(node=NodeId(node), draining=True, leaving=True))
         with pytest.raises(TooFewNodes, match="the controller's group needs 3 nodes, and 1 can"):
@@ -208,6 +209,20 @@ def test_plans_without_enough_nodes_are_refused() -> None:
         cluster.apply(SetDuty(node=NodeId(3), draining=True, leaving=True))
         with pytest.raises(TooFewNodes, match="and 0 can"):
             members.plan_rebalance()
+
+
+def test_of_two_removals_at_once_the_second_is_refused_and_changes_nothing() -> None:
+    """Each was planned while the other node stayed."""
+    with scene(4) as cluster, cluster.members() as members:
+        cluster.topic("a", 1, 2, 3)
+        grow(cluster, 4)
+        first = SetDuty(node=NodeId(1), draining=True, leaving=True)
+        # It looks whether the node was removed, and then what to plan with.
+        cluster.after_looks = [lambda: None, lambda: cluster.apply(first)]
+        with pytest.raises(TooFewNodes, match="topic 'a' needs 3 nodes, and 2 can"):
+            list(members.remove(2, timeout_s=5.0))
+        assert cluster.machine.nodes[NodeId(1)].leaving
+        assert not cluster.machine.nodes[NodeId(2)].leaving
 
 
 def test_nothing_is_moved_to_a_node_that_does_not_answer() -> None:

@@ -51,7 +51,7 @@ def test_all_refusals_of_the_machines_were_found() -> None:
         "InvalidTopicName", "MalformedRequest", "NodeExists", "NodeInUse", "NodeRemoved",
         "NodeUnknown", "ObserverRefused", "PlacementOutdated", "PlacementUnderWay",
         "RunFenced", "SequenceGap",
-        "SequencePassed", "SequenceReused", "StageGap", "TooMany", "UnknownSession",
+        "SequencePassed", "SequenceReused", "StageGap", "TooFewNodes", "TooMany", "UnknownSession",
         "VersionConflict",
         "TooManyWriters", "TopicExists", "TopicNotFound", "TopicRecreated",
         "UnknownProducer", "UnknownSchemaVersion", "UnknownWriter", "VersionReused",
