@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from raftlog.errors import RaftlogError, TopicRecreated
-from raftlog.spark.options import FOUND, ConnectionOptions, connection_options
+from raftlog.spark.declarations import FOUND
+from raftlog.spark.options import ConnectionOptions, connection_options
 
 if TYPE_CHECKING:
     from raftlog import LogClient, TopicInfo

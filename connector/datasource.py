@@ -14,7 +14,8 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from raftlog.spark import connection
-from raftlog.spark.options import Endpoint, Subscription, source_options, subscription
+from raftlog.spark.declarations import Endpoint
+from raftlog.spark.options import Subscription, source_options, subscription
 from raftlog.spark.schema import check_projection, check_same, topic_struct
 from raftlog.spark.worker_log import errors_logged
 

@@ -29,7 +29,8 @@ from pyspark.sql.types import StructType
 
 from raftlog.errors import InvalidOption, TopicNotFound
 from raftlog.spark import connection
-from raftlog.spark.options import CreateTopic, Endpoint, SinkOptions, sink_options
+from raftlog.spark.declarations import Endpoint
+from raftlog.spark.options import CreateTopic, SinkOptions, sink_options
 from raftlog.spark.plan import IN_FOREACH_BATCH, location_of, plan_digest
 from raftlog.spark.schema import check_reserved, check_writable, creation_text
 from raftlog.spark.worker_log import errors_logged

@@ -17,7 +17,7 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 from raftlog import config, errors
-from raftlog.spark.options import OPTIONS
+from raftlog.spark.declarations import OPTIONS
 
 _ROOT = Path(__file__).resolve().parents[1]
 

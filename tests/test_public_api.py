@@ -26,7 +26,7 @@ import raftlog
 from raftlog import config, errors
 from raftlog.cli.main import app
 from raftlog.core import types as core_types
-from raftlog.spark.options import OPTIONS
+from raftlog.spark.declarations import OPTIONS
 from raftlog.wire.calls import CALLS
 
 RECORD = Path(__file__).with_name("public_api.txt")

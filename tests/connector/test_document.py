@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from raftlog.spark.options import OPTIONS
+from raftlog.spark.declarations import OPTIONS
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "SPARK.md"
 

@@ -3,10 +3,9 @@
 import pytest
 
 from raftlog.errors import InvalidOption
+from raftlog.spark.declarations import OPTIONS, Endpoint
 from raftlog.spark.options import (
-    OPTIONS,
     CreateTopic,
-    Endpoint,
     default_parallelism,
     sink_options,
     source_options,

@@ -28,7 +28,8 @@ from pyspark.sql.types import StructType
 from raftlog.client.connection import Connection
 from raftlog.errors import RaftlogError
 from raftlog.spark.datasource import RaftlogDataSource
-from raftlog.spark.options import Endpoint, SourceOptions, source_options
+from raftlog.spark.declarations import Endpoint
+from raftlog.spark.options import SourceOptions, source_options
 from raftlog.spark.reader import RaftlogStreamReader
 from raftlog.spark.writer import BATCH_ID, RaftlogStreamWriter, StagedMessage
 

@@ -11,8 +11,9 @@ from pyspark.sql.types import LongType, StructField, StructType
 import raftlog
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.errors import ClusterMismatch
+from raftlog.spark.declarations import Endpoint
 from raftlog.spark.offsets import TopicRange
-from raftlog.spark.options import Endpoint, source_options
+from raftlog.spark.options import source_options
 from raftlog.spark.reader import RaftlogBatchReader, RaftlogPartition
 from tests.spark.conftest import Lab, failure, finish
 

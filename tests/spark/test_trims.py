@@ -5,8 +5,9 @@ from __future__ import annotations
 from pyspark.sql.types import LongType, StructField, StructType
 
 from raftlog.errors import OffsetTrimmed, RulesTooOld
+from raftlog.spark.declarations import Endpoint
 from raftlog.spark.offsets import TopicRange
-from raftlog.spark.options import Endpoint, source_options
+from raftlog.spark.options import source_options
 from raftlog.spark.reader import _RangeReader
 from raftlog.wire.calls import NodeView
 from tests.spark.conftest import failure, finish, wait_until

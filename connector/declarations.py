@@ -1,0 +1,187 @@
+"""Every option of the Spark source and sink, declared once: name, default, where it is valid.
+
+Names are Kafka's and Spark's own wherever the meaning is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from raftlog.spark.offsets import LATEST
+
+SPARKS_OWN = frozenset({"path", "queryname", "checkpointlocation", "outputmode"})
+"""Keys that Spark adds to the options of a source or sink. They are not ours."""
+
+FOUND = "raftlog.zookeeper.found"
+"""Not for users: the nodes that ZooKeeper named when a data source was made. Spark keeps that for
+as long as a query runs, so its processes find the cluster while ZooKeeper is away."""
+
+ASYNC_PROGRESS = "asyncProgressTrackingEnabled"
+"""Spark's option by which a stream may replay more than its last batch."""
+
+
+class Endpoint(Enum):
+    """Where an option is valid; messages use the value."""
+
+    STREAM_SOURCE = "readStream"
+    BATCH_SOURCE = "read"
+    STREAM_SINK = "writeStream"
+    BATCH_SINK = "write"
+
+
+SOURCES = frozenset({Endpoint.STREAM_SOURCE, Endpoint.BATCH_SOURCE})
+SINKS = frozenset({Endpoint.STREAM_SINK, Endpoint.BATCH_SINK})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option. `default` is its text; None means unset, unless `doc` says otherwise."""
+
+    name: str
+    endpoints: frozenset[Endpoint]
+    doc: str
+    default: str | None = None
+    setting: str | None = None
+    """The key of `raftlog.config.ClientSettings` that gives the default, read on the driver."""
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        name="raftlog.bootstrap.servers",
+        endpoints=SOURCES | SINKS,
+        setting="bootstrap_servers",
+        doc="host:port of some nodes, comma-separated. Default: those of `raftlog up`.",
+    ),
+    Option(
+        name="raftlog.zookeeper.connect",
+        endpoints=SOURCES | SINKS,
+        setting="zookeeper",
+        doc="In place of raftlog.bootstrap.servers: the ZooKeeper ensemble that knows the nodes, "
+        "host:port,host:port/path.",
+    ),
+    Option(
+        name="raftlog.request.timeout.ms",
+        endpoints=SOURCES | SINKS,
+        setting="request_timeout_s",
+        doc="Total deadline of one request, retries included. Default: 30000.",
+    ),
+    Option(
+        name="raftlog.client.rack",
+        endpoints=SOURCES | SINKS,
+        setting="rack",
+        doc="Where the readers stand: nodes of this rack (server.rack) are read from first.",
+    ),
+    Option(
+        name="subscribe",
+        endpoints=SOURCES,
+        doc="Topics to read, comma-separated; required. Several must have equal schemas.",
+    ),
+    Option(
+        name="startingOffsets",
+        endpoints=SOURCES,
+        doc=(
+            'earliest, latest, or JSON per topic ({"flights": 5}; -2 earliest, -1 latest). '
+            "Default: latest for streams, earliest for batch. A resumed query ignores it."
+        ),
+    ),
+    Option(
+        name="endingOffsets",
+        endpoints=frozenset({Endpoint.BATCH_SOURCE}),
+        default=LATEST,
+        doc="Where a batch read stops, exclusive: latest, or JSON per topic (-1 latest).",
+    ),
+    Option(
+        name="maxOffsetsPerTrigger",
+        endpoints=frozenset({Endpoint.STREAM_SOURCE}),
+        doc="The most records of one micro-batch, over all topics; exact.",
+    ),
+    Option(
+        name="minPartitions",
+        endpoints=SOURCES,
+        doc=(
+            "Tasks of one read, at least, as far as there are records. Default: at most one for "
+            "each core of the driver's machine, and none smaller than about 1 MiB."
+        ),
+    ),
+    Option(
+        name="maxRecordsPerPartition",
+        endpoints=SOURCES,
+        doc="The most records of one task.",
+    ),
+    Option(
+        name="readPreference",
+        endpoints=SOURCES,
+        default="nearest",
+        doc=(
+            "Which replicas tasks read from: nearest (any), leader, follower, or observer (nodes "
+            "that never vote). Others are read from where none of these answers."
+        ),
+    ),
+    Option(
+        name="failOnDataLoss",
+        endpoints=SOURCES,
+        default="true",
+        doc="false: trimmed or deleted records are skipped with a warning, not an error.",
+    ),
+    Option(
+        name="includeMetadata",
+        endpoints=SOURCES,
+        default="false",
+        doc="true: adds _topic, _offset, _timestamp, _epoch, _writer and _term to the columns.",
+    ),
+    Option(
+        name="topic",
+        endpoints=SINKS,
+        doc="The topic to write; required.",
+    ),
+    Option(
+        name="createTopic",
+        endpoints=SINKS,
+        default="true",
+        doc=(
+            "true: the first write creates the topic with its schema; false: the topic must "
+            "exist; always: a running query also continues in a recreated topic."
+        ),
+    ),
+    Option(
+        name="txnAppId",
+        endpoints=SINKS,
+        doc="The writer's name, in place of the query's id; with txnVersion for batch writes.",
+    ),
+    Option(
+        name="txnVersion",
+        endpoints=frozenset({Endpoint.BATCH_SINK}),
+        doc="The batch write's number: a rerun with the same txnAppId and number is a no-op.",
+    ),
+    Option(
+        name="onReplayMismatch",
+        endpoints=SINKS,
+        default="fail",
+        doc=(
+            "What happens if the last batch comes again under another plan, or under another size "
+            "if no plan is known: fail, or keep (the first commit stays)."
+        ),
+    ),
+    Option(
+        name="compression",
+        endpoints=SINKS,
+        setting="compression",
+        doc="How column chunks are compressed: lz4 (the default), zstd or none.",
+    ),
+    Option(
+        name="batch.bytes",
+        endpoints=SINKS,
+        setting="batch_bytes",
+        doc="About how many Arrow bytes a task puts into one log entry. Default: 1048576.",
+    ),
+    Option(
+        name="maxInFlight",
+        endpoints=SINKS,
+        setting="max_in_flight",
+        doc="The most entries that a task has in flight at once. Default: 4.",
+    ),
+)
+
+BY_KEY = {option.name.lower(): option for option in OPTIONS}
+"""Every option by its name in lower case, as Spark passes it on."""

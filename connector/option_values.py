@@ -1,0 +1,183 @@
+"""The options that a query was given, as text, and how single values are read from it.
+
+Options arrive as text, their names in lower case. An unknown name and a bad value raise an
+`InvalidOption` that says what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+import reprlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from raftlog.errors import InvalidOption
+from raftlog.machines.limits import INTEGER_MAX
+from raftlog.spark.declarations import (
+    ASYNC_PROGRESS,
+    BY_KEY,
+    FOUND,
+    SOURCES,
+    SPARKS_OWN,
+    Endpoint,
+)
+
+if TYPE_CHECKING:
+    from raftlog.config import ClientSettings
+
+
+class OptionValues:
+    """The given options. Names are checked against `endpoints` at once, values when read."""
+
+    def __init__(self, given: Mapping[str, str], endpoints: frozenset[Endpoint]) -> None:
+        self._endpoints = endpoints
+        self._settings: ClientSettings | None = None
+        self._given: dict[str, str] = {}
+        self._sparks_own: dict[str, str] = {}
+        self.found = ""
+        """The nodes that ZooKeeper named before."""
+        for key, value in given.items():
+            lowered = key.lower()
+            if lowered == FOUND:
+                self.found = value
+                continue
+            if lowered in SPARKS_OWN:
+                self._sparks_own[lowered] = value
+                continue
+            if lowered == ASYNC_PROGRESS.lower() and Endpoint.STREAM_SINK in endpoints:
+                _refuse_async_progress(value)
+                continue
+            if lowered == "schema":
+                _refuse_schema(endpoints)
+            _check_name(key, endpoints)
+            self._given[lowered] = value.strip()
+
+    def sparks_own(self, name: str) -> str:
+        """What Spark added under this name, or ""."""
+        assert name in SPARKS_OWN, name
+        return self._sparks_own.get(name, "")
+
+    def text(self, name: str) -> str | None:
+        """The option's text, its default, or None. An option given as "" is ""."""
+        option = BY_KEY[name.lower()]
+        assert self._endpoints & option.endpoints, f"{name} is not an option of {self._endpoints}"
+        given = self._given.get(name.lower())
+        if given is None and option.setting is not None:
+            return self._setting(option.setting)
+        return option.default if given is None else given
+
+    def _setting(self, key: str) -> str:
+        """A client setting as an option's text, with seconds as the option's milliseconds."""
+        from raftlog.config import load
+
+        if self._settings is None:
+            self._settings = load().client
+        value = getattr(self._settings, key)
+        return str(round(value * 1000)) if key.endswith("_s") else str(value)
+
+    def given(self, name: str) -> str | None:
+        """The option's own text, without a default."""
+        return self._given.get(name.lower())
+
+    def optional_count(self, name: str) -> int | None:
+        """A whole number from 1 on, or None if the option is not given."""
+        return None if self.text(name) is None else self.count(name)
+
+    def count(self, name: str, least: int = 1, greatest: int = INTEGER_MAX) -> int:
+        """A whole number within the bounds, and within those of the setting behind the option."""
+        text = self.text(name)
+        assert text is not None, f"{name} has neither a value nor a default"
+        setting = BY_KEY[name.lower()].setting
+        if setting is not None:
+            least, greatest = _bounds_of(setting, least, greatest)
+        digits = text.lstrip("0") or text[:1]  # int() refuses thousands of digits in its own way
+        whole = text.isascii() and text.isdecimal() and len(digits) <= len(str(greatest))
+        if not (whole and least <= int(digits) <= greatest):
+            raise InvalidOption(
+                option=name,
+                problem=f"is {reprlib.repr(text)}, which is not a whole number from {least} to "
+                f"{greatest}",
+                advice=doc_of(name),
+            )
+        return int(digits)
+
+    def truth(self, name: str) -> bool:
+        """Whether the option is true; it can be true or false."""
+        return self.choice(name, ("true", "false")) == "true"
+
+    def choice(self, name: str, allowed: tuple[str, ...]) -> str:
+        """One of the allowed values, which are in lower case."""
+        text = self.text(name)
+        assert text is not None, f"{name} has neither a value nor a default"
+        if text.lower() not in allowed:
+            raise InvalidOption(
+                option=name,
+                problem=f"is {text!r}; it can be {', '.join(allowed)}",
+                advice=doc_of(name),
+            )
+        return text.lower()
+
+
+def _bounds_of(setting: str, least: int, greatest: int) -> tuple[int, int]:
+    """The bounds of an option whose default is the client's setting, seconds as milliseconds."""
+    from raftlog.config import ClientSettings
+
+    low, high = ClientSettings.bounds(setting)
+    scale = 1000 if setting.endswith("_s") else 1
+    return (
+        least if low is None else max(least, round(low * scale)),
+        greatest if high is None else min(greatest, round(high * scale)),
+    )
+
+
+def _refuse_async_progress(value: str) -> None:
+    if value.strip().lower() == "false":
+        return
+    raise InvalidOption(
+        option=ASYNC_PROGRESS,
+        problem=f"is {value!r}: a restart then replays batches before the last, which the log "
+        "cannot tell from an older copy of the checkpoint",
+        advice="Leave it out: exactly once needs a query that logs every batch.",
+    )
+
+
+def _refuse_schema(endpoints: frozenset[Endpoint]) -> None:
+    """Spark passes on what `.schema(...)` was given in another way, so somebody mistook it."""
+    raise InvalidOption(
+        option="schema",
+        problem=f"is not known to {places(endpoints)}: the topic has its columns",
+        advice="Leave it out. To read some of the columns, call .schema('id BIGINT, text STRING') "
+        "on the reader, or .select(...) afterwards."
+        if endpoints <= SOURCES
+        else "Leave it out: the first write creates the topic with the DataFrame's columns.",
+    )
+
+
+def _check_name(key: str, endpoints: frozenset[Endpoint]) -> None:
+    option = BY_KEY.get(key.lower())
+    if option is not None and endpoints & option.endpoints:
+        return
+    if option is not None:
+        raise InvalidOption(
+            option=option.name,
+            problem=f"is not an option of {places(endpoints)}",
+            advice=f"It belongs to {places(option.endpoints)}: remove it here.",
+        )
+    known = {name: one.name for name, one in BY_KEY.items() if endpoints & one.endpoints}
+    near = difflib.get_close_matches(key.lower(), known, n=1)
+    names = ", ".join(sorted(known.values()))
+    raise InvalidOption(
+        option=key,
+        problem=f"is not known to {places(endpoints)}",
+        advice=f"Did you mean {known[near[0]]!r}?" if near else f"The known ones are: {names}.",
+    )
+
+
+def places(endpoints: frozenset[Endpoint]) -> str:
+    """The places where an option is valid, for messages."""
+    return " and ".join(sorted(endpoint.value for endpoint in endpoints))
+
+
+def doc_of(name: str) -> str:
+    """What the option is, as the advice of an error."""
+    return f"{name}: {BY_KEY[name.lower()].doc}"
