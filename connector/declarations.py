@@ -97,6 +97,26 @@ OPTIONS: tuple[Option, ...] = (
         doc="The most records of one micro-batch, over all topics; exact.",
     ),
     Option(
+        name="maxBytesPerTrigger",
+        endpoints=frozenset({Endpoint.STREAM_SOURCE}),
+        doc="About the most stored bytes of one micro-batch, over all topics: 67108864 or 64m. "
+        "A batch has at least a record of each topic that has any.",
+    ),
+    Option(
+        name="minOffsetsPerTrigger",
+        endpoints=frozenset({Endpoint.STREAM_SOURCE}),
+        doc="The fewest records, over all topics, with which a micro-batch begins before "
+        "maxTriggerDelay has passed. The first batch of a run does not wait, nor do the triggers "
+        "once and availableNow.",
+    ),
+    Option(
+        name="maxTriggerDelay",
+        endpoints=frozenset({Endpoint.STREAM_SOURCE}),
+        default="15m",
+        doc="With minOffsetsPerTrigger: how long after a micro-batch the next one begins with "
+        "fewer records, such as 500ms, 30s, 15m, 2h or 1d; a bare number is milliseconds.",
+    ),
+    Option(
         name="minPartitions",
         endpoints=SOURCES,
         doc=(

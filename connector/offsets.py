@@ -19,11 +19,12 @@ so the same range.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from raftlog.errors import ClusterMismatch, DataLoss, InvalidOption, OffsetTrimmed, TopicRecreated
+from raftlog.spark.limits import Waiting
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -144,7 +145,7 @@ def next_end(
     marks: Mapping[str, TopicWatermark],
     *,
     cluster: Cluster,
-    rows_max: int | None,
+    admit: Callable[[Waiting], Mapping[str, int]],
     fail_on_data_loss: bool,
 ) -> dict[str, Any]:
     """The end of the batch that begins at `start`, given what the subscribed topics hold.
@@ -153,19 +154,21 @@ def next_end(
     start becomes concrete, even with an empty range. A missing topic (subscribed after the query
     began) starts at its log start, as Kafka's new partitions do. A topic that is no longer
     subscribed keeps its entry, so that subscribing again continues where it stopped. A mark below
-    the stream's own position means to wait. `rows_max` is exact, and shared in proportion to what
-    each topic has waiting. Raises `ClusterMismatch`, `OffsetTrimmed`, `TopicRecreated` or
-    `InvalidOption`. With `fail_on_data_loss` false, the middle two become a warning and a skip.
+    the stream's own position means to wait. `admit` says how many of each topic's waiting records
+    the batch has. Raises `ClusterMismatch`, `OffsetTrimmed`, `TopicRecreated` or `InvalidOption`.
+    With `fail_on_data_loss` false, the middle two become a warning and a skip.
     """
     check_cluster(cluster_of(start), cluster)
     known = parse(start)
     begins = {
         topic: _resume(known.get(topic), mark, fail_on_data_loss) for topic, mark in marks.items()
     }
-    waiting = {
-        topic: max(0, marks[topic].high_water_mark - begin) for topic, begin in begins.items()
-    }
-    takes = share(waiting, rows_max)
+    takes = admit(
+        {
+            topic: (begin, max(begin, marks[topic].high_water_mark))
+            for topic, begin in begins.items()
+        }
+    )
     ends = dict(known)
     for topic, begin in begins.items():
         entry, mark = known.get(topic), marks[topic]
@@ -239,21 +242,6 @@ def clamp(
     if start < end:
         kept = TopicRange(topic=wanted.topic, incarnation=wanted.incarnation, start=start, end=end)
     return _lost(wanted, error, fail_on_data_loss, kept)
-
-
-def share(waiting: Mapping[str, int], rows_max: int | None) -> dict[str, int]:
-    """How many records each topic gives: all, or exactly `rows_max` in proportion."""
-    total = sum(waiting.values())
-    if rows_max is None or total <= rows_max:
-        return dict(waiting)
-    takes = {topic: count * rows_max // total for topic, count in waiting.items()}
-    missing = rows_max - sum(takes.values())
-    for topic in sorted(waiting, key=lambda name: (takes[name] - waiting[name], name)):
-        more = min(missing, waiting[topic] - takes[topic], 1)
-        takes[topic] += more
-        missing -= more
-    assert sum(takes.values()) == rows_max, f"{takes} is not {rows_max} in all"
-    return takes
 
 
 # ---------------------------------------------------------------- one topic

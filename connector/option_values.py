@@ -7,6 +7,7 @@ Options arrive as text, their names in lower case. An unknown name and a bad val
 from __future__ import annotations
 
 import difflib
+import re
 import reprlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -101,6 +102,17 @@ class OptionValues:
             )
         return int(digits)
 
+    def optional_byte_count(self, name: str) -> int | None:
+        """Bytes from 1 on, as a number or as Spark writes sizes (64m); None if not given."""
+        text = self.text(name)
+        return None if text is None else _scaled(name, text, _BYTES, least=1)
+
+    def duration_s(self, name: str) -> float:
+        """A time as Spark writes it (15m), as seconds. A bare number is milliseconds."""
+        text = self.text(name)
+        assert text is not None, f"{name} has neither a value nor a default"
+        return _scaled(name, text, _MICROSECONDS, least=0) / 1e6
+
     def truth(self, name: str) -> bool:
         """Whether the option is true; it can be true or false."""
         return self.choice(name, ("true", "false")) == "true"
@@ -116,6 +128,40 @@ class OptionValues:
                 advice=doc_of(name),
             )
         return text.lower()
+
+
+_BYTES = {"": 1, "b": 1} | {
+    unit: 1024**power for power, letter in enumerate("kmgtp", 1) for unit in (letter, f"{letter}b")
+}
+"""Spark's units of sizes."""
+
+_MICROSECONDS = {
+    "": 1000,
+    "us": 1,
+    "ms": 1000,
+    "s": 10**6,
+    "m": 60 * 10**6,
+    "min": 60 * 10**6,
+    "h": 3600 * 10**6,
+    "d": 86400 * 10**6,
+}
+"""Spark's units of times."""
+
+
+def _scaled(name: str, text: str, units: Mapping[str, int], *, least: int) -> int:
+    """A whole number with one of the units, or with none."""
+    found = re.fullmatch(r"([0-9]{1,19})\s*([a-z]*)", text.lower())
+    if found is not None and found[2] in units:
+        value = int(found[1]) * units[found[2]]
+        if least <= value <= INTEGER_MAX:
+            return value
+    known = ", ".join(filter(None, units))
+    raise InvalidOption(
+        option=name,
+        problem=f"is {reprlib.repr(text)}, which is not a whole number from {least} with one of "
+        f"the units {known}",
+        advice=doc_of(name),
+    )
 
 
 def _bounds_of(setting: str, least: int, greatest: int) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from enum import Enum
 from raftlog.errors import InvalidOption
 from raftlog.machines.limits import INTEGER_MAX, TEXT_CHARACTERS_MAX
 from raftlog.spark.declarations import SINKS, SOURCES, Endpoint
+from raftlog.spark.limits import NONE, Limits
 from raftlog.spark.offsets import EARLIEST, LATEST, Position
 from raftlog.spark.option_values import OptionValues
 from raftlog.spark.positions import check_batch_range, positions
@@ -66,7 +67,8 @@ class SourceOptions:
     subscription: Subscription
     starting: Mapping[str, Position]
     ending: Mapping[str, Position]
-    max_offsets_per_trigger: int | None
+    limits: Limits
+    """Of a stream's micro-batches."""
     min_partitions: int | None
     max_records_per_partition: int | None
     fail_on_data_loss: bool
@@ -121,9 +123,7 @@ def source_options(given: Mapping[str, str], endpoint: Endpoint) -> SourceOption
         subscription=_subscription(values),
         starting=starting,
         ending=ending,
-        max_offsets_per_trigger=(
-            values.optional_count("maxOffsetsPerTrigger") if streaming else None
-        ),
+        limits=_limits(values) if streaming else NONE,
         min_partitions=values.optional_count("minPartitions"),
         max_records_per_partition=values.optional_count("maxRecordsPerPartition"),
         fail_on_data_loss=values.truth("failOnDataLoss"),
@@ -219,6 +219,30 @@ def _topics(values: OptionValues) -> tuple[str, ...]:
                 advice="Name each topic once.",
             )
     return tuple(sorted(names))
+
+
+def _limits(values: OptionValues) -> Limits:
+    records_max = values.optional_count("maxOffsetsPerTrigger")
+    records_min = values.optional_count("minOffsetsPerTrigger")
+    delay = values.given("maxTriggerDelay")
+    if delay is not None and records_min is None:
+        raise InvalidOption(
+            option="maxTriggerDelay",
+            problem="is given without 'minOffsetsPerTrigger', and so there is nothing to wait for",
+            advice="Give both, or leave it out.",
+        )
+    if records_min is not None and records_max is not None and records_min > records_max:
+        raise InvalidOption(
+            option="minOffsetsPerTrigger",
+            problem=f"is {records_min}, above 'maxOffsetsPerTrigger' {records_max}",
+            advice="A batch cannot have so many records. Lower it, or raise the other.",
+        )
+    return Limits(
+        records_max=records_max,
+        bytes_max=values.optional_byte_count("maxBytesPerTrigger"),
+        records_min=records_min,
+        delay_max_s=values.duration_s("maxTriggerDelay"),
+    )
 
 
 def _transaction(values: OptionValues, endpoint: Endpoint) -> tuple[str | None, int | None]:

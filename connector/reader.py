@@ -8,20 +8,24 @@ of its process. Rows never become Python objects.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
 
 from raftlog.errors import Internal, OffsetTrimmed, TopicNotFound, TopicRecreated
 from raftlog.spark import connection, offsets, partitions
+from raftlog.spark.limits import NONE, Limits, Pieces, Waiting, admitted, due
 from raftlog.spark.offsets import EARLIEST, LATEST, Cluster, Position, TopicRange, TopicWatermark
 from raftlog.spark.options import SourceOptions, default_parallelism
 from raftlog.spark.worker_log import errors_logged
@@ -30,6 +34,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from raftlog import ReadPreference, TopicInfo
+
+PIECES_PER_LIMIT = 256
+"""In how many pieces the waiting records of a topic are asked for, to find where a limit in bytes
+ends."""
 
 log = logging.getLogger("raftlog.spark")
 
@@ -78,19 +86,8 @@ class _RangeReader:
         boundaries: Sequence[int] = (wanted.start, wanted.end)
         body_bytes: Sequence[int] = (0,)
         if pieces_max > 1 and wanted.end - wanted.start > 1:
-            try:
-                sizes = connection.client(self._connection).read_sizes(
-                    connection.topic(self._connection, wanted.topic, wanted.incarnation),
-                    wanted.start,
-                    wanted.end,
-                    mark=wanted.end,
-                    pieces_max=pieces_max,
-                )
-                boundaries, body_bytes = sizes.offsets, sizes.body_bytes
-            except OffsetTrimmed:
-                # It was trimmed since it was clamped. The tasks skip what is gone.
-                if self._options.fail_on_data_loss:
-                    raise
+            topic = connection.topic(self._connection, wanted.topic, wanted.incarnation)
+            boundaries, body_bytes = self.sizes(topic, wanted.start, wanted.end, pieces_max)
         pieces = partitions.split(
             boundaries,
             body_bytes,
@@ -109,6 +106,27 @@ class _RangeReader:
             )
             for start, end in pieces
         ]
+
+    def sizes(self, topic: TopicInfo, start: int, end: int, pieces_max: int) -> Pieces:
+        """How the bytes of records [start, end) lie, of a range that is not empty.
+
+        What was trimmed since it was planned has none, and the tasks skip it, unless that is an
+        error (`failOnDataLoss`).
+        """
+        begin = start
+        while begin < end:
+            try:
+                found = connection.client(self._connection).read_sizes(
+                    topic, begin, end, mark=end, pieces_max=pieces_max
+                )
+            except OffsetTrimmed as error:
+                if self._options.fail_on_data_loss or error.earliest <= begin:
+                    raise
+                begin = error.earliest
+                continue
+            trimmed = (start,) if begin > start else ()
+            return (*trimmed, *found.offsets), (*(0 for _ in trimmed), *found.body_bytes)
+        return (start, end), (0,)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The task's records as Arrow batches of exactly the schema that Spark planned with.
@@ -241,8 +259,9 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream's reader. `raftlog.spark.offsets` explains the offsets.
 
     The process that asks for offsets lives as long as the query. It keeps what it learned of the
-    topics (`_topics`) and of their cluster (`_cluster`, asked again with every topic), and the
-    marks that it saw last (`_marks`). The copy that is pickled to executors has none of these.
+    topics (`_topics`) and of their cluster (`_cluster`, asked again with every topic), the marks
+    that it saw last (`_marks`), and when it last let a batch with records begin. The copy that is
+    pickled to executors has none of these.
     """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -252,27 +271,57 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cluster: Cluster | None = None
         self._marks: dict[str, TopicWatermark] = {}
         self._available_now: dict[str, TopicWatermark] | None = None
+        self._last_batch_s: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         return offsets.initial(self._options.starting)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        rows_max = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
+        """One of the limits that are set, for Spark to pass back. With none it may batch as it
+        likes."""
+        limits = self._options.limits
+        if limits.records_max is not None:
+            return ReadMaxRows(limits.records_max)
+        if limits.bytes_max is not None:
+            return ReadMaxBytes(limits.bytes_max)
+        if limits.records_min is not None:
+            return ReadMinRows(limits.records_min)
+        return ReadAllAvailable()
 
     @errors_logged
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The end of the batch that begins at `start`; `start` itself if there is nothing."""
-        assert isinstance(limit, ReadAllAvailable | ReadMaxRows), f"{limit!r} was never offered"
+        if isinstance(limit, ReadAllAvailable):
+            limits = NONE
+        else:
+            assert limit == self.getDefaultReadLimit(), f"{limit!r} was never offered"
+            limits = self._options.limits
+            if self._available_now is not None:
+                limits = limits.without_minimum()
         marks = self._available_now or self._read_marks(offsets.cluster_of(start))
         assert self._cluster is not None, "it is asked with each topic, and there is at least one"
         return offsets.next_end(
             start,
             marks,
             cluster=self._cluster,
-            rows_max=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
+            admit=lambda waiting: self._admit(limits, waiting),
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
+
+    def _admit(self, limits: Limits, waiting: Waiting) -> Mapping[str, int]:
+        """How many records of each topic the batch has: none before it is due."""
+        now_s = time.monotonic()
+        since_last_s = None if self._last_batch_s is None else now_s - self._last_batch_s
+        if not due(limits, waiting, since_last_s):
+            return dict.fromkeys(waiting, 0)
+        takes = admitted(limits, waiting, self._sizes)
+        if any(takes.values()):
+            self._last_batch_s = now_s
+        return takes
+
+    def _sizes(self, name: str, start: int, end: int) -> Pieces:
+        """How the bytes of records lie, as far as the topic still has them."""
+        return self._ranges.sizes(self._topics[name], start, end, PIECES_PER_LIMIT)
 
     @errors_logged
     def prepareForTriggerAvailableNow(self) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raftlog.errors import ClusterMismatch, DataLoss, InvalidOption, OffsetTrimmed, TopicRecreated
+from raftlog.spark.limits import Limits, admitted
 from raftlog.spark.offsets import (
     Cluster,
     Pending,
@@ -19,7 +20,6 @@ from raftlog.spark.offsets import (
     parse,
     ranges,
     render,
-    share,
 )
 
 
@@ -41,9 +41,13 @@ def step(start, *marks, rows_max=None, fail=True, cluster=HERE):
         start,
         {one.topic: one for one in marks},
         cluster=cluster,
-        rows_max=rows_max,
+        admit=lambda waiting: admitted(Limits(records_max=rows_max), waiting, _not_asked),
         fail_on_data_loss=fail,
     )
+
+
+def _not_asked(topic, start, end):
+    raise AssertionError("no limit is in bytes")
 
 
 def spans(start, end):
@@ -103,6 +107,17 @@ def test_a_limit_is_exact_and_does_not_bind_when_all_is_asked_for():
     start = render({"a": Reached(incarnation="i1", end=10)})
     assert spans(start, step(start, mark(end=100), rows_max=7)) == [("a", 10, 17)]
     assert spans(start, step(start, mark(end=100))) == [("a", 10, 100)]
+
+
+def test_a_batch_that_is_not_due_still_fixes_where_a_symbolic_start_is():
+    def nothing(waiting):
+        return dict.fromkeys(waiting, 0)
+
+    symbolic = initial({"a": 4})
+    marks = {"a": mark(end=9)}
+    first = next_end(symbolic, marks, cluster=HERE, admit=nothing, fail_on_data_loss=True)
+    assert parse(first) == {"a": Reached(incarnation="i1", end=4, first=4)}
+    assert next_end(first, marks, cluster=HERE, admit=nothing, fail_on_data_loss=True) is first
 
 
 def test_a_topic_subscribed_later_enters_at_its_log_start_with_a_fixed_range():
@@ -217,17 +232,6 @@ def test_json_text_survives_sparks_log(offset):
     rendered = render(offset)
     assert parse(json.loads(text(rendered))) == offset
     assert text(render(parse(json.loads(text(rendered))))) == text(rendered)
-
-
-@given(
-    st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 50), min_size=1),
-    st.none() | st.integers(1, 100),
-)
-@settings(max_examples=200, deadline=None)
-def test_a_shared_limit_is_exact_and_takes_no_more_than_there_is(waiting, rows_max):
-    takes = share(waiting, rows_max)
-    assert sum(takes.values()) == min(sum(waiting.values()), rows_max or 10**9)
-    assert all(0 <= takes[topic] <= waiting[topic] for topic in waiting)
 
 
 @pytest.mark.slow

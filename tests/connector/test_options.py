@@ -4,6 +4,7 @@ import pytest
 
 from raftlog.errors import InvalidOption
 from raftlog.spark.declarations import OPTIONS, Endpoint
+from raftlog.spark.limits import Limits
 from raftlog.spark.options import (
     CreateTopic,
     default_parallelism,
@@ -126,6 +127,47 @@ def test_a_subscription_is_read_before_stream_or_batch_is_known():
 def test_a_count_is_a_whole_number_from_one_up(value):
     error = refused(SUBSCRIBE | {"maxoffsetspertrigger": value}, Endpoint.STREAM_SOURCE)
     assert repr(value) in str(error)
+
+
+def test_limits_of_a_batch_are_in_sparks_units():
+    def limits(**given):
+        return source_options(SUBSCRIBE | given, Endpoint.STREAM_SOURCE).limits
+
+    assert limits() == Limits(delay_max_s=900.0)
+    given = {"maxOffsetsPerTrigger": "9", "minOffsetsPerTrigger": "5", "maxBytesPerTrigger": "64m"}
+    assert limits(**given, maxTriggerDelay="1500") == Limits(
+        records_max=9, records_min=5, bytes_max=64 << 20, delay_max_s=1.5
+    )
+    for text, seconds in {"2h": 7200.0, "5 min": 300.0, "250us": 0.00025, "0s": 0.0}.items():
+        assert limits(minOffsetsPerTrigger="5", maxTriggerDelay=text).delay_max_s == seconds
+    assert limits(maxBytesPerTrigger="3KB").bytes_max == 3072
+    batch = source_options(SUBSCRIBE, Endpoint.BATCH_SOURCE)
+    assert batch.limits == Limits()
+
+
+@pytest.mark.parametrize(
+    ("given", "option", "problem"),
+    [
+        ({"maxBytesPerTrigger": "0"}, "maxBytesPerTrigger", "whole number from 1"),
+        ({"maxBytesPerTrigger": "64mib"}, "maxBytesPerTrigger", "'64mib'"),
+        ({"maxBytesPerTrigger": "9" * 30}, "maxBytesPerTrigger", "whole number"),
+        ({"maxTriggerDelay": "15m"}, "maxTriggerDelay", "without 'minOffsetsPerTrigger'"),
+        (
+            {"minOffsetsPerTrigger": "5", "maxTriggerDelay": "1.5m"},
+            "maxTriggerDelay",
+            "'1.5m', which is not a whole number",
+        ),
+        (
+            {"minOffsetsPerTrigger": "6", "maxOffsetsPerTrigger": "5"},
+            "minOffsetsPerTrigger",
+            "is 6, above 'maxOffsetsPerTrigger' 5",
+        ),
+    ],
+)
+def test_limits_that_cannot_be_kept_are_refused(given, option, problem):
+    error = refused(SUBSCRIBE | given, Endpoint.STREAM_SOURCE)
+    assert error.option == option
+    assert problem in str(error)
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,50 @@ def test_available_now_reads_only_what_was_there_when_it_started(lab):
     assert batches[3:] == [[100, 101], [102]]
 
 
+def test_limits_hold_together_and_available_now_waits_for_no_minimum(lab):
+    lab.create()
+    for pair in ([1, 2], [3, 4], [5, 6], [7, 8]):
+        lab.append(*pair)
+    pair_bytes = sum(lab.client.read_sizes(lab.topic, 0, 2, mark=8, pieces_max=1).body_bytes)
+    batches: list[list[int]] = []
+
+    def collect(batch, number):
+        batches.append(sorted(row.id for row in batch.collect()))
+
+    def limited(**limits):
+        return lab.read_stream(startingOffsets="earliest", minOffsetsPerTrigger=100, **limits)
+
+    finish(lab.each(limited(maxBytesPerTrigger=pair_bytes, maxOffsetsPerTrigger=1000), collect))
+    assert batches == [[1, 2], [3, 4], [5, 6], [7, 8]]
+    batches.clear()
+    lab.append(9, 10, 11)
+    finish(lab.each(limited(maxBytesPerTrigger="1g"), collect))
+    assert batches == [[9, 10, 11]]
+
+
+def test_a_running_query_waits_for_its_minimum_and_once_takes_everything(lab):
+    lab.create()
+    lab.append(1)
+    batches: list[list[int]] = []
+
+    def collect(batch, number):
+        batches.append(sorted(row.id for row in batch.collect()))
+
+    waiting = lab.read_stream(
+        startingOffsets="earliest", minOffsetsPerTrigger=3, maxTriggerDelay="1h"
+    )
+    query = lab.each(waiting, collect, processingTime="0 seconds")
+    wait_until(lambda: batches == [[1]], "the first batch, which does not wait", query)
+    for number in (2, 3, 4):
+        lab.append(number)
+    wait_until(lambda: len(batches) == 2, "a batch of the minimum", query)
+    query.stop()
+    assert batches[1] == [2, 3, 4]
+    lab.append(5, 6)
+    finish(lab.each(lab.read_stream(maxBytesPerTrigger=1), collect, once=True))
+    assert batches[2:] == [[5, 6]]
+
+
 def test_a_running_query_follows_the_topic_and_reports_its_end(lab):
     lab.create()
     lab.append(1)
