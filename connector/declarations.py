@@ -81,8 +81,31 @@ OPTIONS: tuple[Option, ...] = (
         name="startingOffsets",
         endpoints=SOURCES,
         doc=(
-            'earliest, latest, or JSON per topic ({"flights": 5}; -2 earliest, -1 latest). '
-            "Default: latest for streams, earliest for batch. A resumed query ignores it."
+            'earliest, latest, or JSON per topic ({"flights": 5}; -2 earliest, -1 latest; "*" '
+            "names all other topics). Default, also for topics that are not named: latest for "
+            "streams, earliest for batch. A resumed query ignores it."
+        ),
+    ),
+    Option(
+        name="startingTimestamp",
+        endpoints=SOURCES,
+        doc=(
+            "In place of startingOffsets: the first record whose _timestamp is at or after this "
+            "time, in milliseconds since 1970 UTC."
+        ),
+    ),
+    Option(
+        name="startingOffsetsByTimestamp",
+        endpoints=SOURCES,
+        doc='In place of startingOffsets: such a time per topic, {"flights": 1764000000000}.',
+    ),
+    Option(
+        name="startingOffsetsByTimestampStrategy",
+        endpoints=SOURCES,
+        default="error",
+        doc=(
+            "What happens if no record is that young: error, or latest, which starts at the "
+            "topic's end."
         ),
     ),
     Option(
@@ -90,6 +113,19 @@ OPTIONS: tuple[Option, ...] = (
         endpoints=frozenset({Endpoint.BATCH_SOURCE}),
         default=LATEST,
         doc="Where a batch read stops, exclusive: latest, or JSON per topic (-1 latest).",
+    ),
+    Option(
+        name="endingTimestamp",
+        endpoints=frozenset({Endpoint.BATCH_SOURCE}),
+        doc=(
+            "In place of endingOffsets: stop before the first record whose _timestamp is at or "
+            "after this time, in milliseconds since 1970 UTC."
+        ),
+    ),
+    Option(
+        name="endingOffsetsByTimestamp",
+        endpoints=frozenset({Endpoint.BATCH_SOURCE}),
+        doc="In place of endingOffsets: such a time per topic, as JSON.",
     ),
     Option(
         name="maxOffsetsPerTrigger",

@@ -9,18 +9,18 @@ Spark stores and compares the JSON's text, so its keys are sorted and nothing in
 accepted by any cluster; the next offset that is not idle has it.
 
 Spark asks for the initial offset more than once within batch 0, and a Python source cannot remember
-its answer. So the initial offset is symbolic (`start`: earliest, latest or a number), and the *end*
-of the first batch fixes it: `from` is where that topic's range starts. It is written and read only
-for topics whose `start` offset is symbolic, missing, or of another incarnation. Every other range
-is [start.end, end.end). A query that starts again within batch 0 finds that end in Spark's log, and
-so the same range.
+its answer. So the initial offset is symbolic (`start`: earliest, latest, a number or a time), and
+the *end* of the first batch fixes it: `from` is where that topic's range starts. It is written and
+read only for topics whose `start` offset is symbolic, missing, or of another incarnation. Every
+other range is [start.end, end.end). A query that starts again within batch 0 finds that end in
+Spark's log, and so the same range.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, TypeGuard
 
 from raftlog.errors import ClusterMismatch, DataLoss, InvalidOption, OffsetTrimmed, TopicRecreated
@@ -29,8 +29,20 @@ from raftlog.spark.limits import Waiting
 EARLIEST = "earliest"
 LATEST = "latest"
 
-Position = str | int
-"""`EARLIEST`, `LATEST` or an offset from 0 up."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtTime:
+    """The first record whose timestamp is at or after a time; timestamps never fall."""
+
+    option: str
+    """The option that says so."""
+    timestamp_us: int
+    otherwise_latest: bool
+    """What holds if there is no such record: the topic's end. If false: an error."""
+
+
+Position = str | int | AtTime
+"""`EARLIEST`, `LATEST`, an offset from 0 up, or a time."""
 
 VERSION = 1
 
@@ -39,7 +51,10 @@ log = logging.getLogger("raftlog.spark")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """A topic whose start is not resolved yet."""
+    """A topic whose start is not resolved yet.
+
+    A time is looked up for the first batch, and is then as durable as `latest` is.
+    """
 
     start: Position
 
@@ -95,7 +110,8 @@ def render(offset: StreamOffset, cluster_id: str | None = None) -> dict[str, Any
     for topic in sorted(offset):
         entry = offset[topic]
         if isinstance(entry, Pending):
-            topics[topic] = {"start": entry.start}
+            at = entry.start
+            topics[topic] = {"start": asdict(at) if isinstance(at, AtTime) else at}
             continue
         topics[topic] = {"end": entry.end}
         if entry.first is not None:
@@ -115,7 +131,8 @@ def parse(json_object: Mapping[str, Any]) -> StreamOffset:
     offset: dict[str, Pending | Reached] = {}
     for topic, entry in json_object["topics"].items():
         if "start" in entry:
-            offset[topic] = Pending(start=entry["start"])
+            at = entry["start"]
+            offset[topic] = Pending(start=AtTime(**at) if isinstance(at, dict) else at)
         else:
             offset[topic] = Reached(
                 incarnation=entry["incarnation"], end=entry["end"], first=entry.get("from")
@@ -145,6 +162,7 @@ def next_end(
     marks: Mapping[str, TopicWatermark],
     *,
     cluster: Cluster,
+    find: Callable[[str, AtTime], int],
     admit: Callable[[Waiting], Mapping[str, int]],
     fail_on_data_loss: bool,
 ) -> dict[str, Any]:
@@ -154,14 +172,16 @@ def next_end(
     start becomes concrete, even with an empty range. A missing topic (subscribed after the query
     began) starts at its log start, as Kafka's new partitions do. A topic that is no longer
     subscribed keeps its entry, so that subscribing again continues where it stopped. A mark below
-    the stream's own position means to wait. `admit` says how many of each topic's waiting records
-    the batch has. Raises `ClusterMismatch`, `OffsetTrimmed`, `TopicRecreated` or `InvalidOption`.
-    With `fail_on_data_loss` false, the middle two become a warning and a skip.
+    the stream's own position means to wait. `find` tells the offset of a time, `admit` how many of
+    each topic's waiting records the batch has. Raises `ClusterMismatch`, `OffsetTrimmed`,
+    `TopicRecreated` or `InvalidOption`. With `fail_on_data_loss` false, the middle two become a
+    warning and a skip.
     """
     check_cluster(cluster_of(start), cluster)
     known = parse(start)
     begins = {
-        topic: _resume(known.get(topic), mark, fail_on_data_loss) for topic, mark in marks.items()
+        topic: _resume(known.get(topic), mark, find, fail_on_data_loss)
+        for topic, mark in marks.items()
     }
     takes = admit(
         {
@@ -251,7 +271,12 @@ def _continues(entry: Pending | Reached | None, incarnation: str) -> TypeGuard[R
     return isinstance(entry, Reached) and entry.incarnation == incarnation
 
 
-def _resume(entry: Pending | Reached | None, mark: TopicWatermark, fail_on_data_loss: bool) -> int:
+def _resume(
+    entry: Pending | Reached | None,
+    mark: TopicWatermark,
+    find: Callable[[str, AtTime], int],
+    fail_on_data_loss: bool,
+) -> int:
     """Where reading this topic continues. Above the mark there is nothing to read yet."""
     match entry:
         case None:
@@ -260,6 +285,8 @@ def _resume(entry: Pending | Reached | None, mark: TopicWatermark, fail_on_data_
             return mark.log_start
         case Pending(start=position) if position == LATEST:
             return mark.high_water_mark
+        case Pending(start=AtTime() as time):
+            return first_at(time, find(mark.topic, time), mark)
         case Pending(start=position):
             assert isinstance(position, int), position
             check_start_exists(position, mark)
@@ -284,6 +311,22 @@ def check_start_exists(
             problem=f"is {position} for {mark.topic!r}, above its end {mark.high_water_mark}",
             advice=f"Use an offset from {mark.log_start} to {mark.high_water_mark}.",
         )
+
+
+def first_at(time: AtTime, found: int, mark: TopicWatermark) -> int:
+    """The offset that a time means, after it was looked up as `found`, later than the mark.
+
+    Raises `InvalidOption` if there is no record of that time or after it, and that is an error.
+    """
+    if found >= mark.high_water_mark and not time.otherwise_latest:
+        raise InvalidOption(
+            option=time.option,
+            problem=f"is {time.timestamp_us // 1000}, and no record of {mark.topic!r} has this "
+            "timestamp or a later one",
+            advice="Give an earlier time, or startingOffsetsByTimestampStrategy=latest to start "
+            "at the topic's end then.",
+        )
+    return found
 
 
 def _not_trimmed(position: int, mark: TopicWatermark, fail_on_data_loss: bool) -> int:

@@ -16,9 +16,14 @@ from raftlog.errors import InvalidOption
 from raftlog.machines.limits import INTEGER_MAX, TEXT_CHARACTERS_MAX
 from raftlog.spark.declarations import SINKS, SOURCES, Endpoint
 from raftlog.spark.limits import NONE, Limits
-from raftlog.spark.offsets import EARLIEST, LATEST, Position
+from raftlog.spark.offsets import EARLIEST, LATEST
 from raftlog.spark.option_values import OptionValues
-from raftlog.spark.positions import check_batch_range, positions
+from raftlog.spark.positions import (
+    Positions,
+    check_batch_range,
+    ending_positions,
+    starting_positions,
+)
 
 READ_PREFERENCES = ("nearest", "leader", "follower", "observer")
 
@@ -62,11 +67,11 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """A source's options, typed. `starting` and `ending` name every subscribed topic."""
+    """A source's options, typed."""
 
     subscription: Subscription
-    starting: Mapping[str, Position]
-    ending: Mapping[str, Position]
+    starting: Positions
+    ending: Positions
     limits: Limits
     """Of a stream's micro-batches."""
     min_partitions: int | None
@@ -114,11 +119,11 @@ def source_options(given: Mapping[str, str], endpoint: Endpoint) -> SourceOption
     values = OptionValues(given, frozenset({endpoint}))
     topics = _topics(values)
     streaming = endpoint is Endpoint.STREAM_SOURCE
-    starting = positions(values, "startingOffsets", topics, LATEST if streaming else EARLIEST)
-    ending: dict[str, Position] = dict.fromkeys(topics, LATEST)
+    starting = starting_positions(values, topics, LATEST if streaming else EARLIEST)
+    ending = Positions(named={}, others=LATEST)
     if not streaming:
-        ending = positions(values, "endingOffsets", topics, LATEST)
-        check_batch_range(starting, ending)
+        ending = ending_positions(values, topics)
+        check_batch_range(starting, ending, topics)
     return SourceOptions(
         subscription=_subscription(values),
         starting=starting,

@@ -1,66 +1,67 @@
-"""Where a read starts and ends, as options say it."""
+"""Where a read starts and ends, as options say it: by offset or by time, for all topics or each."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from raftlog.errors import InvalidOption
-from raftlog.spark.offsets import EARLIEST, LATEST, Position
+from raftlog.machines.limits import INTEGER_MAX
+from raftlog.spark.offsets import EARLIEST, LATEST, AtTime, Position
 from raftlog.spark.option_values import OptionValues, doc_of
 
 POSITION_NUMBERS = {-2: EARLIEST, -1: LATEST}
 """Kafka's numbers for the two symbolic positions in JSON."""
 
+OTHERS = "*"
+"""In JSON: all topics that it does not name. No topic has this name."""
 
-def positions(
-    values: OptionValues, name: str, topics: tuple[str, ...], default: Position
-) -> dict[str, Position]:
-    """A position for every subscribed topic, from earliest, latest or JSON."""
-    text = values.text(name)
-    if text is None:
-        return dict.fromkeys(topics, default)
-    if text.lower() in (EARLIEST, LATEST):
-        return dict.fromkeys(topics, text.lower())
-    given = _position_object(name, text)
-    unknown, missing = sorted(set(given) - set(topics)), sorted(set(topics) - set(given))
-    if unknown or missing:
-        parts = [f"names {', '.join(unknown)}, not in 'subscribe'"] if unknown else []
-        parts += [f"lacks {', '.join(missing)}, in 'subscribe'"] if missing else []
+STRATEGY = "startingOffsetsByTimestampStrategy"
+
+_MILLISECONDS_MAX = INTEGER_MAX // 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Positions:
+    """A position for every topic."""
+
+    named: Mapping[str, Position]
+    others: Position
+    """Of the topics that are not named."""
+
+    def of(self, topic: str) -> Position:
+        """The topic's position."""
+        return self.named.get(topic, self.others)
+
+
+def starting_positions(
+    values: OptionValues, topics: tuple[str, ...], default: Position
+) -> Positions:
+    """Where each topic is read from, by whichever option says it."""
+    name = _only_one(values, ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"))
+    strategy = values.choice(STRATEGY, ("error", "latest"))
+    by_time = name.endswith("Timestamp")
+    if values.given(STRATEGY) is not None and not by_time:
         raise InvalidOption(
-            option=name,
-            problem=" and ".join(parts),
-            advice="Give a position for every subscribed topic and for no other.",
+            option=STRATEGY,
+            problem="is given without a time to start at",
+            advice="Give startingTimestamp or startingOffsetsByTimestamp too, or leave it out.",
         )
-    return {topic: POSITION_NUMBERS.get(number, number) for topic, number in given.items()}
+    return _positions(values, name, topics, default, otherwise_latest=strategy == "latest")
 
 
-def _position_object(name: str, text: str) -> dict[str, int]:
-    try:
-        given = json.loads(text)
-    except json.JSONDecodeError:
-        given = None
-    if not isinstance(given, dict):
-        raise InvalidOption(
-            option=name,
-            problem=f"is {text!r}, which is neither earliest, latest nor a JSON object",
-            advice=doc_of(name),
-        )
-    for topic, number in given.items():
-        if type(number) is not int or number < -2:
-            raise InvalidOption(
-                option=name,
-                problem=f"gives {topic!r} the position {number!r}",
-                advice="A position is an offset from 0 up, -1 (latest) or -2 (earliest), for "
-                'example {"orders": 150000}: a topic has no partitions.',
-            )
-    return given
+def ending_positions(values: OptionValues, topics: tuple[str, ...]) -> Positions:
+    """Where a batch read of each topic ends, exclusive. The end of time is the end of the topic."""
+    name = _only_one(values, ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"))
+    return _positions(values, name, topics, LATEST, otherwise_latest=True)
 
 
-def check_batch_range(starting: Mapping[str, Position], ending: Mapping[str, Position]) -> None:
-    """Check that a batch read can have records. Raises `InvalidOption`."""
-    for topic, start in starting.items():
-        end = ending[topic]
+def check_batch_range(starting: Positions, ending: Positions, topics: tuple[str, ...]) -> None:
+    """Check that a batch read of these topics can have records. Raises `InvalidOption`."""
+    for topic in topics:
+        start, end = starting.of(topic), ending.of(topic)
         if start == LATEST:
             raise InvalidOption(
                 option="startingOffsets",
@@ -79,3 +80,111 @@ def check_batch_range(starting: Mapping[str, Position], ending: Mapping[str, Pos
                 problem=f"is {start} for {topic!r}, above its 'endingOffsets' {end}",
                 advice="The end is exclusive and never below the start.",
             )
+        if (
+            isinstance(start, AtTime)
+            and isinstance(end, AtTime)
+            and start.timestamp_us > end.timestamp_us
+        ):
+            raise InvalidOption(
+                option=start.option,
+                problem=f"is {start.timestamp_us // 1000} for {topic!r}, after its "
+                f"{end.option!r} {end.timestamp_us // 1000}",
+                advice="The end is exclusive and never before the start.",
+            )
+
+
+def _only_one(values: OptionValues, names: tuple[str, ...]) -> str:
+    """The one of the options that is given; the first, if none is."""
+    given = [name for name in names if values.given(name) is not None]
+    if len(given) > 1:
+        raise InvalidOption(
+            option=given[1],
+            problem=f"is given with {given[0]!r}, and each of them says where to "
+            f"{'start' if given[0].startswith('start') else 'end'}",
+            advice="Give one of them.",
+        )
+    return given[0] if given else names[0]
+
+
+def _positions(
+    values: OptionValues,
+    name: str,
+    topics: tuple[str, ...],
+    default: Position,
+    *,
+    otherwise_latest: bool,
+) -> Positions:
+    """The positions that the option gives: one for all topics, or JSON per topic."""
+
+    def at(milliseconds: int) -> Position:
+        return AtTime(
+            option=name, timestamp_us=milliseconds * 1000, otherwise_latest=otherwise_latest
+        )
+
+    if name.endswith("ingTimestamp"):
+        return Positions(named={}, others=at(values.count(name, 0, _MILLISECONDS_MAX)))
+    text = values.text(name)
+    if text is None:
+        return Positions(named={}, others=default)
+    if name.endswith("ByTimestamp"):
+        return _per_topic(name, text, topics, default, _milliseconds(at))
+    if text.lower() in (EARLIEST, LATEST):
+        return Positions(named={}, others=text.lower())
+    return _per_topic(name, text, topics, default, _offset_or_symbol)
+
+
+def _per_topic(
+    name: str,
+    text: str,
+    topics: tuple[str, ...],
+    default: Position,
+    read: Callable[[str, str, Any], Position],
+) -> Positions:
+    """The positions of a JSON object. Topics that it does not name have that of `OTHERS`, or the
+    position that they have without the option."""
+    try:
+        given = json.loads(text)
+    except json.JSONDecodeError:
+        given = None
+    if not isinstance(given, dict):
+        symbols = "" if "Timestamp" in name else "neither earliest, latest nor "
+        raise InvalidOption(
+            option=name,
+            problem=f"is {text!r}, which is {symbols or 'not '}a JSON object",
+            advice=doc_of(name),
+        )
+    named = {topic: read(name, topic, number) for topic, number in given.items()}
+    others = named.pop(OTHERS, default)
+    unknown = sorted(set(named) - set(topics))
+    if unknown:
+        raise InvalidOption(
+            option=name,
+            problem=f"names {', '.join(unknown)}, not in 'subscribe'",
+            advice=f"Name subscribed topics only, or {OTHERS!r} for all others.",
+        )
+    return Positions(named=named, others=others)
+
+
+def _offset_or_symbol(name: str, topic: str, number: Any) -> Position:
+    if type(number) is not int or not -2 <= number <= INTEGER_MAX:
+        raise InvalidOption(
+            option=name,
+            problem=f"gives {topic!r} the position {number!r}",
+            advice="A position is an offset from 0 up, -1 (latest) or -2 (earliest), for "
+            'example {"orders": 150000}: a topic has no partitions.',
+        )
+    return POSITION_NUMBERS.get(number, number)
+
+
+def _milliseconds(at: Callable[[int], Position]) -> Callable[[str, str, Any], Position]:
+    def read(name: str, topic: str, number: Any) -> Position:
+        if type(number) is not int or not 0 <= number <= _MILLISECONDS_MAX:
+            raise InvalidOption(
+                option=name,
+                problem=f"gives {topic!r} the time {number!r}",
+                advice="A time is in milliseconds since 1970 UTC, for example "
+                '{"orders": 1764000000000}: a topic has no partitions.',
+            )
+        return at(number)
+
+    return read

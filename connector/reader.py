@@ -26,7 +26,15 @@ from pyspark.sql.types import StructType
 from raftlog.errors import Internal, OffsetTrimmed, TopicNotFound, TopicRecreated
 from raftlog.spark import connection, offsets, partitions
 from raftlog.spark.limits import NONE, Limits, Pieces, Waiting, admitted, due
-from raftlog.spark.offsets import EARLIEST, LATEST, Cluster, Position, TopicRange, TopicWatermark
+from raftlog.spark.offsets import (
+    EARLIEST,
+    LATEST,
+    AtTime,
+    Cluster,
+    Position,
+    TopicRange,
+    TopicWatermark,
+)
 from raftlog.spark.options import SourceOptions, default_parallelism
 from raftlog.spark.worker_log import errors_logged
 
@@ -185,6 +193,10 @@ class _RangeReader:
             high_water_mark=found.high_water_mark,
         )
 
+    def find(self, topic: TopicInfo, time: AtTime) -> int:
+        """The offset of the first record of that time or after it; else the high-water mark."""
+        return connection.client(self._connection).find_offset(topic, time.timestamp_us)
+
     def cluster(self) -> Cluster:
         """The cluster that the servers belong to, asked now."""
         return Cluster(
@@ -225,13 +237,14 @@ class RaftlogBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Tasks for [startingOffsets, endingOffsets) of the topics as they are now."""
         topics = [self._ranges.describe(name) for name in self._options.subscription.topics]
-        wanted = [self._range(self._ranges.mark(topic)) for topic in topics]
+        wanted = [self._range(topic) for topic in topics]
         existing = [one for one in wanted if one.start < one.end]
         return [*self._ranges.plan(existing, self._ranges.cluster().id)] if existing else []
 
-    def _range(self, mark: TopicWatermark) -> TopicRange:
-        start, end = self._options.starting[mark.topic], self._options.ending[mark.topic]
-        first, last = _concrete(start, mark), _concrete(end, mark)
+    def _range(self, topic: TopicInfo) -> TopicRange:
+        mark = self._ranges.mark(topic)
+        first = self._concrete(self._options.starting.of(topic.name), topic, mark)
+        last = self._concrete(self._options.ending.of(topic.name), topic, mark)
         offsets.check_start_exists(first, mark)
         offsets.check_start_exists(last, mark, option="endingOffsets")
         wanted = TopicRange(
@@ -242,17 +255,19 @@ class RaftlogBatchReader(DataSourceReader):
             topic=mark.topic, incarnation=mark.incarnation, start=first, end=first
         )
 
+    def _concrete(self, position: Position, topic: TopicInfo, mark: TopicWatermark) -> int:
+        if position == EARLIEST:
+            return mark.log_start
+        if position == LATEST:
+            return mark.high_water_mark
+        if isinstance(position, AtTime):
+            found = offsets.first_at(position, self._ranges.find(topic, position), mark)
+            return min(found, mark.high_water_mark)
+        assert isinstance(position, int), position
+        return position
+
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return self._ranges.read(partition)
-
-
-def _concrete(position: Position, mark: TopicWatermark) -> int:
-    if position == EARLIEST:
-        return mark.log_start
-    if position == LATEST:
-        return mark.high_water_mark
-    assert isinstance(position, int), position
-    return position
 
 
 class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -274,7 +289,10 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch_s: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        return offsets.initial(self._options.starting)
+        starting = self._options.starting
+        return offsets.initial(
+            {topic: starting.of(topic) for topic in self._options.subscription.topics}
+        )
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """One of the limits that are set, for Spark to pass back. With none it may batch as it
@@ -304,6 +322,7 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             start,
             marks,
             cluster=self._cluster,
+            find=lambda topic, time: self._ranges.find(self._topics[topic], time),
             admit=lambda waiting: self._admit(limits, waiting),
             fail_on_data_loss=self._options.fail_on_data_loss,
         )

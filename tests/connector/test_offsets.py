@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from raftlog.errors import ClusterMismatch, DataLoss, InvalidOption, OffsetTrimmed, TopicRecreated
 from raftlog.spark.limits import Limits, admitted
 from raftlog.spark.offsets import (
+    AtTime,
     Cluster,
     Pending,
     Reached,
@@ -36,11 +37,12 @@ BEFORE_CLUSTER_IDS = '{"topics":{"a":{"end":15,"from":10,"incarnation":"i1"}},"v
 """An offset as written by the version that did not know cluster ids yet."""
 
 
-def step(start, *marks, rows_max=None, fail=True, cluster=HERE):
+def step(start, *marks, rows_max=None, fail=True, cluster=HERE, found=None):
     return next_end(
         start,
         {one.topic: one for one in marks},
         cluster=cluster,
+        find=lambda topic, time: (found or {})[topic],
         admit=lambda waiting: admitted(Limits(records_max=rows_max), waiting, _not_asked),
         fail_on_data_loss=fail,
     )
@@ -115,9 +117,10 @@ def test_a_batch_that_is_not_due_still_fixes_where_a_symbolic_start_is():
 
     symbolic = initial({"a": 4})
     marks = {"a": mark(end=9)}
-    first = next_end(symbolic, marks, cluster=HERE, admit=nothing, fail_on_data_loss=True)
+    given = {"cluster": HERE, "find": None, "admit": nothing, "fail_on_data_loss": True}
+    first = next_end(symbolic, marks, **given)
     assert parse(first) == {"a": Reached(incarnation="i1", end=4, first=4)}
-    assert next_end(first, marks, cluster=HERE, admit=nothing, fail_on_data_loss=True) is first
+    assert next_end(first, marks, **given) is first
 
 
 def test_a_topic_subscribed_later_enters_at_its_log_start_with_a_fixed_range():
@@ -159,6 +162,30 @@ def test_a_starting_offset_that_is_not_written_yet_is_refused():
     with pytest.raises(InvalidOption, match="above its end 15"):
         step(initial({"a": 16}), mark(end=15))
     assert spans(initial({"a": 15}), step(initial({"a": 15}), mark(end=15))) == []
+
+
+def at_time(milliseconds, *, latest=False):
+    return AtTime(
+        option="startingTimestamp", timestamp_us=milliseconds * 1000, otherwise_latest=latest
+    )
+
+
+def test_a_time_is_looked_up_once_and_is_fixed_by_the_first_end():
+    symbolic = initial({"a": at_time(7)})
+    first = step(symbolic, mark(end=15), found={"a": 11}, rows_max=2)
+    assert spans(json.loads(text(symbolic)), first) == [("a", 11, 13)]
+    assert spans(first, step(first, mark(end=15))) == [("a", 13, 15)]
+
+
+def test_a_time_after_the_last_record_is_an_error_or_means_the_end():
+    with pytest.raises(InvalidOption, match=r"is 7, and no record of 'a'") as raised:
+        step(initial({"a": at_time(7)}), mark(end=15), found={"a": 15})
+    assert raised.value.option == "startingTimestamp"
+    symbolic = initial({"a": at_time(7, latest=True)})
+    for found in (15, 18):  # 18: rows before the time came after the mark was captured
+        first = step(symbolic, mark(end=15), found={"a": found})
+        assert parse(first) == {"a": Reached(incarnation="i1", end=found, first=found)}
+        assert spans(first, step(first, mark(end=20))) == [("a", found, 20)]
 
 
 def test_what_a_planned_range_lost_is_named_exactly():
@@ -216,7 +243,19 @@ def test_ends_that_do_not_fit_their_start_are_refused():
 
 
 entries = st.one_of(
-    st.builds(Pending, start=st.one_of(st.sampled_from(["earliest", "latest"]), st.integers(0, 9))),
+    st.builds(
+        Pending,
+        start=st.one_of(
+            st.sampled_from(["earliest", "latest"]),
+            st.integers(0, 9),
+            st.builds(
+                AtTime,
+                option=st.just("startingTimestamp"),
+                timestamp_us=st.integers(0, 9),
+                otherwise_latest=st.booleans(),
+            ),
+        ),
+    ),
     st.builds(
         Reached,
         incarnation=st.sampled_from(["i1", "i2"]),

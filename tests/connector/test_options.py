@@ -5,6 +5,7 @@ import pytest
 from raftlog.errors import InvalidOption
 from raftlog.spark.declarations import OPTIONS, Endpoint
 from raftlog.spark.limits import Limits
+from raftlog.spark.offsets import AtTime
 from raftlog.spark.options import (
     CreateTopic,
     default_parallelism,
@@ -35,9 +36,9 @@ def test_defaults_are_those_of_kafka_and_of_raftlog_up():
         "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403"
     )
     assert stream.subscription.connection.request_timeout_s == 30.0
-    assert stream.starting == {"flights": "latest"}
-    assert batch.starting == {"flights": "earliest"}
-    assert batch.ending == {"flights": "latest"}
+    assert stream.starting.of("flights") == "latest"
+    assert batch.starting.of("flights") == "earliest"
+    assert batch.ending.of("flights") == "latest"
     assert stream.fail_on_data_loss
     assert stream.read_preference == batch.read_preference == "nearest"
     assert not stream.subscription.include_metadata
@@ -78,7 +79,7 @@ def test_names_are_accepted_in_any_case_and_sparks_own_pass():
     }
     parsed = source_options(given, Endpoint.STREAM_SOURCE)
     assert parsed.subscription.topics == ("a", "b")
-    assert parsed.starting == {"a": "earliest", "b": "earliest"}
+    assert [parsed.starting.of(topic) for topic in "ab"] == ["earliest", "earliest"]
 
 
 @pytest.mark.parametrize(
@@ -226,12 +227,74 @@ def test_required_names_are_required():
     assert "twice" in str(refused({"subscribe": "a,a"}, Endpoint.STREAM_SOURCE))
 
 
-def test_positions_by_topic_name_every_subscribed_topic_and_no_other():
-    given = {"subscribe": "a,b", "startingoffsets": '{"a": -2, "b": 7}'}
-    parsed = source_options(given, Endpoint.STREAM_SOURCE)
-    assert parsed.starting == {"a": "earliest", "b": 7}
+def test_positions_by_topic_name_subscribed_topics_and_the_others_have_the_default():
+    given = {"subscribe": "a,b,c", "startingoffsets": '{"a": -2, "b": 7}'}
+
+    def starts(endpoint, **more):
+        starting = source_options(given | more, endpoint).starting
+        return [starting.of(topic) for topic in "abc"]
+
+    assert starts(Endpoint.STREAM_SOURCE) == ["earliest", 7, "latest"]
+    assert starts(Endpoint.BATCH_SOURCE) == ["earliest", 7, "earliest"]
+    named = {"startingoffsets": '{"b": 7, "*": -2}'}
+    assert starts(Endpoint.STREAM_SOURCE, **named) == ["earliest", 7, "earliest"]
+    ending = source_options(given | {"endingoffsets": '{"c": 9}'}, Endpoint.BATCH_SOURCE).ending
+    assert [ending.of(topic) for topic in "abc"] == ["latest", "latest", 9]
     error = refused(given | {"subscribe": "a,c"}, Endpoint.STREAM_SOURCE)
-    assert "names b, not in 'subscribe' and lacks c, in 'subscribe'" in str(error)
+    assert "names b, not in 'subscribe'" in str(error)
+
+
+def test_a_read_starts_and_ends_at_times_in_milliseconds():
+    def at(option, milliseconds, latest):
+        return AtTime(option=option, timestamp_us=milliseconds * 1000, otherwise_latest=latest)
+
+    given = SUBSCRIBE | {"startingTimestamp": "5", "endingTimestamp": "7"}
+    parsed = source_options(given, Endpoint.BATCH_SOURCE)
+    assert parsed.starting.of("flights") == at("startingTimestamp", 5, False)
+    assert parsed.ending.of("flights") == at("endingTimestamp", 7, True)
+    given = {
+        "subscribe": "a,b",
+        "startingOffsetsByTimestamp": '{"a": 5}',
+        "startingOffsetsByTimestampStrategy": "latest",
+    }
+    starting = source_options(given, Endpoint.STREAM_SOURCE).starting
+    assert starting.of("a") == at("startingOffsetsByTimestamp", 5, True)
+    assert starting.of("b") == "latest"
+
+
+@pytest.mark.parametrize(
+    ("given", "option", "problem"),
+    [
+        ({"startingTimestamp": "soon"}, "startingTimestamp", "'soon', which is not a whole number"),
+        ({"startingTimestamp": "9" * 19}, "startingTimestamp", "from 0 to 9223372036854775"),
+        (
+            {"startingTimestamp": "1", "startingOffsets": "earliest"},
+            "startingTimestamp",
+            "given with 'startingOffsets', and each of them says where to start",
+        ),
+        ({"startingOffsetsByTimestamp": "5"}, "startingOffsetsByTimestamp", "not a JSON object"),
+        (
+            {"startingOffsetsByTimestamp": '{"flights": {"0": 5}}'},
+            "startingOffsetsByTimestamp",
+            "gives 'flights' the time {'0': 5}",
+        ),
+        ({"startingOffsetsByTimestamp": '{"x": 5}'}, "startingOffsetsByTimestamp", "names x"),
+        (
+            {"startingOffsetsByTimestampStrategy": "latest"},
+            "startingOffsetsByTimestampStrategy",
+            "without a time",
+        ),
+        (
+            {"startingTimestamp": "8", "endingTimestamp": "7"},
+            "startingTimestamp",
+            "is 8 for 'flights', after its 'endingTimestamp' 7",
+        ),
+    ],
+)
+def test_times_that_mean_nothing_are_refused(given, option, problem):
+    error = refused(SUBSCRIBE | given, Endpoint.BATCH_SOURCE)
+    assert error.option == option
+    assert problem in str(error)
 
 
 @pytest.mark.parametrize("value", ["[1]", '{"flights": -3}', '{"flights": true}', "soon", "{"])

@@ -142,6 +142,21 @@ class Lab:
         with self.client.producer(self.topic) as producer:
             producer.append([{"id": number, "s": f"s{number}"} for number in ids])
 
+    def append_over_time(self) -> dict[int, int]:
+        """Rows with the ids 1, 2, ... and their timestamps in microseconds; the last is of a later
+        millisecond than the first."""
+        times_us: dict[int, int] = {}
+
+        def over_time() -> bool:
+            self.append(len(times_us) + 1)
+            for batch in self.client.read(self.topic, columns=["id", "_timestamp"]):
+                stamps = batch.column("_timestamp").cast("int64").to_pylist()
+                times_us.update(zip(batch.column("id").to_pylist(), stamps, strict=True))
+            return max(times_us.values()) // 1000 > min(times_us.values()) // 1000
+
+        wait_until(over_time, "rows of two milliseconds")
+        return times_us
+
     def ids(self) -> list[int]:
         """What the topic holds, in offset order."""
         return [

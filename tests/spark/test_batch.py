@@ -92,6 +92,22 @@ def test_offsets_bound_a_read_and_partitions_split_it(lab):
     assert lab.read().rdd.getNumPartitions() == 1
 
 
+def test_times_bound_a_read(lab):
+    lab.create()
+    times_us = lab.append_over_time()
+    last_ms = max(times_us.values()) // 1000
+    before = sorted(number for number, time_us in times_us.items() if time_us < last_ms * 1000)
+    after = sorted(times_us.keys() - set(before))
+    assert before
+    assert [row.id for row in lab.read(endingTimestamp=last_ms).sort("id").collect()] == before
+    assert [row.id for row in lab.read(startingTimestamp=last_ms).sort("id").collect()] == after
+    assert lab.read(startingTimestamp=0, endingTimestamp=1 << 50).count() == len(times_us)
+    late = {"startingTimestamp": 1 << 50}
+    with pytest.raises(PySparkException, match=r"no record of .* has this timestamp or a later"):
+        lab.read(**late).collect()
+    assert lab.read(**late, startingOffsetsByTimestampStrategy="latest").collect() == []
+
+
 def test_an_empty_range_and_an_empty_topic_read_as_no_rows(lab):
     lab.create()
     assert lab.read().count() == 0

@@ -57,6 +57,38 @@ def test_a_crash_in_batch_0_with_rows_replays_exactly_that_range(lab):
     assert batches == [[1, 2], [3]]
 
 
+def test_a_crash_in_batch_0_keeps_the_offset_that_a_time_meant(lab):
+    """The restart reads the logged range, also if the option has another time by then."""
+    lab.create()
+    times_us = lab.append_over_time()
+    last_ms = max(times_us.values()) // 1000
+    later = [number for number, time_us in times_us.items() if time_us >= last_ms * 1000]
+
+    def crash(batch, number):
+        raise RuntimeError("crashed in batch 0")
+
+    stream = lab.read_stream(startingTimestamp=last_ms)
+    assert "crashed in batch 0" in failure(lab.each(stream, crash))
+    lab.append(1000)
+    seen: list[int] = []
+    finish(lab.collect(lab.read_stream(startingTimestamp=1), seen))
+    assert seen == [*later, 1000]
+
+
+def test_a_time_after_the_last_record_fails_or_starts_at_the_end(lab):
+    lab.create()
+    lab.append(1)
+    by_topic = {"startingOffsetsByTimestamp": json.dumps({lab.topic: 1 << 50})}
+    message = failure(lab.collect(lab.read_stream(**by_topic), []))
+    assert "'startingOffsetsByTimestamp' is 1125899906842624, and no record of" in message
+    seen: list[int] = []
+    by_topic |= {"startingOffsetsByTimestampStrategy": "latest"}
+    finish(lab.collect(lab.read_stream(**by_topic), seen))
+    lab.append(2)
+    finish(lab.collect(lab.read_stream(**by_topic), seen))
+    assert seen == [2]
+
+
 def test_available_now_reads_only_what_was_there_when_it_started(lab):
     lab.create()
     lab.append(1, 2, 3, 4, 5)
