@@ -16,7 +16,8 @@ from pyspark.sql.types import StructType
 from raftlog.spark import connection
 from raftlog.spark.declarations import Endpoint
 from raftlog.spark.options import Subscription, source_options, subscription
-from raftlog.spark.schema import check_projection, check_same, topic_struct
+from raftlog.spark.schema import check_projection, topic_struct
+from raftlog.spark.union import union
 from raftlog.spark.worker_log import errors_logged
 
 if TYPE_CHECKING:
@@ -38,19 +39,16 @@ class RaftlogDataSource(DataSource):
 
     @errors_logged
     def schema(self) -> StructType:
-        """The columns of the subscribed topics, which must be equal. Not called with
-        `.schema(...)`.
-        """
+        """The columns of the subscribed topics, by name. Not called with `.schema(...)`."""
         subscribed = subscription(self.options)
-        topics = _describe(subscribed)
-        return topic_struct(topics[0], include_metadata=subscribed.include_metadata)
+        return topic_struct(_describe(subscribed), include_metadata=subscribed.include_metadata)
 
     @errors_logged
     def reader(self, schema: StructType) -> RaftlogBatchReader:
         from raftlog.spark.reader import RaftlogBatchReader
 
         options = source_options(self.options, Endpoint.BATCH_SOURCE)
-        check_projection(schema, _describe(options.subscription)[0])
+        check_projection(schema, _describe(options.subscription))
         return RaftlogBatchReader(options, schema)
 
     @errors_logged
@@ -58,7 +56,7 @@ class RaftlogDataSource(DataSource):
         from raftlog.spark.reader import RaftlogStreamReader
 
         options = source_options(self.options, Endpoint.STREAM_SOURCE)
-        check_projection(schema, _describe(options.subscription)[0])
+        check_projection(schema, _describe(options.subscription))
         return RaftlogStreamReader(options, schema)
 
     @errors_logged
@@ -74,8 +72,7 @@ class RaftlogDataSource(DataSource):
         return stream_writer(self.options, schema, overwrite)
 
 
-def _describe(subscribed: Subscription) -> list[TopicInfo]:
+def _describe(subscribed: Subscription) -> TopicInfo:
+    """The subscribed topics as one, with the columns of all."""
     client = connection.client(subscribed.connection, starting=True)
-    topics = [client.describe_topic(name) for name in subscribed.topics]
-    check_same(topics)
-    return topics
+    return union(subscribed.topics.describe_some(client))

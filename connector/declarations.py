@@ -75,7 +75,14 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="subscribe",
         endpoints=SOURCES,
-        doc="Topics to read, comma-separated; required. Several must have equal schemas.",
+        doc="Topics to read, comma-separated; this or subscribePattern is required. Of several, "
+        "columns of one name must have one type; a column that a topic lacks reads as null.",
+    ),
+    Option(
+        name="subscribePattern",
+        endpoints=SOURCES,
+        doc="In place of subscribe: a regular expression (Python's) that matches the whole name "
+        "of each topic to read. A stream reads topics that come later from their start.",
     ),
     Option(
         name="startingOffsets",

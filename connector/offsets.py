@@ -4,6 +4,7 @@ Spark stores and compares the JSON's text, so its keys are sorted and nothing in
 
     {"cluster": "...", "topics": {"flights": {"end": 15, "from": 10, "incarnation": "..."}}, "v": 1}
     {"topics": {"flights": {"start": "latest"}}, "v": 1}          the initial offset
+    {"topics": {"*": {"start": "latest"}}, "v": 1}                that of a pattern
 
 `cluster` is the id of the topics' cluster. An offset without it, which earlier versions wrote, is
 accepted by any cluster; the next offset that is not idle has it.
@@ -43,6 +44,9 @@ class AtTime:
 
 Position = str | int | AtTime
 """`EARLIEST`, `LATEST`, an offset from 0 up, or a time."""
+
+OTHERS = "*"
+"""In JSON: all topics that are not named. No topic has this name."""
 
 VERSION = 1
 
@@ -164,23 +168,24 @@ def next_end(
     cluster: Cluster,
     find: Callable[[str, AtTime], int],
     admit: Callable[[Waiting], Mapping[str, int]],
+    covers: Callable[[str], bool],
     fail_on_data_loss: bool,
 ) -> dict[str, Any]:
     """The end of the batch that begins at `start`, given what the subscribed topics hold.
 
     Returns `start` itself if there is nothing to do. A pending or missing topic is never idle: its
     start becomes concrete, even with an empty range. A missing topic (subscribed after the query
-    began) starts at its log start, as Kafka's new partitions do. A topic that is no longer
-    subscribed keeps its entry, so that subscribing again continues where it stopped. A mark below
-    the stream's own position means to wait. `find` tells the offset of a time, `admit` how many of
-    each topic's waiting records the batch has. Raises `ClusterMismatch`, `OffsetTrimmed`,
-    `TopicRecreated` or `InvalidOption`. With `fail_on_data_loss` false, the middle two become a
-    warning and a skip.
+    began, or new under its pattern) starts at its log start, as Kafka's new partitions do. A topic
+    that is no longer subscribed (`covers`) keeps its entry, so that subscribing again continues
+    where it stopped. A mark below the stream's own position means to wait. `find` tells the offset
+    of a time, `admit` how many of each topic's waiting records the batch has. Raises
+    `ClusterMismatch`, `OffsetTrimmed`, `TopicRecreated` (also if a topic is gone) or
+    `InvalidOption`. With `fail_on_data_loss` false, the middle two become a warning and a skip.
     """
     check_cluster(cluster_of(start), cluster)
     known = parse(start)
     begins = {
-        topic: _resume(known.get(topic), mark, find, fail_on_data_loss)
+        topic: _resume(known.get(topic, known.get(OTHERS)), mark, find, fail_on_data_loss)
         for topic, mark in marks.items()
     }
     takes = admit(
@@ -189,7 +194,9 @@ def next_end(
             for topic, begin in begins.items()
         }
     )
-    ends = dict(known)
+    ends = {topic: entry for topic, entry in known.items() if isinstance(entry, Reached)}
+    for topic in [one for one in ends if one not in marks and covers(one)]:
+        _gone(topic, ends.pop(topic), fail_on_data_loss)
     for topic, begin in begins.items():
         entry, mark = known.get(topic), marks[topic]
         end = begin + takes[topic]
@@ -299,6 +306,13 @@ def _resume(
                 raise error
             log.warning("%s The stream continues at its offset %s.", error.cause, mark.log_start)
             return mark.log_start
+
+
+def _gone(topic: str, entry: Reached, fail_on_data_loss: bool) -> None:
+    error = TopicRecreated(topic=topic, wanted=entry.incarnation)
+    if fail_on_data_loss:
+        raise error
+    log.warning("%s The stream continues without it.", error.cause)
 
 
 def check_start_exists(

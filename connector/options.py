@@ -24,6 +24,7 @@ from raftlog.spark.positions import (
     ending_positions,
     starting_positions,
 )
+from raftlog.spark.topics import Topics, topics_of
 
 READ_PREFERENCES = ("nearest", "leader", "follower", "observer")
 
@@ -60,8 +61,7 @@ class Subscription:
     """What a stream and a batch read have in common: enough to tell the schema."""
 
     connection: ConnectionOptions
-    topics: tuple[str, ...]
-    """Sorted, at least one."""
+    topics: Topics
     include_metadata: bool
 
 
@@ -117,7 +117,7 @@ def source_options(given: Mapping[str, str], endpoint: Endpoint) -> SourceOption
     """Parse a source's options, without contacting anything. Raises `InvalidOption`."""
     assert endpoint in SOURCES, endpoint
     values = OptionValues(given, frozenset({endpoint}))
-    topics = _topics(values)
+    topics = topics_of(values)
     streaming = endpoint is Endpoint.STREAM_SOURCE
     starting = starting_positions(values, topics, LATEST if streaming else EARLIEST)
     ending = Positions(named={}, others=LATEST)
@@ -202,28 +202,9 @@ def _found_by(values: OptionValues) -> tuple[str, str]:
 def _subscription(values: OptionValues) -> Subscription:
     return Subscription(
         connection=_connection(values),
-        topics=_topics(values),
+        topics=topics_of(values),
         include_metadata=values.truth("includeMetadata"),
     )
-
-
-def _topics(values: OptionValues) -> tuple[str, ...]:
-    text = values.text("subscribe") or ""
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    if not names:
-        raise InvalidOption(
-            option="subscribe",
-            problem="is missing",
-            advice="Name the topics to read: .option('subscribe', 'flights').",
-        )
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidOption(
-                option="subscribe",
-                problem=f"names {name!r} twice",
-                advice="Name each topic once.",
-            )
-    return tuple(sorted(names))
 
 
 def _limits(values: OptionValues) -> Limits:

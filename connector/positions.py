@@ -9,14 +9,12 @@ from typing import Any
 
 from raftlog.errors import InvalidOption
 from raftlog.machines.limits import INTEGER_MAX
-from raftlog.spark.offsets import EARLIEST, LATEST, AtTime, Position
+from raftlog.spark.offsets import EARLIEST, LATEST, OTHERS, AtTime, Position
 from raftlog.spark.option_values import OptionValues, doc_of
+from raftlog.spark.topics import Topics
 
 POSITION_NUMBERS = {-2: EARLIEST, -1: LATEST}
 """Kafka's numbers for the two symbolic positions in JSON."""
-
-OTHERS = "*"
-"""In JSON: all topics that it does not name. No topic has this name."""
 
 STRATEGY = "startingOffsetsByTimestampStrategy"
 
@@ -36,9 +34,7 @@ class Positions:
         return self.named.get(topic, self.others)
 
 
-def starting_positions(
-    values: OptionValues, topics: tuple[str, ...], default: Position
-) -> Positions:
+def starting_positions(values: OptionValues, topics: Topics, default: Position) -> Positions:
     """Where each topic is read from, by whichever option says it."""
     name = _only_one(values, ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"))
     strategy = values.choice(STRATEGY, ("error", "latest"))
@@ -52,15 +48,15 @@ def starting_positions(
     return _positions(values, name, topics, default, otherwise_latest=strategy == "latest")
 
 
-def ending_positions(values: OptionValues, topics: tuple[str, ...]) -> Positions:
+def ending_positions(values: OptionValues, topics: Topics) -> Positions:
     """Where a batch read of each topic ends, exclusive. The end of time is the end of the topic."""
     name = _only_one(values, ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"))
     return _positions(values, name, topics, LATEST, otherwise_latest=True)
 
 
-def check_batch_range(starting: Positions, ending: Positions, topics: tuple[str, ...]) -> None:
+def check_batch_range(starting: Positions, ending: Positions, topics: Topics) -> None:
     """Check that a batch read of these topics can have records. Raises `InvalidOption`."""
-    for topic in topics:
+    for topic in topics.names or {OTHERS, *starting.named, *ending.named}:
         start, end = starting.of(topic), ending.of(topic)
         if start == LATEST:
             raise InvalidOption(
@@ -109,7 +105,7 @@ def _only_one(values: OptionValues, names: tuple[str, ...]) -> str:
 def _positions(
     values: OptionValues,
     name: str,
-    topics: tuple[str, ...],
+    topics: Topics,
     default: Position,
     *,
     otherwise_latest: bool,
@@ -136,7 +132,7 @@ def _positions(
 def _per_topic(
     name: str,
     text: str,
-    topics: tuple[str, ...],
+    topics: Topics,
     default: Position,
     read: Callable[[str, str, Any], Position],
 ) -> Positions:
@@ -155,11 +151,11 @@ def _per_topic(
         )
     named = {topic: read(name, topic, number) for topic, number in given.items()}
     others = named.pop(OTHERS, default)
-    unknown = sorted(set(named) - set(topics))
+    unknown = sorted(topic for topic in named if not topics.covers(topic))
     if unknown:
         raise InvalidOption(
             option=name,
-            problem=f"names {', '.join(unknown)}, not in 'subscribe'",
+            problem=f"names {', '.join(unknown)}, not in {topics.option!r}",
             advice=f"Name subscribed topics only, or {OTHERS!r} for all others.",
         )
     return Positions(named=named, others=others)

@@ -7,6 +7,7 @@ of its process. Rows never become Python objects.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ from raftlog.spark.limits import NONE, Limits, Pieces, Waiting, admitted, due
 from raftlog.spark.offsets import (
     EARLIEST,
     LATEST,
+    OTHERS,
     AtTime,
     Cluster,
     Position,
@@ -36,12 +38,14 @@ from raftlog.spark.offsets import (
     TopicWatermark,
 )
 from raftlog.spark.options import SourceOptions, default_parallelism
+from raftlog.spark.schema import METADATA_NAMES
+from raftlog.spark.union import check_fits
 from raftlog.spark.worker_log import errors_logged
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from raftlog import ReadPreference, TopicInfo
+    from raftlog import LogClient, ReadPreference, TopicInfo
 
 PIECES_PER_LIMIT = 256
 """In how many pieces the waiting records of a topic are asked for, to find where a limit in bytes
@@ -124,9 +128,7 @@ class _RangeReader:
         begin = start
         while begin < end:
             try:
-                found = connection.client(self._connection).read_sizes(
-                    topic, begin, end, mark=end, pieces_max=pieces_max
-                )
+                found = self.client().read_sizes(topic, begin, end, mark=end, pieces_max=pieces_max)
             except OffsetTrimmed as error:
                 if self._options.fail_on_data_loss or error.earliest <= begin:
                     raise
@@ -174,18 +176,25 @@ class _RangeReader:
                 raise Internal(what=f"{partition!r} ended at offset {begin}")
 
     def _records(self, partition: RaftlogPartition, begin: int) -> Iterator[pa.RecordBatch]:
-        return connection.client(self._connection).read(
-            connection.topic(self._connection, partition.topic, partition.incarnation),
+        """The wanted columns that the topic has; if it has none of them, its offsets."""
+        topic = connection.topic(self._connection, partition.topic, partition.incarnation)
+        known = {*METADATA_NAMES, *(field.name for field in topic.schema.fields)}
+        return self.client().read(
+            topic,
             begin,
             partition.end,
             mark=partition.mark,
-            columns=self._schema.names,
+            columns=[name for name in self._schema.names if name in known] or ["_offset"],
             preference=cast("ReadPreference", self._options.read_preference),
         )
 
+    def client(self) -> LogClient:
+        """This process's client of the cluster."""
+        return connection.client(self._connection)
+
     def mark(self, topic: TopicInfo) -> TopicWatermark:
         """A linearizable mark of exactly this incarnation."""
-        found = connection.client(self._connection).read_high_water_mark(topic)
+        found = self.client().read_high_water_mark(topic)
         return TopicWatermark(
             topic=topic.name,
             incarnation=topic.incarnation,
@@ -195,34 +204,35 @@ class _RangeReader:
 
     def find(self, topic: TopicInfo, time: AtTime) -> int:
         """The offset of the first record of that time or after it; else the high-water mark."""
-        return connection.client(self._connection).find_offset(topic, time.timestamp_us)
+        return self.client().find_offset(topic, time.timestamp_us)
 
     def cluster(self) -> Cluster:
         """The cluster that the servers belong to, asked now."""
         return Cluster(
-            id=connection.client(self._connection).cluster_id(),
+            id=self.client().cluster_id(),
             servers=self._connection.servers,
         )
 
     def describe(self, name: str) -> TopicInfo:
         """The incarnation that has the name now."""
-        return connection.client(self._connection).describe_topic(name)
+        return self.client().describe_topic(name)
 
 
 def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """The batch with exactly `target`'s columns, types and nullability.
+    """The batch with exactly `target`'s columns, types and nullability; what it lacks is null.
 
     Spark checks only a task's first batch against its schema, so every batch is made to fit.
     """
     import pyarrow as pa
 
-    assert batch.schema.names == target.names, (
-        f"{batch.schema.names} read, {target.names} asked for"
-    )
-    columns = [
-        column if column.type.equals(field.type) else column.cast(field.type)
-        for column, field in zip(batch.columns, target, strict=True)
-    ]
+    columns = []
+    for field in target:
+        if field.name not in batch.schema.names:
+            assert field.nullable, f"{field.name} is missing and must not be null"
+            columns.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        column = batch.column(field.name)
+        columns.append(column if column.type.equals(field.type) else column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
@@ -231,12 +241,15 @@ class RaftlogBatchReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
+        self._schema = schema
         self._ranges = _RangeReader(options, schema)
 
     @errors_logged
     def partitions(self) -> list[InputPartition]:
         """Tasks for [startingOffsets, endingOffsets) of the topics as they are now."""
-        topics = [self._ranges.describe(name) for name in self._options.subscription.topics]
+        topics = self._options.subscription.topics.describe(self._ranges.client())
+        for topic in topics:
+            check_fits(self._schema, topic)
         wanted = [self._range(topic) for topic in topics]
         existing = [one for one in wanted if one.start < one.end]
         return [*self._ranges.plan(existing, self._ranges.cluster().id)] if existing else []
@@ -281,6 +294,7 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
+        self._schema = schema
         self._ranges = _RangeReader(options, schema)
         self._topics: dict[str, TopicInfo] = {}
         self._cluster: Cluster | None = None
@@ -289,10 +303,10 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_batch_s: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        starting = self._options.starting
-        return offsets.initial(
-            {topic: starting.of(topic) for topic in self._options.subscription.topics}
-        )
+        starting, topics = self._options.starting, self._options.subscription.topics
+        if topics.pattern:
+            return offsets.initial({**starting.named, OTHERS: starting.others})
+        return offsets.initial({topic: starting.of(topic) for topic in topics.names})
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """One of the limits that are set, for Spark to pass back. With none it may batch as it
@@ -316,14 +330,17 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             limits = self._options.limits
             if self._available_now is not None:
                 limits = limits.without_minimum()
-        marks = self._available_now or self._read_marks(offsets.cluster_of(start))
-        assert self._cluster is not None, "it is asked with each topic, and there is at least one"
+        marks = self._available_now
+        if marks is None:
+            marks = self._read_marks(offsets.cluster_of(start))
+        assert self._cluster is not None, "it is asked before any topic"
         return offsets.next_end(
             start,
             marks,
             cluster=self._cluster,
             find=lambda topic, time: self._ranges.find(self._topics[topic], time),
             admit=lambda waiting: self._admit(limits, waiting),
+            covers=self._options.subscription.topics.covers,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
 
@@ -373,13 +390,31 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known.
         """
         topics = self._options.subscription.topics
+        if topics.pattern:
+            self._marks = self._read_marks_of_pattern()
+            return self._marks
         try:
-            self._marks = {topic: self._mark(topic) for topic in topics}
+            self._marks = {topic: self._mark(topic) for topic in topics.names}
         except (TopicRecreated, TopicNotFound):
             assert self._cluster is not None, "it is asked before any topic is found to be gone"
             offsets.check_cluster(cluster_id, self._cluster)
             raise
         return self._marks
+
+    def _read_marks_of_pattern(self) -> dict[str, TopicWatermark]:
+        """The marks of the topics that match now. One that is deleted meanwhile has none."""
+        listed = self._options.subscription.topics.describe(self._ranges.client())
+        known = {topic.incarnation for topic in self._topics.values()}
+        if self._cluster is None or any(topic.incarnation not in known for topic in listed):
+            self._cluster = self._ranges.cluster()
+        marks = {}
+        for topic in listed:
+            if topic.incarnation not in known:
+                check_fits(self._schema, topic)
+            with contextlib.suppress(TopicRecreated, TopicNotFound):
+                marks[topic.name] = self._ranges.mark(topic)
+        self._topics = {topic.name: topic for topic in listed}
+        return marks
 
     def _mark(self, name: str) -> TopicWatermark:
         """One round trip while the topic stays the same. A recreated one is found by name.
@@ -395,11 +430,13 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 del self._topics[name]
         self._cluster = self._ranges.cluster()
         try:
-            self._topics[name] = self._ranges.describe(name)
+            found = self._ranges.describe(name)
         except TopicNotFound:
             if known is None:
                 raise
             raise TopicRecreated(topic=name, wanted=known.incarnation) from None
+        check_fits(self._schema, found)
+        self._topics[name] = found
         return self._ranges.mark(self._topics[name])
 
     def _still_there(self, wanted: TopicRange, cluster_id: str | None) -> TopicRange | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,20 +61,6 @@ def topic_struct(topic: TopicInfo, *, include_metadata: bool) -> StructType:
         for field in topic.schema.fields
     ]
     return StructType(fields + (list(METADATA) if include_metadata else []))
-
-
-def check_same(topics: Sequence[TopicInfo]) -> None:
-    """Check that topics to be read together have equal columns. Raises `SchemaMismatch`."""
-    first, *others = topics
-    columns = topic_struct(first, include_metadata=False)
-    for other in others:
-        lines = _differences(
-            topic_struct(other, include_metadata=False),
-            columns,
-            _Sides(given=f"in {other.name}", wanted=f"in {first.name}", nullability=True),
-        )
-        if lines:
-            raise SchemaMismatch(topic=other.name, difference="\n".join(lines))
 
 
 def check_projection(wanted: StructType, topic: TopicInfo) -> None:

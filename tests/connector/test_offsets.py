@@ -37,13 +37,14 @@ BEFORE_CLUSTER_IDS = '{"topics":{"a":{"end":15,"from":10,"incarnation":"i1"}},"v
 """An offset as written by the version that did not know cluster ids yet."""
 
 
-def step(start, *marks, rows_max=None, fail=True, cluster=HERE, found=None):
+def step(start, *marks, rows_max=None, fail=True, cluster=HERE, found=None, pattern=None):
     return next_end(
         start,
         {one.topic: one for one in marks},
         cluster=cluster,
         find=lambda topic, time: (found or {})[topic],
         admit=lambda waiting: admitted(Limits(records_max=rows_max), waiting, _not_asked),
+        covers=lambda topic: topic in (pattern or [one.topic for one in marks]),
         fail_on_data_loss=fail,
     )
 
@@ -117,7 +118,13 @@ def test_a_batch_that_is_not_due_still_fixes_where_a_symbolic_start_is():
 
     symbolic = initial({"a": 4})
     marks = {"a": mark(end=9)}
-    given = {"cluster": HERE, "find": None, "admit": nothing, "fail_on_data_loss": True}
+    given = {
+        "cluster": HERE,
+        "find": None,
+        "admit": nothing,
+        "covers": "a".__eq__,
+        "fail_on_data_loss": True,
+    }
     first = next_end(symbolic, marks, **given)
     assert parse(first) == {"a": Reached(incarnation="i1", end=4, first=4)}
     assert next_end(first, marks, **given) is first
@@ -127,6 +134,32 @@ def test_a_topic_subscribed_later_enters_at_its_log_start_with_a_fixed_range():
     start = render({"a": Reached(incarnation="i1", end=10)})
     end = step(start, mark("a", 10), mark("b", 8, start=3))
     assert spans(start, end) == [("b", 3, 8)]
+
+
+def test_a_pattern_begins_for_the_topics_that_match_then_and_later_ones_enter_at_their_start():
+    symbolic = initial({"*": "latest", "b": 2})
+    assert symbolic == json.loads(text(symbolic))
+    first = step(symbolic, mark("a", 15), mark("b", 8))
+    assert spans(symbolic, first) == [("b", 2, 8)]
+    later = step(first, mark("a", 15), mark("b", 8), mark("c", 9, start=4))
+    assert spans(first, later) == [("c", 4, 9)]
+
+
+def test_a_pattern_without_topics_is_not_idle_once_and_a_named_topic_may_come_later():
+    symbolic = initial({"*": "latest", "b": 2})
+    first = step(symbolic, pattern="ab")
+    assert (parse(first), spans(symbolic, first)) == ({}, [])
+    assert step(first, pattern="ab") is first
+    assert spans(first, step(first, mark("b", 8), pattern="ab")) == [("b", 0, 8)]
+
+
+def test_a_topic_of_the_pattern_that_is_gone_is_an_error_or_is_left_behind_once():
+    start = render({"a": Reached(incarnation="i1", end=9), "b": Reached(incarnation="i1", end=4)})
+    with pytest.raises(TopicRecreated):
+        step(start, mark("a", 9), pattern="ab")
+    left = step(start, mark("a", 9), pattern="ab", fail=False)
+    assert parse(left) == {"a": Reached(incarnation="i1", end=9)}
+    assert step(left, mark("a", 9), pattern="ab", fail=False) is left
 
 
 def test_a_topic_no_longer_subscribed_keeps_its_position():

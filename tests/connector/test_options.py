@@ -78,7 +78,7 @@ def test_names_are_accepted_in_any_case_and_sparks_own_pass():
         "checkpointlocation": "/tmp/c",
     }
     parsed = source_options(given, Endpoint.STREAM_SOURCE)
-    assert parsed.subscription.topics == ("a", "b")
+    assert parsed.subscription.topics.names == ("a", "b")
     assert [parsed.starting.of(topic) for topic in "ab"] == ["earliest", "earliest"]
 
 
@@ -225,6 +225,25 @@ def test_required_names_are_required():
     assert refused({"subscribe": " , "}, Endpoint.BATCH_SOURCE).option == "subscribe"
     assert refused({}, Endpoint.STREAM_SINK).option == "topic"
     assert "twice" in str(refused({"subscribe": "a,a"}, Endpoint.STREAM_SOURCE))
+
+
+def test_a_pattern_matches_whole_names_and_bounds_what_positions_may_name():
+    given = {"subscribepattern": "orders-[0-9]+", "startingoffsets": '{"orders-1": 5, "*": -2}'}
+    for endpoint in (Endpoint.STREAM_SOURCE, Endpoint.BATCH_SOURCE):
+        parsed = source_options(given, endpoint)
+        covers = parsed.subscription.topics.covers
+        names = ("orders-1", "orders-22", "orders-", "my-orders-1")
+        assert [covers(name) for name in names] == [True, True, False, False]
+        assert [parsed.starting.of(name) for name in names[:2]] == [5, "earliest"]
+    error = refused(given | {"startingoffsets": '{"orders-x": 5}'}, Endpoint.STREAM_SOURCE)
+    assert "names orders-x, not in 'subscribePattern'" in str(error)
+    error = refused({"subscribepattern": "orders-("}, Endpoint.STREAM_SOURCE)
+    assert "'orders-(', which is no regular expression" in str(error)
+    assert refused({"subscribepattern": ""}, Endpoint.STREAM_SOURCE).option == "subscribePattern"
+    error = refused(given | SUBSCRIBE, Endpoint.STREAM_SOURCE)
+    assert "given with 'subscribe'" in str(error)
+    error = refused(given | {"startingoffsets": "latest"}, Endpoint.BATCH_SOURCE)
+    assert "would read nothing" in str(error)
 
 
 def test_positions_by_topic_name_subscribed_topics_and_the_others_have_the_default():

@@ -26,7 +26,6 @@ from raftlog.spark.schema import (
     METADATA_NAMES,
     check_projection,
     check_reserved,
-    check_same,
     check_writable,
     creation_text,
     topic_struct,
@@ -116,14 +115,6 @@ def test_an_array_with_nulls_is_not_read_as_one_without():
     with_nulls = topic(StructType().add("c", ArrayType(LongType(), True)))
     wanted = StructType().add("c", ArrayType(LongType(), False))
     assert "c: asked for as" in difference(check_projection, wanted, with_nulls)
-
-
-def test_topics_read_together_have_equal_columns():
-    check_same([topic(), topic(name="u")])
-    other = topic(StructType().add("a", "integer").add("z", "integer"), name="u")
-    lines = difference(check_same, [topic(), other]).splitlines()
-    assert lines[0] == "  a: int NOT NULL in t, int in u"
-    assert lines[-1] == "  z: int in u, missing in t"
 
 
 def test_a_write_fits_by_name_in_any_order_nullability_and_with_metadata_columns():

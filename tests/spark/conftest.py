@@ -238,8 +238,11 @@ class Lab:
         (self.checkpoint / "commits" / f".{number}.crc").unlink()
 
     def _options(self, given: dict[str, object]) -> dict[str, Any]:
+        """The options; None takes one away."""
         options = {"raftlog.bootstrap.servers": self.cluster.servers} | given
-        return {name.replace("__", "."): value for name, value in options.items()}
+        return {
+            name.replace("__", "."): value for name, value in options.items() if value is not None
+        }
 
 
 def finish(query: StreamingQuery) -> None:

@@ -117,7 +117,7 @@ def test_an_empty_range_and_an_empty_topic_read_as_no_rows(lab):
         lab.read(startingOffsets=f'{{"{lab.topic}": 2}}').collect()
 
 
-def test_several_topics_are_read_as_one_when_their_columns_are_equal(lab):
+def test_several_topics_are_read_as_one_by_the_names_of_their_columns(lab):
     lab.create()
     lab.append(1)
     other, odd = f"{lab.topic}-b", f"{lab.topic}-c"
@@ -126,6 +126,17 @@ def test_several_topics_are_read_as_one_when_their_columns_are_equal(lab):
     lab.client.create_topic(odd, "id int")
     both = lab.read(subscribe=f"{lab.topic}, {other}", includeMetadata="true")
     assert sorted((row._topic, row.id) for row in both.collect()) == [(lab.topic, 1), (other, 2)]
+    less = f"{lab.topic}-less"
+    lab.client.create_topic(less, "n int, id bigint")
+    lab.client.append(less, [{"id": 3, "n": 7}])
+    union = lab.read(subscribe=None, subscribePattern=f"{lab.topic}(-less)?")
+    assert union.columns == ["id", "s", "n"]
+    assert sorted(map(tuple, union.collect())) == [(1, "s1", None), (3, None, 7)]
+    assert sorted(map(tuple, union.select("s").collect()), key=str) == [("s1",), (None,)]
+    only = lab.read(subscribe=less, schema="id bigint")
+    assert only.collect()[0].id == 3
+    with pytest.raises(AnalysisException, match=r"matches no topic"):
+        lab.read(subscribe=None, subscribePattern=f"{lab.topic}-none")
     with pytest.raises(AnalysisException, match=r"id: bigint in .*, int in "):
         lab.read(subscribe=f"{lab.topic},{odd}")
 

@@ -189,6 +189,32 @@ def test_several_topics_share_a_limit_and_one_subscribed_later_starts_at_its_beg
     assert sorted(seen[3:]) == [4, 10, 11]
 
 
+def test_a_pattern_reads_a_topic_that_comes_while_the_query_runs_from_its_start(lab):
+    first, second = f"{lab.topic}-1", f"{lab.topic}-2"
+    lab.client.create_topic(first, "id bigint, s string")
+    lab.client.append(first, [{"id": 1, "s": "a"}])
+    stream = lab.read_stream(
+        subscribe=None, subscribePattern=f"{lab.topic}-[0-9]", schema="s string, id bigint"
+    )
+    rows: list[tuple[str | None, int]] = []
+
+    def collect(batch, number):
+        rows.extend(sorted((row.s, row.id) for row in batch.collect()))
+
+    query = lab.each(stream, collect, processingTime="0 seconds")
+    wait_until(lambda: query.lastProgress is not None, "the batch that fixes latest", query)
+    lab.client.create_topic(second, "id bigint")
+    lab.client.append(second, [{"id": 10}])
+    wait_until(lambda: rows == [(None, 10)], "the new topic's row", query)
+    lab.client.create_topic(f"{lab.topic}-3", "id string")
+    message = failure(query)
+    assert "id: bigint in the query, string in the topic" in message
+    lab.client.delete_topic(f"{lab.topic}-3")
+    lab.client.append(first, [{"id": 2, "s": "b"}])
+    finish(lab.each(stream, collect))
+    assert rows == [(None, 10), ("b", 2)]
+
+
 def test_a_topic_created_again_under_a_query_is_an_error_or_a_new_beginning(lab):
     lab.create()
     lab.append(1, 2)
