@@ -12,16 +12,22 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from raftlog.errors import RaftlogError, TopicRecreated
+from raftlog.errors import DeadlineExceeded, NodeUnreachable, RaftlogError, TopicRecreated
 from raftlog.spark.declarations import FOUND
 from raftlog.spark.options import ConnectionOptions, connection_options
 
 if TYPE_CHECKING:
     from raftlog import LogClient, TopicInfo
 
+START_TIMEOUT_S = 5.0
+"""How long a query that starts waits for the first answer of any node, whatever its request
+timeout. No setting: a node answers without a leader, so only a cluster that is down, or servers
+that are wrong, need longer."""
+
 _lock = threading.Lock()
 _clients: dict[tuple[int, ConnectionOptions, bool], LogClient] = {}
 _topics: dict[tuple[int, ConnectionOptions, str], TopicInfo] = {}
+_reached: set[tuple[int, ConnectionOptions]] = set()
 
 
 def client(options: ConnectionOptions, *, starting: bool = False) -> LogClient:
@@ -31,25 +37,52 @@ def client(options: ConnectionOptions, *, starting: bool = False) -> LogClient:
     (`client.refused_timeout_s`). Later they may be a cluster that is down for a moment, even for a
     worker process that never reached it: then every request has its whole deadline.
     """
-    import raftlog
-    from raftlog.config import load
-
     key = (os.getpid(), options, starting)
     with _lock:
         if key not in _clients:
-            found_by = {
-                "bootstrap_servers": options.bootstrap_servers,
-                "zookeeper": options.zookeeper,
-                "rack": options.rack,
-            }
-            settings = load().client.model_copy(update=found_by)
-            if not starting:
-                patience = {"refused_timeout_s": options.request_timeout_s}
-                settings = settings.model_copy(update=patience)
-            _clients[key] = raftlog.connect(
-                request_timeout_s=options.request_timeout_s, settings=settings
-            )
+            _clients[key] = _opened(options, options.request_timeout_s, patient=not starting)
         return _clients[key]
+
+
+def check_reachable(options: ConnectionOptions) -> None:
+    """Raise `NodeUnreachable` soon if no node answers a query that starts; ask once in a process.
+
+    With ZooKeeper it asks nothing: the request that comes next says what is wrong there, and with
+    the nodes that it names.
+    """
+    if options.zookeeper:
+        return
+    key = (os.getpid(), options)
+    with _lock:
+        if key in _reached:
+            return
+    timeout_s = min(START_TIMEOUT_S, options.request_timeout_s)
+    with _opened(options, timeout_s, patient=False) as short:
+        try:
+            short.cluster_id()
+        except DeadlineExceeded as error:
+            raise NodeUnreachable(
+                address=options.bootstrap_servers.replace(",", ", "),
+                problem=f"nothing came within {timeout_s:g} s",
+            ) from error
+    with _lock:
+        _reached.add(key)
+
+
+def _opened(options: ConnectionOptions, timeout_s: float, *, patient: bool) -> LogClient:
+    """A client with this deadline. A patient one uses all of it, also where nothing listens."""
+    import raftlog
+    from raftlog.config import load
+
+    update: dict[str, str | float] = {
+        "bootstrap_servers": options.bootstrap_servers,
+        "zookeeper": options.zookeeper,
+        "rack": options.rack,
+    }
+    if patient:
+        update["refused_timeout_s"] = timeout_s
+    settings = load().client.model_copy(update=update)
+    return raftlog.connect(request_timeout_s=timeout_s, settings=settings)
 
 
 def with_found_servers(given: Mapping[str, str]) -> Mapping[str, str]:

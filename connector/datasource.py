@@ -13,15 +13,17 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from raftlog.errors import RaftlogError
 from raftlog.spark import connection
 from raftlog.spark.declarations import Endpoint
-from raftlog.spark.options import Subscription, source_options, subscription
+from raftlog.spark.options import Subscription, check_values, source_options, subscription
 from raftlog.spark.schema import check_projection, topic_struct
 from raftlog.spark.union import union
 from raftlog.spark.worker_log import errors_logged
 
 if TYPE_CHECKING:
     from raftlog import TopicInfo
+    from raftlog.spark.failed import FailedStreamReader
     from raftlog.spark.reader import RaftlogBatchReader, RaftlogStreamReader
     from raftlog.spark.writer import RaftlogBatchWriter, RaftlogStreamWriter
 
@@ -41,6 +43,7 @@ class RaftlogDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns of the subscribed topics, by name. Not called with `.schema(...)`."""
         subscribed = subscription(self.options)
+        check_values(self.options)
         return topic_struct(_describe(subscribed), include_metadata=subscribed.include_metadata)
 
     @errors_logged
@@ -51,8 +54,17 @@ class RaftlogDataSource(DataSource):
         check_projection(schema, _describe(options.subscription))
         return RaftlogBatchReader(options, schema)
 
+    def streamReader(self, schema: StructType) -> RaftlogStreamReader | FailedStreamReader:
+        """The reader. If there is none, the reason is raised where Spark shows it whole."""
+        try:
+            return self._stream_reader(schema)
+        except RaftlogError as error:
+            from raftlog.spark.failed import FailedStreamReader
+
+            return FailedStreamReader(error)
+
     @errors_logged
-    def streamReader(self, schema: StructType) -> RaftlogStreamReader:
+    def _stream_reader(self, schema: StructType) -> RaftlogStreamReader:
         from raftlog.spark.reader import RaftlogStreamReader
 
         options = source_options(self.options, Endpoint.STREAM_SOURCE)
@@ -74,5 +86,6 @@ class RaftlogDataSource(DataSource):
 
 def _describe(subscribed: Subscription) -> TopicInfo:
     """The subscribed topics as one, with the columns of all."""
+    connection.check_reachable(subscribed.connection)
     client = connection.client(subscribed.connection, starting=True)
     return union(subscribed.topics.describe_some(client))

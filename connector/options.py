@@ -113,6 +113,26 @@ def subscription(given: Mapping[str, str]) -> Subscription:
     return _subscription(OptionValues(given, SOURCES))
 
 
+def check_values(given: Mapping[str, str]) -> None:
+    """Refuse values of a source's options before it is known whether it is a stream or a batch.
+
+    Raises `InvalidOption` if they are refused for all of the two whose options these can be.
+    """
+    problems: list[InvalidOption] = []
+    for endpoint in (Endpoint.STREAM_SOURCE, Endpoint.BATCH_SOURCE):
+        try:
+            OptionValues(given, frozenset({endpoint}))
+        except InvalidOption:
+            continue
+        try:
+            source_options(given, endpoint)
+            return
+        except InvalidOption as error:
+            problems.append(error)
+    if problems:
+        raise problems[0]
+
+
 def source_options(given: Mapping[str, str], endpoint: Endpoint) -> SourceOptions:
     """Parse a source's options, without contacting anything. Raises `InvalidOption`."""
     assert endpoint in SOURCES, endpoint

@@ -33,6 +33,20 @@ def test_a_query_that_starts_is_soon_told_that_nothing_listens(
         connection.client(unreachable, starting=True).describe_topic("flights")
 
 
+def test_a_query_that_starts_does_not_wait_its_deadline_for_silent_servers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever listens there takes connections and never answers, as behind a firewall."""
+    monkeypatch.setattr(connection, "START_TIMEOUT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = f"127.0.0.1:{silent.getsockname()[1]}"
+        options = ConnectionOptions(
+            bootstrap_servers=servers, zookeeper="", request_timeout_s=3600.0
+        )
+        with pytest.raises(NodeUnreachable, match=f"{servers} .*nothing came within 0.5 s"):
+            connection.check_reachable(options)
+
+
 @pytest.mark.slow
 def test_a_running_query_waits_for_a_cluster_that_is_down_for_a_moment(
     unreachable: ConnectionOptions,

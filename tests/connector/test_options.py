@@ -8,6 +8,7 @@ from raftlog.spark.limits import Limits
 from raftlog.spark.offsets import AtTime
 from raftlog.spark.options import (
     CreateTopic,
+    check_values,
     default_parallelism,
     sink_options,
     source_options,
@@ -122,6 +123,17 @@ def test_a_subscription_is_read_before_stream_or_batch_is_known():
     assert subscription(given).include_metadata
     with pytest.raises(InvalidOption, match="not known to read and readStream"):
         subscription(SUBSCRIBE | {"nonsense": "1"})
+
+
+def test_values_are_refused_as_soon_as_they_can_be_neither_a_streams_nor_a_batchs():
+    check_values(SUBSCRIBE | {"startingoffsets": "latest"})
+    check_values(SUBSCRIBE | {"endingoffsets": "latest"})
+    with pytest.raises(InvalidOption, match="'startingOffsets' is 'Soon', which is neither"):
+        check_values(SUBSCRIBE | {"startingoffsets": "Soon"})
+    with pytest.raises(InvalidOption, match="'endingOffsets' is earliest"):
+        check_values(SUBSCRIBE | {"endingoffsets": "earliest"})
+    with pytest.raises(InvalidOption, match="'maxTriggerDelay' is given without"):
+        check_values(SUBSCRIBE | {"maxtriggerdelay": "5m"})
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "", "1.5", "\u0661"])

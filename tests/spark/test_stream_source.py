@@ -237,6 +237,12 @@ def test_wrong_options_fail_before_the_query_runs(lab):
     stream = lab.read_stream(endingOffsets="latest")
     message = failure(lab.collect(stream, []))
     assert "'endingOffsets' is not an option of readStream" in message
+    with pytest.raises(AnalysisException, match="'startingOffsets' is 'Soon', which is neither"):
+        lab.read_stream(startingOffsets="Soon")
+    unseen = lab.read_stream(startingOffsets="Soon", schema="id bigint")
+    message = failure(lab.collect(unseen, []))
+    assert "'startingOffsets' is 'Soon', which is neither" in message
+    assert "UnboundLocalError" not in message
 
 
 def test_reading_continues_while_the_leader_is_down(lab):
