@@ -141,7 +141,7 @@ def test_a_running_query_waits_for_its_minimum_and_once_takes_everything(lab):
     wait_until(lambda: batches == [[1]], "the first batch, which does not wait", query)
     for number in (2, 3, 4):
         lab.append(number)
-    wait_until(lambda: len(batches) == 2, "a batch of the minimum", query)
+    wait_until((lab.checkpoint / "commits" / "1").exists, "a batch of the minimum", query)
     query.stop()
     assert batches[1] == [2, 3, 4]
     lab.append(5, 6)
