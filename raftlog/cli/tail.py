@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,10 +12,15 @@ from rich.cells import cell_len
 
 from raftlog.cli.output import Format, FormatOption, one_line, plain, show_json
 from raftlog.cli.session import ServersOption, session_of
+from raftlog.cli.times import since_us
 from raftlog.errors import InvalidOption
 
 if TYPE_CHECKING:
-    from raftlog.client.log_client import ReadableRange
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from raftlog.client.log_client import ReadableRange, TopicInfo
 
 
 LAST_DEFAULT = 10
@@ -39,6 +45,15 @@ def tail(
             help="Begin at this offset, or at `earliest`. Not with -n.", show_default=False
         ),
     ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AGE|TIME",
+            help="Begin at an age (30s, 10m, 2h, 1d) or at a time (ISO 8601, UTC unless it says "
+            "otherwise, or @SECONDS). Not with -n or --start.",
+            show_default=False,
+        ),
+    ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
@@ -57,14 +72,15 @@ def tail(
     With -o json one object per line. Times are UTC. Binary values are shown as text if they are
     UTF-8, else as base64.
     """
-    _refuse_two_beginnings(start, last)
+    _refuse_two_beginnings({"--start": start, "-n": last, "--since": since})
     with session_of(context, servers).connect() as client:
         info = client.describe_topic(topic)
         mark = client.read_high_water_mark(info)
         begin = _begin(start, LAST_DEFAULT if last is None else last, mark)
-        names = ["_offset", *(field.name for field in info.schema.fields)]
-        if columns is not None:
-            names = [name.strip() for name in columns.split(",")]
+        if since is not None:
+            begin = client.find_offset(info, since_us("--since", since, time.time_ns() // 1000))
+            begin = begin if follow else min(begin, mark.high_water_mark)
+        names = _names(columns, info)
         if begin > mark.high_water_mark and not follow:
             raise InvalidOption(
                 option="--start",
@@ -77,23 +93,34 @@ def tail(
             batches = client.read(
                 info, begin, mark.high_water_mark, mark=mark.high_water_mark, columns=names
             )
-        lines = TextLines()
-        for batch in batches:
-            rows = batch.to_pylist(maps_as_pydicts="strict")
-            if output is Format.JSON:
-                for row in rows:
-                    show_json(row)
-            else:
-                lines.show(batch.schema.names, rows)
+        _show(batches, output)
 
 
-def _refuse_two_beginnings(start: str | None, last: int | None) -> None:
-    if start is not None and last is not None:
+def _names(columns: str | None, info: TopicInfo) -> list[str]:
+    if columns is None:
+        return ["_offset", *(field.name for field in info.schema.fields)]
+    return [name.strip() for name in columns.split(",")]
+
+
+def _show(batches: Iterator[pa.RecordBatch], output: Format) -> None:
+    lines = TextLines()
+    for batch in batches:
+        rows = batch.to_pylist(maps_as_pydicts="strict")
+        if output is Format.JSON:
+            for row in rows:
+                show_json(row)
+        else:
+            lines.show(batch.schema.names, rows)
+
+
+def _refuse_two_beginnings(given: dict[str, object]) -> None:
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
         raise InvalidOption(
-            option="-n",
-            problem="is given with --start, and each of them says where to begin",
-            advice="Give one of them: -n counts back from the end, --start names an offset. "
-            "--no-follow stops at the present end.",
+            option=names[1],
+            problem=f"is given with {names[0]}, and each of them says where to begin",
+            advice="Give one of them: -n counts back from the end, --start names an offset, "
+            "--since a time. --no-follow stops at the present end.",
         )
 
 

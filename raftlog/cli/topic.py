@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
-import decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +20,7 @@ from raftlog.cli.output import (
     time_text,
 )
 from raftlog.cli.session import ServersOption, session_of
+from raftlog.cli.times import time_us
 from raftlog.cli.topic_settings import setting_text, setting_value
 from raftlog.errors import InvalidOption
 from raftlog.machines.settings import (
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Create, list, describe, configure, trim and delete topics.", no_args_is_help=True
 )
-
-_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 NameArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 
@@ -338,7 +335,7 @@ def _first_kept(client: LogClient, topic: TopicInfo, before: str) -> int:
     """The offset that `--before` means."""
     if before.isascii() and before.isdigit():
         return int(before)
-    return client.find_offset(topic, _time_us(before))
+    return client.find_offset(topic, time_us("--before", before, besides="an offset"))
 
 
 def _check_not_above_end(offset: int, name: str, held: ReadableRange) -> None:
@@ -350,30 +347,6 @@ def _check_not_above_end(offset: int, name: str, held: ReadableRange) -> None:
             advice=f"It holds [{held.log_start_offset}, {held.high_water_mark}). A number of "
             "seconds since 1970 is written @SECONDS.",
         )
-
-
-def _time_us(text: str) -> int:
-    """Microseconds since 1970 UTC, of ISO 8601 or `@SECONDS`."""
-    try:
-        if text.startswith("@"):
-            return _microseconds(decimal.Decimal(text[1:]))
-        moment = datetime.datetime.fromisoformat(text)
-    except (ValueError, ArithmeticError) as error:
-        raise InvalidOption(
-            option="--before",
-            problem=f"is {text!r}, which is neither an offset nor a time",
-            advice="Give digits for an offset, ISO 8601 for a time (2026-01-31T12:00:00Z), or "
-            "@SECONDS since 1970 UTC.",
-        ) from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    return (moment - _EPOCH) // datetime.timedelta(microseconds=1)
-
-
-def _microseconds(seconds: decimal.Decimal) -> int:
-    if not abs(seconds) <= datetime.timedelta.max.days * 86_400:
-        raise ValueError("no time that people write")
-    return round(seconds * 1_000_000)
 
 
 @app.command()

@@ -1,10 +1,11 @@
-"""The times that `raftlog topic trim --before` takes, and what it asks and says."""
+"""The times that `raftlog topic trim --before` and `tail --since` take, and what a trim says."""
 
 from __future__ import annotations
 
 import pytest
 
-from raftlog.cli.topic import _time_us, trim_outcome, trim_question
+from raftlog.cli.times import since_us, time_us
+from raftlog.cli.topic import trim_outcome, trim_question
 from raftlog.client.log_client import ReadableRange
 from raftlog.core.types import Offset
 from raftlog.errors import InvalidOption
@@ -27,7 +28,7 @@ NEW_YEAR_US = 1_767_225_600_000_000
     ],
 )
 def test_a_time_is_exact_to_the_microsecond(text: str, microseconds: int) -> None:
-    assert _time_us(text) == microseconds
+    assert time_us("--before", text, besides="an offset") == microseconds
 
 
 @pytest.mark.parametrize(
@@ -35,8 +36,31 @@ def test_a_time_is_exact_to_the_microsecond(text: str, microseconds: int) -> Non
 )
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(InvalidOption, match="neither an offset nor a time") as caught:
-        _time_us(text)
+        time_us("--before", text, besides="an offset")
     assert "@SECONDS" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("text", "microseconds"),
+    [
+        ("0s", NEW_YEAR_US),
+        ("90s", NEW_YEAR_US - 90_000_000),
+        ("10m", NEW_YEAR_US - 600_000_000),
+        ("2h", NEW_YEAR_US - 7_200_000_000),
+        ("1d", NEW_YEAR_US - 86_400_000_000),
+        ("2026-01-01", NEW_YEAR_US),
+        ("@5", 5_000_000),
+    ],
+)
+def test_an_age_counts_back_from_now(text: str, microseconds: int) -> None:
+    assert since_us("--since", text, NEW_YEAR_US) == microseconds
+
+
+@pytest.mark.parametrize("text", ["10", "10 m", "-5m", "1w", "m", "9" * 19 + "d", "soon"])
+def test_what_is_neither_an_age_nor_a_time_is_refused(text: str) -> None:
+    with pytest.raises(InvalidOption, match="neither an age nor a time") as caught:
+        since_us("--since", text, NEW_YEAR_US)
+    assert "10m" in caught.value.remedy
 
 
 def held(start: int, end: int) -> ReadableRange:

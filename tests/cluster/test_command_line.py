@@ -218,6 +218,23 @@ def test_a_start_beyond_the_end_is_refused_unless_the_topic_is_followed(
     assert "short ends at offset 0" in ended.stderr
 
 
+def test_tail_begins_at_an_age_or_a_time(cluster: ProcessCluster) -> None:
+    answer(cluster, "topic", "create", "timed", "--schema", "id bigint")
+    with cluster.client() as client:
+        for number in range(2):
+            client.append("timed", [{"id": number}])
+        [stamps] = (
+            batch.column(0) for batch in client.read("timed", columns=["_timestamp"], start=1)
+        )
+    second_s = stamps.cast("int64")[0].as_py() / 1e6
+    for since, ids in (("1h", [0, 1]), (f"@{second_s:.6f}", [1]), (f"@{second_s + 60:.6f}", [])):
+        tailed = answer(cluster, "tail", "timed", "--no-follow", "--since", since)
+        assert [row["id"] for row in tailed] == ids, since
+    both = raftlog("tail", "timed", "--since", "1h", "-n", "1", servers=cluster.servers)
+    assert both.returncode == ExitCode.USAGE
+    assert "each of them says where to begin" in both.stderr
+
+
 @pytest.mark.usefixtures("signals_heard")
 def test_tail_follows_and_ends_without_an_error_on_ctrl_c(cluster: ProcessCluster) -> None:
     answer(cluster, "topic", "create", "live", "--schema", DDL)
