@@ -18,6 +18,7 @@ from raftlog.core.types import CONTROLLER_GROUP, GroupId, NodeId
 from raftlog.errors import (
     ChangeUnfinished,
     NodeInUse,
+    NodeUnknown,
     PlacementOutdated,
     PlacementUnderWay,
     QuorumAtRisk,
@@ -186,7 +187,8 @@ class GroupMoves:
             self.check_quorums([each for each in begun if (each.before, each.after) not in safe])
             safe.update((each.before, each.after) for each in begun)
             for move in begun:
-                with suppress(PlacementUnderWay, PlacementOutdated):  # the next look tells
+                # The next look tells the rest. A node that was to take a replica may leave.
+                with suppress(PlacementUnderWay, PlacementOutdated, NodeUnknown):
                     self._place(move, places[move.group])
                     under_way[move.group] = move
             pause.wait(_LOOK_S)

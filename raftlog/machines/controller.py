@@ -216,15 +216,16 @@ class ControllerMachine:
                 return self._in_use(command.node) or self._nodes.retire(command)
 
     def _without_room(self, command: SetDuty) -> Refused | None:
-        """Why the node cannot leave: the others cannot hold a topic of it. Whoever planned that it
-        leaves may not have known that another one leaves too. The cluster's own groups shrink."""
+        """Why the node cannot leave: the others cannot hold a topic of it, or of another one that
+        leaves. Whoever planned this may not have known of that. The cluster's own groups shrink."""
         known = self._nodes.get(command.node)
         if self.rules < RULES_LEAVING_ROOM or known is None or known.leaving >= command.leaving:
             return None
         others = [each for each in self._usable() - {command.node} if self._nodes[each].store_uuid]
+        leaving = {node for node, its in self._nodes.items() if its.leaving} | {command.node}
         for topic in self.topics():
             voters = self.voters_of(topic)
-            if command.node in voters and len(voters) > len(others):
+            if len(voters) > len(others) and not leaving.isdisjoint(voters):
                 what = f"topic {topic.name!r}"
                 return refused("TooFewNodes", what=what, needed=len(voters), found=len(others))
         return None
@@ -300,7 +301,17 @@ class ControllerMachine:
         limit = self._limits.topics_max
         if len(self._topics) >= limit:
             return refused("TooMany", what="The cluster", limit=limit, unit="topics")
+        if (removed := self._removed_voter(command.voters)) is not None:
+            return removed
         return TopicCreated(topic=self._new_topic(index, command), existed=False)
+
+    def _removed_voter(self, voters: Iterable[NodeId]) -> Refused | None:
+        """Why no group can be made there. A leader that had not applied a removal chose it."""
+        if self.rules >= RULES_LEAVING_ROOM:
+            for voter in voters:
+                if voter in self._nodes.retired:
+                    return refused("NodeRemoved", node=voter)
+        return None
 
     def _new_topic(self, index: LogIndex, command: CreateTopic) -> TopicInfo:
         settings = changed((), command.settings) if self.rules >= RULES_WITH_SETTINGS else ()
@@ -334,6 +345,8 @@ class ControllerMachine:
             return malformed("CreateKv", problem)
         if self._kv is not None:
             return KvCreated(kv=self._kv, existed=True)
+        if (removed := self._removed_voter(command.voters)) is not None:
+            return removed
         group = self._new_group(command.timestamp_us)
         self._kv = KvInfo(
             group=group,

@@ -14,8 +14,8 @@ at one index of the log, so all replicas switch at the same entry.
 5. The key-value store.
 6. Observers, and the nodes that they pull from.
 7. A group that is placed elsewhere may keep a voter that leaves, which goes by a change of its own.
-8. A node leaves only if the others have room for its topics, and is removed only while no group is
-   on its way back from anywhere.
+8. A node leaves only if the others have room for the topics of all that leave, and is removed only
+   while no group is on its way back from anywhere. No group is made on a node that was removed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ RULES_KEEPING_VOTERS = 7
 """The first rules under which a group that is placed elsewhere may keep a voter that leaves."""
 
 RULES_LEAVING_ROOM = 8
-"""The first rules under which a node leaves only if the others have room for its topics."""
+"""The first rules under which a node leaves only if the others have room for topics, and no group
+is made on one that was removed."""
 
 RULES_LATEST = 8
 """The highest version that this program knows."""

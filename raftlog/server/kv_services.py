@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 from raftlog.comparison import Trust
-from raftlog.core.types import GroupId, LogIndex
+from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.errors import (
     IndexOverflow,
     IndexUnderflow,
@@ -66,11 +66,12 @@ class KvServices:
                     rules=controller.rules,
                     needed=RULES_WITH_KV,
                 )
-            create = CreateKv(
-                voters=self._placing.voters_for("The key-value store", 0),
-                timestamp_us=self._node.now_us(of_controller),
-            )
-            found = accepted(KvCreated, await self._node.propose(of_controller, create)).kv
+
+            def command_on(voters: tuple[NodeId, ...]) -> CreateKv:
+                return CreateKv(voters=voters, timestamp_us=self._node.now_us(of_controller))
+
+            made = await self._placing.make_group("The key-value store", 0, command_on)
+            found = accepted(KvCreated, made).kv
         return calls.KvReply(kvs=() if found is None else (found,))
 
     # ------------------------------------------------------------ writing

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from raftlog.core.types import CONTROLLER_GROUP, NodeId
 from raftlog.errors import AddressTaken, NodeInUse, NotAVoter, RulesTooOld, TooFewNodes
 from raftlog.machines.commands import (
     AddNode,
+    CreateKv,
+    CreateTopic,
     PlaceGroup,
     ReportPlacement,
     RetireNode,
@@ -19,8 +23,10 @@ from raftlog.machines.outcomes import (
     GroupPlaced,
     NodeAdded,
     NodeRetired,
+    Outcome,
     ParentsSet,
     PlacementReported,
+    Refused,
 )
 from raftlog.machines.placements import Placement
 from raftlog.machines.rules import RULES_WITH_MEMBERS, RULES_WITH_OBSERVERS
@@ -128,6 +134,20 @@ class PlacingServices:
         if call.to == self._node.node:
             return calls.TransferReply(leader=call.to)
         return calls.TransferReply(leader=await self._node.transfer_leadership(local, call.to))
+
+    async def make_group(
+        self,
+        what: str,
+        replicas: int,
+        command_on: Callable[[tuple[NodeId, ...]], CreateTopic | CreateKv],
+    ) -> Outcome:
+        """Create a group by a command, where `voters_for` says; elsewhere if one of these nodes was
+        removed, and this leader had not applied that."""
+        while True:
+            command = command_on(self.voters_for(what, replicas))
+            outcome = await self._node.propose(self._replicas.of_controller, command)
+            if not (isinstance(outcome, Refused) and outcome.code == "NodeRemoved"):
+                return outcome
 
     def voters_for(self, what: str, replicas: int) -> tuple[NodeId, ...]:
         """On which nodes a new group is put: those that are silent only if the others are too few.

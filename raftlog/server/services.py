@@ -149,10 +149,9 @@ class Services:
                 return TopicCreated(topic=self._as_placed(found), existed=existed)
         if call.settings:
             self._check_takes_settings(call.name)
-        voters = self.placing.voters_for(f"Topic {call.name!r}", call.replicas)
-        outcome = await self._node.propose(
-            self._multiraft.replicas.of_controller,
-            CreateTopic(
+
+        def command_on(voters: tuple[NodeId, ...]) -> CreateTopic:
+            return CreateTopic(
                 name=call.name,
                 incarnation=call.incarnation,
                 schema=call.schema,
@@ -160,8 +159,9 @@ class Services:
                 if_not_exists=call.if_not_exists,
                 timestamp_us=self._node.now_us(self._multiraft.replicas.of_controller),
                 settings=call.settings,
-            ),
-        )
+            )
+
+        outcome = await self.placing.make_group(f"Topic {call.name!r}", call.replicas, command_on)
         return self._accepted(TopicCreated, outcome)
 
     async def alter_topic(self, call: calls.AlterTopicCall) -> TopicAltered:

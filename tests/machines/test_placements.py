@@ -12,6 +12,7 @@ from raftlog.core.types import CONTROLLER_GROUP, GroupId, LogIndex, NodeId
 from raftlog.machines.commands import (
     AddNode,
     ControllerCommand,
+    CreateKv,
     CreateTopic,
     DeleteTopic,
     PlaceGroup,
@@ -220,11 +221,26 @@ def test_a_node_leaves_only_if_the_others_have_room_for_its_topics() -> None:
     assert cluster.leave(1) == cluster.leave(1) == DutySet(draining=False, leaving=True)
     refusal = cluster.leave(2)
     assert refusal == refused("TooFewNodes", what="topic 't'", needed=3, found=2)
-    assert cluster.leave(4) == DutySet(draining=False, leaving=True), "no topic is on it"
-    for node in (1, 4):
-        stay = SetDuty(node=NodeId(node), draining=False, leaving=False)
-        assert cluster.apply(stay) == DutySet(draining=False, leaving=False)
-    assert cluster.leave(2) == DutySet(draining=False, leaving=True)
+    assert code(cluster.leave(4)) == "TooFewNodes", "the topic of node 1 has to go there"
+    stay = SetDuty(node=NodeId(1), draining=False, leaving=False)
+    assert cluster.apply(stay) == DutySet(draining=False, leaving=False)
+    assert cluster.leave(4) == DutySet(draining=False, leaving=True)
+
+
+def test_no_group_is_made_on_a_node_that_was_removed() -> None:
+    """A leader that has not applied the removal yet may have chosen it."""
+    for rules, wanted in ((RULES_LEAVING_ROOM - 1, ""), (RULES_LEAVING_ROOM, "NodeRemoved")):
+        cluster = Cluster(rules)
+        cluster.register(4)
+        cluster.leave(4)
+        cluster.apply(RetireNode(node=NodeId(4)))
+        topic = CreateTopic(
+            name="u", incarnation="j", schema=SCHEMA, voters=(NodeId(1), NodeId(4)),
+            if_not_exists=False, timestamp_us=2,
+        )  # fmt: skip
+        for command in (topic, CreateKv(voters=(NodeId(1), NodeId(4)), timestamp_us=2)):
+            made = cluster.apply(command)
+            assert (code(made) if wanted else "") == wanted
 
 
 def test_no_node_is_removed_while_a_group_goes_back_from_anywhere() -> None:

@@ -3,6 +3,7 @@ those that cannot leave (rules 8); like that, it runs with older checkouts."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from raftlog.core.types import CONTROLLER_GROUP, NodeId
@@ -90,7 +91,10 @@ def _stay(script: Any) -> None:
         *leave, *stay, place(41, 42, 44, generation=0), place(41, 42, 43, generation=1),
         register, c.Rules(version=8), *leave, duty(44, leaving=True),
         c.RetireNode(node=NodeId(44)), c.ReportPlacement(group=group, generation=2),
-        c.RetireNode(node=NodeId(44)), *stay, c.SnapshotPoint(keep_from=1),
+        c.RetireNode(node=NodeId(44)), *stay, duty(44, leaving=True),
+        c.RetireNode(node=NodeId(44)),
+        dataclasses.replace(create, name="not", incarnation="d" * 32, voters=_ids(43, 44)),
+        c.SnapshotPoint(keep_from=1),
     ):  # fmt: skip
         write(CONTROLLER_GROUP, command)
 
