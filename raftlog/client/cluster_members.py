@@ -213,7 +213,7 @@ class ClusterMembers:
                 answer, so that nobody knows.
         """
         known = self._node(node)
-        self._set_duty(node, draining=True, leaving=known.leaving)
+        self._set_duty(node, draining=True, leaving=known.leaving, keeps_leaving=True)
         if not known.registered:
             return  # it was never started, so it leads nothing
         last, progress = "", Progress(tell)
@@ -242,7 +242,8 @@ class ClusterMembers:
         Raises:
             NodeUnknown: There is no such node.
         """
-        self._set_duty(node, draining=False, leaving=self._node(node).leaving)
+        leaving = self._node(node).leaving
+        self._set_duty(node, draining=False, leaving=leaving, keeps_leaving=True)
 
     def transfer(self, group: int, to: int, *, timeout_s: float) -> None:
         """Let another node lead a group, and see to it that it does. It is tried again until then.
@@ -665,9 +666,14 @@ class ClusterMembers:
             if old in each.parents and each.node != new:
                 self.set_parents(each.node, [*(set(each.parents) - {NodeId(old)}), new])
 
-    def _set_duty(self, node: int, *, draining: bool, leaving: bool) -> None:
+    def _set_duty(
+        self, node: int, *, draining: bool, leaving: bool, keeps_leaving: bool = False
+    ) -> None:
+        """Before rules 8, `leaving` counts also where it should stay as it is."""
         whole_argument("node", node, least=1, most=INTEGER_MAX)
-        call = SetDuty(node=NodeId(node), draining=draining, leaving=leaving)
+        call = SetDuty(
+            node=NodeId(node), draining=draining, leaving=leaving, keeps_leaving=keeps_leaving
+        )
         self._connection.call_leader(CONTROLLER_GROUP, SET_DUTY, call)
 
 

@@ -22,7 +22,12 @@ from raftlog.machines.outcomes import (
     Refused,
     refused,
 )
-from raftlog.machines.rules import RULES_FIRST, RULES_WITH_MEMBERS, RULES_WITH_OBSERVERS
+from raftlog.machines.rules import (
+    RULES_FIRST,
+    RULES_LEAVING_ROOM,
+    RULES_WITH_MEMBERS,
+    RULES_WITH_OBSERVERS,
+)
 from raftlog.machines.state import NodeState
 
 
@@ -178,12 +183,14 @@ class ClusterNodes(Mapping[NodeId, KnownNode]):
                 waiting.extend(self._nodes[each].parents)
         return found
 
-    def set_duty(self, command: SetDuty) -> DutySet | Refused:
+    def set_duty(self, command: SetDuty, rules: int) -> DutySet | Refused:
         """Say whether a node should lead, and whether it should hold anything."""
         known = self._nodes.get(command.node)
         if known is None:
             return self._unknown(command.node)
-        changed = known._replace(draining=command.draining, leaving=command.leaving)
+        keeps = command.keeps_leaving and rules >= RULES_LEAVING_ROOM
+        leaving = known.leaving if keeps else command.leaving
+        changed = known._replace(draining=command.draining, leaving=leaving)
         self._nodes[command.node] = changed
         return DutySet(draining=changed.draining, leaving=changed.leaving)
 

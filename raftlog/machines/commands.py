@@ -290,6 +290,9 @@ class SetDuty:
     """It should lead no group."""
     leaving: bool
     """It should hold no group: nothing is placed on it any more."""
+    keeps_leaving: bool = False
+    """Whether it leaves stays as it is (rules 8), whatever this says: a drain that was on its way
+    while a removal began or was taken back must not change that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -211,7 +211,7 @@ class ControllerMachine:
             case SetParents():
                 return self._nodes.set_parents(command)
             case SetDuty():
-                return self._without_room(command) or self._nodes.set_duty(command)
+                return self._without_room(command) or self._nodes.set_duty(command, self.rules)
             case _:
                 return self._in_use(command.node) or self._nodes.retire(command)
 
@@ -219,7 +219,9 @@ class ControllerMachine:
         """Why the node cannot leave: the others cannot hold a topic of it, or of another one that
         leaves. Whoever planned this may not have known of that. The cluster's own groups shrink."""
         known = self._nodes.get(command.node)
-        if self.rules < RULES_LEAVING_ROOM or known is None or known.leaving >= command.leaving:
+        if self.rules < RULES_LEAVING_ROOM or known is None or command.keeps_leaving:
+            return None
+        if known.leaving or not command.leaving:
             return None
         others = [each for each in self._usable() - {command.node} if self._nodes[each].store_uuid]
         leaving = {node for node, its in self._nodes.items() if its.leaving} | {command.node}

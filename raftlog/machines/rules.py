@@ -15,7 +15,8 @@ at one index of the log, so all replicas switch at the same entry.
 6. Observers, and the nodes that they pull from.
 7. A group that is placed elsewhere may keep a voter that leaves, which goes by a change of its own.
 8. A node leaves only if the others have room for the topics of all that leave, and is removed only
-   while no group is on its way back from anywhere. No group is made on a node that was removed.
+   while no group is on its way back from anywhere. No group is made on a node that was removed. A
+   drain changes nothing of whether a node leaves.
 """
 
 from __future__ import annotations

@@ -287,14 +287,16 @@ class SetParents(_message.Message):
     def __init__(self, node: _Optional[int] = ..., parents: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SetDuty(_message.Message):
-    __slots__ = ("node", "draining", "leaving")
+    __slots__ = ("node", "draining", "leaving", "keeps_leaving")
     NODE_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
+    KEEPS_LEAVING_FIELD_NUMBER: _ClassVar[int]
     node: int
     draining: bool
     leaving: bool
-    def __init__(self, node: _Optional[int] = ..., draining: _Optional[bool] = ..., leaving: _Optional[bool] = ...) -> None: ...
+    keeps_leaving: bool
+    def __init__(self, node: _Optional[int] = ..., draining: _Optional[bool] = ..., leaving: _Optional[bool] = ..., keeps_leaving: _Optional[bool] = ...) -> None: ...
 
 class RetireNode(_message.Message):
     __slots__ = ("node",)

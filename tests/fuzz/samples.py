@@ -130,7 +130,7 @@ def _of_members(group: GroupId) -> dict[str, object]:
     return {
         "AddNode": AddNode(node=9, address="127.0.0.1:9"),
         "SetParents": SetParents(node=9, parents=(1, 2)),
-        "SetDuty": SetDuty(node=9, draining=True, leaving=False),
+        "SetDuty": SetDuty(node=9, draining=True, leaving=False, keeps_leaving=True),
         "RetireNode": RetireNode(node=9),
         "PlaceGroup": PlaceGroupCall(group=group, voters=(8, 9), generation=0),
         "ReportPlacement": ReportPlacement(group=group, generation=1),

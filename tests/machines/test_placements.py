@@ -227,6 +227,15 @@ def test_a_node_leaves_only_if_the_others_have_room_for_its_topics() -> None:
     assert cluster.leave(4) == DutySet(draining=False, leaving=True)
 
 
+def test_a_drain_changes_nothing_of_whether_a_node_leaves() -> None:
+    """It may have been on its way while a removal was taken back."""
+    for rules, leaves in ((RULES_LEAVING_ROOM - 1, True), (RULES_LEAVING_ROOM, False)):
+        cluster = Cluster(rules)
+        for draining in (True, False):
+            stale = SetDuty(node=NodeId(2), draining=draining, leaving=True, keeps_leaving=True)
+            assert cluster.apply(stale) == DutySet(draining=draining, leaving=leaves)
+
+
 def test_no_group_is_made_on_a_node_that_was_removed() -> None:
     """A leader that has not applied the removal yet may have chosen it."""
     for rules, wanted in ((RULES_LEAVING_ROOM - 1, ""), (RULES_LEAVING_ROOM, "NodeRemoved")):

@@ -86,6 +86,10 @@ def _stay(script: Any) -> None:
 
     register = c.RegisterNode(node=NodeId(1), store_uuid=_STORE, address="127.0.0.1:1", rules=8)
     leave = [duty(node, leaving=True) for node in (1, *range(31, 36), 41, 42, 43)]
+    drains = [
+        c.SetDuty(node=NodeId(41), draining=draining, leaving=leaving, keeps_leaving=True)
+        for draining, leaving in ((True, True), (False, True), (True, False))
+    ]
     stay = [duty(node, leaving=False) for node in range(41, 44)]
     for command in (
         *leave, *stay, place(41, 42, 44, generation=0), place(41, 42, 43, generation=1),
@@ -94,7 +98,7 @@ def _stay(script: Any) -> None:
         c.RetireNode(node=NodeId(44)), *stay, duty(44, leaving=True),
         c.RetireNode(node=NodeId(44)),
         dataclasses.replace(create, name="not", incarnation="d" * 32, voters=_ids(43, 44)),
-        c.SnapshotPoint(keep_from=1),
+        *drains, c.SnapshotPoint(keep_from=1),
     ):  # fmt: skip
         write(CONTROLLER_GROUP, command)
 
