@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.client.groups import Groups
     from raftlog.client.key_values import Consistency, KeyValueStore
     from raftlog.client.log_client import LogClient, SchemaLike, connect
+    from raftlog.client.positions import ReaderLag, ReaderPosition, ReaderPositions
     from raftlog.client.producer import Producer, Rows
     from raftlog.client.watermark import NodeAnswer, ReplicaWatermark, Watermark
     from raftlog.config import ClientSettings
@@ -77,6 +78,9 @@ _HOMES = {
     "FollowerView": "raftlog.wire.calls",
     "ReplicaWatermark": "raftlog.client.watermark",
     "KeyValueStore": "raftlog.client.key_values",
+    "ReaderPositions": "raftlog.client.positions",
+    "ReaderPosition": "raftlog.client.positions",
+    "ReaderLag": "raftlog.client.positions",
     "Groups": "raftlog.client.groups",
     "Servers": "raftlog.wire.group_calls",
     "StatePart": "raftlog.wire.group_calls",
@@ -127,6 +131,9 @@ __all__ = [
     "FollowerView",
     "ReplicaWatermark",
     "KeyValueStore",
+    "ReaderPositions",
+    "ReaderPosition",
+    "ReaderLag",
     "Groups",
     "Servers",
     "StatePart",

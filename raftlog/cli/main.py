@@ -23,6 +23,7 @@ from raftlog.cli import (
     events,
     init,
     kv,
+    lag,
     produce,
     scrub,
     serve,
@@ -78,6 +79,7 @@ app.add_typer(cluster.app, name="cluster")
 app.command("produce")(produce.produce)
 app.command("tail")(tail.tail)
 app.command("watermark")(watermark.watermark)
+app.command("lag")(lag.lag)
 app.add_typer(kv.app, name="kv")
 app.command("events")(events.events)
 app.command("bench")(bench.bench)

@@ -26,6 +26,7 @@ from raftlog.client.connection import Connection
 from raftlog.client.epoch_key import check_key
 from raftlog.client.groups import Groups
 from raftlog.client.key_values import KeyValueStore
+from raftlog.client.positions import ReaderPositions
 from raftlog.client.producer import Producer, Rows
 from raftlog.client.reader import TopicReader
 from raftlog.client.retries import Deadline
@@ -120,6 +121,8 @@ class LogClient:
         self._shared_producers = SharedProducers(connection, self._describe)
         self.kv = KeyValueStore(connection)
         """The cluster's key-value store."""
+        self.positions = ReaderPositions(connection, self.kv)
+        """How far groups of readers have got."""
         self.groups = Groups(connection)
         """What any group of the cluster has and does."""
 
@@ -406,11 +409,10 @@ class LogClient:
         """
         ReadArguments().with_arguments(start=start, columns=columns, idle_timeout_s=idle_timeout_s)
         reader = self._reader(topic, columns, "nearest")
+        patience_s = self.settings.request_timeout_s if idle_timeout_s is None else idle_timeout_s
         return reader.follow(
             Offset(start) if start is not None else reader.mark().high_water_mark,
-            patience_s=self.settings.request_timeout_s
-            if idle_timeout_s is None
-            else idle_timeout_s,
+            patience_s=patience_s,
             until_idle=idle_timeout_s is not None,
         )
 
@@ -678,8 +680,7 @@ class LogClient:
         Returns:
             The cluster's id, which never changes.
         """
-        reply = self._connection.call_any(DESCRIBE_CLUSTER, DescribeCluster())
-        return reply.cluster_id
+        return self._connection.call_any(DESCRIBE_CLUSTER, DescribeCluster()).cluster_id
 
     def describe_cluster(self) -> list[tuple[str, ClusterDescription | RaftlogError]]:
         """Ask every known node for its description of the cluster, with one short try each.

@@ -1,0 +1,130 @@
+"""`raftlog lag`: how far reader groups have got in their topics, and how far they are behind."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.live import Live
+from rich.table import Table
+
+from raftlog.cli.output import (
+    Format,
+    FormatOption,
+    confirm,
+    console,
+    make_table,
+    say,
+    show_json,
+    time_text,
+)
+from raftlog.cli.session import ServersOption, session_of
+from raftlog.errors import ExitCode, InvalidOption
+
+if TYPE_CHECKING:
+    from raftlog import LogClient, ReaderLag
+
+COLUMNS = (
+    "GROUP", "TOPIC", "POSITION", "END", "RECORDS BEHIND", "BYTES BEHIND", "SECONDS BEHIND",
+    "TRIMMED", "PUBLISHED", "BY",
+)  # fmt: skip
+
+
+def lag(
+    context: typer.Context,
+    group: Annotated[
+        str | None, typer.Argument(metavar="[GROUP]", help="Default: all.", show_default=False)
+    ] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Remove the positions of GROUP instead.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="--forget: do not ask.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Continue until Ctrl-C; JSON: one line each time.")
+    ] = False,
+    interval: Annotated[
+        float, typer.Option(help="Seconds between two updates of --watch.", min=0.1)
+    ] = 1.0,
+    servers: ServersOption = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Per reader group and topic: published position, the topic's end, and what lies in between.
+
+    SECONDS BEHIND is the age of the first record that is not processed. TRIMMED counts records that
+    were removed before the group got to them. "-": that incarnation of the topic is gone, or the
+    value is not known.
+    """
+    with session_of(context, servers).connect() as client:
+        if forget:
+            _forget(client, group, yes=yes)
+            return
+        if not watch:
+            _show(client.positions.lag(group), output)
+            return
+        pause = threading.Event()
+        if output is Format.JSON:
+            while True:
+                _show(client.positions.lag(group), output)
+                pause.wait(interval)
+        with Live(console=console(), auto_refresh=False) as live:
+            while True:
+                live.update(_table(client.positions.lag(group)), refresh=True)
+                pause.wait(interval)
+
+
+def _forget(client: LogClient, group: str | None, *, yes: bool) -> None:
+    if group is None:
+        raise InvalidOption(
+            option="--forget", problem="needs a group", advice="Name the group: lag GROUP --forget."
+        )
+    if not yes:
+        confirm(f"Remove all positions of group {group!r}? A reader that goes on from them cannot.")
+    count = client.positions.forget(group)
+    if not count:
+        say(f"group {group!r} has no positions")
+        raise typer.Exit(int(ExitCode.NOT_FOUND))
+    say(f"removed {count} positions of group {group!r}")
+
+
+def _show(lags: list[ReaderLag], output: Format) -> None:
+    if output is Format.JSON:
+        show_json([_as_object(each) for each in lags])
+    else:
+        console().print(_table(lags))
+
+
+def _as_object(found: ReaderLag) -> dict[str, object]:
+    position = found.position
+    return {
+        "group": position.group,
+        "topic": position.topic,
+        "incarnation": position.incarnation,
+        "position": position.offset,
+        "high_water_mark": found.high_water_mark,
+        "records_behind": found.records_behind,
+        "bytes_behind": found.bytes_behind,
+        "seconds_behind": found.seconds_behind,
+        "records_trimmed": found.records_trimmed,
+        "published": time_text(position.published_us),
+        "publisher": position.publisher or None,
+    }
+
+
+def _table(lags: list[ReaderLag]) -> Table:
+    rows = [
+        [
+            each.position.group,
+            each.position.topic,
+            each.position.offset,
+            each.high_water_mark,
+            each.records_behind,
+            each.bytes_behind,
+            None if each.seconds_behind is None else round(each.seconds_behind, 1),
+            each.records_trimmed,
+            time_text(each.position.published_us),
+            each.position.publisher or None,
+        ]
+        for each in lags
+    ]
+    return make_table(COLUMNS, rows)
