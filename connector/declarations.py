@@ -182,6 +182,12 @@ OPTIONS: tuple[Option, ...] = (
         ),
     ),
     Option(
+        name="groupId",
+        endpoints=frozenset({Endpoint.STREAM_SOURCE}),
+        doc="The reader group, 1 to 249 characters, as which the query publishes how far it has "
+        "processed each topic, for raftlog lag. Default: it publishes nothing.",
+    ),
+    Option(
         name="failOnDataLoss",
         endpoints=SOURCES,
         default="true",

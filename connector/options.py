@@ -78,6 +78,8 @@ class SourceOptions:
     max_records_per_partition: int | None
     fail_on_data_loss: bool
     read_preference: str = "nearest"
+    group_id: str | None = None
+    """The reader group as which a stream publishes its positions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +155,7 @@ def source_options(given: Mapping[str, str], endpoint: Endpoint) -> SourceOption
         max_records_per_partition=values.optional_count("maxRecordsPerPartition"),
         fail_on_data_loss=values.truth("failOnDataLoss"),
         read_preference=values.choice("readPreference", READ_PREFERENCES),
+        group_id=_group_id(values) if streaming else None,
     )
 
 
@@ -249,6 +252,27 @@ def _limits(values: OptionValues) -> Limits:
         records_min=records_min,
         delay_max_s=values.duration_s("maxTriggerDelay"),
     )
+
+
+def _group_id(values: OptionValues) -> str | None:
+    group = values.text("groupId")
+    if group is None:
+        return None
+    from raftlog.client.positions import GROUP_CHARACTERS_MAX
+
+    if not group:
+        raise InvalidOption(
+            option="groupId",
+            problem="is empty",
+            advice="Name the reader group, or leave the option out: then nothing is published.",
+        )
+    if len(group) > GROUP_CHARACTERS_MAX:
+        raise InvalidOption(
+            option="groupId",
+            problem=f"is {reprlib.repr(group)}, which has {len(group)} characters",
+            advice=f"Give the reader group a name of 1 to {GROUP_CHARACTERS_MAX} characters.",
+        )
+    return group
 
 
 def _transaction(values: OptionValues, endpoint: Endpoint) -> tuple[str | None, int | None]:

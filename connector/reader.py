@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from raftlog.errors import Internal, OffsetTrimmed, TopicNotFound, TopicRecreated
-from raftlog.spark import connection, offsets, partitions
+from raftlog.spark import connection, offsets, partitions, publishing
 from raftlog.spark.limits import NONE, Limits, Pieces, Waiting, admitted, due
 from raftlog.spark.offsets import (
     EARLIEST,
@@ -334,7 +334,7 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if marks is None:
             marks = self._read_marks(offsets.cluster_of(start))
         assert self._cluster is not None, "it is asked before any topic"
-        return offsets.next_end(
+        end = offsets.next_end(
             start,
             marks,
             cluster=self._cluster,
@@ -343,6 +343,29 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             covers=self._options.subscription.topics.covers,
             fail_on_data_loss=self._options.fail_on_data_loss,
         )
+        self._publish(start, ends=self._available_now is not None and end == start)
+        return end
+
+    def _publish(self, processed: dict[str, Any], *, ends: bool) -> None:
+        """Publish what is processed, if the query has a reader group.
+
+        Spark plans a batch when the one before it is done, so a batch's start is processed. It
+        tells `commit` the same only once there is another batch: never of a query's last one. It
+        kills this process when the query `ends`, so that waits for the last positions.
+        """
+        if self._options.group_id is None:
+            return
+        publisher = publishing.publisher()
+        publisher.offer(
+            publishing.positions_at(
+                processed,
+                self._topics,
+                options=self._options.subscription.connection,
+                group=self._options.group_id,
+            )
+        )
+        if ends:
+            publisher.flush(publishing.FLUSH_TIMEOUT_S)
 
     def _admit(self, limits: Limits, waiting: Waiting) -> Mapping[str, int]:
         """How many records of each topic the batch has: none before it is due."""

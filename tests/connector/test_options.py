@@ -378,6 +378,17 @@ def test_a_sink_knows_where_spark_says_that_the_checkpoint_is():
     assert (sink.checkpoint_location, sink.query_name) == ("", "")
 
 
+def test_a_stream_publishes_only_as_a_reader_group_that_is_named():
+    assert source_options(SUBSCRIBE, Endpoint.STREAM_SOURCE).group_id is None
+    given = SUBSCRIBE | {"groupid": "etl/nightly"}
+    assert source_options(given, Endpoint.STREAM_SOURCE).group_id == "etl/nightly"
+    longest = SUBSCRIBE | {"groupid": "g" * 249}
+    assert source_options(longest, Endpoint.STREAM_SOURCE).group_id == "g" * 249
+    for text in ("", "g" * 250):
+        assert refused(SUBSCRIBE | {"groupid": text}, Endpoint.STREAM_SOURCE).option == "groupId"
+    assert "belongs to readStream" in str(refused(given, Endpoint.BATCH_SOURCE))
+
+
 def test_a_query_that_may_replay_more_than_its_last_batch_is_refused():
     option = {"asyncprogresstrackingenabled": "true"}
     error = refused(TOPIC | option, Endpoint.STREAM_SINK)

@@ -126,6 +126,26 @@ def test_limits_hold_together_and_available_now_waits_for_no_minimum(lab):
     assert batches == [[9, 10, 11]]
 
 
+def test_a_query_with_a_group_publishes_its_last_position_before_it_ends_and_while_it_is_idle(lab):
+    """Its batches are far less than the publisher's interval apart."""
+    lab.create()
+    lab.append(1, 2, 3, 4, 5)
+    group = f"group-{lab.topic}"
+    limited = lab.read_stream(startingOffsets="earliest", maxOffsetsPerTrigger=2, groupId=group)
+    finish(lab.collect(limited, []))
+    (lag,) = lab.client.positions.lag(group)
+    assert (lag.position.offset, lag.records_behind, lag.seconds_behind) == (5, 0, 0.0)
+    query = lab.collect(limited, [], processingTime="0 seconds")
+    lab.append(6)
+
+    def is_published() -> bool:
+        found = lab.client.positions.get(group, lab.topic)
+        return found is not None and found.offset == 6
+
+    wait_until(is_published, "the position of a query that has nothing more to read", query)
+    query.stop()
+
+
 def test_a_running_query_waits_for_its_minimum_and_once_takes_everything(lab):
     lab.create()
     lab.append(1)
