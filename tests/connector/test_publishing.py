@@ -96,9 +96,10 @@ def test_one_call_is_in_flight_and_a_flush_does_not_wait_for_the_interval() -> N
     publisher = PositionPublisher(published, interval_s=NEVER_S)
     publisher.offer([at(1)])
     assert published.begun.wait(DEADLINE_S)
+    assert not publisher.flush(0.01), "the first call is still in flight"
     for offset in (2, 3, 4):
         publisher.offer([at(offset)])
-    assert not publisher.flush(0.01), "the first call is still in flight"
+    assert not publisher.flush(0.01), "another call would be in flight at once"
     published.release.set()
     assert publisher.flush(DEADLINE_S)
     assert published.offsets == [1, 4]
