@@ -9,20 +9,23 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from pyspark.sql.types import StructType
 
 from raftlog import TopicInfo
 from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import DeadlineExceeded, TooMany, UnknownSession
 from raftlog.records.schema_text import parse_schema
 from raftlog.spark import publishing
+from raftlog.spark.declarations import Endpoint
 from raftlog.spark.offsets import Pending, Reached, render
-from raftlog.spark.options import ConnectionOptions
+from raftlog.spark.options import ConnectionOptions, source_options
 from raftlog.spark.publishing import (
     GroupPosition,
     LatestPositions,
     PositionPublisher,
     positions_at,
 )
+from raftlog.spark.reader import RaftlogStreamReader
 
 DEADLINE_S = 30.0
 NEVER_S = 3600.0
@@ -103,6 +106,24 @@ def test_one_call_is_in_flight_and_a_flush_does_not_wait_for_the_interval() -> N
     published.release.set()
     assert publisher.flush(DEADLINE_S)
     assert published.offsets == [1, 4]
+
+
+def test_only_a_query_that_ends_waits_for_its_last_position(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    published = Published()
+    publisher = PositionPublisher(published, interval_s=NEVER_S)
+    monkeypatch.setitem(publishing._publishers, os.getpid(), publisher)
+    monkeypatch.setattr(publishing, "FLUSH_TIMEOUT_S", DEADLINE_S)
+    given = {"subscribe": "flights", "groupId": "etl"}
+    reader = RaftlogStreamReader(source_options(given, Endpoint.STREAM_SOURCE), StructType())
+    reader._topics = {"flights": topic("flights")}
+    reader._publish(render({"flights": Reached(incarnation="a", end=1)}), ends=False)
+    assert publisher.flush(DEADLINE_S)
+    reader._publish(render({"flights": Reached(incarnation="a", end=2)}), ends=False)
+    assert published.offsets == [1]
+    reader._publish(render({"flights": Reached(incarnation="a", end=3)}), ends=True)
+    assert published.offsets == [1, 3]
 
 
 def test_an_unknown_session_is_tried_once_more() -> None:

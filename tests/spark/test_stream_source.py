@@ -127,7 +127,6 @@ def test_limits_hold_together_and_available_now_waits_for_no_minimum(lab):
 
 
 def test_a_query_with_a_group_publishes_its_last_position_before_it_ends_and_while_it_is_idle(lab):
-    """Its batches are far less than the publisher's interval apart."""
     lab.create()
     lab.append(1, 2, 3, 4, 5)
     group = f"group-{lab.topic}"
