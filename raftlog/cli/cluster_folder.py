@@ -113,6 +113,11 @@ def founding_token(folder: Path) -> str:
 def record(cluster: ClusterFolder) -> None:
     """Write the cluster's file, durably; its folder is made if it is not there."""
     cluster.folder.mkdir(parents=True, exist_ok=True)
+    with _only_writer(cluster.folder):
+        _record(cluster)
+
+
+def _record(cluster: ClusterFolder) -> None:
     lines = [
         "# A raftlog cluster on this machine. `raftlog up` wrote this; its nodes check it.",
         f"format = {FORMAT}",
@@ -129,10 +134,26 @@ def record(cluster: ClusterFolder) -> None:
 def forget(folder: Path, node: int) -> None:
     """Take a node that was removed from the cluster out of the folder's file, durably: `up` does
     not start it again. Its data stays. The founders stay too: what they founded does not change."""
+    with _only_writer(folder):
+        _forget(folder, node)
+
+
+def _forget(folder: Path, node: int) -> None:
     cluster = open_folder(folder)
     if node in cluster.addresses and len(cluster.addresses) > 1:
         addresses = {each: at for each, at in cluster.addresses.items() if each != node}
-        record(replace(cluster, addresses=addresses, removed=(*cluster.removed, node)))
+        _record(replace(cluster, addresses=addresses, removed=(*cluster.removed, node)))
+
+
+@contextlib.contextmanager
+def _only_writer(folder: Path) -> Iterator[None]:
+    """Be the one process that writes the folder's file: two nodes of it may end at once."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # held for some writes, whoever has it
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def exists(folder: Path) -> bool:

@@ -232,7 +232,7 @@ class Running:
                 raise self._ended_early(node)
             cluster_folder.forget(self.cluster.folder, node)
             del self.children[node]
-            say(f"node {node} was removed from the cluster: it is left out; its data stays")
+            say(f"node {node} was removed from the cluster: it is left out")
 
     def _missing(
         self, answers: Sequence[ClusterDescription | RaftlogError], nodes: Collection[int]
@@ -277,7 +277,7 @@ class Running:
             show_json({"cluster_id": self.cluster.cluster_id, "nodes": rows})
             return
         show_table(["NODE", "PID", "ADDRESS", "DATA", "LOG"], [list(row.values()) for row in rows])
-        servers = ",".join(self.cluster.addresses.values())
+        servers = ",".join(self.cluster.addresses[node] for node in self.children)
         if servers != default_servers:
             say("clients find these nodes by --servers, or by")
             say(f"  export RAFTLOG_CLIENT__BOOTSTRAP_SERVERS={servers}")

@@ -7,7 +7,7 @@ case, and the same command, given again, goes on from what is there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from raftlog.client import plans
 from raftlog.client.arguments import address_argument, nodes_argument, whole_argument
@@ -452,7 +452,7 @@ class ClusterMembers:
         if self.was_removed(node):
             return []
         reply = self.placements()
-        return plans.removal(node, reply, self._silent(reply, tell, but=node))
+        return plans.removal(node, reply, self._silent(reply, tell, but=(node,)))
 
     def plan_replacement(
         self, old: int, new: int, *, tell: Callable[[str], None] | None = None
@@ -477,7 +477,7 @@ class ClusterMembers:
         if self.was_removed(old):
             return []
         reply = self.placements()
-        return plans.replacement(old, new, reply, self._silent(reply, tell, but=old))
+        return plans.replacement(old, new, reply, self._silent(reply, tell, but=(old, new)))
 
     def plan_rebalance(self, *, tell: Callable[[str], None] | None = None) -> list[Move]:
         """Plan moves after which groups are spread evenly over racks and nodes. Nodes that do not
@@ -552,14 +552,18 @@ class ClusterMembers:
     # ------------------------------------------------------------ private
 
     def _silent(
-        self, reply: PlacementsReply, tell: Callable[[str], None] | None = None, but: int = 0
+        self,
+        reply: PlacementsReply,
+        tell: Callable[[str], None] | None = None,
+        but: Collection[int] = (),
     ) -> set[NodeId]:
-        """The nodes that do not answer. Tells of those that might take replicas, but of one."""
+        """The nodes that do not answer. Tells of those that might take replicas, but of some."""
         able = {each.node for each in reply.nodes if takes_replicas(each)}
-        if tell is not None and (unstarted := not_started(reply.nodes)):
+        others = [each for each in reply.nodes if each.node not in but]
+        if tell is not None and (unstarted := not_started(others)):
             tell(f"left out, as they were not started: nodes {unstarted}")
         silent = {each.node for each in reply.nodes} - self._moves.heard()
-        if tell is not None and (told := sorted(silent & able - {but})):
+        if tell is not None and (told := sorted(silent & able - {*but})):
             tell(f"left out, as they do not answer: nodes {listed(told)}")
         return silent
 
@@ -655,7 +659,7 @@ class ClusterMembers:
             behind = _behind(own, {g: index for g, index in committed.items() if g in live})
             last = f"it lacks {behind} entries"
             if behind:
-                progress.waits(f"node {observer.node} is filled: {last}")
+                progress.waits(f"node {observer.node} is being filled: {last}")
             return None if behind else True
 
         self._moves.wait(has_all, f"Filling node {observer.node}", timeout_s, lambda: last)

@@ -63,6 +63,15 @@ _REFUSED_WAIT_S = 2.0
 """The wait after a refusal. The peer refuses again until somebody mends a folder or an address. No
 setting: nobody waits for this but the one who mends it."""
 
+_LOST = frozenset(
+    (
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+    )
+)
+"""What happens to a stream on its way, and says nothing of who is there."""
+
 STREAM_METHOD = f"/{PEER_SERVICE}/Stream"
 
 log = structlog.get_logger(__name__)
@@ -137,7 +146,7 @@ class PeerLink:
                 try:
                     await self._stream(channel)
                 except grpc.aio.AioRpcError as error:
-                    if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
+                    if self._is_refusal(error.code()):
                         wait_s = max(wait_s, _REFUSED_WAIT_S)
                         self._refused(error)
                     else:
@@ -152,6 +161,12 @@ class PeerLink:
                 if was_connected:
                     self._on_lost(self.peer)
                 await asyncio.sleep(wait_s)
+
+    def _is_refusal(self, status: grpc.StatusCode) -> bool:
+        """Is that what a peer that does not take us says, or a service that is no node?"""
+        if self.connected:  # it had taken us
+            return status is grpc.StatusCode.FAILED_PRECONDITION
+        return status not in _LOST
 
     def _refused(self, error: grpc.aio.AioRpcError) -> None:
         """Log that the peer refuses us, or is not the node we mean: once, not at every try."""

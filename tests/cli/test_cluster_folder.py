@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -155,3 +156,16 @@ def test_a_garbled_pid_file_names_no_process(tmp_path: Path, text: str) -> None:
     file = tmp_path / "node-1.pid"
     file.write_text(text)
     assert cluster_folder.running_pid(file) is None
+
+
+def test_nodes_that_end_at_once_are_all_forgotten(tmp_path: Path) -> None:
+    """Each reads the file, and writes it without itself."""
+    nodes = range(1, 13)
+    addresses = {node: f"127.0.0.1:{7400 + node}" for node in nodes}
+    folder = tmp_path / "c"
+    cluster_folder.record(cluster_folder.new_cluster(folder, addresses=addresses))
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        gone = [pool.submit(cluster_folder.forget, folder, node) for node in nodes[1:]]
+    assert [each.result() for each in gone] == [None] * len(gone)
+    left = cluster_folder.open_folder(folder)
+    assert (sorted(left.addresses), left.removed) == ([1], tuple(nodes[1:]))
