@@ -135,14 +135,10 @@ def forget(folder: Path, node: int) -> None:
     """Take a node that was removed from the cluster out of the folder's file, durably: `up` does
     not start it again. Its data stays. The founders stay too: what they founded does not change."""
     with _only_writer(folder):
-        _forget(folder, node)
-
-
-def _forget(folder: Path, node: int) -> None:
-    cluster = open_folder(folder)
-    if node in cluster.addresses and len(cluster.addresses) > 1:
-        addresses = {each: at for each, at in cluster.addresses.items() if each != node}
-        _record(replace(cluster, addresses=addresses, removed=(*cluster.removed, node)))
+        cluster = open_folder(folder)
+        if node in cluster.addresses and len(cluster.addresses) > 1:
+            addresses = {each: at for each, at in cluster.addresses.items() if each != node}
+            _record(replace(cluster, addresses=addresses, removed=(*cluster.removed, node)))
 
 
 @contextlib.contextmanager

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.live import Live
 from rich.table import Table
 
+from raftlog.cli import watching
 from raftlog.cli.output import (
     Format,
     FormatOption,
@@ -20,6 +19,7 @@ from raftlog.cli.output import (
     time_text,
 )
 from raftlog.cli.session import ServersOption, session_of
+from raftlog.cli.watching import IntervalOption, WatchOption
 from raftlog.errors import ExitCode, InvalidOption
 
 if TYPE_CHECKING:
@@ -40,12 +40,8 @@ def lag(
         bool, typer.Option("--forget", help="Remove the positions of GROUP instead.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="--forget: do not ask.")] = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Continue until Ctrl-C; JSON: one line each time.")
-    ] = False,
-    interval: Annotated[
-        float, typer.Option(help="Seconds between two updates of --watch.", min=0.1)
-    ] = 1.0,
+    watch: WatchOption = False,
+    interval: IntervalOption = 1.0,
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
@@ -59,18 +55,15 @@ def lag(
         if forget:
             _forget(client, group, yes=yes)
             return
-        if not watch:
-            _show(client.positions.lag(group), output)
-            return
-        pause = threading.Event()
-        if output is Format.JSON:
-            while True:
-                _show(client.positions.lag(group), output)
-                pause.wait(interval)
-        with Live(console=console(), auto_refresh=False) as live:
-            while True:
-                live.update(_table(client.positions.lag(group)), refresh=True)
-                pause.wait(interval)
+        if watch:
+            watching.watch(
+                lambda: client.positions.lag(group),
+                as_json=_as_objects,
+                as_table=_table,
+                output=output,
+                interval_s=interval,
+            )
+        _show(client.positions.lag(group), output)
 
 
 def _forget(client: LogClient, group: str | None, *, yes: bool) -> None:
@@ -89,9 +82,13 @@ def _forget(client: LogClient, group: str | None, *, yes: bool) -> None:
 
 def _show(lags: list[ReaderLag], output: Format) -> None:
     if output is Format.JSON:
-        show_json([_as_object(each) for each in lags])
+        show_json(_as_objects(lags))
     else:
         console().print(_table(lags))
+
+
+def _as_objects(lags: list[ReaderLag]) -> list[dict[str, object]]:
+    return [_as_object(each) for each in lags]
 
 
 def _as_object(found: ReaderLag) -> dict[str, object]:

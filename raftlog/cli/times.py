@@ -10,9 +10,10 @@ from raftlog.errors import InvalidOption
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
-_UNIT_S = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+UNITS_S = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+"""The units of a duration in seconds, the largest first."""
 
-_AGE_S_MAX = datetime.timedelta.max.days * 86_400
+_AGE_S_MAX = datetime.timedelta.max.days * UNITS_S["d"]
 
 
 def time_us(option: str, text: str, *, besides: str = "") -> int:
@@ -44,12 +45,12 @@ _EXAMPLES = {"an offset": "digits for an offset", "an age": "10m, 2h, 30s or 1d 
 def since_us(option: str, text: str, now_us: int) -> int:
     """A time in microseconds since 1970 UTC: an age (10m) before now, or as in `time_us`."""
     age = re.fullmatch(r"([0-9]{1,19})([dhms])", text)
-    if age is None or int(age[1]) * _UNIT_S[age[2]] > _AGE_S_MAX:
+    if age is None or int(age[1]) * UNITS_S[age[2]] > _AGE_S_MAX:
         return time_us(option, text, besides="an age")
-    return now_us - int(age[1]) * _UNIT_S[age[2]] * 1_000_000
+    return now_us - int(age[1]) * UNITS_S[age[2]] * 1_000_000
 
 
 def _microseconds(seconds: decimal.Decimal) -> int:
-    if not abs(seconds) <= datetime.timedelta.max.days * 86_400:
+    if not abs(seconds) <= _AGE_S_MAX:
         raise ValueError("no time that people write")
     return round(seconds * 1_000_000)

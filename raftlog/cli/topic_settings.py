@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from raftlog.cli.times import UNITS_S
 from raftlog.errors import InvalidOption
 from raftlog.machines.settings import (
     ADVICE,
@@ -14,7 +15,7 @@ from raftlog.machines.settings import (
 )
 
 _UNITS: dict[str, dict[str, int]] = {
-    RETENTION_S: {"d": 86_400, "h": 3_600, "m": 60, "s": 1},
+    RETENTION_S: UNITS_S,
     RETENTION_BYTES: {"TiB": 1024**4, "GiB": 1024**3, "MiB": 1024**2, "KiB": 1024},
 }
 """By setting, the units of its values, the largest first. Without one it is seconds, or bytes."""

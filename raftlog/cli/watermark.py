@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.live import Live
 from rich.table import Table
 
+from raftlog.cli import watching
 from raftlog.cli.output import (
     Format,
     FormatOption,
@@ -19,6 +18,7 @@ from raftlog.cli.output import (
     show_problems,
 )
 from raftlog.cli.session import ServersOption, session_of
+from raftlog.cli.watching import IntervalOption, WatchOption
 
 if TYPE_CHECKING:
     from raftlog import LogClient, Watermark
@@ -35,12 +35,8 @@ def watermark(
         list[str] | None,
         typer.Argument(metavar="TOPIC", help="Default: all.", show_default=False),
     ] = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Continue until Ctrl-C; JSON: one line each time.")
-    ] = False,
-    interval: Annotated[
-        float, typer.Option(help="Seconds between two updates of --watch.", min=0.1)
-    ] = 1.0,
+    watch: WatchOption = False,
+    interval: IntervalOption = 1.0,
     servers: ServersOption = None,
     output: FormatOption = Format.TABLE,
 ) -> None:
@@ -53,20 +49,17 @@ def watermark(
     Exits with 3 if no replica answers that has a topic's records: its offsets are unknown.
     """
     with session_of(context, servers).connect() as client:
-        if not watch:
-            marks = _marks(client, topics)
-            _show(marks, output)
-            exit_if_unknown(marks)
-            return
-        pause = threading.Event()
-        if output is Format.JSON:
-            while True:
-                show_json(_marks(client, topics))
-                pause.wait(interval)
-        with Live(console=console(), auto_refresh=False) as live:
-            while True:
-                live.update(_table(_marks(client, topics)), refresh=True)
-                pause.wait(interval)
+        if watch:
+            watching.watch(
+                lambda: _marks(client, topics),
+                as_json=lambda marks: marks,
+                as_table=_table,
+                output=output,
+                interval_s=interval,
+            )
+        marks = _marks(client, topics)
+        _show(marks, output)
+        exit_if_unknown(marks)
 
 
 def _marks(client: LogClient, topics: list[str] | None) -> list[Watermark]:

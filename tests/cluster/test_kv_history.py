@@ -12,10 +12,10 @@ from random import Random
 
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
-from raftlog.errors import RaftlogError, RulesTooOld, VersionConflict
-from tests.cluster.waiting import leader_of_group
+from raftlog.errors import RaftlogError, VersionConflict
+from tests.cluster.waiting import leader_of_group, wait_for_store
 from tests.simulation.linearizable import (
     Operation,
     Step,
@@ -117,7 +117,7 @@ def test_races_over_killed_and_paused_leaders_are_linearizable(tmp_path: Path) -
 
     with ProcessCluster.start(tmp_path / "data", settings=settings) as cluster:
         clients = [cluster.client() for _ in range(CLIENTS)]
-        wait_for(lambda: is_made(clients[0]), "the key-value store", 30)
+        wait_for_store(clients[0])
         store = clients[0].kv._store(create=False)
         assert store is not None
         racers = [
@@ -148,10 +148,3 @@ def test_races_over_killed_and_paused_leaders_are_linearizable(tmp_path: Path) -
     for key, operations in history.operations.items():
         lines = "\n".join(f"{o.called}-{o.answered}: {o.text}" for o in operations)
         assert is_linearizable(operations), f"the history of key {key!r} is not:\n{lines}"
-
-
-def is_made(client: LogClient) -> bool:
-    try:
-        return client.kv.put("first", b"1") > 0
-    except RulesTooOld:
-        return False

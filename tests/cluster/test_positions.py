@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
-from raftlog.errors import ExitCode, InvalidOption, RulesTooOld
+from raftlog.errors import ExitCode, InvalidOption
 from raftlog.machines.commands import TopicInfo
+from tests.cluster.waiting import wait_for_store
 from tests.docs.pages import ROOT, blocks
 
 EXAMPLE = ROOT / "docs" / "examples" / "consumer.py"
@@ -26,15 +27,8 @@ PAGE = ROOT / "docs" / "OPERATIONS.md"
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
     with ProcessCluster.start(tmp_path_factory.mktemp("positions") / "data") as running:
         with running.client() as first:
-            wait_for(lambda: is_made(first), "the key-value store", 30)
+            wait_for_store(first)
         yield running
-
-
-def is_made(client: LogClient) -> bool:
-    try:
-        return client.kv.put("first", b"1") > 0
-    except RulesTooOld:
-        return False
 
 
 @pytest.fixture

@@ -11,10 +11,9 @@ import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
-from raftlog.errors import RulesTooOld
 from raftlog.wire.calls import GroupView, NodeView
 from tests.cluster.stalling_node import FOLDER
-from tests.cluster.waiting import LEADERS_STAY
+from tests.cluster.waiting import LEADERS_STAY, wait_for_store
 
 STALLED_S = 4.0
 """Several election timeouts."""
@@ -34,7 +33,7 @@ def cluster(tmp_path: Path, stalls: Path) -> Iterator[ProcessCluster]:
     settings = [LEADERS_STAY]
     with ProcessCluster.start(tmp_path / "data", program=program, settings=settings) as running:
         with running.client() as first:
-            wait_for(lambda: _is_made(first), "the key-value store", 30)
+            wait_for_store(first)
             first.create_topic("t", "number bigint")
             for node in (1, 2, 3):  # `up` runs them without the stalls
                 running.kill(node)
@@ -43,13 +42,6 @@ def cluster(tmp_path: Path, stalls: Path) -> Iterator[ProcessCluster]:
                 running.wait_caught_up(first, "t")
             applied_everywhere(first, first.kv.put("first", b"2"))
         yield running
-
-
-def _is_made(client: LogClient) -> bool:
-    try:
-        return client.kv.put("first", b"1") > 0
-    except RulesTooOld:
-        return False
 
 
 def applied_everywhere(client: LogClient, index: int) -> None:
