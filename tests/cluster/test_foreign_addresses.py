@@ -14,27 +14,39 @@ import grpc
 import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.cli.cluster_folder import open_folder
+from raftlog.transport.link import STREAM_METHOD
 
 GONE = 3
 """The node whose address something else gets."""
 WRITES = 40
 TIMEOUT_S = 60.0
+WHO = "who are you?"
 
 
 class Everything(grpc.GenericRpcHandler):
-    """Answers whatever is called with the same bytes, and no error."""
+    """Answers whatever is called with the same bytes and no error, or (None) with a failure."""
 
-    def __init__(self, answer: bytes) -> None:
+    def __init__(self, answer: bytes | None) -> None:
         self._answer = answer
+        self.greetings = 0
+        """How often a node greeted it."""
 
-    def service(self, _: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
-        return grpc.stream_stream_rpc_method_handler(lambda *_: iter([self._answer]))
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        self.greetings += details.method == STREAM_METHOD
+        return grpc.stream_stream_rpc_method_handler(self._answered)
+
+    def _answered(self, _: object, context: grpc.ServicerContext) -> Iterator[bytes]:
+        if self._answer is None:
+            context.abort(grpc.StatusCode.UNKNOWN, WHO)
+        return iter([self._answer])
 
 
 @contextmanager
-def answering(address: str, answer: bytes) -> Iterator[None]:
+def answering(address: str, answer: bytes | None) -> Iterator[Everything]:
     server = grpc.server(futures.ThreadPoolExecutor(8))
-    server.add_generic_rpc_handlers((Everything(answer),))
+    service = Everything(answer)
+    server.add_generic_rpc_handlers((service,))
 
     def bound() -> bool:
         try:
@@ -45,7 +57,7 @@ def answering(address: str, answer: bytes) -> Iterator[None]:
     wait_for(bound, f"the address {address} to be free", TIMEOUT_S)
     server.start()
     try:
-        yield
+        yield service
     finally:
         server.stop(None).wait()
 
@@ -56,9 +68,9 @@ def cluster(tmp_path: Path) -> Iterator[ProcessCluster]:
         yield running
 
 
-@pytest.mark.parametrize("answer", [b"", b"\x00\x07garbage of another service"])
+@pytest.mark.parametrize("answer", [b"", b"\x00\x07garbage of another service", None])
 def test_a_service_that_answers_anything_ends_no_node_and_no_call(
-    cluster: ProcessCluster, answer: bytes
+    cluster: ProcessCluster, answer: bytes | None
 ) -> None:
     with cluster.client(TIMEOUT_S) as client:
         client.create_topic("t", "id bigint")
@@ -75,6 +87,15 @@ def test_a_service_that_answers_anything_ends_no_node_and_no_call(
         assert found == list(range(2 * WRITES))
         assert cluster.runs(1)
         assert cluster.exit_code(2) is None
+
+
+def test_a_node_says_once_that_a_service_is_no_peer(cluster: ProcessCluster) -> None:
+    """It greets it again and again: the peer may be back."""
+    cluster.kill(GONE)
+    with answering(cluster.address(GONE), None) as service:
+        wait_for(lambda: service.greetings >= 6, "both nodes to greet it again", TIMEOUT_S)
+    for node in (1, 2):
+        assert open_folder(cluster.data).log_file(node).read_text().count(WHO) == 1
 
 
 def test_nothing_is_written_to_a_cluster_that_took_an_address(
