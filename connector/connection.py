@@ -100,15 +100,21 @@ def with_found_servers(given: Mapping[str, str]) -> Mapping[str, str]:
     return {**given, FOUND: ",".join(address for address, _ in nodes)}
 
 
-def topic(options: ConnectionOptions, name: str, incarnation: str) -> TopicInfo:
-    """The description of exactly this incarnation, remembered by this process.
+def topic(
+    options: ConnectionOptions,
+    name: str,
+    incarnation: str,
+    version: int = 1,
+) -> TopicInfo:
+    """The description of exactly this incarnation, remembered by this process, with its schema as
+    of `version` or later: a process that is older than a query may know an earlier one.
 
     Raises `TopicRecreated` if the name now means another incarnation, `TopicNotFound` if none.
     """
     key = (os.getpid(), options, name)
     with _lock:
         known = _topics.get(key)
-    if known is not None and known.incarnation == incarnation:
+    if known is not None and known.incarnation == incarnation and known.schema.version >= version:
         return known
     found = client(options).describe_topic(name)
     if found.incarnation != incarnation:

@@ -44,15 +44,18 @@ class RaftlogDataSource(DataSource):
         """The columns of the subscribed topics, by name. Not called with `.schema(...)`."""
         subscribed = subscription(self.options)
         check_values(self.options)
-        return topic_struct(_describe(subscribed), include_metadata=subscribed.include_metadata)
+        return topic_struct(
+            union(_describe(subscribed)), include_metadata=subscribed.include_metadata
+        )
 
     @errors_logged
     def reader(self, schema: StructType) -> RaftlogBatchReader:
         from raftlog.spark.reader import RaftlogBatchReader
 
         options = source_options(self.options, Endpoint.BATCH_SOURCE)
-        check_projection(schema, _describe(options.subscription))
-        return RaftlogBatchReader(options, schema)
+        topics = _describe(options.subscription)
+        check_projection(schema, union(topics))
+        return RaftlogBatchReader(options, schema, topics)
 
     def streamReader(self, schema: StructType) -> RaftlogStreamReader | FailedStreamReader:
         """The reader. If there is none, the reason is raised where Spark shows it whole."""
@@ -68,8 +71,9 @@ class RaftlogDataSource(DataSource):
         from raftlog.spark.reader import RaftlogStreamReader
 
         options = source_options(self.options, Endpoint.STREAM_SOURCE)
-        check_projection(schema, _describe(options.subscription))
-        return RaftlogStreamReader(options, schema)
+        topics = _describe(options.subscription)
+        check_projection(schema, union(topics))
+        return RaftlogStreamReader(options, schema, topics)
 
     @errors_logged
     def writer(self, schema: StructType, overwrite: bool) -> RaftlogBatchWriter:
@@ -84,8 +88,8 @@ class RaftlogDataSource(DataSource):
         return stream_writer(self.options, schema, overwrite)
 
 
-def _describe(subscribed: Subscription) -> TopicInfo:
-    """The subscribed topics as one, with the columns of all."""
+def _describe(subscribed: Subscription) -> list[TopicInfo]:
+    """The subscribed topics as they are now: at least one."""
     connection.check_reachable(subscribed.connection)
     client = connection.client(subscribed.connection, starting=True)
-    return union(subscribed.topics.describe_some(client))
+    return subscribed.topics.describe_some(client)

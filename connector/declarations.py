@@ -194,6 +194,15 @@ OPTIONS: tuple[Option, ...] = (
         doc="false: trimmed or deleted records are skipped with a warning, not an error.",
     ),
     Option(
+        name="schemaEvolution",
+        endpoints=frozenset({Endpoint.STREAM_SOURCE}),
+        default="additive",
+        doc=(
+            "If columns of a topic change under a running query: additive goes on with those that "
+            "it started with, and reads the new ones when it is started again; fail stops it."
+        ),
+    ),
+    Option(
         name="includeMetadata",
         endpoints=SOURCES,
         default="false",

@@ -28,6 +28,8 @@ from raftlog.spark.topics import Topics, topics_of
 
 READ_PREFERENCES = ("nearest", "leader", "follower", "observer")
 
+SCHEMA_EVOLUTIONS = ("additive", "fail")
+
 
 class CreateTopic(Enum):
     """`ALWAYS` also lets a running query continue in a topic that was recreated under it."""
@@ -80,6 +82,8 @@ class SourceOptions:
     read_preference: str = "nearest"
     group_id: str | None = None
     """The reader group as which a stream publishes its positions."""
+    schema_evolution: str = "additive"
+    """A stream's: `additive`, or `fail` if a topic that it reads is altered while it runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +160,9 @@ def source_options(given: Mapping[str, str], endpoint: Endpoint) -> SourceOption
         fail_on_data_loss=values.truth("failOnDataLoss"),
         read_preference=values.choice("readPreference", READ_PREFERENCES),
         group_id=_group_id(values) if streaming else None,
+        schema_evolution=values.choice("schemaEvolution", SCHEMA_EVOLUTIONS)
+        if streaming
+        else "additive",
     )
 
 

@@ -8,9 +8,10 @@ of its process. Rows never become Python objects.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -24,7 +25,13 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from raftlog.errors import Internal, OffsetTrimmed, TopicNotFound, TopicRecreated
+from raftlog.errors import (
+    Internal,
+    OffsetTrimmed,
+    SchemaMismatch,
+    TopicNotFound,
+    TopicRecreated,
+)
 from raftlog.spark import connection, offsets, partitions, publishing
 from raftlog.spark.limits import NONE, Limits, Pieces, Waiting, admitted, due
 from raftlog.spark.offsets import (
@@ -57,15 +64,19 @@ log = logging.getLogger("raftlog.spark")
 class RaftlogPartition(InputPartition):
     """One task's records: [start, end) of one incarnation, all below `mark`.
 
-    `cluster_id` is None if a checkpoint of an earlier version does not have it.
+    They are read as the topic's columns were at `schema_version`. `cluster_id` is None if a
+    checkpoint of an earlier version does not have it.
     """
 
-    def __init__(self, *, wanted: TopicRange, mark: int, cluster_id: str | None) -> None:
+    def __init__(
+        self, *, wanted: TopicRange, mark: int, schema_version: int, cluster_id: str | None
+    ) -> None:
         self.topic = wanted.topic
         self.incarnation = wanted.incarnation
         self.start = wanted.start
         self.end = wanted.end
         self.mark = mark
+        self.schema_version = schema_version
         self.cluster_id = cluster_id
 
     def __repr__(self) -> str:
@@ -73,12 +84,44 @@ class RaftlogPartition(InputPartition):
 
 
 class _RangeReader:
-    """What batch and stream have in common: tasks from ranges, and a task's records."""
+    """What batch and stream have in common: tasks from ranges, and a task's records.
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    A query reads each topic with the columns that it had when the query first met it, by their
+    ids, until it is started again (`_versions`, by incarnation).
+    """
+
+    def __init__(
+        self, options: SourceOptions, schema: StructType, topics: Iterable[TopicInfo]
+    ) -> None:
         self._options = options
         self._connection = options.subscription.connection
         self._schema = schema
+        self._versions = {topic.incarnation: topic.schema.version for topic in topics}
+
+    def meet(self, topic: TopicInfo) -> None:
+        """Fix the columns that a new topic is read with to those that it has now.
+
+        Raises `SchemaMismatch` if they do not fit the query's, or if the topic is known, was
+        altered since, and the query wants to know (`schemaEvolution`).
+        """
+        planned = self._versions.get(topic.incarnation)
+        if planned is None:
+            check_fits(self._schema, topic)
+            self._versions[topic.incarnation] = topic.schema.version
+        elif topic.schema.version != planned and self._options.schema_evolution == "fail":
+            raise SchemaMismatch(
+                topic=topic.name,
+                difference=f"  its schema is at version {topic.schema.version}, and at {planned} "
+                "when the query started",
+                advice="Start the query again: it reads the columns as they are then. Or set "
+                "schemaEvolution=additive, and it goes on with those that it started with.",
+            )
+
+    def _version(self, topic: TopicRange) -> int:
+        """The version of the schema that a topic is read with."""
+        if topic.incarnation not in self._versions:
+            self.meet(connection.topic(self._connection, topic.topic, topic.incarnation))
+        return self._versions[topic.incarnation]
 
     def plan(self, wanted: Sequence[TopicRange], cluster_id: str | None) -> list[RaftlogPartition]:
         """Tasks for ranges of records that exist, in order of topic and offset."""
@@ -114,6 +157,7 @@ class _RangeReader:
                     topic=wanted.topic, incarnation=wanted.incarnation, start=start, end=end
                 ),
                 mark=wanted.end,
+                schema_version=self._version(wanted),
                 cluster_id=cluster_id,
             )
             for start, end in pieces
@@ -177,7 +221,10 @@ class _RangeReader:
 
     def _records(self, partition: RaftlogPartition, begin: int) -> Iterator[pa.RecordBatch]:
         """The wanted columns that the topic has; if it has none of them, its offsets."""
-        topic = connection.topic(self._connection, partition.topic, partition.incarnation)
+        topic = connection.topic(
+            self._connection, partition.topic, partition.incarnation, partition.schema_version
+        )
+        topic = dataclasses.replace(topic, schema=topic.schema.at(partition.schema_version))
         known = {*METADATA_NAMES, *(field.name for field in topic.schema.fields)}
         return self.client().read(
             topic,
@@ -239,17 +286,19 @@ def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 class RaftlogBatchReader(DataSourceReader):
     """A batch read: the range is fixed once, when the read is planned."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(
+        self, options: SourceOptions, schema: StructType, topics: Iterable[TopicInfo] = ()
+    ) -> None:
+        """`topics`: as they were when `schema` was compared with them."""
         self._options = options
-        self._schema = schema
-        self._ranges = _RangeReader(options, schema)
+        self._ranges = _RangeReader(options, schema, topics)
 
     @errors_logged
     def partitions(self) -> list[InputPartition]:
         """Tasks for [startingOffsets, endingOffsets) of the topics as they are now."""
         topics = self._options.subscription.topics.describe(self._ranges.client())
         for topic in topics:
-            check_fits(self._schema, topic)
+            self._ranges.meet(topic)
         wanted = [self._range(topic) for topic in topics]
         existing = [one for one in wanted if one.start < one.end]
         return [*self._ranges.plan(existing, self._ranges.cluster().id)] if existing else []
@@ -292,10 +341,12 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     pickled to executors has none of these.
     """
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(
+        self, options: SourceOptions, schema: StructType, topics: Iterable[TopicInfo] = ()
+    ) -> None:
+        """`topics`: as they were when `schema` was compared with them."""
         self._options = options
-        self._schema = schema
-        self._ranges = _RangeReader(options, schema)
+        self._ranges = _RangeReader(options, schema, topics)
         self._topics: dict[str, TopicInfo] = {}
         self._cluster: Cluster | None = None
         self._marks: dict[str, TopicWatermark] = {}
@@ -432,8 +483,7 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster = self._ranges.cluster()
         marks = {}
         for topic in listed:
-            if topic.incarnation not in known:
-                check_fits(self._schema, topic)
+            self._ranges.meet(topic)
             with contextlib.suppress(TopicRecreated, TopicNotFound):
                 marks[topic.name] = self._ranges.mark(topic)
         self._topics = {topic.name: topic for topic in listed}
@@ -448,7 +498,11 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = self._topics.get(name)
         if known is not None:
             try:
-                return self._ranges.mark(known)
+                mark = self._ranges.mark(known)
+                if self._options.schema_evolution == "fail":
+                    # Asked after the mark, so that no record below it is of a later version.
+                    self._ranges.meet(self._ranges.describe(name))
+                return mark
             except (TopicRecreated, TopicNotFound):
                 del self._topics[name]
         self._cluster = self._ranges.cluster()
@@ -458,7 +512,7 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if known is None:
                 raise
             raise TopicRecreated(topic=name, wanted=known.incarnation) from None
-        check_fits(self._schema, found)
+        self._ranges.meet(found)
         self._topics[name] = found
         return self._ranges.mark(self._topics[name])
 

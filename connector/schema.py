@@ -95,10 +95,16 @@ def check_projection(wanted: StructType, topic: TopicInfo) -> None:
 
 
 def check_writable(given: StructType, topic: TopicInfo) -> None:
-    """Check that a DataFrame's columns, in any order, are the topic's. Raises `SchemaMismatch`."""
+    """Check that a DataFrame's columns, in any order, are the topic's. Raises `SchemaMismatch`.
+
+    Those that were added to the topic may be missing: its records have null in them.
+    """
+    known = topic_struct(topic, include_metadata=False)
+    added = {field.name for field in topic.schema.fields if topic.schema.was_added(field)}
+    optional = added - set(given.names)
     lines = _repeated(given) + _differences(
         without_metadata(given),
-        topic_struct(topic, include_metadata=False),
+        StructType([field for field in known.fields if field.name not in optional]),
         _Sides(given="in the DataFrame", wanted="in the topic", nullability=False),
     )
     if lines:

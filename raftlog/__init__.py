@@ -19,10 +19,11 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.client.arguments import ReadPreference
     from raftlog.client.attempt import Attempt
     from raftlog.client.cluster_members import ClusterMembers
+    from raftlog.client.connect import connect
     from raftlog.client.group_moves import Moved
     from raftlog.client.groups import Groups
     from raftlog.client.key_values import Consistency, KeyValueStore
-    from raftlog.client.log_client import LogClient, SchemaLike, connect
+    from raftlog.client.log_client import LogClient, SchemaLike
     from raftlog.client.positions import ReaderLag, ReaderPosition, ReaderPositions
     from raftlog.client.producer import Producer, Rows
     from raftlog.client.watermark import NodeAnswer, ReplicaWatermark, Watermark
@@ -32,7 +33,7 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
     from raftlog.machines.kv_commands import KeyChange, KeyValue
     from raftlog.machines.outcomes import Appended, EpochCommitted
-    from raftlog.machines.schema import Field, Schema
+    from raftlog.machines.schema import Field, FormerField, Schema
     from raftlog.machines.settings import TopicSetting
     from raftlog.placement import Move
     from raftlog.wire.calls import (
@@ -53,7 +54,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "LogEntry": "raftlog.wire.group_calls",
-    "connect": "raftlog.client.log_client",
+    "connect": "raftlog.client.connect",
     "LogClient": "raftlog.client.log_client",
     "Producer": "raftlog.client.producer",
     "Attempt": "raftlog.client.attempt",
@@ -89,6 +90,7 @@ _HOMES = {
     "Consistency": "raftlog.client.key_values",
     "GroupEvent": "raftlog.wire.group_calls",
     "Field": "raftlog.machines.schema",
+    "FormerField": "raftlog.machines.schema",
     "ClientSettings": "raftlog.config",
     "RaftlogError": "raftlog.errors",
     "GroupId": "raftlog.core.types",
@@ -142,6 +144,7 @@ __all__ = [
     "Consistency",
     "GroupEvent",
     "Field",
+    "FormerField",
     "ClientSettings",
     "RaftlogError",
     "GroupId",

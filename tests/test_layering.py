@@ -43,6 +43,7 @@ class Package:
 
 VALUES = (
     "raftlog.machines.commands",
+    "raftlog.machines.evolution",
     "raftlog.machines.group_info",
     "raftlog.machines.kv_commands",
     "raftlog.machines.limits",

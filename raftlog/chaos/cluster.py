@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from raftlog.client.log_client import LogClient, connect
+from raftlog.client.connect import connect
+from raftlog.client.log_client import LogClient
 from raftlog.client.watermark import Watermark
 from raftlog.config import load
 from raftlog.errors import DeadlineExceeded, RaftlogError

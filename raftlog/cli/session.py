@@ -43,8 +43,8 @@ class Session:
 
     def connect(self) -> LogClient:
         """A client of the cluster that --servers or the settings name. It contacts nobody yet."""
+        from raftlog.client.connect import connect
         from raftlog.client.connection import LOGGER
-        from raftlog.client.log_client import connect
 
         tell(LOGGER)
         return connect(settings=self.settings.client)

@@ -1,4 +1,4 @@
-"""`raftlog topic`: create, list, describe, replicas, config, trim, delete."""
+"""`raftlog topic`: create, list, describe, alter, replicas, config, trim, delete."""
 
 from __future__ import annotations
 
@@ -166,6 +166,86 @@ def config(
     else:
         rows = [[name, setting_text(name, value)] for name, value in _settings(topic).items()]
         show_table(["SETTING", "VALUE"], rows)
+
+
+@app.command()
+def alter(
+    context: typer.Context,
+    name: NameArgument,
+    add: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMNS",
+            help="New columns, such as 'gate string, score double'; null in the present records.",
+            show_default=False,
+        ),
+    ] = None,
+    types: Annotated[
+        str | None,
+        typer.Option(
+            "--type",
+            metavar="COLUMNS",
+            help="Wider types, such as 'delay bigint': a wider integer, or double for float.",
+            show_default=False,
+        ),
+    ] = None,
+    rename: Annotated[
+        list[str] | None,
+        typer.Option(metavar="OLD=NEW", help="Rename a column; repeatable.", show_default=False),
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Drop a column; repeatable. Its values cannot be read any more.",
+            show_default=False,
+        ),
+    ] = None,
+    drop_not_null: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="Let a column be null; repeatable.", show_default=False
+        ),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    servers: ServersOption = None,
+    output: FormatOption = Format.TABLE,
+) -> None:
+    """Change a topic's columns, all of these or none. No record is rewritten.
+
+    What was written before is read with the columns as they are now. Writers that do not know a
+    column which was added go on; it is null in their records. Running reads keep the columns that
+    they began with.
+    """
+    renamed = dict(_rename(text) for text in rename or ())
+    if not (add or types or renamed or drop or drop_not_null):
+        raise InvalidOption(
+            option="--add",
+            problem="and the options like it are missing",
+            advice="Say what to change, for example: --add 'gate string'",
+        )
+    with session_of(context, servers).connect() as client:
+        topic = client.describe_topic(name)
+        if drop and not yes:
+            confirm(f"Drop {', '.join(drop)} of topic {name!r}, so that nobody can read it?")
+        topic = client.alter_schema(
+            topic,
+            add=add,
+            types=types,
+            rename=renamed,
+            drop=drop or (),
+            drop_not_null=drop_not_null or (),
+        )
+    _show_topic(topic, output)
+
+
+def _rename(text: str) -> tuple[str, str]:
+    old, equals, new = text.partition("=")
+    if not equals:
+        raise InvalidOption(
+            option="--rename", problem=f"is {text!r}", advice="Write OLD=NEW, such as gate=stand."
+        )
+    return old, new
 
 
 def _change(text: str) -> tuple[str, int | None]:

@@ -187,7 +187,7 @@ class Running:
         node exits instead, prints the end of its log and raises `typer.Exit` with its exit code,
         unless the cluster says that it was removed. Raises `NodesNotReady` when the time is over.
         """
-        from raftlog.client.log_client import connect
+        from raftlog.client.connect import connect
 
         limit_s = session.settings.up.ready_timeout_s
         deadline_s = time.monotonic() + limit_s

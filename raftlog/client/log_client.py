@@ -1,4 +1,4 @@
-"""`raftlog.connect` and the client it gives: topics, appends, reads, epochs, marks."""
+"""The client that `raftlog.connect` gives: topics, appends, reads, epochs, marks."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from raftlog.client.arguments import (
 )
 from raftlog.client.attempt import Attempt
 from raftlog.client.cluster_members import ClusterMembers
+from raftlog.client.columns import column_changes
 from raftlog.client.connection import Connection
 from raftlog.client.epoch_key import check_key
 from raftlog.client.groups import Groups
@@ -32,8 +33,7 @@ from raftlog.client.reader import TopicReader
 from raftlog.client.retries import Deadline
 from raftlog.client.shared_producers import SharedProducers
 from raftlog.client.watermark import NodeAnswer, Watermark, watermark_of
-from raftlog.config import ClientSettings, load
-from raftlog.config_ensemble import found_by
+from raftlog.config import ClientSettings
 from raftlog.core.types import GroupId, Offset
 from raftlog.errors import RaftlogError
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
@@ -56,48 +56,15 @@ from raftlog.wire.calls import (
 
 __all__ = [
     "ClusterDescription",
-    "EpochCommitted",
     "NodeView",
     "LogClient",
     "ReadableRange",
-    "RangeSizes",
     "TopicInfo",
-    "connect",
 ]
 """The client, and the types of what it answers."""
 
 SchemaLike = str | pa.Schema | Schema
 """A schema as Spark DDL text, as Spark JSON text, as an Arrow schema, or as a topic has it."""
-
-
-def connect(
-    servers: str | None = None,
-    *,
-    zookeeper: str | None = None,
-    request_timeout_s: float | None = None,
-    settings: ClientSettings | None = None,
-) -> LogClient:
-    """Make a client of a cluster. Contacts no node yet.
-
-    Args:
-        servers: `host:port` of some nodes, separated by commas. Default: those of the settings.
-        zookeeper: In place of `servers`: who knows them, as `host:port,host:port/path`.
-        request_timeout_s: The one total deadline of each request, retries included, in seconds:
-            above 0, at most 3600. Default: that of the settings.
-        settings: All settings of the client. Default: those of the file that RAFTLOG_CONFIG names
-            and of the environment; without these the nodes of `raftlog up`.
-
-    Returns:
-        The client. Close it, or use it as a context manager.
-
-    Raises:
-        InvalidOption: A setting has no valid value.
-    """
-    chosen = (settings or load().client).with_arguments(
-        **found_by(servers, zookeeper, ("servers", "zookeeper")),
-        request_timeout_s=request_timeout_s,
-    )
-    return LogClient(Connection(chosen))
 
 
 class LogClient:
@@ -207,6 +174,39 @@ class LogClient:
         changes = settings_argument(settings)
         info = self._known(topic)
         return topics.alter(self._connection, info, changes) if changes else info
+
+    def alter_schema(
+        self,
+        topic: TopicInfo | str,
+        *,
+        add: SchemaLike | None = None,
+        types: SchemaLike | None = None,
+        rename: Mapping[str, str] | None = None,
+        drop: Sequence[str] = (),
+        drop_not_null: Sequence[str] = (),
+    ) -> TopicInfo:
+        """Change columns of a topic, all of these or none. Records stay as they were written.
+
+        Args:
+            topic: The topic, or its name. A `TopicInfo` stands for the version of its schema.
+            add: New columns, which come last and may be null, such as "gate string".
+            types: Wider types, such as "delay bigint".
+            rename: New names by old names.
+            drop: Columns that nobody can read any more; writers that still have them are refused.
+            drop_not_null: Columns that may be null from now on.
+
+        Returns:
+            The topic as it is now.
+
+        Raises:
+            SchemaMismatch: A type does not hold each value of its column.
+            SchemaChanged: Somebody else altered the topic since, in another way.
+            InvalidOption: There is no such column, or no topic can have one like this.
+            RulesTooOld: The cluster's rules do not know changes of columns yet.
+        """
+        info = self._known(topic)
+        changes = column_changes(info, add, types, rename, drop, drop_not_null)
+        return topics.alter_schema(self._connection, info, changes) if changes else info
 
     def describe_topic(self, topic: TopicInfo | str) -> TopicInfo:
         """Look up a topic by a linearizable read.

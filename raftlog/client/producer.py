@@ -95,6 +95,11 @@ class Producer:
         return self._topic
 
     @property
+    def has_failed(self) -> bool:
+        """Whether it takes no more rows because a call failed, whose rows may be in the log."""
+        return bool(self._problem)
+
+    @property
     def acknowledged(self) -> int:
         """How many rows are durable and visible for certain: the first so many of those appended.
 

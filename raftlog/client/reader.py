@@ -17,6 +17,7 @@ import pyarrow as pa
 from raftlog.client.arguments import ReadPreference
 from raftlog.client.connection import Connection
 from raftlog.client.retries import Deadline
+from raftlog.client.topics import same
 from raftlog.core.types import Offset
 from raftlog.errors import (
     CorruptFile,
@@ -27,10 +28,11 @@ from raftlog.errors import (
     NotLeader,
     NotYet,
     RaftlogError,
+    SchemaMismatch,
 )
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.schema import RESERVED_NAMES
-from raftlog.records.batch_codec import decode_batch
+from raftlog.records.batch_codec import NotInSchema, decode_batch
 from raftlog.records.metadata import with_metadata
 from raftlog.wire.calls import (
     READ,
@@ -72,6 +74,8 @@ class TopicReader:
         self._connection = connection
         self._topic = topic
         self._preference = preference
+        self._latest = topic.schema
+        """The latest version of the topic's schema that is known here."""
         self._elsewhere: set[str] = set()
         """Nodes that said that they have no replica."""
         self._behind_until_s: dict[str, float] = {}
@@ -272,8 +276,7 @@ class TopicReader:
     ) -> pa.RecordBatch:
         """The rows [start, end) of the batch, with the reader's columns."""
         skip, count = start - reply.start, end - start
-        batch = decode_batch(reply.batch, body, self._topic.schema, self._data_names)
-        batch = batch.slice(skip, count)
+        batch = self._decoded(reply, body).slice(skip, count)
         if len(self._data_names) == len(self._columns):
             return batch
         return with_metadata(
@@ -283,6 +286,25 @@ class TopicReader:
             start=start,
             runs=reply.runs.slice(skip, count),
         )
+
+    def _decoded(self, reply: BatchReply, body: memoryview) -> pa.RecordBatch:
+        """All rows of the batch, with the topic's columns as this reader knows them.
+
+        One of a later version of the schema has columns that nobody here knows of: the topic is
+        asked for them.
+        """
+        schema = self._topic.schema
+        if reply.batch.schema_version > self._latest.version:
+            self._latest = same(self._connection, self._topic).schema
+        try:
+            return decode_batch(reply.batch, body, schema, self._data_names, latest=self._latest)
+        except NotInSchema as error:
+            raise SchemaMismatch(
+                topic=self._topic.name,
+                difference=str(error),
+                advice="The topic was altered since the read began: read again with its columns as "
+                "they are now, or restart the query.",
+            ) from error
 
     def _beyond(self, mark: Offset) -> DataLoss | None:
         """No replica reached `mark` in time: the error if the whole cluster ends below it."""

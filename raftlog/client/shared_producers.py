@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from raftlog.client.connection import Connection
 from raftlog.client.forks import in_each_child, leave_alone
 from raftlog.client.producer import Producer, Rows
 from raftlog.client.retries import Deadline
 from raftlog.core.types import GroupId
-from raftlog.errors import ProducerClosed, TopicRecreated
+from raftlog.errors import ProducerClosed, SchemaMismatch, TopicRecreated
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.outcomes import Appended
 from raftlog.wire.calls import APPEND
@@ -43,7 +43,13 @@ class SharedProducers:
     def append(self, topic: Topic, data: Rows) -> Appended:
         """Append rows within a request's deadline; see `LogClient.append`."""
         deadline = self._connection.deadline(APPEND.name)
+        if isinstance(data, Iterator):
+            data = list(data)
         try:
+            return self._append(topic, data, deadline)
+        except SchemaMismatch:
+            if not self._forget_older(topic, deadline):
+                raise
             return self._append(topic, data, deadline)
         except TopicRecreated:
             if isinstance(topic, TopicInfo):
@@ -51,8 +57,24 @@ class SharedProducers:
             # The producer knew an earlier incarnation. The new one has nothing of this append.
             return self._append(topic, data, deadline)
 
+    def _forget_older(self, topic: Topic, deadline: Deadline) -> bool:
+        """Whether the rows were judged by an older schema than the topic has, and none was sent."""
+        producer = self._producers.get(_key(topic))
+        if producer is None or producer.has_failed:
+            return False
+        now = self._look_up(topic, deadline) if isinstance(topic, str) else topic
+        if now.schema.version <= producer.topic.schema.version:
+            return False
+        self._forget(_key(topic), producer)
+        return True
+
+    def _forget(self, key: str | GroupId, producer: Producer) -> None:
+        with self._lock:
+            if self._producers.get(key) is producer:
+                del self._producers[key]
+
     def _append(self, topic: Topic, data: Rows, deadline: Deadline) -> Appended:
-        key = topic if isinstance(topic, str) else topic.group
+        key = _key(topic)
         while True:
             producer = self._producers.get(key) or self._make(key, topic, deadline)
             try:
@@ -60,9 +82,7 @@ class SharedProducers:
             except ProducerClosed as error:
                 # An earlier append failed, perhaps another thread's. The producer took nothing of
                 # this one, so a new producer may send it.
-                with self._lock:
-                    if self._producers.get(key) is producer:
-                        del self._producers[key]
+                self._forget(key, producer)
                 if deadline.remaining_s() <= 0:
                     raise deadline.error(error) from None
 
@@ -72,3 +92,7 @@ class SharedProducers:
         with self._lock:
             # Another thread may have been faster. The producer made here has sent nothing.
             return self._producers.setdefault(key, made)
+
+
+def _key(topic: Topic) -> str | GroupId:
+    return topic if isinstance(topic, str) else topic.group

@@ -8,10 +8,12 @@ from raftlog.client.connection import Connection
 from raftlog.client.retries import Deadline
 from raftlog.core.types import CONTROLLER_GROUP
 from raftlog.errors import TopicNotFound, TopicRecreated
-from raftlog.machines.commands import TopicInfo
+from raftlog.machines.commands import AlterSchema, TopicInfo
+from raftlog.machines.evolution import ColumnChange
 from raftlog.machines.schema import Schema
 from raftlog.machines.settings import TopicSetting
 from raftlog.wire.calls import (
+    ALTER_SCHEMA,
     ALTER_TOPIC,
     CREATE_TOPIC,
     DELETE_TOPIC,
@@ -50,6 +52,19 @@ def alter(connection: Connection, topic: TopicInfo, changes: tuple[TopicSetting,
     """Change these settings; the topic with all of them."""
     call = AlterTopicCall(name=topic.name, incarnation=topic.incarnation, settings=changes)
     return connection.call_leader(CONTROLLER_GROUP, ALTER_TOPIC, call).topic
+
+
+def alter_schema(
+    connection: Connection, topic: TopicInfo, changes: tuple[ColumnChange, ...]
+) -> TopicInfo:
+    """Change these columns of the schema that `topic` has; the topic with all of them."""
+    command = AlterSchema(
+        name=topic.name,
+        incarnation=topic.incarnation,
+        version=topic.schema.version,
+        changes=changes,
+    )
+    return connection.call_leader(CONTROLLER_GROUP, ALTER_SCHEMA, command).topic
 
 
 def named(connection: Connection, name: str, deadline: Deadline | None = None) -> TopicInfo:

@@ -8,7 +8,7 @@ until the node has written the new manifest, the new files belong to nobody.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
@@ -212,8 +212,7 @@ def _extended_history(
         small = HistoryFile(fs, job.folder, job.group, files.pop())
     extents = machine.extents_between(start, end)
     logged = pace.over(_batch(extent, replay.entry(extent.index)) for extent in extents)
-    schema = machine.info.schema
-    groups = _row_groups(small, log_start, logged, {schema.version: schema})
+    groups = _row_groups(small, log_start, logged, machine.info.schema)
     try:
         written = write_history_file(
             fs, job.folder, job.group, pace.over(groups), kept=image.names() | job.kept
@@ -239,7 +238,7 @@ def _row_groups(
     small: HistoryFile | None,
     log_start: Offset,
     logged: Iterator[SourceBatch],
-    schemas: Mapping[int, Schema],
+    schema: Schema,
 ) -> Iterator[RowGroup]:
     """The row groups of the small file that are not trimmed, and those of the batches. Only the
     last one of the file may have room for more: the others were complete when it was written."""
@@ -263,7 +262,7 @@ def _row_groups(
             runs=last.runs,
         )
         logged = chain([source], logged)
-    yield from row_groups(logged, schemas)
+    yield from row_groups(logged, schema)
 
 
 def _checked_body(file: HistoryFile, row_group: StoredRowGroup) -> bytes:

@@ -64,7 +64,8 @@
     |   |-- VersionConflict         the key has another version than the write expects
     |   |-- SequenceGap             a producer's append arrived before its predecessor
     |   |-- SequenceReused          other records under a producer's earlier sequence
-    |   |-- UnknownSchemaVersion    the client must describe the topic again
+    |   |-- UnknownSchemaVersion    later than the topic's log knows yet: retriable
+    |   |-- SchemaChanged           another alteration of the schema was faster
     |   |-- TooManyWriters          the topic's limit
     |   `-- WriterBytesExceeded     too many staged bytes of one writer
     |-- MembersRefused              of nodes and placements: `raftlog.errors.members`
@@ -178,6 +179,7 @@ from raftlog.errors.write import (
     EpochTooOld,
     RulesTooOld,
     RunFenced,
+    SchemaChanged,
     SequenceGap,
     SequenceReused,
     StageGap,
@@ -257,6 +259,7 @@ __all__ = [
     "ReplicaQuarantined",
     "RulesTooOld",
     "RunFenced",
+    "SchemaChanged",
     "SchemaMismatch",
     "SequenceGap",
     "SequencePassed",

@@ -309,8 +309,26 @@ class TooManyWriters(WriteRefused):
 
 @dataclass(kw_only=True, eq=False)
 class UnknownSchemaVersion(WriteRefused):
+    """A later version comes to the topic's log a moment after the topic was altered."""
+
     version: int
     latest: int
 
+    retriable = True
     cause_text = "Schema version {version} is not known here; the latest is {latest}."
-    remedy_text = "The client describes the topic again."
+    remedy_text = "The client tries again. If it stays so, describe the topic again."
+
+
+@dataclass(kw_only=True, eq=False)
+class SchemaChanged(WriteRefused):
+    """An alteration of version `expected`, where the topic's schema is at `found`."""
+
+    topic: str
+    expected: int
+    found: int
+
+    cause_text = (
+        "The schema of topic {topic!r} is at version {found}, and the alteration is of version "
+        "{expected}: somebody else altered it meanwhile."
+    )
+    remedy_text = "Look at the columns (`raftlog topic describe {topic}`) and alter it again."

@@ -27,6 +27,8 @@ def manifest_of(info: GroupInfo) -> str:
 
 
 def _of_topic(topic: TopicInfo) -> str:
+    """With its first schema: later ones are in the group's own log."""
+    first = topic.schema.at(1)
     return json.dumps(
         {
             "name": topic.name,
@@ -36,10 +38,10 @@ def _of_topic(topic: TopicInfo) -> str:
             "created_us": topic.created_us,
             "rules": topic.rules,
             "schema": {
-                "version": topic.schema.version,
+                "version": first.version,
                 "fields": [
                     {"id": f.id, "name": f.name, "type": f.type, "nullable": f.nullable}
-                    for f in topic.schema.fields
+                    for f in first.fields
                 ],
             },
         },

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raftlog.core.types import NO_INDEX, GroupId, LogIndex, NodeId, Offset
+from raftlog.machines.evolution import ColumnChange
 from raftlog.machines.kv_commands import DeleteKey, OpenSession, PutKey
 from raftlog.machines.schema import Schema
 from raftlog.machines.settings import TopicSetting
@@ -226,6 +227,14 @@ class Configure:
     """All that are not the default, by name."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetSchema:
+    """The topic's schema as the controller's log has it (rules 9). It continues the topic's own;
+    one that is not later changes nothing."""
+
+    schema: Schema
+
+
 TopicCommand = (
     Append
     | Stage
@@ -238,6 +247,7 @@ TopicCommand = (
     | RemoveWriter
     | Trim
     | Configure
+    | SetSchema
     | Rules
     | SnapshotPoint
 )
@@ -354,6 +364,19 @@ class AlterTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AlterSchema:
+    """Change columns of a topic, all of them or none (rules 9). If `incarnation` is given, only
+    those of that incarnation."""
+
+    name: str
+    incarnation: str
+    version: int
+    """That of the schema that whoever asks knows. Where the topic has another, the command succeeds
+    only if the changes are in effect already."""
+    changes: tuple[ColumnChange, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteTopic:
     """Delete a topic. If `incarnation` is given, only that incarnation."""
 
@@ -379,6 +402,7 @@ ControllerCommand = (
     | ReportPlacement
     | CreateTopic
     | AlterTopic
+    | AlterSchema
     | DeleteTopic
     | CreateKv
     | Rules

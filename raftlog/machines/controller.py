@@ -18,6 +18,7 @@ from raftlog.core.types import CONTROLLER_GROUP, NO_INDEX, GroupId, LogIndex, No
 from raftlog.machines.cluster_nodes import ClusterNodes
 from raftlog.machines.commands import (
     AddNode,
+    AlterSchema,
     AlterTopic,
     ControllerCommand,
     CreateKv,
@@ -34,6 +35,7 @@ from raftlog.machines.commands import (
     TopicInfo,
 )
 from raftlog.machines.digest import StateDigest
+from raftlog.machines.evolution import digest_schema, evolved, in_effect, problem_of_schema
 from raftlog.machines.group_info import CreatedInfo, KvInfo
 from raftlog.machines.limits import (
     DELETED_TOPICS_KEPT,
@@ -63,11 +65,12 @@ from raftlog.machines.placements import Placements
 from raftlog.machines.rules import (
     RULES_FIRST,
     RULES_LEAVING_ROOM,
+    RULES_WITH_EVOLUTION,
     RULES_WITH_MEMBERS,
     known_rules,
     next_rules,
 )
-from raftlog.machines.schema import RESERVED_NAMES, Schema
+from raftlog.machines.schema import Field, Schema
 from raftlog.machines.settings import (
     ADVICE,
     RULES_WITH_SETTINGS,
@@ -84,14 +87,13 @@ from raftlog.machines.validity import (
     problem_of_node,
     problem_of_node_command,
     problem_of_placement,
+    problem_of_schema_change,
     problem_of_snapshot_point,
     problem_of_topic,
 )
 
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,248}")
 """1 to 249 of A-Z a-z 0-9 . _ - without a leading dot."""
-
-_FIELD_TYPE_CHARACTERS_MAX = 65_536
 
 
 class ControllerMachine:
@@ -168,6 +170,8 @@ class ControllerMachine:
                 return self._create_topic(index, command)
             case AlterTopic():
                 return self._alter_topic(index, command)
+            case AlterSchema():
+                return self._alter_schema(command)
             case DeleteTopic():
                 return self._delete_topic(command)
             case CreateKv():
@@ -291,7 +295,7 @@ class ControllerMachine:
             return refused("TopicExists", topic=command.name)
         if command.incarnation in self._deleted:
             return refused("TopicRecreated", topic=command.name, wanted=command.incarnation)
-        problem = _schema_problem(command.schema)
+        problem = problem_of_schema(command.schema)
         if problem is not None:
             advice = "Give 1 or more columns with distinct names that are not reserved."
             return refused("InvalidOption", option="schema", problem=problem, advice=advice)
@@ -322,8 +326,7 @@ class ControllerMachine:
             name=command.name,
             incarnation=command.incarnation,
             group=group,
-            # A new topic has its own schema history, whatever topic the schema was copied from.
-            schema=dataclasses.replace(command.schema, version=1),
+            schema=_first_version(command.schema, self.rules),
             voters=command.voters,
             created_us=self._last_timestamp_us,
             rules=self.rules,
@@ -374,6 +377,33 @@ class ControllerMachine:
         if settings != topic.settings:
             topic = dataclasses.replace(topic, settings=settings, settings_version=index)
             self._topics[topic.name] = self._groups[topic.group] = topic
+        return TopicAltered(topic=topic)
+
+    def _alter_schema(self, command: AlterSchema) -> TopicAltered | Refused:
+        problem = problem_of_schema_change(command, self.rules)
+        if problem is not None:
+            return malformed("AlterSchema", problem)
+        topic = self.topic(command.name)
+        if isinstance(topic, Refused):
+            return topic
+        if command.incarnation not in ("", topic.incarnation):
+            return self._recreated(topic, command.incarnation)
+        known = topic.schema
+        if command.version != known.version:
+            if command.version < known.version and in_effect(known, command.changes):
+                return TopicAltered(topic=topic)
+            return refused(
+                "SchemaChanged", topic=topic.name, expected=command.version, found=known.version
+            )
+        schema = evolved(known, command.changes)
+        if isinstance(schema, str):
+            advice = f"`raftlog topic describe {topic.name}` shows the columns."
+            return refused("InvalidOption", option="changes", problem=schema, advice=advice)
+        limit = self._limits.fields_max
+        if len(schema.fields) > limit:
+            return refused("TooMany", what="The schema", limit=limit, unit="fields")
+        topic = dataclasses.replace(topic, schema=schema)
+        self._topics[topic.name] = self._groups[topic.group] = topic
         return TopicAltered(topic=topic)
 
     def _refused_settings(self, settings: Iterable[TopicSetting]) -> Refused | None:
@@ -502,27 +532,22 @@ class ControllerMachine:
         return ", ".join(difflib.get_close_matches(name, names))
 
 
-def _schema_problem(schema: Schema) -> str | None:
-    """Why no topic can have this schema; None if one can. Does not look inside types."""
-    if not schema.fields:
-        return "has no columns"
-    seen: set[str] = set()
-    ids: set[int] = set()
-    for field in schema.fields:
-        name = field.name.lower()
-        if not 0 < len(name) <= TEXT_CHARACTERS_MAX:
-            return f"has a column name of {len(name)} characters"
-        if name in RESERVED_NAMES:
-            return f"names a column {field.name!r}, which is reserved"
-        if name in seen:
-            return f"names column {field.name!r} twice (names are compared without case)"
-        if field.id < 1 or field.id in ids:
-            return f"gives column {field.name!r} the id {field.id}: ids count from 1, each once"
-        if not 0 < len(field.type) <= _FIELD_TYPE_CHARACTERS_MAX:
-            return f"gives column {field.name!r} a type of {len(field.type)} characters"
-        seen.add(name)
-        ids.add(field.id)
-    return None
+def _first_version(schema: Schema, rules: int) -> Schema:
+    """That of a new topic, which has its own history, whatever topic the schema was copied from.
+
+    From rules 9 on its columns have ids in their order, so that an older version of the schema can
+    be told from a later one.
+    """
+    fields = tuple(
+        Field(
+            id=number if rules >= RULES_WITH_EVOLUTION else field.id,
+            name=field.name,
+            type=field.type,
+            nullable=field.nullable,
+        )
+        for number, field in enumerate(schema.fields, 1)
+    )
+    return Schema(version=1, fields=fields)
 
 
 def _digest_topic(digest: StateDigest, topic: TopicInfo) -> None:
@@ -533,11 +558,5 @@ def _digest_topic(digest: StateDigest, topic: TopicInfo) -> None:
     digest.number(len(topic.voters))
     for voter in topic.voters:
         digest.number(voter)
-    digest.number(topic.schema.version)
-    digest.number(len(topic.schema.fields))
-    for field in topic.schema.fields:
-        digest.number(field.id)
-        digest.text(field.name)
-        digest.text(field.type)
-        digest.number(int(field.nullable))
+    digest_schema(digest, topic.schema)
     digest_settings(digest, topic.settings_version, topic.settings)

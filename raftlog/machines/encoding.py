@@ -34,6 +34,7 @@ from raftlog.machines.outcomes import (
     PlacementReported,
     Refused,
     RulesApplied,
+    SchemaSet,
     SessionOpened,
     SnapshotPointApplied,
     Staged,
@@ -43,7 +44,7 @@ from raftlog.machines.outcomes import (
     Trimmed,
     WriterRemoved,
 )
-from raftlog.machines.schema import Field, Schema
+from raftlog.machines.schema import Field, FormerField, Schema
 from raftlog.machines.settings import TopicSetting
 
 _REFUSED = 1
@@ -72,8 +73,8 @@ _KINDS: dict[type, tuple[int, tuple[str, ...]]] = {
             "settings_version",
         ),
     ),
-    Schema: (12, ("version", "fields")),
-    Field: (13, ("id", "name", "type", "nullable")),
+    Schema: (12, ("version", "fields", "former")),
+    Field: (13, ("id", "name", "type", "nullable", "since")),
     ExpiredByAge: (14, ("epochs", "writers", "producers")),
     WriterRemoved: (15, ("known", "staged_bytes")),
     SnapshotPointApplied: (16, ("keep_from",)),
@@ -87,6 +88,8 @@ _KINDS: dict[type, tuple[int, tuple[str, ...]]] = {
     GroupPlaced: (24, ("generation",)),
     PlacementReported: (25, ("done",)),
     ParentsSet: (26, ("parents",)),
+    SchemaSet: (27, ("version",)),
+    FormerField: (28, ("id", "name", "type", "nullable", "until", "since")),
     KvCreated: (40, ("kv", "existed")),
     KvInfo: (41, ("group", "voters", "created_us", "rules")),
     SessionOpened: (42, ("session",)),
@@ -140,6 +143,7 @@ _REFUSALS: dict[str, tuple[int, tuple[str, ...]]] = {
     "GroupUnknown": (33, ("group",)),
     "ObserverRefused": (34, ("node",)),
     "TooFewNodes": (35, ("needed", "found")),
+    "SchemaChanged": (36, ("topic", "expected", "found")),
     "UnknownSession": (50, ("session",)),
     "SequencePassed": (51, ("session", "sequence", "last_sequence")),
     "VersionConflict": (52, ("key", "expected", "found")),

@@ -46,6 +46,12 @@ PARENTS_MAX = 16
 REPLICAS_MAX = 7
 """The most voters of a group: a majority of more is slower and hardly safer."""
 
+CHANGES_AT_ONCE_MAX = 1000
+"""Changes of columns in one alteration of a schema."""
+
+FORMER_FIELDS_MAX = 4000
+"""Former columns of one topic's schema that are remembered: each description of it carries them."""
+
 NAMES_COMPARED_MAX = 1000
 """How many names are searched for the nearest one: a refusal must not block the apply loop."""
 

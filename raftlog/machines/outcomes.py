@@ -143,7 +143,7 @@ class TopicCreated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicAltered:
-    """The topic with its settings as they are now."""
+    """The topic with its settings and its schema as they are now."""
 
     topic: TopicInfo
 
@@ -182,6 +182,13 @@ class Configured:
     """Which version of its settings the topic has now."""
 
     version: LogIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaSet:
+    """Which version its schema has in the topic's log now."""
+
+    version: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +234,7 @@ TopicOutcome = (
     | WriterRemoved
     | Trimmed
     | Configured
+    | SchemaSet
     | RulesApplied
     | SnapshotPointApplied
     | Refused

@@ -17,6 +17,7 @@ at one index of the log, so all replicas switch at the same entry.
 8. A node leaves only if the others have room for the topics of all that leave, and is removed only
    while no group is on its way back from anywhere. No group is made on a node that was removed. A
    drain changes nothing of whether a node leaves.
+9. Schemas of topics that evolve.
 """
 
 from __future__ import annotations
@@ -43,7 +44,10 @@ RULES_LEAVING_ROOM = 8
 """The first rules under which a node leaves only if the others have room for topics, and no group
 is made on one that was removed."""
 
-RULES_LATEST = 8
+RULES_WITH_EVOLUTION = 9
+"""The first rules under which the schema of a topic changes."""
+
+RULES_LATEST = 9
 """The highest version that this program knows."""
 
 

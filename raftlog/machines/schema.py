@@ -7,6 +7,7 @@ form: sorted keys, no spaces. Equality is defined only on these values, never on
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 RESERVED_NAMES = ("_topic", "_offset", "_timestamp", "_epoch", "_writer", "_term")
 """Metadata columns: a topic's own fields never carry these names."""
@@ -24,13 +25,86 @@ class Field:
     """The canonical JSON text of Spark's type, such as `"long"` with its quotes."""
     nullable: bool
     """Whether a value may be null."""
+    since: int = 0
+    """The first version of the schema that has the column in this form; 0: version 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormerField:
+    """A column in the form that the versions [since, until) of a schema have it in: it was changed
+    or dropped in version `until`."""
+
+    id: int
+    """That of its other forms."""
+    name: str
+    """The column's name then."""
+    type: str
+    """Its type then, as `Field.type`."""
+    nullable: bool
+    """Whether a value could be null."""
+    until: int
+    """The first version that does not have this form."""
+    since: int = 0
+    """The first version that has it; 0: version 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """The columns of a topic at one version."""
+    """The columns of a topic at one version, with what is needed to know those of each version
+    before it."""
 
     version: int
     """From 1."""
     fields: tuple[Field, ...]
     """The columns in order."""
+    former: tuple[FormerField, ...] = ()
+    """Columns of earlier versions that are gone or have another form now, by `until`."""
+
+    def at(self, version: int) -> Schema:
+        """The schema as it was at an earlier version.
+
+        Args:
+            version: 1 to this one's.
+
+        Returns:
+            Its columns then, with their names and types of then.
+        """
+        assert 1 <= version <= self.version, f"version {version} of a schema at {self.version}"
+        return self if version == self.version else _at(self, version)
+
+    def was_added(self, field: Field) -> bool:
+        """Tell whether a column is later than the topic: writers that do not know it write nulls.
+
+        Args:
+            field: One of `fields`.
+
+        Returns:
+            Whether the first version lacks it.
+        """
+        return field.since > 0 and self.at(1).field(field.id) is None
+
+    def field(self, field_id: int) -> Field | None:
+        """Find a column by its id.
+
+        Args:
+            field_id: From 1.
+
+        Returns:
+            The column; None: this version has none with this id.
+        """
+        return next((field for field in self.fields if field.id == field_id), None)
+
+
+@lru_cache(maxsize=256)
+def _at(schema: Schema, version: int) -> Schema:
+    """Columns stand in the order of their ids from the second version on, and did so before it."""
+    forms = [field for field in schema.fields if field.since <= version]
+    forms += [
+        Field(id=old.id, name=old.name, type=old.type, nullable=old.nullable, since=old.since)
+        for old in schema.former
+        if old.since <= version < old.until
+    ]
+    if schema.former:
+        forms.sort(key=lambda field: field.id)
+    former = tuple(old for old in schema.former if old.until <= version)
+    return Schema(version=version, fields=tuple(forms), former=former)

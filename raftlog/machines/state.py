@@ -19,6 +19,7 @@ from raftlog.core.types import NO_INDEX, GroupId, LogIndex, NodeId, Offset
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.group_info import KvInfo
 from raftlog.machines.kv_commands import KeyValue
+from raftlog.machines.schema import Schema
 from raftlog.machines.settings import TopicSetting
 
 
@@ -146,8 +147,8 @@ class WritersState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicState:
-    """A topic's machine after entry `last_index`. What the controller holds of the topic, its
-    schema above all, is not part of it (`TopicInfo`)."""
+    """A topic's machine after entry `last_index`. What the topic was made with is not part of it
+    (`TopicInfo`)."""
 
     rules: int
     """3 or more: under older rules the extents are part of the state."""
@@ -162,6 +163,8 @@ class TopicState:
     """Body bytes of entries that were refused or repeated."""
     settings: tuple[TopicSetting, ...] = ()
     settings_version: LogIndex = NO_INDEX
+    schemas: tuple[Schema, ...] = ()
+    """The schema, if it ever changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

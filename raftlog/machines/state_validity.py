@@ -12,6 +12,7 @@ from itertools import pairwise
 from raftlog.machines.columns import NUMBER_BYTES, unpack
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.digest import DIGEST_BYTES
+from raftlog.machines.evolution import problem_of_schema
 from raftlog.machines.kv import Result
 from raftlog.machines.rules import RULES_WITH_KV
 from raftlog.machines.state import (
@@ -38,7 +39,13 @@ def problem_of_topic_state(state: TopicState) -> str | None:
         state.writers.dead_bytes,
         state.settings_version,
         *(setting.value for setting in state.settings),
+        *(schema.version for schema in state.schemas),
     )
+    if len(state.schemas) > 1:
+        return f"{len(state.schemas)} schemas; there is one at most"
+    for schema in state.schemas:
+        if schema.version < 2 or problem_of_schema(schema) is not None:
+            return f"a schema of version {schema.version} that no topic comes to"
     return (
         _problem_of_numbers(numbers)
         or _problem_of_extents(state.extents)

@@ -11,6 +11,7 @@ producers.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import assert_never
 
@@ -28,6 +29,7 @@ from raftlog.machines.commands import (
     ExpireWriter,
     RemoveWriter,
     Rules,
+    SetSchema,
     SnapshotPoint,
     Stage,
     TopicCommand,
@@ -36,6 +38,7 @@ from raftlog.machines.commands import (
 )
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.epoch_rules import Answer, Publish, Replay
+from raftlog.machines.evolution import digest_schema
 from raftlog.machines.extents import Extent, ExtentIndex
 from raftlog.machines.limits import EXPIRED_AT_ONCE_MAX, TopicLimits
 from raftlog.machines.outcomes import (
@@ -47,6 +50,7 @@ from raftlog.machines.outcomes import (
     ExpiredByAge,
     Refused,
     RulesApplied,
+    SchemaSet,
     SnapshotPointApplied,
     Staged,
     TopicOutcome,
@@ -56,6 +60,7 @@ from raftlog.machines.outcomes import (
 )
 from raftlog.machines.producers import ProducerTable
 from raftlog.machines.rules import RULES_FIRST, known_rules, next_rules
+from raftlog.machines.schema import Schema
 from raftlog.machines.settings import TopicSetting, digest_settings
 from raftlog.machines.state import TopicState
 from raftlog.machines.validity import (
@@ -66,6 +71,7 @@ from raftlog.machines.validity import (
     problem_of_configure,
     problem_of_expire,
     problem_of_removal,
+    problem_of_set_schema,
     problem_of_snapshot_point,
     problem_of_stage,
     problem_of_trim,
@@ -82,7 +88,8 @@ class TopicMachine:
     """
 
     def __init__(self, info: TopicInfo, limits: TopicLimits | None = None) -> None:
-        self.info = info
+        self.info = dataclasses.replace(info, schema=info.schema.at(1))
+        """The topic, with the schema that its own log has."""
         self.rules = known_rules(info.rules, group=info.group, index=LogIndex(0))
         """The version under which the next entry is applied."""
         self.settings: tuple[TopicSetting, ...] = ()
@@ -97,7 +104,7 @@ class TopicMachine:
         )
         self._writers = WriterTable(
             topic=info.name,
-            schema_version=info.schema.version,
+            schema_version=1,
             limits=limits,
             clock=self._clock,
         )
@@ -125,6 +132,8 @@ class TopicMachine:
         machine._unused_bytes = state.unused_bytes
         machine.settings = state.settings
         machine.settings_version = state.settings_version
+        for schema in state.schemas:
+            machine._take_schema(schema)
         return machine
 
     def state(self) -> TopicState:
@@ -140,6 +149,7 @@ class TopicMachine:
             unused_bytes=self._unused_bytes,
             settings=self.settings,
             settings_version=self.settings_version,
+            schemas=(self.info.schema,) if self.info.schema.version > 1 else (),
         )
 
     # ------------------------------------------------------------ commands
@@ -178,6 +188,8 @@ class TopicMachine:
                 return self._trim(command)
             case Configure():
                 return self._configure(command)
+            case SetSchema():
+                return self._set_schema(command)
             case Rules():
                 return self._raise_rules(index, command)
             case SnapshotPoint():
@@ -311,6 +323,18 @@ class TopicMachine:
         if command.version > self.settings_version:
             self.settings, self.settings_version = command.settings, command.version
         return Configured(version=self.settings_version)
+
+    def _set_schema(self, command: SetSchema) -> SchemaSet | Refused:
+        problem = problem_of_set_schema(command, self.info.schema, self.rules)
+        if problem is not None:
+            return malformed("SetSchema", problem)
+        if command.schema.version > self.info.schema.version:
+            self._take_schema(command.schema)
+        return SchemaSet(version=self.info.schema.version)
+
+    def _take_schema(self, schema: Schema) -> None:
+        self.info = dataclasses.replace(self.info, schema=schema)
+        self._writers.schema_version = schema.version
 
     def _snapshot_point(self, command: SnapshotPoint) -> SnapshotPointApplied | Refused:
         problem = problem_of_snapshot_point(command, self.rules)
@@ -458,4 +482,6 @@ class TopicMachine:
         self._producers.digest_into(digest, self.rules)
         self._writers.digest_into(digest, self.rules)
         digest_settings(digest, self.settings_version, self.settings)
+        if self.info.schema.version > 1:
+            digest_schema(digest, self.info.schema)
         return digest.finish()

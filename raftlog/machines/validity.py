@@ -13,6 +13,7 @@ from raftlog.core.types import NodeId
 from raftlog.machines.commands import (
     AbortEpoch,
     AddNode,
+    AlterSchema,
     AlterTopic,
     Append,
     BatchSummary,
@@ -29,10 +30,12 @@ from raftlog.machines.commands import (
     RetireNode,
     SetDuty,
     SetParents,
+    SetSchema,
     SnapshotPoint,
     Stage,
     Trim,
 )
+from raftlog.machines.evolution import problem_of_changes, problem_of_schema
 from raftlog.machines.kv_commands import ANY_VERSION, KeyWrite, PutKey
 from raftlog.machines.limits import (
     BATCH_BYTES_MAX,
@@ -45,7 +48,13 @@ from raftlog.machines.limits import (
     VALUE_BYTES_MAX,
 )
 from raftlog.machines.outcomes import Refused, refused
-from raftlog.machines.rules import RULES_WITH_KV, RULES_WITH_MEMBERS, RULES_WITH_OBSERVERS
+from raftlog.machines.rules import (
+    RULES_WITH_EVOLUTION,
+    RULES_WITH_KV,
+    RULES_WITH_MEMBERS,
+    RULES_WITH_OBSERVERS,
+)
+from raftlog.machines.schema import Schema
 
 _CRC_END = 2**32
 
@@ -130,6 +139,27 @@ def problem_of_alteration(command: AlterTopic, rules: int) -> str | None:
     if not command.settings:
         return "it changes no setting"
     return _rules_problem(rules, 3)
+
+
+def problem_of_schema_change(command: AlterSchema, rules: int) -> str | None:
+    """What is invalid about the command, whatever the topic has, or None."""
+    if not 1 <= command.version < INTEGER_MAX:
+        return f"version is {command.version}"
+    problem = problem_of_changes(command.changes)
+    return _rules_problem(rules, RULES_WITH_EVOLUTION) or (problem and f"its changes {problem}")
+
+
+def problem_of_set_schema(command: SetSchema, known: Schema, rules: int) -> str | None:
+    """What is invalid about the command in a topic whose schema is `known`, or None."""
+    given = command.schema
+    if not 1 <= given.version < INTEGER_MAX:
+        return f"version is {given.version}"
+    problem = _rules_problem(rules, RULES_WITH_EVOLUTION) or problem_of_schema(given)
+    if problem is not None or given.version <= known.version:
+        return problem
+    if given.at(known.version) != known:
+        return f"version {given.version} does not continue version {known.version}"
+    return None
 
 
 def problem_of_snapshot_point(command: SnapshotPoint, rules: int) -> str | None:

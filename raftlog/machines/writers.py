@@ -51,15 +51,16 @@ class WriterTable:
     """The rows, bounded by `limits`. `clock` is the machine's and gives log time."""
 
     __slots__ = (
-        "_clock", "_forgotten", "_limits", "_open", "_rows", "_schema_version", "_topic",
-        "_transient", "dead_bytes",
+        "_clock", "_forgotten", "_limits", "_open", "_rows", "_topic", "_transient", "dead_bytes",
+        "schema_version",
     )  # fmt: skip
 
     def __init__(
         self, *, topic: str, schema_version: int, limits: TopicLimits, clock: LogClock
     ) -> None:
         self._topic = topic
-        self._schema_version = schema_version
+        self.schema_version = schema_version
+        """The latest version of the topic's schema."""
         self._limits = limits
         self._clock = clock
         self._rows: dict[str, WriterRow] = {}
@@ -351,7 +352,7 @@ class WriterTable:
         return RuleContext(
             rules=rules,
             topic=self._topic,
-            schema_version=self._schema_version,
+            schema_version=self.schema_version,
             room_for_writer=room,
             limits=self._limits,
         )

@@ -1,8 +1,9 @@
-"""When a topic's settings go from the controller's log into its own: its leader's duty.
+"""When a topic's settings and its schema go from the controller's log into its own: its leader's
+duty.
 
 A leader learns of them when its node's replica of the controller applies them. That replica may be
-behind, for a moment or for long. So the topic's log decides: settings older than its own change
-nothing there (`Configure`).
+behind, for a moment or for long. So the topic's log decides: what is older than its own changes
+nothing there (`Configure`, `SetSchema`).
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from collections.abc import Callable, Iterable
 from raftlog.core.ready import Role
 from raftlog.core.types import Payload
 from raftlog.errors import DiskFull, Overloaded
-from raftlog.machines.commands import Configure, TopicInfo
+from raftlog.machines.commands import Configure, SetSchema, TopicInfo
 from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.rules import RULES_WITH_EVOLUTION
 from raftlog.machines.settings import RULES_WITH_SETTINGS
 from raftlog.machines.topic import TopicMachine
 from raftlog.multiraft.local_replica import LocalReplica
@@ -25,16 +27,22 @@ def carry_settings(
     controller: ControllerMachine,
     propose: Callable[[LocalReplica, Payload], None],
 ) -> None:
-    """Propose the settings that are due in those of the groups that this node leads."""
+    """Propose the settings and schemas that are due in those of the groups that this node leads."""
     for local in groups:
-        command = settings_due(local, controller)
-        if local.raft.role is not Role.LEADER or command is None:
+        if local.raft.role is not Role.LEADER:
             continue
-        try:
-            propose(local, Payload(encode_command(command, None), b""))
-        except (Overloaded, DiskFull):
-            return  # writes go first; it is tried again
-        local.settings_proposed = (local.raft.term, command.version)
+        for command in (settings_due(local, controller), schema_due(local, controller)):
+            if command is None:
+                continue
+            try:
+                propose(local, Payload(encode_command(command, None), b""))
+            except (Overloaded, DiskFull):
+                return  # writes go first; it is tried again
+            match command:
+                case Configure():
+                    local.settings_proposed = (local.raft.term, command.version)
+                case SetSchema():
+                    local.schema_proposed = (local.raft.term, command.schema.version)
 
 
 def settings_due(local: LocalReplica, controller: ControllerMachine) -> Configure | None:
@@ -49,3 +57,16 @@ def settings_due(local: LocalReplica, controller: ControllerMachine) -> Configur
     if local.settings_proposed == (local.raft.term, version):
         return None
     return Configure(version=version, settings=topic.settings)
+
+
+def schema_due(local: LocalReplica, controller: ControllerMachine) -> SetSchema | None:
+    """The same for its schema."""
+    topic, machine = controller.info_of(local.group), local.machine
+    if not isinstance(topic, TopicInfo) or not isinstance(machine, TopicMachine):
+        return None
+    version = topic.schema.version
+    if machine.rules < RULES_WITH_EVOLUTION or machine.info.schema.version >= version:
+        return None
+    if local.schema_proposed == (local.raft.term, version):
+        return None
+    return SetSchema(schema=topic.schema)

@@ -138,6 +138,8 @@ class LocalReplica:
         """The version of the rules that was proposed here last, and in which term."""
         self.settings_proposed: tuple[Term, LogIndex] | None = None
         """The version of the topic's settings that was proposed here last, and in which term."""
+        self.schema_proposed: tuple[Term, int] | None = None
+        """The same of its schema."""
         self._recovering = replica.raft.recovering
         """Its recovery lasted when somebody last asked whether it had ended."""
         self._numbers = itertools.count(1)

@@ -82,6 +82,12 @@ def _to_arrow(value: JsonType) -> pa.DataType:
             )
 
 
+def nulls(count: int, kind: pa.DataType) -> pa.Array[Any]:
+    """So many nulls of any type."""
+    made: pa.Array[Any] = pa.nulls(count, kind)  # type: ignore[call-overload]  # one by type
+    return made
+
+
 def map_of(key: pa.Field[Any], item: pa.Field[Any]) -> pa.DataType:
     """The map type of these two fields; their nullability counts, their names do not."""
     parts: tuple[Any, Any] = (key, item)  # the stubs allow only types here, not fields

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from raftlog.checksum import chain, crc32c
 from raftlog.errors import DataLoss, InvalidOption
 from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
-from raftlog.records.arrow_types import arrow_schema, arrow_type
+from raftlog.records.arrow_types import arrow_schema, arrow_type, nulls
 from raftlog.wire.batch import BatchHeader, Bound, ColumnChunk, EncodedBatch
 
 COMPRESSIONS = ("lz4", "zstd", "none")
@@ -169,27 +169,73 @@ def _text(raw: bytes) -> str | None:
 
 
 def decode_batch(
-    header: BatchHeader, body: bytes | memoryview | pa.Buffer, schema: Schema, names: Sequence[str]
+    header: BatchHeader,
+    body: bytes | memoryview | pa.Buffer,
+    schema: Schema,
+    names: Sequence[str],
+    *,
+    latest: Schema | None = None,
 ) -> pa.RecordBatch:
-    """The named columns of all records of a batch, in the order of `names`.
+    """The named columns of all records of a batch, in the order of `names`, as `schema` has them.
 
-    Every chunk's CRC is verified. Uncompressed columns are views into `body`, which must not
-    change. Without names the batch has no columns, but still its `num_rows`. Raises `DataLoss`
-    with the column's name if the bytes are not those that the writer sent, and `InvalidOption`
-    for a name that is no column.
+    The batch may be of another version of the schema: `latest`, by default `schema` itself, tells
+    what that version has. A column that it lacks is null, and one that it has in another type is
+    cast. Every chunk's CRC is verified. Uncompressed columns are views into `body`, which must not
+    change. Without names the batch has no columns, but still its `num_rows`.
+
+    Raises `DataLoss` with the column's name if the bytes are not those that the writer sent,
+    `InvalidOption` for a name that is no column, and `NotInSchema` for records that `schema` has no
+    place for, which can only be of a later version.
     """
     buffer = body if isinstance(body, pa.Buffer) else pa.py_buffer(body)
     chunks = {chunk.field_id: chunk for chunk in header.columns}
+    written = _written(header, latest or schema)
     columns = []
     fields = []
     for name in names:
         field = _field(schema, name)
         kind = arrow_type(field.type)
-        columns.append(_read_column(field, kind, chunks.get(field.id), buffer, header))
+        form = written.field(field.id)
+        if form is not None:
+            stored = arrow_type(form.type)
+            column = _read_column(field, stored, chunks.get(field.id), buffer, header)
+            if form.nullable and not field.nullable and column.null_count:
+                raise NotInSchema(f"  {name}: NOT NULL, and later records have nulls")
+            columns.append(column if stored == kind else _cast(column, field, form, kind))
+        elif field.nullable:
+            columns.append(nulls(header.record_count, kind))
+        else:
+            raise NotInSchema(f"  {name}: NOT NULL, and later records do not have it")
         fields.append(pa.field(name, kind, nullable=field.nullable))
     if not columns:
         return _no_columns(header.record_count)
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+
+
+class NotInSchema(ValueError):
+    """Records of a later version do not fit the columns of an earlier one; the text says which."""
+
+
+def _written(header: BatchHeader, latest: Schema) -> Schema:
+    """The schema as the writer of the batch had it."""
+    version = header.schema_version
+    if not 1 <= version <= latest.version:
+        raise DataLoss(
+            what=f"A batch is of version {version} of its topic's schema, which is at "
+            f"{latest.version}."
+        )
+    return latest.at(version)
+
+
+def _cast(column: pa.Array[Any], field: Field, form: Field, kind: pa.DataType) -> pa.Array[Any]:
+    """The values of the type that they were written in as those of another that it widened from,
+    or to."""
+    try:
+        return column.cast(kind)
+    except pa.ArrowException as error:
+        raise NotInSchema(
+            f"  {field.name}: {field.type}, and later records have {form.type}: {error}"
+        ) from error
 
 
 def _read_column(

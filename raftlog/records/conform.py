@@ -18,6 +18,7 @@ from raftlog.records.arrow_types import (
     is_list,
     is_text,
     map_of,
+    nulls,
     spark_type,
     spark_type_or_none,
 )
@@ -31,7 +32,8 @@ def difference(schema: Schema, given: pa.Schema) -> str | None:
 
     Columns are matched by name. Reserved metadata columns are skipped. A type fits if the topic's
     type has an equal value for each of its values (int fits bigint, any zone fits UTC). A nullable
-    column fits one that is NOT NULL, because `conform` checks the values.
+    column fits one that is NOT NULL, because `conform` checks the values. A column that was added
+    to the topic may be missing: its values are null.
     """
     # Older versions of Arrow cannot hash a schema with metadata.
     return _difference(schema, given.remove_metadata())
@@ -41,11 +43,12 @@ def difference(schema: Schema, given: pa.Schema) -> str | None:
 def _difference(schema: Schema, given: pa.Schema) -> str | None:
     lines = []
     wanted = arrow_schema(schema)
-    for field in wanted:
+    for column, field in zip(schema.fields, wanted, strict=True):
         positions = given.get_all_field_indices(field.name)
         ddl = field_ddl(field.name, spark_type(field.type), field.nullable)
         if not positions:
-            lines.append(f"  missing: {ddl}")
+            if not schema.was_added(column):
+                lines.append(f"  missing: {ddl}")
         elif len(positions) > 1:
             lines.append(f"  twice:   {field.name}")
         elif not fits(given.field(positions[0]).type, field.type):
@@ -111,8 +114,9 @@ def _nested_fits(given: pa.DataType, wanted: pa.DataType) -> bool:
 def conform(batch: pa.RecordBatch, schema: Schema, topic: str) -> pa.RecordBatch:
     """The same values in the topic's Arrow schema.
 
-    Columns are taken by name and put into the topic's order, and cast where no value changes.
-    Reserved metadata columns are left out. Raises `SchemaMismatch` with the names of the columns
+    Columns are taken by name and put into the topic's order, and cast where no value changes. One
+    that was added to the topic is null where the batch lacks it. Reserved metadata columns are left
+    out. Raises `SchemaMismatch` with the names of the columns
     for a difference, for a null in a column (or part of one) that is NOT NULL, and for a value
     that the cast would change.
     """
@@ -122,7 +126,11 @@ def conform(batch: pa.RecordBatch, schema: Schema, topic: str) -> pa.RecordBatch
     if problem is not None:
         raise SchemaMismatch(topic=topic, difference=problem)
     columns = []
+    names = set(batch.schema.names)
     for field in wanted:
+        if field.name not in names:
+            columns.append(nulls(batch.num_rows, field.type))
+            continue
         column = batch.column(field.name)
         try:
             column = _cast(column, field.type)

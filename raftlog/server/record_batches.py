@@ -19,14 +19,7 @@ def checked_summary(topic: TopicInfo, batch: BatchHeader, crc: int, body: bytes)
     """
     if batch.record_count < 1:
         raise _invalid_batch(f"{batch.record_count} records")
-    if batch.schema_version != topic.schema.version:
-        raise UnknownSchemaVersion(version=batch.schema_version, latest=topic.schema.version)
-    given = [column.field_id for column in batch.columns]
-    fields = [field.id for field in topic.schema.fields]
-    if given != fields:
-        raise SchemaMismatch(
-            topic=topic.name, difference=f"columns have field ids {given}, the topic {fields}"
-        )
+    _check_columns(topic, batch)
     position, chained = 0, 0
     view = memoryview(body)
     for column in batch.columns:
@@ -46,6 +39,32 @@ def checked_summary(topic: TopicInfo, batch: BatchHeader, crc: int, body: bytes)
         body_bytes=len(body),
         crc=crc,
     )
+
+
+def _check_columns(topic: TopicInfo, batch: BatchHeader) -> None:
+    """The batch's columns are those of its version of the schema, and none was dropped since: its
+    values would be accepted, and nobody could read them."""
+    latest = topic.schema
+    if batch.schema_version < 1:
+        raise _invalid_batch(f"schema version {batch.schema_version}")
+    if batch.schema_version > latest.version:
+        raise UnknownSchemaVersion(version=batch.schema_version, latest=latest.version)
+    schema = latest.at(batch.schema_version)
+    given = [column.field_id for column in batch.columns]
+    fields = [field.id for field in schema.fields]
+    if given != fields:
+        raise SchemaMismatch(
+            topic=topic.name, difference=f"columns have field ids {given}, the topic {fields}"
+        )
+    if schema is latest:
+        return
+    kept = {field.id for field in latest.fields}
+    if gone := [field.name for field in schema.fields if field.id not in kept]:
+        raise SchemaMismatch(
+            topic=topic.name,
+            difference="\n".join(f"  dropped: {name}" for name in gone),
+            advice="Leave these columns out: describe the topic again, or restart the query.",
+        )
 
 
 def _invalid_batch(what: str) -> MalformedRequest:

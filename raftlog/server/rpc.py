@@ -166,6 +166,7 @@ def client_handlers(services: Services, gate: CallGate) -> grpc.GenericRpcHandle
             plain(calls.DESCRIBE_PLACEMENTS, services.placing.describe_placements),
             plain(calls.TRANSFER_LEADERSHIP, services.placing.transfer_leadership),
             plain(calls.ALTER_TOPIC, services.alter_topic),
+            plain(calls.ALTER_SCHEMA, services.alter_schema),
             plain(calls.DELETE_TOPIC, services.delete_topic),
             plain(calls.DESCRIBE_TOPIC, services.describe_topic),
             plain(calls.LIST_TOPICS, services.list_topics),

@@ -21,6 +21,7 @@ from raftlog.errors import (
 )
 from raftlog.machines.commands import (
     AbortEpoch,
+    AlterSchema,
     AlterTopic,
     Append,
     CommitEpoch,
@@ -46,7 +47,7 @@ from raftlog.machines.outcomes import (
     Trimmed,
     WriterRemoved,
 )
-from raftlog.machines.rules import RULES_LATEST
+from raftlog.machines.rules import RULES_LATEST, RULES_WITH_EVOLUTION
 from raftlog.machines.settings import RULES_WITH_SETTINGS
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.validity import (
@@ -148,7 +149,7 @@ class Services:
                 existed = found.incarnation != call.incarnation
                 return TopicCreated(topic=self._as_placed(found), existed=existed)
         if call.settings:
-            self._check_takes_settings(call.name)
+            self._check_rules(call.name, "A setting", RULES_WITH_SETTINGS)
 
         def command_on(voters: tuple[NodeId, ...]) -> CreateTopic:
             return CreateTopic(
@@ -166,11 +167,17 @@ class Services:
 
     async def alter_topic(self, call: calls.AlterTopicCall) -> TopicAltered:
         """Change a topic's settings. Its leader learns of it with the controller's log."""
-        self._check_takes_settings(call.name)
+        self._check_rules(call.name, "A setting", RULES_WITH_SETTINGS)
         outcome = await self._node.propose(
             self._multiraft.replicas.of_controller,
             AlterTopic(name=call.name, incarnation=call.incarnation, settings=call.settings),
         )
+        return self._accepted(TopicAltered, outcome)
+
+    async def alter_schema(self, command: AlterSchema) -> TopicAltered:
+        """Change columns of a topic. Its leader learns of it with the controller's log."""
+        self._check_rules(command.name, "A change of columns", RULES_WITH_EVOLUTION)
+        outcome = await self._node.propose(self._multiraft.replicas.of_controller, command)
         return self._accepted(TopicAltered, outcome)
 
     async def delete_topic(self, call: calls.DeleteTopicCall) -> TopicDeleted:
@@ -406,13 +413,13 @@ class Services:
             error.cluster = self._node.identity.cluster_id
             raise
 
-    def _check_takes_settings(self, topic: str) -> None:
-        """Refuse settings here while a node may have a program that does not know them."""
+    def _check_rules(self, topic: str, what: str, needed: int) -> None:
+        """Refuse here what a node may have a program for that does not know it."""
         replicas = self._multiraft.replicas
         self._node.check_leads(replicas.of_controller)
-        rules, needed = replicas.controller.rules, RULES_WITH_SETTINGS
+        rules = replicas.controller.rules
         if rules < needed:
-            raise errors.RulesTooOld(topic=topic, what="A setting", rules=rules, needed=needed)
+            raise errors.RulesTooOld(topic=topic, what=what, rules=rules, needed=needed)
 
     def _here(self, group: GroupId, incarnation: str) -> LocalReplica:
         """The topic's replica here. Raises `NotLeader` where there is none (yet),

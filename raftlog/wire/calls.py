@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 from raftlog.core.types import GroupId, LogIndex, NodeId, Offset, Term
 from raftlog.machines.commands import (
     AddNode,
+    AlterSchema,
     AttemptReference,
     EpochKey,
     ReportPlacement,
@@ -620,6 +621,7 @@ REPORT_PLACEMENT = PlainCall("ReportPlacement", ReportPlacement, PlacementReport
 DESCRIBE_PLACEMENTS = PlainCall("DescribePlacements", DescribePlacements, PlacementsReply)
 TRANSFER_LEADERSHIP = PlainCall("TransferLeadership", TransferCall, TransferReply)
 ALTER_TOPIC = PlainCall("AlterTopic", AlterTopicCall, TopicAltered)
+ALTER_SCHEMA = PlainCall("AlterSchema", AlterSchema, TopicAltered)
 DELETE_TOPIC = PlainCall("DeleteTopic", DeleteTopicCall, TopicDeleted)
 DESCRIBE_TOPIC = PlainCall("DescribeTopic", DescribeTopic, TopicReply)
 LIST_TOPICS = PlainCall("ListTopics", ListTopics, TopicsReply)

@@ -7,24 +7,44 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Field(_message.Message):
-    __slots__ = ("id", "name", "type", "nullable")
+    __slots__ = ("id", "name", "type", "nullable", "since")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     NULLABLE_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     type: str
     nullable: bool
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., nullable: _Optional[bool] = ...) -> None: ...
+    since: int
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., nullable: _Optional[bool] = ..., since: _Optional[int] = ...) -> None: ...
+
+class FormerField(_message.Message):
+    __slots__ = ("id", "name", "type", "nullable", "until", "since")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    NULLABLE_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    name: str
+    type: str
+    nullable: bool
+    until: int
+    since: int
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., nullable: _Optional[bool] = ..., until: _Optional[int] = ..., since: _Optional[int] = ...) -> None: ...
 
 class Schema(_message.Message):
-    __slots__ = ("version", "fields")
+    __slots__ = ("version", "fields", "former")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     FIELDS_FIELD_NUMBER: _ClassVar[int]
+    FORMER_FIELD_NUMBER: _ClassVar[int]
     version: int
     fields: _containers.RepeatedCompositeFieldContainer[Field]
-    def __init__(self, version: _Optional[int] = ..., fields: _Optional[_Iterable[_Union[Field, _Mapping]]] = ...) -> None: ...
+    former: _containers.RepeatedCompositeFieldContainer[FormerField]
+    def __init__(self, version: _Optional[int] = ..., fields: _Optional[_Iterable[_Union[Field, _Mapping]]] = ..., former: _Optional[_Iterable[_Union[FormerField, _Mapping]]] = ...) -> None: ...
 
 class TopicInfo(_message.Message):
     __slots__ = ("name", "incarnation", "group", "schema", "voters", "created_us", "rules", "settings", "settings_version")
@@ -352,6 +372,36 @@ class AlterTopic(_message.Message):
     settings: _containers.RepeatedCompositeFieldContainer[TopicSetting]
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ...) -> None: ...
 
+class ColumnChange(_message.Message):
+    __slots__ = ("action", "name", "type", "to")
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    TO_FIELD_NUMBER: _ClassVar[int]
+    action: str
+    name: str
+    type: str
+    to: str
+    def __init__(self, action: _Optional[str] = ..., name: _Optional[str] = ..., type: _Optional[str] = ..., to: _Optional[str] = ...) -> None: ...
+
+class AlterSchema(_message.Message):
+    __slots__ = ("name", "incarnation", "version", "changes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    incarnation: str
+    version: int
+    changes: _containers.RepeatedCompositeFieldContainer[ColumnChange]
+    def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ..., version: _Optional[int] = ..., changes: _Optional[_Iterable[_Union[ColumnChange, _Mapping]]] = ...) -> None: ...
+
+class SetSchema(_message.Message):
+    __slots__ = ("schema",)
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    schema: Schema
+    def __init__(self, schema: _Optional[_Union[Schema, _Mapping]] = ...) -> None: ...
+
 class DeleteTopic(_message.Message):
     __slots__ = ("name", "incarnation")
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -361,7 +411,7 @@ class DeleteTopic(_message.Message):
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class Command(_message.Message):
-    __slots__ = ("append", "stage", "commit_epoch", "abort_epoch", "expire_epoch", "expire_producer", "expire_writer", "register_node", "create_topic", "delete_topic", "rules", "expire", "remove_writer", "trim", "snapshot_point", "alter_topic", "configure", "add_node", "set_duty", "retire_node", "place_group", "report_placement", "set_parents", "create_kv", "open_session", "put_key", "delete_key")
+    __slots__ = ("append", "stage", "commit_epoch", "abort_epoch", "expire_epoch", "expire_producer", "expire_writer", "register_node", "create_topic", "delete_topic", "rules", "expire", "remove_writer", "trim", "snapshot_point", "alter_topic", "configure", "add_node", "set_duty", "retire_node", "place_group", "report_placement", "set_parents", "alter_schema", "set_schema", "create_kv", "open_session", "put_key", "delete_key")
     APPEND_FIELD_NUMBER: _ClassVar[int]
     STAGE_FIELD_NUMBER: _ClassVar[int]
     COMMIT_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -385,6 +435,8 @@ class Command(_message.Message):
     PLACE_GROUP_FIELD_NUMBER: _ClassVar[int]
     REPORT_PLACEMENT_FIELD_NUMBER: _ClassVar[int]
     SET_PARENTS_FIELD_NUMBER: _ClassVar[int]
+    ALTER_SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    SET_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     CREATE_KV_FIELD_NUMBER: _ClassVar[int]
     OPEN_SESSION_FIELD_NUMBER: _ClassVar[int]
     PUT_KEY_FIELD_NUMBER: _ClassVar[int]
@@ -412,11 +464,13 @@ class Command(_message.Message):
     place_group: PlaceGroup
     report_placement: ReportPlacement
     set_parents: SetParents
+    alter_schema: AlterSchema
+    set_schema: SetSchema
     create_kv: CreateKv
     open_session: OpenSession
     put_key: PutKey
     delete_key: DeleteKey
-    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_epoch: _Optional[_Union[CommitEpoch, _Mapping]] = ..., abort_epoch: _Optional[_Union[AbortEpoch, _Mapping]] = ..., expire_epoch: _Optional[_Union[ExpireEpoch, _Mapping]] = ..., expire_producer: _Optional[_Union[ExpireProducer, _Mapping]] = ..., expire_writer: _Optional[_Union[ExpireWriter, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ..., expire: _Optional[_Union[Expire, _Mapping]] = ..., remove_writer: _Optional[_Union[RemoveWriter, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., snapshot_point: _Optional[_Union[SnapshotPoint, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., add_node: _Optional[_Union[AddNode, _Mapping]] = ..., set_duty: _Optional[_Union[SetDuty, _Mapping]] = ..., retire_node: _Optional[_Union[RetireNode, _Mapping]] = ..., place_group: _Optional[_Union[PlaceGroup, _Mapping]] = ..., report_placement: _Optional[_Union[ReportPlacement, _Mapping]] = ..., set_parents: _Optional[_Union[SetParents, _Mapping]] = ..., create_kv: _Optional[_Union[CreateKv, _Mapping]] = ..., open_session: _Optional[_Union[OpenSession, _Mapping]] = ..., put_key: _Optional[_Union[PutKey, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ...) -> None: ...
+    def __init__(self, append: _Optional[_Union[Append, _Mapping]] = ..., stage: _Optional[_Union[Stage, _Mapping]] = ..., commit_epoch: _Optional[_Union[CommitEpoch, _Mapping]] = ..., abort_epoch: _Optional[_Union[AbortEpoch, _Mapping]] = ..., expire_epoch: _Optional[_Union[ExpireEpoch, _Mapping]] = ..., expire_producer: _Optional[_Union[ExpireProducer, _Mapping]] = ..., expire_writer: _Optional[_Union[ExpireWriter, _Mapping]] = ..., register_node: _Optional[_Union[RegisterNode, _Mapping]] = ..., create_topic: _Optional[_Union[CreateTopic, _Mapping]] = ..., delete_topic: _Optional[_Union[DeleteTopic, _Mapping]] = ..., rules: _Optional[_Union[Rules, _Mapping]] = ..., expire: _Optional[_Union[Expire, _Mapping]] = ..., remove_writer: _Optional[_Union[RemoveWriter, _Mapping]] = ..., trim: _Optional[_Union[Trim, _Mapping]] = ..., snapshot_point: _Optional[_Union[SnapshotPoint, _Mapping]] = ..., alter_topic: _Optional[_Union[AlterTopic, _Mapping]] = ..., configure: _Optional[_Union[Configure, _Mapping]] = ..., add_node: _Optional[_Union[AddNode, _Mapping]] = ..., set_duty: _Optional[_Union[SetDuty, _Mapping]] = ..., retire_node: _Optional[_Union[RetireNode, _Mapping]] = ..., place_group: _Optional[_Union[PlaceGroup, _Mapping]] = ..., report_placement: _Optional[_Union[ReportPlacement, _Mapping]] = ..., set_parents: _Optional[_Union[SetParents, _Mapping]] = ..., alter_schema: _Optional[_Union[AlterSchema, _Mapping]] = ..., set_schema: _Optional[_Union[SetSchema, _Mapping]] = ..., create_kv: _Optional[_Union[CreateKv, _Mapping]] = ..., open_session: _Optional[_Union[OpenSession, _Mapping]] = ..., put_key: _Optional[_Union[PutKey, _Mapping]] = ..., delete_key: _Optional[_Union[DeleteKey, _Mapping]] = ...) -> None: ...
 
 class NodeAddress(_message.Message):
     __slots__ = ("node", "address")
@@ -635,6 +689,12 @@ class TopicAltered(_message.Message):
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     topic: TopicInfo
     def __init__(self, topic: _Optional[_Union[TopicInfo, _Mapping]] = ...) -> None: ...
+
+class SchemaSet(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    def __init__(self, version: _Optional[int] = ...) -> None: ...
 
 class DeleteTopicCall(_message.Message):
     __slots__ = ("name", "incarnation")
@@ -1723,7 +1783,7 @@ class WritersState(_message.Message):
     def __init__(self, rows: _Optional[_Iterable[_Union[WriterRowState, _Mapping]]] = ..., transient: _Optional[_Union[AgesState, _Mapping]] = ..., open_epochs: _Optional[_Union[AgesState, _Mapping]] = ..., forgotten: _Optional[_Iterable[str]] = ..., dead_bytes: _Optional[int] = ...) -> None: ...
 
 class TopicState(_message.Message):
-    __slots__ = ("rules", "last_index", "now_us", "extents", "producers", "writers", "unused_bytes", "settings", "settings_version")
+    __slots__ = ("rules", "last_index", "now_us", "extents", "producers", "writers", "unused_bytes", "settings", "settings_version", "schemas")
     RULES_FIELD_NUMBER: _ClassVar[int]
     LAST_INDEX_FIELD_NUMBER: _ClassVar[int]
     NOW_US_FIELD_NUMBER: _ClassVar[int]
@@ -1733,6 +1793,7 @@ class TopicState(_message.Message):
     UNUSED_BYTES_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SCHEMAS_FIELD_NUMBER: _ClassVar[int]
     rules: int
     last_index: int
     now_us: int
@@ -1742,7 +1803,8 @@ class TopicState(_message.Message):
     unused_bytes: int
     settings: _containers.RepeatedCompositeFieldContainer[TopicSetting]
     settings_version: int
-    def __init__(self, rules: _Optional[int] = ..., last_index: _Optional[int] = ..., now_us: _Optional[int] = ..., extents: _Optional[_Union[ExtentsState, _Mapping]] = ..., producers: _Optional[_Union[ProducersState, _Mapping]] = ..., writers: _Optional[_Union[WritersState, _Mapping]] = ..., unused_bytes: _Optional[int] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ..., settings_version: _Optional[int] = ...) -> None: ...
+    schemas: _containers.RepeatedCompositeFieldContainer[Schema]
+    def __init__(self, rules: _Optional[int] = ..., last_index: _Optional[int] = ..., now_us: _Optional[int] = ..., extents: _Optional[_Union[ExtentsState, _Mapping]] = ..., producers: _Optional[_Union[ProducersState, _Mapping]] = ..., writers: _Optional[_Union[WritersState, _Mapping]] = ..., unused_bytes: _Optional[int] = ..., settings: _Optional[_Iterable[_Union[TopicSetting, _Mapping]]] = ..., settings_version: _Optional[int] = ..., schemas: _Optional[_Iterable[_Union[Schema, _Mapping]]] = ...) -> None: ...
 
 class NodeState(_message.Message):
     __slots__ = ("node", "store_uuid", "address", "rules", "rack", "draining", "leaving", "observer", "parents")

@@ -6,8 +6,8 @@ import sys
 import time
 from contextlib import closing
 
+from raftlog.client.connect import connect
 from raftlog.client.connection import Connection
-from raftlog.client.log_client import connect
 from raftlog.config import load
 from raftlog.core.types import Offset
 from raftlog.wire.calls import READ, ReadCall

@@ -18,7 +18,8 @@ import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.call_errors import typed_error
-from raftlog.client.log_client import LogClient, connect
+from raftlog.client.connect import connect
+from raftlog.client.log_client import LogClient
 from raftlog.config import load
 from raftlog.core.types import Offset
 from raftlog.errors import (

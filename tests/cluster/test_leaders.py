@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
-from raftlog.client.log_client import connect
+from raftlog.client.connect import connect
 from raftlog.config import load
 from raftlog.core.types import CONTROLLER_GROUP
 from raftlog.errors import ChangeUnfinished, ExitCode, NotAVoter, TransferRefused

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.chaos.workload import OneNode
-from raftlog.client.log_client import LogClient, connect
+from raftlog.client.connect import connect
+from raftlog.client.log_client import LogClient
 from raftlog.client.producer import Producer
 from raftlog.config import load
 from raftlog.errors import RaftlogError

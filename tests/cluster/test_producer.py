@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from raftlog.chaos.cluster import ProcessCluster
-from raftlog.client.log_client import LogClient, connect
+from raftlog.client.connect import connect
+from raftlog.client.log_client import LogClient
 from raftlog.config import load
 from raftlog.errors import (
     DeadlineExceeded,

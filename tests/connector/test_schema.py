@@ -1,5 +1,6 @@
 """Schemas between Spark and a topic: projections, copies and differences, field by field."""
 
+import dataclasses
 import json
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from pyspark.sql.types import (
 
 from raftlog.errors import InvalidOption, SchemaMismatch
 from raftlog.machines.commands import TopicInfo
+from raftlog.machines.evolution import ADD, ColumnChange, evolved
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
 from raftlog.spark.reader import conform
@@ -169,3 +171,13 @@ def test_a_column_of_the_users_own_under_a_reserved_name_is_refused_not_dropped(
     mine = StructType([StructField("id", LongType()), StructField("_timestamp", StringType())])
     with pytest.raises(SchemaMismatch, match=r"_timestamp: string in the DataFrame.*reserved"):
         check_reserved(mine, "mine")
+
+
+def test_a_write_without_a_column_that_was_added_to_the_topic_goes_on():
+    given = StructType(list(topic_struct(topic(), include_metadata=False)))
+    schema = evolved(topic().schema, [ColumnChange(action=ADD, name="gate", type='"string"')])
+    altered = dataclasses.replace(topic(), schema=schema)
+    check_writable(given, altered)
+    check_writable(topic_struct(altered, include_metadata=False), altered)
+    with pytest.raises(SchemaMismatch, match="gate: string in the topic, bigint in the DataFrame"):
+        check_writable(StructType([*given, StructField("gate", LongType())]), altered)

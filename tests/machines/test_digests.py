@@ -16,9 +16,11 @@ from raftlog.core.types import GroupId, LogIndex, NodeId
 from raftlog.errors import LogFromNewerVersion
 from raftlog.machines.columns import pack, unpack
 from raftlog.machines.controller import ControllerMachine
+from raftlog.machines.evolution import ADD, DROP, SET_TYPE, ColumnChange, evolved
 from raftlog.machines.group_info import KvInfo
 from raftlog.machines.kv import KvMachine
 from raftlog.machines.rules import RULES_LATEST
+from raftlog.machines.schema import Schema
 from raftlog.machines.settings import TopicSetting
 from raftlog.machines.state import (
     ControllerState,
@@ -29,9 +31,25 @@ from raftlog.machines.state import (
     TopicState,
 )
 from raftlog.machines.topic import TopicMachine
-from tests.machines.scenes import OLD_TOPIC
+from tests.machines.scenes import OLD_TOPIC, SCHEMA
 from tests.machines.test_kv import INFO, Store
 from tests.machines.test_state import LIMITS, LongHistory, controller_commands
+
+EVOLVED = evolved(
+    evolved(
+        SCHEMA,
+        [
+            ColumnChange(action=ADD, name="b", type='"integer"'),
+            ColumnChange(action=ADD, name="c", type='"string"'),
+        ],
+    ),
+    [
+        ColumnChange(action=SET_TYPE, name="b", type='"long"'),
+        ColumnChange(action=DROP, name="c"),
+    ],
+)
+"""A schema of version 3, with two former columns."""
+assert isinstance(EVOLVED, Schema)
 
 LEFT_OUT = {
     "TopicState.last_index": "entries that are refused move it, and they change nothing else",
@@ -65,7 +83,9 @@ def topic_state(seed: int) -> TopicState:
         machine.apply(LogIndex(index), command)
     settings = (TopicSetting(name="retention_s", value=5),)
     state = machine.state()
-    return dataclasses.replace(state, settings=settings, settings_version=LogIndex(3))
+    return dataclasses.replace(
+        state, settings=settings, settings_version=LogIndex(3), schemas=(EVOLVED,)
+    )
 
 
 def controller_state() -> ControllerState:
@@ -82,6 +102,7 @@ def controller_state() -> ControllerState:
         state.topics[0],
         settings=(TopicSetting(name="retention_s", value=5),),
         settings_version=LogIndex(3),
+        schema=EVOLVED,
     )
     next_group = state.next_group_id
     return dataclasses.replace(

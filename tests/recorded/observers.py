@@ -30,6 +30,8 @@ def record(script: Any) -> None:
         _leave(script)
     if RULES_LATEST >= 8:
         _stay(script)
+    if RULES_LATEST >= 9:
+        _evolve(script)
 
 
 def _leave(script: Any) -> None:
@@ -101,6 +103,76 @@ def _stay(script: Any) -> None:
         *drains, c.SnapshotPoint(keep_from=1),
     ):  # fmt: skip
         write(CONTROLLER_GROUP, command)
+
+
+def _evolve(script: Any) -> None:
+    """The same under rules 8 and 9: columns are added, widened, renamed, dropped and let be null,
+    in one topic's log and in the controller's; what no topic takes is refused."""
+    from raftlog.machines.evolution import ColumnChange, evolved
+
+    write = script.node.write
+    text, whole = '"string"', '"integer"'
+    schema = Schema(
+        version=1,
+        fields=(
+            Field(id=3, name="text", type=text, nullable=False),
+            Field(id=7, name="delay", type=whole, nullable=True),
+        ),
+    )
+    register = c.RegisterNode(node=NodeId(1), store_uuid=_STORE, address="127.0.0.1:1", rules=9)
+
+    def change(action: str, name: str, type: str = "", to: str = "") -> ColumnChange:
+        return ColumnChange(action=action, name=name, type=type, to=to)
+
+    def create(name: str, incarnation: str) -> Any:
+        return write(
+            CONTROLLER_GROUP,
+            c.CreateTopic(
+                name=name, incarnation=incarnation * 32, schema=schema, voters=_ids(42, 43),
+                if_not_exists=False, timestamp_us=script.tick(),
+            ),
+        )  # fmt: skip
+
+    def alter(name: str, version: int, *changes: ColumnChange) -> Any:
+        command = c.AlterSchema(name=name, incarnation="", version=version, changes=changes)
+        return write(CONTROLLER_GROUP, command)
+
+    create("evolves-not", "c")
+    alter("evolves-not", 1, change("add", "gate", text))
+    write(CONTROLLER_GROUP, register)
+    write(CONTROLLER_GROUP, c.Rules(version=9))
+    alter("evolves-not", 1, change("rename", "delay", to="late"))
+    create("evolves", "d")
+    for version, *changes in (
+        (1, change("add", "gate", text), change("add", "score", '"float"')),
+        (1, change("add", "gate", text)), (1, change("add", "door", text)),
+        (2, change("set type", "delay", '"long"'), change("set type", "score", '"double"')),
+        (3, change("set type", "delay", whole)), (3, change("add", "gate", text)),
+        (3, change("rename", "gate", to="Gate"), change("drop not null", "text")),
+        (4, change("drop", "score")), (5, change("add", "score", text)), (5, change("drop", "z")),
+        (6, change("drop", "text"), change("drop", "delay"), change("drop", "Gate"),
+         change("drop", "score")), (6,), (0, change("drop", "score")),
+        (6, change("add", "_offset", text)), (6, change("sort", "text")),
+    ):  # fmt: skip
+        alter("evolves", version, *changes)
+    # A topic of this node, from before there were others: a new one would have to elect a leader.
+    group, known = next(
+        (local.group, local.machine.info.schema)
+        for local in script.node.multiraft.replicas.values()
+        if hasattr(local.machine, "high_water_mark")
+    )
+    first = evolved(known, [change("add", "gate", whole)])
+    second = evolved(first, [change("set type", "gate", '"long"')])
+    other = evolved(evolved(known, [change("add", "a", text)]), [change("add", "b", text)])
+    later = (second, first, evolved(other, [change("add", "d", text)]))
+    for command in (c.SetSchema(schema=second), c.Rules(version=9), *map(_schema, later)):
+        write(group, command)
+    write(group, c.SnapshotPoint(keep_from=1))
+    write(CONTROLLER_GROUP, c.SnapshotPoint(keep_from=1))
+
+
+def _schema(schema: Any) -> Any:
+    return c.SetSchema(schema=schema)
 
 
 def _ids(*nodes: int) -> tuple[NodeId, ...]:

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
 
 import pytest
 
-from raftlog.errors import MalformedRequest
-from raftlog.server.record_batches import batch_reply
+from raftlog.core.types import GroupId, NodeId
+from raftlog.errors import MalformedRequest, SchemaMismatch, UnknownSchemaVersion
+from raftlog.machines.commands import BatchSummary, TopicInfo
+from raftlog.machines.evolution import ADD, DROP, ColumnChange, evolved
+from raftlog.machines.rules import RULES_LATEST
+from raftlog.machines.schema import Schema
+from raftlog.records.arrow_types import schema_of
+from raftlog.records.batch_codec import encode_batch
+from raftlog.records.conform import batch_from_rows
+from raftlog.server.record_batches import batch_reply, checked_summary
 from raftlog.wire.batch import BatchHeader
 from raftlog.wire.calls import ReadCall
 from raftlog.wire.runs import Runs
 
+SCHEMA = schema_of("id BIGINT, delay INT")
+TOPIC = TopicInfo(
+    name="flights",
+    incarnation="1f",
+    group=GroupId(1),
+    schema=SCHEMA,
+    voters=(NodeId(1),),
+    created_us=1,
+    rules=RULES_LATEST,
+)
 HEADER = BatchHeader(record_count=3, schema_version=1, columns=())
 ONE = Runs.of_one(count=3, timestamp_us=5, term=1, epoch=-1, writer="")
 TWO = Runs(
@@ -47,3 +66,43 @@ def test_a_client_that_knows_one_run_is_refused_a_batch_of_several():
     with pytest.raises(MalformedRequest, match=r"\[40, 43\) has records of 2 writes") as refused:
         batch_reply(call(takes_runs=False), 40, HEADER, TWO)
     assert "same major version" in refused.value.remedy
+
+
+def with_changes(*changes: ColumnChange) -> TopicInfo:
+    schema = evolved(SCHEMA, changes)
+    assert isinstance(schema, Schema), schema
+    return replace(TOPIC, schema=schema)
+
+
+def summary_in(topic: TopicInfo, writer: TopicInfo) -> BatchSummary:
+    """What the leader of `topic` makes of a batch from a client that knows it as `writer` is."""
+    rows = batch_from_rows([{"id": 1, "delay": 2}], writer.schema, "flights")
+    batch = encode_batch(rows, writer.schema, "none")
+    return checked_summary(topic, batch.header, batch.crc, batch.body)
+
+
+def test_a_writer_that_knows_an_earlier_version_goes_on():
+    altered = with_changes(ColumnChange(action=ADD, name="gate", type='"string"'))
+    assert summary_in(altered, TOPIC).schema_version == 1
+    assert summary_in(altered, altered).schema_version == 2
+
+
+def test_a_batch_of_a_later_version_waits_for_the_log_to_have_it():
+    altered = with_changes(ColumnChange(action=ADD, name="gate", type='"string"'))
+    with pytest.raises(UnknownSchemaVersion) as refused:
+        summary_in(TOPIC, altered)
+    assert refused.value.retriable
+
+
+def test_values_of_a_dropped_column_are_not_taken_in_silence():
+    altered = with_changes(ColumnChange(action=DROP, name="delay"))
+    with pytest.raises(SchemaMismatch, match="dropped: delay"):
+        summary_in(altered, TOPIC)
+
+
+def test_columns_are_those_of_the_version_that_the_batch_names():
+    altered = with_changes(ColumnChange(action=ADD, name="gate", type='"string"'))
+    rows = batch_from_rows([{"id": 1}], SCHEMA, "flights")
+    batch = encode_batch(rows, SCHEMA, "none")
+    with pytest.raises(SchemaMismatch, match="field ids"):
+        checked_summary(altered, replace(batch.header, schema_version=2), batch.crc, batch.body)

@@ -96,7 +96,9 @@ def test_a_task_that_reaches_another_cluster_skips_nothing_as_lost(
     options = source_options(given, Endpoint.BATCH_SOURCE)
     reader = RaftlogBatchReader(options, StructType([StructField("id", LongType())]))
     wanted = TopicRange(topic="task", incarnation="of the driver's cluster", start=0, end=2)
-    partition = RaftlogPartition(wanted=wanted, mark=2, cluster_id=client.cluster_id())
+    partition = RaftlogPartition(
+        wanted=wanted, mark=2, schema_version=1, cluster_id=client.cluster_id()
+    )
     with pytest.raises(ClusterMismatch):
         list(reader.read(partition))
 

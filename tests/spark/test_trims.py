@@ -99,7 +99,7 @@ def test_a_range_trimmed_while_it_is_planned_is_left_to_the_tasks(lab):
             "subscribe": lab.topic, "raftlog.bootstrap.servers": lab.cluster.servers,
             "failOnDataLoss": fails, "minPartitions": "2",
         }  # fmt: skip
-        reader = _RangeReader(source_options(options, Endpoint.STREAM_SOURCE), schema)
+        reader = _RangeReader(source_options(options, Endpoint.STREAM_SOURCE), schema, ())
         try:
             planned[fails] = reader.plan([wanted], None)
         except OffsetTrimmed:

@@ -1,0 +1,107 @@
+"""A topic's columns change on a real node: by the client and by the command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from raftlog.chaos.cluster import ProcessCluster, wait_for
+from raftlog.client.log_client import LogClient
+from raftlog.errors import ExitCode, NodeUnreachable, RaftlogError, SchemaChanged, SchemaMismatch
+from raftlog.machines.rules import RULES_WITH_EVOLUTION
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    """One node, which takes a snapshot every few entries."""
+    folder = tmp_path_factory.mktemp("evolution") / "data"
+    settings = ("storage.snapshot_entries=100",)
+    with ProcessCluster.start(folder, nodes=1, settings=settings) as running:
+        with running.client() as first:
+            first.create_topic("probe", "id bigint")
+            wait_for_rules(first)
+        yield running
+
+
+def wait_for_rules(client: LogClient) -> None:
+    """Wait until the node answers, and until its cluster knows schemas that change."""
+
+    def known() -> bool:
+        try:
+            [(_, described)] = client.describe_cluster()
+        except NodeUnreachable:
+            return False
+        return not isinstance(described, RaftlogError) and described.rules >= RULES_WITH_EVOLUTION
+
+    wait_for(known, "rules that know schemas that change", 30)
+
+
+def rows(client: LogClient, topic: str, columns: list[str] | None = None) -> list[dict]:
+    return pa.Table.from_batches(client.read(topic, columns=columns)).to_pylist()
+
+
+def test_records_of_three_versions_are_read_with_the_last_columns(cluster: ProcessCluster) -> None:
+    with cluster.client() as client:
+        first = client.create_topic("flights", "id bigint not null, delay int")
+        running = client.producer(first)
+        client.append("flights", [{"id": 1, "delay": 5}])
+        second = client.alter_schema("flights", add="gate string")
+        client.append("flights", [{"id": 2, "delay": 6, "gate": "A1"}])
+        third = client.alter_schema(second, types="delay bigint", rename={"gate": "stand"})
+        assert third.schema.version == 3
+        client.append(third, [{"id": 3, "delay": 2**40, "stand": "B2"}])
+        running.append_and_flush([{"id": 4, "delay": 7}])
+        expected = [
+            {"id": 1, "delay": 5, "stand": None},
+            {"id": 2, "delay": 6, "stand": "A1"},
+            {"id": 3, "delay": 2**40, "stand": "B2"},
+            {"id": 4, "delay": 7, "stand": None},
+        ]
+        assert rows(client, "flights") == expected
+        planned = pa.Table.from_batches(client.read(second, 0, 2, columns=["gate", "_offset"]))
+        assert planned.to_pylist() == [
+            {"gate": None, "_offset": 0}, {"gate": "A1", "_offset": 1},
+        ]  # fmt: skip
+        with pytest.raises(SchemaMismatch, match="delay"):
+            list(client.read(first, 2, 3))
+        for _ in range(120):
+            running.append_and_flush([{"id": 5, "delay": 8}])
+        more = [{"id": 5, "delay": 8, "stand": None}] * 120
+        assert rows(client, "flights") == expected + more
+    cluster.kill(1)
+    cluster.serve(1)
+    with cluster.client() as client:
+        wait_for_rules(client)
+        assert rows(client, "flights") == expected + more
+        assert client.describe_topic("flights").schema == third.schema
+
+
+def test_of_two_who_alter_one_topic_the_later_one_learns_it(cluster: ProcessCluster) -> None:
+    with cluster.client() as client:
+        seen = client.create_topic("raced", "id bigint")
+        altered = client.alter_schema(seen, add="gate string")
+        assert client.alter_schema(seen, add="gate string") == altered
+        with pytest.raises(SchemaChanged):
+            client.alter_schema(seen, add="stand string")
+
+
+def test_the_command_line_alters_columns_and_says_why_it_does_not(cluster: ProcessCluster) -> None:
+    def alter(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, "topic", "alter"]
+        return subprocess.run(
+            [*command, "spoken", *words], capture_output=True, text=True, timeout=60, check=False
+        )
+
+    with cluster.client() as client:
+        client.create_topic("spoken", "id bigint, note string")
+        done = alter("--add", "gate string", "--rename", "id=number", "--drop", "note", "--yes")
+        assert done.returncode == ExitCode.OK, done.stderr
+        assert "version 2: number BIGINT, gate STRING" in done.stdout
+        narrow = alter("--type", "number int")
+        assert "number: BIGINT in the topic, INT asked for" in narrow.stderr
+        assert "write a new topic" in narrow.stderr
+        assert client.describe_topic("spoken").schema.version == 2
