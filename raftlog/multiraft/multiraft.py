@@ -326,11 +326,9 @@ class MultiRaft:
                 break
         # The other half of the turn is kept for this: with so many awake groups that messages
         # take all there is, logs must still be replayed, or they never quiesce.
+        clock = self._effects.work_us
         budget = Budget(
-            entries=TURN_ENTRIES_MAX,
-            bytes_max=TURN_BYTES_MAX,
-            work_us=half_us,
-            clock_us=self._effects.work_us,
+            entries=TURN_ENTRIES_MAX, bytes_max=TURN_BYTES_MAX, work_us=half_us, clock_us=clock
         )
         while self._applying:
             local = self.replicas.get(_next_of(self._applying))
@@ -352,13 +350,13 @@ class MultiRaft:
         self._send(self.images.offers(local, output.replicate))
         self._settle(local, output)
         if output.soft_state is not None:
-            self._effects.tell(
-                LeadershipChanged(group=local.group, info=local.info, state=output.soft_state)
-            )
+            state = output.soft_state
+            self._effects.tell(LeadershipChanged(group=local.group, info=local.info, state=state))
             self._duties.propose_due([local])
         self._write_log(local)
 
     def _apply(self, local: LocalReplica, budget: Budget) -> None:
+        rules = local.machine.rules
         try:
             output = local.replica.apply(budget, APPLY_ENTRIES_MAX)
         except CorruptFile as damage:
@@ -375,6 +373,8 @@ class MultiRaft:
         if local.group == CONTROLLER_GROUP and not local.replica.has_to_apply:
             self._follow_controller()
             self._duties.propose_due(self.replicas.values())
+        elif local.machine.rules != rules:
+            self._duties.propose_due([local])
 
     def _follow_controller(self) -> None:
         """The controller's machine has got further."""

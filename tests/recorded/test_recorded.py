@@ -57,15 +57,16 @@ def test_a_recorded_log_has_the_same_outcomes_as_when_it_was_written(
 @pytest.mark.slow
 @pytest.mark.parametrize("recorded", SETS, ids=lambda path: path.name)
 def test_a_recorded_folder_is_upgraded_and_written_on(recorded: Path, tmp_path: Path) -> None:
-    """Once its node says which rules it knows, the old groups apply by them from then on."""
+    """Once all nodes say which rules they know, the old groups apply by them from then on."""
     node = replayed(recorded, tmp_path)
-    register = RegisterNode(
-        node=NodeId(1),
-        store_uuid=STORE,
-        address="127.0.0.1:1",
-        rules=RULES_LATEST,
-    )
-    node.write(CONTROLLER_GROUP, register)
+    stores = {NodeId(1): (STORE, "127.0.0.1:1")} | {
+        other: (known.store_uuid, known.address)
+        for other, known in node.multiraft.replicas.controller.nodes.items()
+        if known.store_uuid
+    }
+    for other, (store, address) in stores.items():
+        register = RegisterNode(node=other, store_uuid=store, address=address, rules=RULES_LATEST)
+        node.write(CONTROLLER_GROUP, register)
     node.settle()
     assert {local.machine.rules for local in node.multiraft.replicas.values()} == {RULES_LATEST}
     marks = {
