@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain, repeat
+from itertools import chain, groupby, repeat
 from random import Random
 from typing import Any
 
@@ -17,6 +17,7 @@ from raftlog.compaction.cuts import LARGE_BYTES_MIN, ROW_GROUP_RECORDS_MAX
 from raftlog.compaction.row_groups import SourceBatch, row_groups
 from raftlog.core.types import Offset
 from raftlog.image.history_file import HistoryFile, RowGroup, write_history_file
+from raftlog.machines.evolution import ADD, RENAME, SET_TYPE, ColumnChange, evolved
 from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import arrow_schema, schema_of
 from raftlog.records.batch_codec import decode_batch, encode_batch
@@ -31,6 +32,20 @@ METADATA = st.tuples(
 )
 Metadata = tuple[int, int, str, int]
 SCHEMA = schema_of("id BIGINT, payload BINARY")
+
+
+def altered(schema: Schema, *changes: ColumnChange) -> Schema:
+    found = evolved(schema, changes)
+    assert isinstance(found, Schema), found
+    return found
+
+
+LATEST = altered(
+    altered(schema_of("id INT"), ColumnChange(action=ADD, name="gate", type='"string"')),
+    ColumnChange(action=SET_TYPE, name="id", type='"long"'),
+    ColumnChange(action=RENAME, name="gate", to="stand"),
+)
+"""At version 3: another type and another name than at 2, where 1 lacks a column."""
 
 
 def logged(
@@ -120,3 +135,24 @@ def test_batches_of_an_unknown_schema_are_copied_with_their_metadata() -> None:
     found = list(row_groups(batches, SCHEMA))
     assert [(each.start, each.body) for each in found] == [(b.start, b.body) for b in batches]
     assert [metadata_of(each.runs)[0] for each in found] == [(1, 1, "a", 2), (2, 2, "b", 3)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(1, 3), min_size=2, max_size=8))
+def test_batches_of_several_versions_stay_as_each_version_has_them(versions: list[int]) -> None:
+    """Only neighbours of one version are merged, and all are read with the last columns."""
+    latest = LATEST
+    parts, batches, start = [], [], START
+    for number, version in enumerate(versions):
+        written = latest.at(version)
+        values = {"id": [number], "gate": [f"g{number}"], "stand": [f"g{number}"]}
+        arrays = [pa.array(values[f.name], f.type) for f in arrow_schema(written)]
+        part = pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(written))
+        [batch] = logged([part], [(1, 1, "", -1)], written)
+        batches.append(replace(batch, start=Offset(start)))
+        parts.append({"id": number, "stand": f"g{number}" if version > 1 else None})
+        start += 1
+    found = through_a_file(row_groups(batches, latest))
+    assert [each.header.schema_version for each in found] == [one for one, _ in groupby(versions)]
+    decoded = [decode_batch(each.header, each.body, latest, ["id", "stand"]) for each in found]
+    assert pa.Table.from_batches(decoded).to_pylist() == parts
