@@ -242,6 +242,15 @@ OPTIONS: tuple[Option, ...] = (
         ),
     ),
     Option(
+        name="mergeSchema",
+        endpoints=SINKS,
+        default="false",
+        doc=(
+            "true: columns that only the DataFrame has are added to the topic, and types that the "
+            "DataFrame has wider are widened, before any row is written."
+        ),
+    ),
+    Option(
         name="compression",
         endpoints=SINKS,
         setting="compression",

@@ -96,6 +96,7 @@ class SinkOptions:
     txn_app_id: str | None
     txn_version: int | None
     keep_on_mismatch: bool
+    merge_schema: bool
     compression: str
     batch_bytes: int
     max_in_flight: int
@@ -185,6 +186,7 @@ def sink_options(given: Mapping[str, str], endpoint: Endpoint) -> SinkOptions:
         txn_app_id=app_id,
         txn_version=version,
         keep_on_mismatch=values.choice("onReplayMismatch", ("fail", "keep")) == "keep",
+        merge_schema=values.truth("mergeSchema"),
         compression=values.choice("compression", ("lz4", "zstd", "none")),
         batch_bytes=values.count("batch.bytes"),
         max_in_flight=values.count("maxInFlight"),

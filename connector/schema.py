@@ -25,6 +25,7 @@ from pyspark.sql.types import (
 )
 
 from raftlog.errors import InvalidOption, SchemaMismatch
+from raftlog.machines.evolution import widens
 
 if TYPE_CHECKING:
     from raftlog import TopicInfo
@@ -97,18 +98,86 @@ def check_projection(wanted: StructType, topic: TopicInfo) -> None:
 def check_writable(given: StructType, topic: TopicInfo) -> None:
     """Check that a DataFrame's columns, in any order, are the topic's. Raises `SchemaMismatch`.
 
-    Those that were added to the topic may be missing: its records have null in them.
+    Those that were added to the topic may be missing: its records have null in them. One may have a
+    type that the topic's type was widened from, or could be: the client casts it.
     """
+    lines = _misfits(given, topic)
+    if not lines:
+        return
+    try:
+        advice = f"Set mergeSchema=true, which {merge_of(given, topic)}; or {_SELECT}"
+    except SchemaMismatch:
+        advice = ""  # no merge helps
+    raise SchemaMismatch(topic=topic.name, difference="\n".join(lines), advice=advice)
+
+
+_SELECT = "select and cast the columns to the topic's schema (`raftlog topic describe`)."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """What a topic needs so that a DataFrame can be written to it."""
+
+    add: tuple[StructField, ...]
+    """Columns that only the DataFrame has. They may be null, and so may their parts."""
+    types: tuple[StructField, ...]
+    """Columns whose type in the DataFrame holds each value of the topic's, and more."""
+
+    def __str__(self) -> str:
+        parts = (("adds", self.add), ("widens", self.types))
+        return " and ".join(
+            f"{verb} {', '.join(field.name for field in fields)}"
+            for verb, fields in parts
+            if fields
+        )
+
+
+def merge_of(given: StructType, topic: TopicInfo) -> Merge:
+    """What to change in the topic so that the DataFrame fits. Raises `SchemaMismatch` if it differs
+    in anything else: then nothing should be changed.
+
+    A column whose name differs from one of the topic's only in case is no new one.
+    """
+    by_name = {field.name: field for field in topic.schema.fields}
+    taken = {name.lower() for name in by_name}
     known = topic_struct(topic, include_metadata=False)
-    added = {field.name for field in topic.schema.fields if topic.schema.was_added(field)}
-    optional = added - set(given.names)
-    lines = _repeated(given) + _differences(
-        without_metadata(given),
+    add, types, rest = [], [], []
+    for field in without_metadata(given).fields:
+        if field.name.lower() not in taken:
+            add.append(StructField(field.name, _all_nullable(field.dataType)))
+        elif field.name in by_name and widens(by_name[field.name].type, _text(field)):
+            types.append(StructField(field.name, field.dataType))
+            rest.append(known[field.name])
+        else:
+            rest.append(field)
+    lines = _repeated(given) + _misfits(StructType(rest), topic)
+    if lines:
+        raise SchemaMismatch(topic=topic.name, difference="\n".join(dict.fromkeys(lines)))
+    return Merge(add=tuple(add), types=tuple(types))
+
+
+def _misfits(given: StructType, topic: TopicInfo) -> list[str]:
+    """One line for each column with which a DataFrame does not fit a topic."""
+    known = topic_struct(topic, include_metadata=False)
+    optional = {field.name for field in topic.schema.fields if topic.schema.was_added(field)}
+    optional -= set(given.names)
+    types = {field.name: field.type for field in topic.schema.fields}
+    cast = [
+        known[field.name]
+        if field.name in types and widens(_text(field), types[field.name])
+        else field
+        for field in without_metadata(given).fields
+    ]
+    return _repeated(given) + _differences(
+        StructType(cast),
         StructType([field for field in known.fields if field.name not in optional]),
         _Sides(given="in the DataFrame", wanted="in the topic", nullability=False),
     )
-    if lines:
-        raise SchemaMismatch(topic=topic.name, difference="\n".join(lines))
+
+
+def _text(field: StructField) -> str:
+    """The type as a topic's field has it, if it is not nested."""
+    return json.dumps(field.dataType.jsonValue())
 
 
 def check_reserved(given: StructType, topic: str) -> None:

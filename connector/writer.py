@@ -27,12 +27,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from raftlog.errors import InvalidOption, TopicNotFound
+from raftlog.errors import InvalidOption, SchemaChanged, TopicNotFound
 from raftlog.spark import connection
 from raftlog.spark.declarations import Endpoint
 from raftlog.spark.options import CreateTopic, SinkOptions, sink_options
 from raftlog.spark.plan import IN_FOREACH_BATCH, location_of, plan_digest
-from raftlog.spark.schema import check_reserved, check_writable, creation_text
+from raftlog.spark.schema import check_reserved, check_writable, creation_text, merge_of
 from raftlog.spark.worker_log import errors_logged
 
 if TYPE_CHECKING:
@@ -56,6 +56,10 @@ CHECKPOINT_SETTING = "spark.sql.streaming.checkpointLocation"
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """How Spark writes the ids of queries and of their runs."""
+
+_MERGES_MAX = 10
+"""How often a topic's columns are merged while others change them too. No setting: each of these
+times somebody else was faster."""
 
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 ARROW_BYTES_UNCHECKED = 2147483647
@@ -296,16 +300,42 @@ def _target(options: SinkOptions, schema: StructType, *, starting: bool = False)
         # A stream's first task creates it. A schema that no topic can have is refused here.
         schema_of(creation_text(schema))
         return _Target(schema, None)
-    check_writable(schema, topic)
-    return _Target(schema, topic)
+    return _Target(schema, _fitting(options, schema, topic))
 
 
 def _made(options: SinkOptions, target: _Target) -> TopicInfo:
     """The topic, created with the rows' columns unless another process was faster."""
     client = connection.client(options.connection)
     topic = client.create_topic(options.topic, creation_text(target.schema), if_not_exists=True)
-    check_writable(target.schema, topic)
-    return topic
+    return _fitting(options, target.schema, topic)
+
+
+def _fitting(options: SinkOptions, schema: StructType, topic: TopicInfo) -> TopicInfo:
+    """The topic, after checking that the rows fit it, or after making it fit (`mergeSchema`).
+
+    Spark asks twice for each batch, and tasks of a first batch may ask at once: a change that is
+    there already changes nothing.
+    """
+    if not options.merge_schema:
+        check_writable(schema, topic)
+        return topic
+    client = connection.client(options.connection)
+    tries = 0
+    while True:
+        merge = merge_of(schema, topic)
+        if not merge.add and not merge.types:
+            return topic
+        try:
+            return client.alter_schema(
+                topic,
+                add=StructType([*merge.add]).json() if merge.add else None,
+                types=StructType([*merge.types]).json() if merge.types else None,
+            )
+        except SchemaChanged:
+            tries += 1
+            if tries == _MERGES_MAX:
+                raise
+            topic = client.describe_topic(topic)
 
 
 def _known_key(messages: Sequence[WriterCommitMessage | None]) -> EpochKey | None:

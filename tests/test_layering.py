@@ -213,6 +213,7 @@ PACKAGES = {
             "raftlog.client",
             "raftlog.config",
             "raftlog.config_ensemble",
+            "raftlog.machines.evolution",
             "raftlog.machines.limits",
             "raftlog.records",
         ),

@@ -26,10 +26,12 @@ from raftlog.spark.reader import conform
 from raftlog.spark.schema import (
     METADATA,
     METADATA_NAMES,
+    Merge,
     check_projection,
     check_reserved,
     check_writable,
     creation_text,
+    merge_of,
     topic_struct,
 )
 
@@ -181,3 +183,37 @@ def test_a_write_without_a_column_that_was_added_to_the_topic_goes_on():
     check_writable(topic_struct(altered, include_metadata=False), altered)
     with pytest.raises(SchemaMismatch, match="gate: string in the topic, bigint in the DataFrame"):
         check_writable(StructType([*given, StructField("gate", LongType())]), altered)
+
+
+GATE = StructField("gate", StringType())
+FLIGHTS = StructType([StructField("id", IntegerType(), False), StructField("delay", LongType())])
+
+
+def test_what_a_write_adds_and_widens_is_told_apart_from_what_no_merge_helps():
+    wider = StructType([StructField("ID", LongType()), StructField("id", LongType()), GATE])
+    lines = difference(merge_of, wider, topic(FLIGHTS)).splitlines()
+    assert lines == [
+        "  delay: bigint in the topic, missing in the DataFrame",
+        "  ID: bigint in the DataFrame, missing in the topic",
+    ]
+    inner = StructType([StructField("x", LongType(), False)])
+    given = StructType([StructField("id", LongType()), FLIGHTS["delay"], StructField("in", inner)])
+    merge = merge_of(given, topic(FLIGHTS))
+    assert merge.types == (StructField("id", LongType()),)
+    assert merge.add == (StructField("in", StructType([StructField("x", LongType())])),)
+    assert merge_of(FLIGHTS, topic(FLIGHTS)) == Merge(add=(), types=())
+
+
+def test_the_error_names_merge_schema_only_if_that_would_help():
+    with pytest.raises(SchemaMismatch) as raised:
+        check_writable(StructType([*FLIGHTS, GATE]), topic(FLIGHTS))
+    assert "mergeSchema=true, which adds gate; or select" in raised.value.remedy
+    with pytest.raises(SchemaMismatch) as raised:
+        check_writable(StructType([FLIGHTS["id"], GATE]), topic(FLIGHTS))
+    assert "mergeSchema" not in raised.value.remedy
+
+
+def test_a_write_with_a_type_that_the_topic_has_wider_goes_on():
+    narrow = StructType([FLIGHTS["id"], StructField("delay", IntegerType())])
+    check_writable(narrow, topic(FLIGHTS))
+    assert merge_of(narrow, topic(FLIGHTS)) == Merge(add=(), types=())

@@ -1,0 +1,67 @@
+"""A topic's columns change under Spark's writes and under a stream that reads them."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import AnalysisException
+
+from tests.spark.conftest import failure, finish, wait_until
+
+
+def test_a_write_adds_its_columns_and_widens_types_if_it_is_told_to(lab):
+    lab.create("id int, s string")
+    lab.write(lab.spark.sql("SELECT 1 AS id, 'a' AS s"))
+    more = lab.spark.sql("SELECT 5000000000 AS id, 'b' AS s, named_struct('x', 1) AS at")
+    with pytest.raises(AnalysisException, match="mergeSchema=true, which adds at and widens id"):
+        lab.write(more)
+    with pytest.raises(AnalysisException, match="s: string in the topic, missing"):
+        lab.write(more.drop("s"), mergeSchema="true")
+    assert lab.client.describe_topic(lab.topic).schema.version == 1
+    lab.write(more, mergeSchema="true")
+    lab.write(lab.spark.sql("SELECT 2 AS id, 'c' AS s"))
+    rows = lab.read().orderBy("id").collect()
+    assert [(row.id, row.s, row["at"]) for row in rows] == [
+        (1, "a", None), (2, "c", None), (5000000000, "b", (1,)),
+    ]  # fmt: skip
+
+
+def test_a_stream_adds_its_columns_once_and_a_replay_of_the_batch_changes_nothing(lab):
+    lab.create("id bigint")
+    lab.rows_file("1", 1, 2)
+    lab.rows_file("2", 3)
+    rows = lab.file_stream()
+    assert "mergeSchema=true, which adds s" in failure(lab.sink(rows).start())
+    finish(lab.sink(rows, mergeSchema="true").start())
+    lab.forget_batch(1)
+    finish(lab.sink(rows, mergeSchema="true").start())
+    assert lab.client.describe_topic(lab.topic).schema.version == 2
+    assert sorted((row.id, row.s) for row in lab.read().collect()) == [
+        (1, "s1"), (2, "s2"), (3, "s3"),
+    ]  # fmt: skip
+
+
+def test_a_running_stream_keeps_its_columns_by_id_and_has_the_new_ones_after_a_restart(lab):
+    lab.create("id bigint, s string")
+    lab.append(1)
+    seen: list[tuple] = []
+
+    def collect(batch, number):
+        seen.extend(tuple(row) for row in batch.collect())
+
+    data = lab.read_stream(startingOffsets="earliest")
+    query = lab.each(data, collect, processingTime="0 seconds")
+    wait_until(lambda: len(seen) == 1, "the first row", query)
+    lab.client.alter_schema(lab.topic, rename={"s": "text"}, add="s bigint")
+    lab.client.append(lab.topic, [{"id": 2, "text": "s2", "s": 7}])
+    wait_until((lab.checkpoint / "commits" / "1").exists, "the row after the change", query)
+    query.stop()
+    assert seen == [(1, "s1"), (2, "s2")]
+    lab.client.append(lab.topic, [{"id": 3, "text": "s3", "s": 8}])
+    finish(lab.each(lab.read_stream(), collect))
+    assert seen[2:] == [(3, "s3", 8)]
+    query = lab.each(lab.read_stream(schemaEvolution="fail"), collect, processingTime="0 seconds")
+    wait_until(lambda: query.recentProgress, "the stream to look", query)
+    lab.client.alter_schema(lab.topic, add="gate string")
+    lab.client.append(lab.topic, [{"id": 4, "text": "s4"}])
+    assert "at version 3, and at 2 when the query started" in failure(query)
+    assert len(seen) == 3
