@@ -68,9 +68,10 @@ def histories(draw: st.DrawFn) -> tuple[list[Version], list[list[ColumnChange]]]
 def _changes(draw: st.DrawFn, now: Version) -> tuple[Version, ColumnChange]:
     """One legal change of the columns."""
     taken = {column.name for column in now}
-    free = [name for name in NAMES if name not in taken] + [
-        f"n{len(now)}x{draw(st.integers(0, 9**9))}"
-    ]
+    fresh = f"n{draw(st.integers(0, 9**9))}"
+    while fresh in taken:
+        fresh += "x"
+    free = [name for name in NAMES if name not in taken] + [fresh]
     legal = [ADD, RENAME]
     strict = [column for column in now if not column.nullable]
     narrow = [column for column in now if column.type in WIDER]
