@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import AnalysisException
 
+from raftlog.spark.declarations import Endpoint
+from raftlog.spark.options import source_options
+from raftlog.spark.reader import RaftlogBatchReader
+from raftlog.spark.schema import topic_struct
 from tests.spark.conftest import failure, finish, wait_until
 
 
@@ -65,3 +69,21 @@ def test_a_running_stream_keeps_its_columns_by_id_and_has_the_new_ones_after_a_r
     lab.client.append(lab.topic, [{"id": 4, "text": "s4"}])
     assert "at version 3, and at 2 when the query started" in failure(query)
     assert len(seen) == 3
+
+
+def test_a_process_that_knows_a_topics_earlier_columns_asks_again(cluster, client):
+    """As a Python worker of Spark does, which lives longer than the query that it began with."""
+    client.create_topic("long-lived", "id bigint")
+    client.append("long-lived", [{"id": 1}])
+
+    def rows() -> list[dict]:
+        topic = client.describe_topic("long-lived")
+        given = {"subscribe": topic.name, "raftlog.bootstrap.servers": cluster.servers}
+        options = source_options(given, Endpoint.BATCH_SOURCE)
+        reader = RaftlogBatchReader(options, topic_struct(topic, include_metadata=False), [topic])
+        parts = reader.partitions()
+        return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+
+    assert rows() == [{"id": 1}]
+    client.alter_schema("long-lived", add="gate string")
+    assert rows() == [{"id": 1, "gate": None}]
