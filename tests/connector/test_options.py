@@ -50,6 +50,17 @@ def test_defaults_are_those_of_kafka_and_of_raftlog_up():
     assert default_parallelism() >= 1
 
 
+def test_a_schema_that_changes_is_said_of_a_stream_and_of_a_sink():
+    assert source_options(SUBSCRIBE, Endpoint.STREAM_SOURCE).schema_evolution == "additive"
+    given = SUBSCRIBE | {"schemaEvolution": "Fail"}
+    assert source_options(given, Endpoint.STREAM_SOURCE).schema_evolution == "fail"
+    assert refused(given, Endpoint.BATCH_SOURCE).option == "schemaEvolution"
+    error = refused(SUBSCRIBE | {"schemaEvolution": "merge"}, Endpoint.STREAM_SOURCE)
+    assert error.problem == "is 'merge'; it can be additive, fail"
+    assert not sink_options(TOPIC, Endpoint.BATCH_SINK).merge_schema
+    assert sink_options(TOPIC | {"mergeSchema": "TRUE"}, Endpoint.STREAM_SINK).merge_schema
+
+
 def test_unset_options_take_the_drivers_client_settings(monkeypatch):
     monkeypatch.setenv("RAFTLOG_CLIENT__BOOTSTRAP_SERVERS", "far:1")
     monkeypatch.setenv("RAFTLOG_CLIENT__REQUEST_TIMEOUT_S", "2.5")
