@@ -5,7 +5,7 @@ as a defect or a flipped bit would make it. Its argument: the data folder. It wa
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,13 +30,11 @@ def main(data: Path, share: float) -> None:
     """Compact for the node whose folder is `data`."""
     sound = compacting.row_groups
 
-    def row_groups(
-        batches: Iterable[SourceBatch], schemas: Mapping[int, Schema]
-    ) -> Iterator[RowGroup]:
+    def row_groups(batches: Iterable[SourceBatch], latest: Schema) -> Iterator[RowGroup]:
         if wrong_history_of(data).exists():
             wrong_history_of(data).unlink()
-            batches = [_wrong(batch, schemas[batch.header.schema_version]) for batch in batches]
-        return sound(batches, schemas)
+            batches = [_wrong(batch, latest) for batch in batches]
+        return sound(batches, latest)
 
     compacting.row_groups = row_groups  # type: ignore[attr-defined]
     work(data, PosixFileSystem(data), share)

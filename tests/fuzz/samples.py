@@ -9,6 +9,7 @@ import pyarrow as pa
 from raftlog.core.types import GroupId
 from raftlog.machines.commands import (
     AddNode,
+    AlterSchema,
     AttemptReference,
     EpochKey,
     ReportPlacement,
@@ -17,6 +18,7 @@ from raftlog.machines.commands import (
     SetParents,
     TopicInfo,
 )
+from raftlog.machines.evolution import ColumnChange
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.settings import TopicSetting
 from raftlog.records.batch_codec import encode_batch
@@ -85,6 +87,12 @@ def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) 
         ),
         "AlterTopic": AlterTopicCall(
             name=VICTIM, incarnation=_RUN, settings=(TopicSetting(name="retention_s", value=7),)
+        ),
+        "AlterSchema": AlterSchema(
+            name=VICTIM,
+            incarnation=_RUN,
+            version=1,
+            changes=(ColumnChange(action="add", name="more", type='"long"', to=""),),
         ),
         "DeleteTopic": DeleteTopicCall(name=VICTIM, incarnation=_RUN),
         "DescribeTopic": DescribeTopic(name=topic.name),
