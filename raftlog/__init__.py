@@ -21,12 +21,14 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.client.cluster_members import ClusterMembers
     from raftlog.client.connect import connect
     from raftlog.client.group_moves import Moved
+    from raftlog.client.group_reader import GroupReader, GroupStart
     from raftlog.client.groups import Groups
     from raftlog.client.key_values import Consistency, KeyValueStore
     from raftlog.client.log_client import LogClient, SchemaLike
     from raftlog.client.positions import ReaderLag, ReaderPosition, ReaderPositions
     from raftlog.client.producer import Producer, Rows
     from raftlog.client.watermark import NodeAnswer, ReplicaWatermark, Watermark
+    from raftlog.client.writers import TopicWriters
     from raftlog.config import ClientSettings
     from raftlog.core.types import GroupId
     from raftlog.errors import RaftlogError
@@ -82,6 +84,9 @@ _HOMES = {
     "ReaderPositions": "raftlog.client.positions",
     "ReaderPosition": "raftlog.client.positions",
     "ReaderLag": "raftlog.client.positions",
+    "GroupReader": "raftlog.client.group_reader",
+    "GroupStart": "raftlog.client.group_reader",
+    "TopicWriters": "raftlog.client.writers",
     "Groups": "raftlog.client.groups",
     "Servers": "raftlog.wire.group_calls",
     "StatePart": "raftlog.wire.group_calls",
@@ -136,6 +141,9 @@ __all__ = [
     "ReaderPositions",
     "ReaderPosition",
     "ReaderLag",
+    "GroupReader",
+    "GroupStart",
+    "TopicWriters",
     "Groups",
     "Servers",
     "StatePart",

@@ -9,15 +9,12 @@ import raftlog
 
 
 def consume(client: raftlog.LogClient, topic: raftlog.TopicInfo, group: str) -> None:
-    """Process each record at least once."""
-    position = client.positions.get(group, topic)
-    start = position.offset if position else None  # None: the log's start
-    columns = ["_offset", *(field.name for field in topic.schema.fields)]
-    for batch in client.read(topic, start, columns=columns):
+    """Process each record at least once; return when nothing came for half a second."""
+    new = client.follow(topic, group=group, idle_timeout_s=0.5)
+    for batch in new:
         for row in batch.to_pylist():
             print(row)
-        done = batch.column("_offset")[-1].as_py() + 1
-        client.positions.publish(group, topic, done, publisher="consumer.py")
+        new.commit()
 
 
 if __name__ == "__main__":

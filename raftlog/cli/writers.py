@@ -44,7 +44,7 @@ def list_writers(
     writer that never committed and has nothing open. Only transient ones are removed automatically.
     """
     with session_of(context, servers).connect() as client:
-        writers = list(client.writers(name))
+        writers = list(client.writers.scan(name))
     if output is Format.JSON:
         show_json([_as_object(writer) for writer in writers])
         return
@@ -71,10 +71,10 @@ def remove(
     again under a removed txnAppId is not recognised, and its rows are duplicated.
     """
     with session_of(context, servers).connect() as client:
-        found = client.describe_writer(name, writer)
+        found = client.writers.describe(name, writer)
         if not yes:
             confirm(_question(name, found))
-        removed = client.remove_writer(name, writer)
+        removed = client.writers.remove(name, writer)
     if output is Format.JSON:
         show_json(_as_object(removed))
     else:
@@ -101,6 +101,9 @@ def _as_object(writer: WriterView) -> dict[str, object]:
         "owner": writer.owner or None,
         "query_id": writer.query_id or None,
         "last_epoch": _epoch(writer),
+        "last_start": writer.last_start if writer.last_epoch >= 0 else None,
+        "last_end": writer.last_end if writer.last_epoch >= 0 else None,
+        "plan": writer.plan or None,
         "run": writer.run,
         "open_epochs": writer.open_epochs,
         "staged_bytes": writer.staged_bytes,

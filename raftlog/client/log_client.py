@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import overload
 
 import pyarrow as pa
 
-from raftlog.client import epochs, every_node, topics, writers
+from raftlog.client import epochs, every_node, topics
 from raftlog.client.arguments import (
     ReadArguments,
     ReadPreference,
@@ -25,14 +26,16 @@ from raftlog.client.cluster_members import ClusterMembers
 from raftlog.client.columns import column_changes
 from raftlog.client.connection import Connection
 from raftlog.client.epoch_key import check_key
+from raftlog.client.group_reader import GroupReader, GroupStart, group_start_argument
 from raftlog.client.groups import Groups
 from raftlog.client.key_values import KeyValueStore
-from raftlog.client.positions import ReaderPositions
+from raftlog.client.positions import ReaderPositions, check_group
 from raftlog.client.producer import Producer, Rows
 from raftlog.client.reader import TopicReader
 from raftlog.client.retries import Deadline
 from raftlog.client.shared_producers import SharedProducers
 from raftlog.client.watermark import NodeAnswer, Watermark, watermark_of
+from raftlog.client.writers import TopicWriters
 from raftlog.config import ClientSettings
 from raftlog.core.types import GroupId, Offset
 from raftlog.errors import RaftlogError
@@ -51,7 +54,6 @@ from raftlog.wire.calls import (
     RangeSizes,
     ReadableRange,
     TrimCall,
-    WriterView,
 )
 
 __all__ = [
@@ -90,6 +92,8 @@ class LogClient:
         """The cluster's key-value store."""
         self.positions = ReaderPositions(connection, self.kv)
         """How far groups of readers have got."""
+        self.writers = TopicWriters(connection)
+        """The writers that topics remember for exactly-once."""
         self.groups = Groups(connection)
         """What any group of the cluster has and does."""
 
@@ -230,9 +234,7 @@ class LogClient:
         return topics.named(self._connection, name, deadline)
 
     def _known(self, topic: TopicInfo | str, deadline: Deadline | None = None) -> TopicInfo:
-        """The incarnation that the caller means. Asks only for that of a name."""
-        wanted = topic_argument(topic)
-        return self._describe(wanted, deadline) if isinstance(wanted, str) else wanted
+        return topics.meant(self._connection, topic, deadline)
 
     def list_topics(self) -> list[TopicInfo]:
         """List all topics by a linearizable read.
@@ -381,6 +383,7 @@ class LogClient:
         end = mark if end is None else end
         return reader.batches(Offset(start), Offset(end), mark=Offset(mark))
 
+    @overload
     def follow(
         self,
         topic: TopicInfo | str,
@@ -388,32 +391,74 @@ class LogClient:
         *,
         columns: Sequence[str] | None = None,
         idle_timeout_s: float | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """Read records as they come.
+    ) -> Iterator[pa.RecordBatch]: ...
+
+    @overload
+    def follow(
+        self,
+        topic: TopicInfo | str,
+        *,
+        group: str,
+        group_start: GroupStart = "earliest",
+        columns: Sequence[str] | None = None,
+        idle_timeout_s: float | None = None,
+    ) -> GroupReader: ...
+
+    def follow(
+        self,
+        topic: TopicInfo | str,
+        start: int | None = None,
+        *,
+        group: str | None = None,
+        group_start: GroupStart = "earliest",
+        columns: Sequence[str] | None = None,
+        idle_timeout_s: float | None = None,
+    ) -> Iterator[pa.RecordBatch] | GroupReader:
+        """Read records as they come, from an offset on or from where a reader group has got to.
 
         Args:
             topic: The topic, or its name.
             start: The first offset to read. Default: the current high-water mark.
+            group: The reader group, 1 to 249 characters, whose position says where to begin, in
+                place of `start`. Default: none.
+            group_start: Where a group begins that has no position: `earliest`, the log's start,
+                `latest`, the high-water mark, or an offset. A position is never replaced by it.
             columns: As in `read`.
             idle_timeout_s: Return when no record came for so many seconds. Default: never.
 
         Yields:
-            Arrow batches; none is empty.
+            Arrow batches; none is empty. With `group` the iterator is a `GroupReader`, whose
+            `commit` stores how far the group has got.
 
         Raises:
             DeadlineExceeded: No leader could be asked whether there are more records. The batches
                 before it are good.
-            OffsetTrimmed: `start` lies below the log's start.
+            OffsetTrimmed: `start`, or the group's position, lies below the log's start.
+            TopicRecreated: The group's position is in an earlier incarnation of the topic.
             InvalidOption: An argument has no valid value, or a column does not exist.
-            DataLoss: Records below the mark cannot be read at any replica.
+            DataLoss: Records below the mark cannot be read at any replica, or the group's position
+                lies above it.
         """
         ReadArguments().with_arguments(start=start, columns=columns, idle_timeout_s=idle_timeout_s)
-        reader = self._reader(topic, columns, "nearest")
         patience_s = self.settings.request_timeout_s if idle_timeout_s is None else idle_timeout_s
+        until_idle = idle_timeout_s is not None
+        if group is not None:
+            first = group_start_argument(start, check_group(group), group_start)
+            info = self._known(topic)
+            return GroupReader(
+                self.kv,
+                TopicReader(self._connection, info, columns=columns),
+                info,
+                group,
+                first=first,
+                patience_s=patience_s,
+                until_idle=until_idle,
+            )
+        reader = self._reader(topic, columns, "nearest")
         return reader.follow(
             Offset(start) if start is not None else reader.mark().high_water_mark,
             patience_s=patience_s,
-            until_idle=idle_timeout_s is not None,
+            until_idle=until_idle,
         )
 
     def read_high_water_mark(self, topic: TopicInfo | str) -> ReadableRange:
@@ -579,59 +624,6 @@ class LogClient:
         """
         check_key(key)
         return epochs.drop(self._connection, self._known(topic), key)
-
-    # ------------------------------------------------------------ writers
-
-    def writers(self, topic: TopicInfo | str) -> Iterator[WriterView]:
-        """List the writers that a topic remembers.
-
-        Each page is a linearizable read. A writer that comes or goes between two pages may be
-        missed.
-
-        Args:
-            topic: The topic, or its name.
-
-        Yields:
-            The writers, sorted by name.
-        """
-        return writers.all_of(self._connection, self._known(topic))
-
-    def describe_writer(self, topic: TopicInfo | str, writer: str) -> WriterView:
-        """Look up a writer of a topic by a linearizable read.
-
-        Args:
-            topic: The topic, or its name.
-            writer: The writer's name: a stream's query id, a `txnAppId`, or an anonymous write's
-                run.
-
-        Returns:
-            What the topic remembers of the writer.
-
-        Raises:
-            WriterNotFound: The topic does not remember this writer.
-        """
-        name = text_argument("writer", writer)
-        return writers.named(self._connection, self._known(topic), name)
-
-    def remove_writer(self, topic: TopicInfo | str, writer: str) -> WriterView:
-        """Make a topic forget a writer, and drop what it has open. Its visible records stay.
-
-        ! From then on a running query of it is refused (`UnknownWriter`), and what a named batch
-        writer writes again is not recognised as written.
-
-        Args:
-            topic: The topic, or its name.
-            writer: The writer's name.
-
-        Returns:
-            What the topic remembered of the writer.
-
-        Raises:
-            WriterNotFound: The topic does not remember this writer.
-            RulesTooOld: The topic's rules do not know removals yet.
-        """
-        name = text_argument("writer", writer)
-        return writers.remove(self._connection, self._known(topic), name)
 
     # ------------------------------------------------------------ watching
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from raftlog.client import topics
-from raftlog.client.arguments import text_argument, topic_argument, whole_argument
+from raftlog.client.arguments import text_argument, whole_argument
 from raftlog.client.connection import Connection
 from raftlog.client.key_values import KeyValueStore
 from raftlog.client.reader import TopicReader
@@ -96,9 +96,9 @@ class ReaderPositions:
             TooMany: The store has no room for more keys.
             UnknownSession: As for `KeyValueStore.put`: publish it again.
         """
-        _check_group(group)
+        check_group(group)
         text_argument("publisher", publisher, most=GROUP_CHARACTERS_MAX)
-        info = self._known(topic)
+        info = topics.meant(self._connection, topic)
         position = ReaderPosition(
             group=group,
             topic=info.name,
@@ -123,8 +123,8 @@ class ReaderPositions:
         Raises:
             TopicNotFound: No topic has the name.
         """
-        _check_group(group)
-        info = self._known(topic)
+        check_group(group)
+        info = topics.meant(self._connection, topic)
         found = self._store.get(key_of(group, info.name))
         position = None if found is None else decode(found.key, found.value)
         same = position is not None and position.incarnation == info.incarnation
@@ -139,7 +139,7 @@ class ReaderPositions:
         Yields:
             The positions in the order of their keys, those of deleted topics as well.
         """
-        prefix = KEY_PREFIX if group is None else key_of(_check_group(group), "")
+        prefix = KEY_PREFIX if group is None else key_of(check_group(group), "")
         return (decode(found.key, found.value) for found in self._store.scan(prefix))
 
     def lag(self, group: str | None = None) -> list[ReaderLag]:
@@ -166,14 +166,10 @@ class ReaderPositions:
         Returns:
             How many there were.
         """
-        found = list(self._store.scan(key_of(_check_group(group), "")))
+        found = list(self._store.scan(key_of(check_group(group), "")))
         return sum(self._store.delete(each.key) for each in found)
 
     # ------------------------------------------------------------ parts
-
-    def _known(self, topic: TopicInfo | str) -> TopicInfo:
-        wanted = topic_argument(topic)
-        return topics.named(self._connection, wanted) if isinstance(wanted, str) else wanted
 
     def _lag_of(self, position: ReaderPosition, topic: TopicInfo | None) -> ReaderLag:
         if topic is not None and topic.incarnation == position.incarnation:
@@ -262,7 +258,8 @@ def _age_s(reader: TopicReader, offset: Offset, mark: Offset) -> float:
     return max(0.0, time.time() - written_s)
 
 
-def _check_group(group: str) -> str:
+def check_group(group: str) -> str:
+    """The reader group's name. Raises `InvalidOption` for what is none."""
     if not text_argument("group", group, most=GROUP_CHARACTERS_MAX):
         raise InvalidOption(option="group", problem="is empty", advice="Name the reader group.")
     return group

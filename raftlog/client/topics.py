@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 
+from raftlog.client.arguments import topic_argument
 from raftlog.client.connection import Connection
 from raftlog.client.retries import Deadline
 from raftlog.core.types import CONTROLLER_GROUP
@@ -71,6 +72,15 @@ def named(connection: Connection, name: str, deadline: Deadline | None = None) -
     """The topic that has the name now."""
     call = DescribeTopic(name=name)
     return connection.call_leader(CONTROLLER_GROUP, DESCRIBE_TOPIC, call, deadline=deadline).topic
+
+
+def meant(
+    connection: Connection, topic: TopicInfo | str, deadline: Deadline | None = None
+) -> TopicInfo:
+    """The incarnation that a caller means. Asks only for that of a name. Raises as
+    `topic_argument` does."""
+    wanted = topic_argument(topic)
+    return named(connection, wanted, deadline) if isinstance(wanted, str) else wanted
 
 
 def same(connection: Connection, topic: TopicInfo) -> TopicInfo:

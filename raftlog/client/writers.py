@@ -1,10 +1,12 @@
-"""The requests about the writers that a topic remembers."""
+"""`LogClient.writers`: the writers that a topic remembers for exactly-once."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from raftlog.client.arguments import text_argument
 from raftlog.client.connection import Connection
+from raftlog.client.topics import meant
 from raftlog.errors import WriterNotFound
 from raftlog.machines.commands import TopicInfo
 from raftlog.wire.calls import (
@@ -17,34 +19,89 @@ from raftlog.wire.calls import (
 )
 
 
-def all_of(connection: Connection, topic: TopicInfo) -> Iterator[WriterView]:
-    """All writers by name; each page is a linearizable read."""
-    reply = _page(connection, topic)
-    yield from reply.writers
-    while reply.more:
-        reply = _page(connection, topic, after=reply.writers[-1].writer)
+class TopicWriters:
+    """The writers that topics remember. Thread-safe; usable in a forked child.
+
+    Every call may raise `DeadlineExceeded` or `NodeUnreachable`, and takes a topic as those of
+    `LogClient` do.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def scan(self, topic: TopicInfo | str) -> Iterator[WriterView]:
+        """List the writers that a topic remembers.
+
+        Each page is a linearizable read. A writer that comes or goes between two pages may be
+        missed.
+
+        Args:
+            topic: The topic, or its name.
+
+        Yields:
+            The writers, sorted by name.
+        """
+        return self._scan(meant(self._connection, topic))
+
+    def describe(self, topic: TopicInfo | str, writer: str) -> WriterView:
+        """Look up a writer of a topic by a linearizable read.
+
+        Args:
+            topic: The topic, or its name.
+            writer: The writer's name: a stream's query id, a `txnAppId`, or an anonymous write's
+                run.
+
+        Returns:
+            What the topic remembers of the writer.
+
+        Raises:
+            WriterNotFound: The topic does not remember this writer.
+        """
+        name = text_argument("writer", writer)
+        return self._named(meant(self._connection, topic), name)
+
+    def remove(self, topic: TopicInfo | str, writer: str) -> WriterView:
+        """Make a topic forget a writer, and drop what it has open. Its visible records stay.
+
+        ! From then on a running query of it is refused (`UnknownWriter`), and what a named batch
+        writer writes again is not recognised as written.
+
+        Args:
+            topic: The topic, or its name.
+            writer: The writer's name.
+
+        Returns:
+            What the topic remembered of the writer.
+
+        Raises:
+            WriterNotFound: The topic does not remember this writer.
+            RulesTooOld: The topic's rules do not know removals yet.
+        """
+        name = text_argument("writer", writer)
+        info = meant(self._connection, topic)
+        found = self._named(info, name)
+        call = RemoveWriterCall(group=info.group, incarnation=info.incarnation, writer=name)
+        # If it is gone since, an earlier try of this call or another client removed it.
+        self._connection.call_leader(info.group, REMOVE_WRITER, call)
+        return found
+
+    # ------------------------------------------------------------ parts
+
+    def _scan(self, topic: TopicInfo) -> Iterator[WriterView]:
+        reply = self._page(topic)
         yield from reply.writers
+        while reply.more:
+            reply = self._page(topic, after=reply.writers[-1].writer)
+            yield from reply.writers
 
+    def _named(self, topic: TopicInfo, writer: str) -> WriterView:
+        found = self._page(topic, writer=writer).writers
+        if not found:
+            raise WriterNotFound(topic=topic.name, writer=writer)
+        return found[0]
 
-def named(connection: Connection, topic: TopicInfo, writer: str) -> WriterView:
-    """The writer of that name. Raises `WriterNotFound`."""
-    found = _page(connection, topic, writer=writer).writers
-    if not found:
-        raise WriterNotFound(topic=topic.name, writer=writer)
-    return found[0]
-
-
-def remove(connection: Connection, topic: TopicInfo, writer: str) -> WriterView:
-    """Forget a writer; what was remembered of it. Raises `WriterNotFound`, `RulesTooOld`."""
-    found = named(connection, topic, writer)
-    call = RemoveWriterCall(group=topic.group, incarnation=topic.incarnation, writer=writer)
-    # If it is gone since, an earlier try of this call or another client removed it.
-    connection.call_leader(topic.group, REMOVE_WRITER, call)
-    return found
-
-
-def _page(
-    connection: Connection, topic: TopicInfo, *, after: str = "", writer: str = ""
-) -> WritersReply:
-    call = ListWriters(group=topic.group, incarnation=topic.incarnation, after=after, writer=writer)
-    return connection.call_leader(topic.group, LIST_WRITERS, call)
+    def _page(self, topic: TopicInfo, *, after: str = "", writer: str = "") -> WritersReply:
+        call = ListWriters(
+            group=topic.group, incarnation=topic.incarnation, after=after, writer=writer
+        )
+        return self._connection.call_leader(topic.group, LIST_WRITERS, call)

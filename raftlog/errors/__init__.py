@@ -62,6 +62,7 @@
     |   |-- SequencePassed          a late resend to the key-value store
     |   |-- UnknownSession          the key-value store has ended the session
     |   |-- VersionConflict         the key has another version than the write expects
+    |   |-- PositionMoved           another reader of the group committed since
     |   |-- SequenceGap             a producer's append arrived before its predecessor
     |   |-- SequenceReused          other records under a producer's earlier sequence
     |   |-- UnknownSchemaVersion    later than the topic's log knows yet: retriable
@@ -177,6 +178,7 @@ from raftlog.errors.write import (
     EpochIncomplete,
     EpochReferencesMismatch,
     EpochTooOld,
+    PositionMoved,
     RulesTooOld,
     RunFenced,
     SchemaChanged,
@@ -252,6 +254,7 @@ __all__ = [
     "PeerProtocolViolation",
     "PlacementOutdated",
     "PlacementUnderWay",
+    "PositionMoved",
     "ProducerClosed",
     "QuorumAtRisk",
     "RaftlogError",

@@ -15,6 +15,8 @@ class TopicRecreated(RaftlogError):
     topic: str
     wanted: str
     found: str = ""
+    group: str = ""
+    """The reader group whose position is in `wanted`, if it is one's."""
     exit_code = ExitCode.DATA_LOSS
     grpc_status = "FAILED_PRECONDITION"
 
@@ -23,12 +25,22 @@ class TopicRecreated(RaftlogError):
         now = f"; it is now {self.found}" if self.found else ""
         return f"Topic {self.topic!r}, incarnation {self.wanted}, was deleted{now}."
 
-    remedy_text = (
-        "Check first that the servers are still those of the same cluster (--servers, in Spark "
-        "raftlog.bootstrap.servers). If the topic was meant to go: a stream that reads it takes a "
-        "new checkpointLocation, or failOnDataLoss=false; a stream that writes it takes a new "
-        "checkpointLocation, or createTopic=always; a producer is made again."
-    )
+    @property
+    def remedy(self) -> str:
+        check = (
+            "Check first that the servers are still those of the same cluster (--servers, in Spark "
+            "raftlog.bootstrap.servers). If the topic was meant to go: "
+        )
+        if self.group:
+            return (
+                f"{check}move group {self.group!r} to the start of the new one, "
+                f"client.positions.publish({self.group!r}, {self.topic!r}, 0), and follow again."
+            )
+        return (
+            f"{check}a stream that reads it takes a new checkpointLocation, or "
+            "failOnDataLoss=false; a stream that writes it takes a new checkpointLocation, or "
+            "createTopic=always; a producer is made again."
+        )
 
 
 @dataclass(kw_only=True, eq=False)
@@ -39,6 +51,8 @@ class OffsetTrimmed(RaftlogError):
     requested: int
     earliest: int
     end: int
+    group: str = ""
+    """The reader group whose position is `requested`, if it is one's."""
     exit_code = ExitCode.DATA_LOSS
     grpc_status = "OUT_OF_RANGE"
 
@@ -49,10 +63,18 @@ class OffsetTrimmed(RaftlogError):
             held = f"the log begins at offset {self.end}, and holds no records from there on"
         return f"Offset {self.requested} of topic {self.topic!r} is trimmed: {held}."
 
-    remedy_text = (
-        "Read from the earliest offset (`--start earliest`; Spark: startingOffsets); a Spark query "
-        "that has begun skips what is gone with failOnDataLoss=false."
-    )
+    @property
+    def remedy(self) -> str:
+        if self.group:
+            return (
+                f"Group {self.group!r} never processed what is gone. To go on without it, move the "
+                f"group, client.positions.publish({self.group!r}, {self.topic!r}, "
+                f"{self.earliest}), and follow again."
+            )
+        return (
+            "Read from the earliest offset (`--start earliest`; Spark: startingOffsets); a Spark "
+            "query that has begun skips what is gone with failOnDataLoss=false."
+        )
 
 
 @dataclass(kw_only=True, eq=False)

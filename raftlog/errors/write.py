@@ -164,6 +164,31 @@ class EpochIncomplete(WriteRefused):
 
 
 @dataclass(kw_only=True, eq=False)
+class PositionMoved(WriteRefused):
+    """A reader group's position is not the one that this reader left. `found` is -1 if it is gone,
+    `publisher` who moved it."""
+
+    group: str
+    topic: str
+    found: int
+    publisher: str = ""
+
+    @property
+    def cause(self) -> str:
+        by = f" by {self.publisher}" if self.publisher else ""
+        what = f"was moved to offset {self.found}{by}" if self.found >= 0 else "was removed"
+        return (
+            f"The position of reader group {self.group!r} in topic {self.topic!r} {what} while "
+            "this reader followed it."
+        )
+
+    remedy_text = (
+        "Nothing was committed. If another consumer of the group runs, stop one of the two, or "
+        "give it a group of its own. To go on from the position as it is now, follow again."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
 class UnknownWriter(WriteRefused):
     """`cluster` is the id of the cluster that refused; `servers` are the client's."""
 

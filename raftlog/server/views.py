@@ -88,6 +88,9 @@ def writer_view(row: WriterRow) -> WriterView:
         open_epochs=len(row.open_epochs),
         staged_bytes=row.staged_bytes,
         active_us=row.active_us,
+        plan=row.plan,
+        last_start=row.last_start,
+        last_end=row.last_end,
     )
 
 

@@ -536,6 +536,12 @@ class WriterView:
     active_us: int
     """When it last wrote, in log time: microseconds since 1970 UTC; 0 where the topic's rules know
     no ages."""
+    plan: str
+    """What its last epoch's commit gave as its plan; "" if nothing, or from an older node."""
+    last_start: Offset
+    """The offset of its last epoch's first record; -1 if it committed none."""
+    last_end: Offset
+    """The offset after that epoch's last record. This and `last_start` are 0 from an older node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

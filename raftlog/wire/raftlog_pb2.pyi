@@ -1063,7 +1063,7 @@ class ListWriters(_message.Message):
     def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., after: _Optional[str] = ..., writer: _Optional[str] = ...) -> None: ...
 
 class WriterView(_message.Message):
-    __slots__ = ("writer", "kind", "owner", "query_id", "run", "last_epoch", "open_epochs", "staged_bytes", "active_us")
+    __slots__ = ("writer", "kind", "owner", "query_id", "run", "last_epoch", "open_epochs", "staged_bytes", "active_us", "plan", "last_start", "last_end")
     WRITER_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
@@ -1073,6 +1073,9 @@ class WriterView(_message.Message):
     OPEN_EPOCHS_FIELD_NUMBER: _ClassVar[int]
     STAGED_BYTES_FIELD_NUMBER: _ClassVar[int]
     ACTIVE_US_FIELD_NUMBER: _ClassVar[int]
+    PLAN_FIELD_NUMBER: _ClassVar[int]
+    LAST_START_FIELD_NUMBER: _ClassVar[int]
+    LAST_END_FIELD_NUMBER: _ClassVar[int]
     writer: str
     kind: str
     owner: str
@@ -1082,7 +1085,10 @@ class WriterView(_message.Message):
     open_epochs: int
     staged_bytes: int
     active_us: int
-    def __init__(self, writer: _Optional[str] = ..., kind: _Optional[str] = ..., owner: _Optional[str] = ..., query_id: _Optional[str] = ..., run: _Optional[str] = ..., last_epoch: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., active_us: _Optional[int] = ...) -> None: ...
+    plan: str
+    last_start: int
+    last_end: int
+    def __init__(self, writer: _Optional[str] = ..., kind: _Optional[str] = ..., owner: _Optional[str] = ..., query_id: _Optional[str] = ..., run: _Optional[str] = ..., last_epoch: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., active_us: _Optional[int] = ..., plan: _Optional[str] = ..., last_start: _Optional[int] = ..., last_end: _Optional[int] = ...) -> None: ...
 
 class WritersReply(_message.Message):
     __slots__ = ("writers", "more")

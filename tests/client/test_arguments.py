@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -60,7 +61,7 @@ def test_an_invalid_argument_is_refused_at_the_call(
     client: Any, method: str, arguments: dict[str, Any], named: str, value: str, allowed: str
 ) -> None:
     with pytest.raises(InvalidOption) as caught:
-        getattr(client, method)("t", **arguments)
+        attrgetter(method)(client)("t", **arguments)
     assert caught.value.option == named
     assert f"is {value}." in caught.value.cause
     assert allowed in caught.value.remedy
@@ -82,8 +83,8 @@ NO_UTF_8 = "caf\udce9"
         ("abort_epoch", ("t", replace(KEY, epoch="0")), "EpochKey.epoch"),
         ("abort_epoch", ("t", replace(KEY, run=None)), "EpochKey.run"),
         ("abort_epoch", ("t", replace(KEY, streaming=1)), "EpochKey.streaming"),
-        ("describe_writer", ("t", None), "writer"),
-        ("remove_writer", ("t", 5), "writer"),
+        ("writers.describe", ("t", None), "writer"),
+        ("writers.remove", ("t", 5), "writer"),
         ("views", (5,), "groups"),
         ("scrub", (["1"],), "groups"),
     ],
@@ -92,7 +93,7 @@ def test_an_argument_of_another_type_is_refused_at_the_call(
     client: Any, method: str, arguments: tuple[Any, ...], named: str
 ) -> None:
     with pytest.raises(InvalidOption, match="is of type") as caught:
-        getattr(client, method)(*arguments)
+        attrgetter(method)(client)(*arguments)
     assert caught.value.option == named
 
 
@@ -106,20 +107,20 @@ def test_a_flag_is_true_or_false(client: Any, flag: str) -> None:
 @pytest.mark.parametrize(
     ("method", "others"),
     [("create_topic", ("id bigint",)), ("describe_topic", ()), ("append", ([],)), ("read", ()),
-     ("watermark", ()), ("writers", ()), ("producer", ()), ("delete_topic", ())],
+     ("watermark", ()), ("writers.scan", ()), ("producer", ()), ("delete_topic", ())],
 )  # fmt: skip
 def test_a_topic_s_name_that_is_no_utf_8_is_no_name(
     client: Any, method: str, others: tuple[Any, ...]
 ) -> None:
     with pytest.raises(InvalidTopicName) as caught:
-        getattr(client, method)(NO_UTF_8, *others)
+        attrgetter(method)(client)(NO_UTF_8, *others)
     assert r"'caf\udce9' is not a valid topic name" in str(caught.value)
 
 
 @pytest.mark.parametrize(
     ("call", "named"),
     [
-        (lambda client: client.describe_writer("t", NO_UTF_8), "writer"),
+        (lambda client: client.writers.describe("t", NO_UTF_8), "writer"),
         (lambda client: client.commit_epoch("t", KEY, [], plan=NO_UTF_8), "plan"),
         (lambda client: client.attempt("t", replace(KEY, writer=NO_UTF_8)), "EpochKey.writer"),
         (lambda client: client.kv.get(NO_UTF_8), "key"),
@@ -149,15 +150,15 @@ def test_connect_refuses_settings_that_no_file_could_have(timeout_s: Any) -> Non
         ("describe_topic", ()), ("delete_topic", ()), ("append", ([],)), ("producer", ()),
         ("find_offset", (0,)), ("read", ()), ("follow", ()), ("read_high_water_mark", ()),
         ("attempt", (KEY,)),
-        ("commit_epoch", (KEY, ())), ("abort_epoch", (KEY,)), ("writers", ()),
-        ("describe_writer", ("w",)), ("remove_writer", ("w",)), ("watermark", ()),
+        ("commit_epoch", (KEY, ())), ("abort_epoch", (KEY,)), ("writers.scan", ()),
+        ("writers.describe", ("w",)), ("writers.remove", ("w",)), ("watermark", ()),
     ],
 )  # fmt: skip
 def test_what_is_no_topic_is_refused_by_every_method_that_takes_one(
     client: Any, method: str, others: tuple[Any, ...]
 ) -> None:
     with pytest.raises(InvalidOption, match="is of type int") as caught:
-        getattr(client, method)(5, *others)
+        attrgetter(method)(client)(5, *others)
     assert caught.value.option == "topic"
 
 

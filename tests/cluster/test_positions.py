@@ -4,22 +4,37 @@ from __future__ import annotations
 
 import ast
 import json
+import runpy
+import signal
 import subprocess
 import sys
 import textwrap
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
+import pyarrow as pa
 import pytest
 
+from raftlog import GroupStart
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
-from raftlog.errors import ExitCode, InvalidOption
+from raftlog.core.types import NO_INDEX
+from raftlog.errors import (
+    DataLoss,
+    EpochContentMismatch,
+    ExitCode,
+    InvalidOption,
+    OffsetTrimmed,
+    PositionMoved,
+    RunFenced,
+    TopicRecreated,
+)
 from raftlog.machines.commands import TopicInfo
 from tests.cluster.waiting import wait_for_store
 from tests.docs.pages import ROOT, blocks
 
 EXAMPLE = ROOT / "docs" / "examples" / "consumer.py"
+PIPELINE = ROOT / "docs" / "examples" / "exactly_once.py"
 PAGE = ROOT / "docs" / "OPERATIONS.md"
 
 
@@ -70,6 +85,158 @@ def test_a_consumer_that_is_started_again_goes_on_after_what_it_published(
     client.append(topic, [{"id": 10}, {"id": 11}])
     assert consume() == [10, 11]
     assert textwrap.indent(blocks(PAGE, "python")[0], "    ") in EXAMPLE.read_text()
+
+
+def ids(batches: Iterable[pa.RecordBatch]) -> list[int]:
+    return [number for batch in batches for number in batch.column("id").to_pylist()]
+
+
+def test_a_group_goes_on_after_its_last_commit_and_takes_the_rest_again(
+    client: LogClient, topic: TopicInfo, group: str
+) -> None:
+    reader = client.follow(topic, group=group, idle_timeout_s=0)
+    assert ids([next(reader)]) == list(range(10))
+    assert (reader.committed, reader.position) == (0, 10)
+    reader.commit()
+    client.append(topic, [{"id": number} for number in range(10, 15)])
+    assert ids([next(reader)]) == list(range(10, 15)), "not committed"
+    again = client.follow(topic, group=group, idle_timeout_s=0)
+    assert ids(again) == list(range(10, 15))
+    assert again.commit(12).offset == 12
+    assert (again.committed, again.position) == (12, 15)
+    assert ids(client.follow(topic, group=group, idle_timeout_s=0)) == [12, 13, 14]
+    client.append(topic, [{"id": 15}])
+    assert ids(again) == [15], "it goes on where it had ended"
+    for elsewhere in (11, 17):
+        with pytest.raises(InvalidOption, match=r"\[12, 16\]"):
+            again.commit(elsewhere)
+
+
+def test_a_group_without_a_position_begins_where_it_is_told_to(
+    client: LogClient, topic: TopicInfo, group: str
+) -> None:
+    starts: dict[GroupStart, int] = {"earliest": 0, "latest": 10, 7: 7}
+    for start, offset in starts.items():
+        reader = client.follow(topic, group=group, group_start=start, idle_timeout_s=0)
+        assert reader.position == offset
+    reader = client.follow(topic, group=group, group_start="latest", idle_timeout_s=0)
+    reader.commit()
+    client.append(topic, [{"id": 10}])
+    assert ids(client.follow(topic, group=group, group_start=3, idle_timeout_s=0)) == [10]
+
+
+def test_a_position_that_cannot_be_gone_on_from_is_an_error_until_somebody_moves_it(
+    client: LogClient, topic: TopicInfo, group: str
+) -> None:
+    running = client.follow(topic, group=group, idle_timeout_s=0)
+    running.commit()
+    client.trim(topic, before=5)
+    for follow in (lambda: next(running), lambda: client.follow(topic, group=group)):
+        with pytest.raises(OffsetTrimmed) as trimmed:
+            follow()
+        assert f"client.positions.publish({group!r}, {topic.name!r}, 5)" in trimmed.value.remedy
+    client.positions.publish(group, topic, 5)
+    assert ids(client.follow(topic, group=group, idle_timeout_s=0)) == [5, 6, 7, 8, 9]
+    client.positions.publish(group, topic, 11)
+    with pytest.raises(DataLoss, match="ends at 10"):
+        client.follow(topic, group=group)
+    client.delete_topic(topic)
+    again = client.create_topic(topic.name, "id bigint")
+    with pytest.raises(TopicRecreated) as recreated:
+        client.follow(again, group=group)
+    assert f"client.positions.publish({group!r}, {topic.name!r}, 0)" in recreated.value.remedy
+    client.positions.publish(group, again, 0)
+    assert client.follow(again, group=group).position == 0
+
+
+def test_of_two_readers_of_a_group_the_one_that_commits_later_is_refused(
+    client: LogClient, topic: TopicInfo, group: str
+) -> None:
+    first, second = (client.follow(topic, group=group, idle_timeout_s=0) for _ in range(2))
+    assert ids(first) == ids(second) == list(range(10))
+    second.commit(4)
+    with pytest.raises(PositionMoved, match="to offset 4"):
+        first.commit()
+    second.commit()
+    client.positions.publish(group, topic, 2, publisher="an operator")
+    with pytest.raises(PositionMoved, match="to offset 2 by an operator"):
+        second.commit()
+    third = client.follow(topic, group=group, idle_timeout_s=0)
+    assert ids(third) == list(range(2, 10))
+    client.positions.forget(group)
+    with pytest.raises(PositionMoved, match="was removed"):
+        third.commit()
+
+
+def test_a_commit_whose_answer_was_lost_is_the_reader_s_own(
+    client: LogClient, topic: TopicInfo, group: str
+) -> None:
+    reader = client.follow(topic, group=group, idle_timeout_s=0)
+    next(reader)
+    reader.commit(3)
+    reader._version = NO_INDEX  # as if that commit had failed without an answer
+    assert reader.commit().offset == 10
+
+
+KILLED = """
+import os, runpy, signal, sys, raftlog
+
+when, sys.argv = sys.argv[1], sys.argv[2:]
+commit = raftlog.LogClient.commit_epoch
+
+
+def commit_and_die(*arguments, **named):
+    if when == "after":
+        commit(*arguments, **named)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+raftlog.LogClient.commit_epoch = commit_and_die
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""The example, in a process that is killed when its rows are staged, or when they are visible."""
+
+
+def test_a_process_that_is_killed_around_its_commit_writes_each_result_once(
+    cluster: ProcessCluster, client: LogClient, topic: TopicInfo
+) -> None:
+    """The example of docs/EXACTLY_ONCE.md."""
+    output = client.create_topic(f"{topic.name}-squares", "id bigint, square bigint")
+    words = [str(PIPELINE), cluster.servers, topic.name, output.name, "squares"]
+
+    def run(*command: str) -> int:
+        ended = subprocess.run([sys.executable, *command, *words], timeout=60, check=False)
+        return ended.returncode
+
+    for when, visible in (("before", 0), ("after", 10)):
+        assert run("-c", KILLED, when) == -signal.SIGKILL
+        assert client.read_high_water_mark(output).high_water_mark == visible
+    client.append(topic, [{"id": 10}])
+    assert run() == 0
+    rows = pa.Table.from_batches(client.read(output)).to_pylist()
+    assert rows == [{"id": number, "square": number**2} for number in range(11)]
+    row = client.writers.describe(output, "squares")
+    assert (row.last_epoch, row.last_start, row.last_end) == (1, 10, 11)
+    assert json.loads(row.plan) == [topic.incarnation, 11]
+    for block in blocks(ROOT / "docs" / "EXACTLY_ONCE.md", "python"):
+        assert textwrap.indent(block, " " * 8) in PIPELINE.read_text()
+
+
+def test_two_processes_under_one_name_cannot_both_write(
+    client: LogClient, topic: TopicInfo
+) -> None:
+    output = client.create_topic(f"{topic.name}-squares", "id bigint, square bigint")
+    pipeline = runpy.run_path(str(PIPELINE))["Pipeline"]
+    first, second = (pipeline(client, topic, output, "squares") for _ in range(2))
+    assert second.step()
+    client.append(topic, [{"id": 10}])
+    with pytest.raises(EpochContentMismatch):
+        first.step()
+    with pytest.raises(RunFenced):
+        second.step()
+    assert pipeline(client, topic, output, "squares").step()
+    rows = pa.Table.from_batches(client.read(output)).to_pylist()
+    assert [row["id"] for row in rows] == list(range(11))
 
 
 def test_the_lag_counts_what_lies_between_position_and_end(

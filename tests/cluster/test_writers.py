@@ -78,12 +78,12 @@ def test_writers_are_listed_with_what_they_have_open(
     stage(client, topic, stream("s", 1), 4)
     once = anonymous()
     client.commit_epoch(topic, once, [stage(client, topic, once, 2)], transient_writer=True)
-    listed = {writer.writer: writer for writer in client.writers(topic)}
+    listed = {writer.writer: writer for writer in client.writers.scan(topic)}
     assert listed.keys() == {"s", once.writer}
     assert (listed["s"].kind, listed["s"].last_epoch) == ("stream", 0)
     assert (listed["s"].open_epochs, listed["s"].staged_bytes > 0) == (1, True)
     assert (listed[once.writer].kind, listed[once.writer].staged_bytes) == ("transient", 0)
-    assert client.describe_writer(topic, "s") == listed["s"]
+    assert client.writers.describe(topic, "s") == listed["s"]
     words = ["writers", "list", name, "-o", "json", "--servers", cluster.servers]
     shown = subprocess.run(
         [sys.executable, "-m", "raftlog", *words], capture_output=True, timeout=60, check=True
@@ -100,7 +100,7 @@ def test_a_batch_beyond_the_setting_is_refused_before_the_log(client: LogClient,
         attempt.write(rows(10_000, "x" * 1_000))
     assert caught.value.limit == STAGED_BYTES_MAX
     attempt.close()
-    [writer] = client.writers(topic)
+    [writer] = client.writers.scan(topic)
     in_flight = 4 * 210_000
     assert writer.staged_bytes <= STAGED_BYTES_MAX + in_flight
     assert client.watermark(topic).dead_bytes == 0, "nothing that was refused is on disk"
@@ -114,14 +114,14 @@ def test_a_removed_writer_is_unknown_and_its_records_stay(
     topic = client.create_topic(name, DDL)
     client.commit_epoch(topic, stream("s", 0), [stage(client, topic, stream("s", 0), 3)])
     with pytest.raises(WriterNotFound, match="raftlog writers list"):
-        client.remove_writer(topic, "nobody")
+        client.writers.remove(topic, "nobody")
     words = ["writers", "remove", name, "s", "--servers", cluster.servers]
     command = [sys.executable, "-m", "raftlog", *words]
     unasked = subprocess.run(command, input=b"n\n", capture_output=True, timeout=60, check=False)
     assert unasked.returncode == ExitCode.FAILED
     assert b"UnknownWriter" in unasked.stderr, "the consequence is told before"
     subprocess.run([*command, "--yes"], timeout=60, check=True)
-    assert list(client.writers(topic)) == []
+    assert list(client.writers.scan(topic)) == []
     with pytest.raises(UnknownWriter):
         stage(client, topic, stream("s", 1), 1)
     assert client.read_high_water_mark(topic).high_water_mark == 3
