@@ -16,7 +16,13 @@ from pyspark.sql.types import StructType
 from raftlog.errors import RaftlogError
 from raftlog.spark import connection
 from raftlog.spark.declarations import Endpoint
-from raftlog.spark.options import Subscription, check_values, source_options, subscription
+from raftlog.spark.options import (
+    Subscription,
+    check_values,
+    source_options,
+    subscription,
+    view_options,
+)
 from raftlog.spark.schema import check_projection, topic_struct
 from raftlog.spark.union import union
 from raftlog.spark.worker_log import errors_logged
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
     from raftlog import TopicInfo
     from raftlog.spark.failed import FailedStreamReader
     from raftlog.spark.reader import RaftlogBatchReader, RaftlogStreamReader
+    from raftlog.spark.views import ViewReader
     from raftlog.spark.writer import RaftlogBatchWriter, RaftlogStreamWriter
 
 
@@ -41,7 +48,13 @@ class RaftlogDataSource(DataSource):
 
     @errors_logged
     def schema(self) -> StructType:
-        """The columns of the subscribed topics, by name. Not called with `.schema(...)`."""
+        """The columns of the subscribed topics, by name, or of the view. Not called with
+        `.schema(...)`."""
+        viewed = view_options(self.options)
+        if viewed is not None:
+            from raftlog.spark.views import COLUMNS
+
+            return COLUMNS[viewed.view]
         subscribed = subscription(self.options)
         check_values(self.options)
         return topic_struct(
@@ -49,7 +62,13 @@ class RaftlogDataSource(DataSource):
         )
 
     @errors_logged
-    def reader(self, schema: StructType) -> RaftlogBatchReader:
+    def reader(self, schema: StructType) -> RaftlogBatchReader | ViewReader:
+        viewed = view_options(self.options)
+        if viewed is not None:
+            from raftlog.spark.views import ViewReader
+
+            connection.check_reachable(viewed.connection)
+            return ViewReader(viewed, schema)
         from raftlog.spark.reader import RaftlogBatchReader
 
         options = source_options(self.options, Endpoint.BATCH_SOURCE)
@@ -68,6 +87,11 @@ class RaftlogDataSource(DataSource):
 
     @errors_logged
     def _stream_reader(self, schema: StructType) -> RaftlogStreamReader:
+        viewed = view_options(self.options)
+        if viewed is not None:
+            from raftlog.spark.views import refuse_stream
+
+            refuse_stream(viewed)
         from raftlog.spark.reader import RaftlogStreamReader
 
         options = source_options(self.options, Endpoint.STREAM_SOURCE)

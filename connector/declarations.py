@@ -85,6 +85,12 @@ OPTIONS: tuple[Option, ...] = (
         "of each topic to read. A stream reads topics that come later from their start.",
     ),
     Option(
+        name="view",
+        endpoints=frozenset({Endpoint.BATCH_SOURCE}),
+        doc="In place of records, the state of the cluster as a DataFrame: watermarks, groups, "
+        "epochs or topics. subscribe and subscribePattern choose topics; default: all.",
+    ),
+    Option(
         name="startingOffsets",
         endpoints=SOURCES,
         doc=(

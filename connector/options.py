@@ -14,7 +14,7 @@ from enum import Enum
 
 from raftlog.errors import InvalidOption
 from raftlog.machines.limits import INTEGER_MAX, TEXT_CHARACTERS_MAX
-from raftlog.spark.declarations import SINKS, SOURCES, Endpoint
+from raftlog.spark.declarations import OPTIONS, SINKS, SOURCES, Endpoint
 from raftlog.spark.limits import NONE, Limits
 from raftlog.spark.offsets import EARLIEST, LATEST
 from raftlog.spark.option_values import OptionValues
@@ -29,6 +29,8 @@ from raftlog.spark.topics import Topics, topics_of
 READ_PREFERENCES = ("nearest", "leader", "follower", "observer")
 
 SCHEMA_EVOLUTIONS = ("additive", "fail")
+
+WATERMARKS, GROUPS, EPOCHS, TOPICS = VIEWS = ("watermarks", "groups", "epochs", "topics")
 
 
 class CreateTopic(Enum):
@@ -65,6 +67,17 @@ class Subscription:
     connection: ConnectionOptions
     topics: Topics
     include_metadata: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewOptions:
+    """A read of the cluster's state, in place of records."""
+
+    connection: ConnectionOptions
+    view: str
+    """One of `VIEWS`."""
+    topics: Topics
+    """Those that it is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +131,32 @@ def subscription(given: Mapping[str, str]) -> Subscription:
     Raises `InvalidOption`, also for names that are valid in neither.
     """
     return _subscription(OptionValues(given, SOURCES))
+
+
+def view_options(given: Mapping[str, str]) -> ViewOptions | None:
+    """What a source reads if that is a view, before it is known whether as a stream; None: records.
+
+    Raises `InvalidOption`, also for options that say which records are read, and how.
+    """
+    values = OptionValues(given, SOURCES)
+    if values.given("view") is None:
+        return None
+    view = values.choice("view", VIEWS)
+    chosen = [name for name in ("subscribe", "subscribePattern") if values.given(name) is not None]
+    for option in OPTIONS:
+        of_records = option.name not in (*chosen, "view") and not option.endpoints & SINKS
+        if of_records and option.endpoints & SOURCES and values.given(option.name) is not None:
+            raise InvalidOption(
+                option=option.name,
+                problem=f"is given with 'view', and view {view!r} has no records",
+                advice="Leave one of the two out. A view takes subscribe or subscribePattern, and "
+                "the options of the connection.",
+            )
+    return ViewOptions(
+        connection=_connection(values),
+        view=view,
+        topics=topics_of(values) if chosen else Topics(pattern=".*"),
+    )
 
 
 def check_values(given: Mapping[str, str]) -> None:

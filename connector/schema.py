@@ -70,22 +70,8 @@ def check_projection(wanted: StructType, topic: TopicInfo) -> None:
 
     The order is free, and each column may be named once. Raises `SchemaMismatch`.
     """
-    if not wanted.fields:
-        raise InvalidOption(
-            option="schema", problem="names no column", advice="Name one, _offset for instance."
-        )
-    known = {field.name: field for field in topic_struct(topic, include_metadata=True).fields}
-    lines = _repeated(wanted)
-    for field in wanted.fields:
-        have = known.get(field.name)
-        if have is None:
-            near = difflib.get_close_matches(field.name, known, n=1)
-            hint = f" (did you mean {near[0]}?)" if near else ""
-            lines.append(f"  {field.name}: asked for, not in the topic{hint}")
-        elif not _readable(_tree(field.dataType), _tree(have.dataType)):
-            lines.append(f"  {field.name}: asked for as {_words(field)}, is {_words(have)}")
-        elif have.nullable and not field.nullable:
-            lines.append(f"  {field.name}: asked for as NOT NULL, may be null")
+    have = topic_struct(topic, include_metadata=True)
+    lines = projection_problems(wanted, have, "the topic")
     if lines:
         raise SchemaMismatch(
             topic=topic.name,
@@ -93,6 +79,32 @@ def check_projection(wanted: StructType, topic: TopicInfo) -> None:
             advice="Name in .schema(...) only columns of the topic, with its types "
             "(`raftlog topic describe`), and cast after the read; or leave .schema(...) out.",
         )
+
+
+def projection_problems(wanted: StructType, have: StructType, what: str) -> list[str]:
+    """A line for each of the `wanted` columns that `what`, which has columns `have`, cannot give.
+
+    Raises `InvalidOption` if none is wanted.
+    """
+    if not wanted.fields:
+        raise InvalidOption(
+            option="schema",
+            problem="names no column",
+            advice=f"Name one, {have.names[-1]} for instance.",
+        )
+    known = {field.name: field for field in have.fields}
+    lines = _repeated(wanted)
+    for field in wanted.fields:
+        found = known.get(field.name)
+        if found is None:
+            near = difflib.get_close_matches(field.name, known, n=1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            lines.append(f"  {field.name}: asked for, not in {what}{hint}")
+        elif not _readable(_tree(field.dataType), _tree(found.dataType)):
+            lines.append(f"  {field.name}: asked for as {_words(field)}, is {_words(found)}")
+        elif found.nullable and not field.nullable:
+            lines.append(f"  {field.name}: asked for as NOT NULL, may be null")
+    return lines
 
 
 def check_writable(given: StructType, topic: TopicInfo) -> None:

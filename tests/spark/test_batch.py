@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 EVERY_TYPE = [
     "id % 2 = 0 AS yes",
@@ -139,6 +143,33 @@ def test_several_topics_are_read_as_one_by_the_names_of_their_columns(lab):
         lab.read(subscribe=None, subscribePattern=f"{lab.topic}-none")
     with pytest.raises(AnalysisException, match=r"id: bigint in .*, int in "):
         lab.read(subscribe=f"{lab.topic},{odd}")
+
+
+def test_views_show_the_state_of_the_cluster_as_it_is_when_they_are_read(lab):
+    data = lab.spark.range(4).selectExpr("id", "'x' AS s")
+    lab.write(data, txnAppId="job", txnVersion=7)
+    lab.client.positions.publish(f"{lab.topic}/g", lab.topic, 1, publisher="me")
+    lab.client.alter_topic(lab.topic, {"retention_s": 86_400})
+    known = lab.client.describe_topic(lab.topic)
+    [mark] = lab.read(view="watermarks").collect()
+    assert (mark.topic, mark.incarnation) == (known.name, known.incarnation)
+    assert (mark.log_start_offset, mark.high_water_mark, mark.records) == (0, 4, 4)
+    assert mark.bytes == lab.client.read_high_water_mark(known).record_bytes > 0
+    assert (mark.replicas, mark.leader in known.voters, mark.commit_index > 0) == (3, True, True)
+    [epoch] = lab.read(view="epochs", subscribe=None, subscribePattern=lab.topic).collect()
+    assert (epoch.writer, epoch.kind, epoch.last_epoch) == ("job", "named batch", 7)
+    assert (epoch.start_offset, epoch.end_offset, epoch.open_epochs) == (0, 4, 0)
+    assert abs(epoch.last_activity.timestamp() - time.time()) < 3600
+    [topic] = lab.read(view="topics").collect()
+    assert (topic.columns, topic.schema_version) == ("id bigint, s string", 1)
+    assert StructType.fromJson(json.loads(topic.schema_json)) == lab.read().schema
+    assert (topic.retention_s, topic.retention_bytes, len(topic.nodes)) == (86_400, None, 3)
+    groups = lab.read(
+        view="groups", subscribe=None, schema="position bigint, topic string, records_behind bigint"
+    )
+    marks = lab.read(view="watermarks", subscribe=None).select("topic", "bytes")
+    [row] = groups.join(marks, "topic").where(F.col("topic") == lab.topic).collect()
+    assert (row.position, row.records_behind, row.bytes) == (1, 3, mark.bytes)
 
 
 def test_wrong_options_fail_on_the_driver_with_the_nearest_name(lab):
