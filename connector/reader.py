@@ -34,6 +34,7 @@ from raftlog.errors import (
 )
 from raftlog.spark import connection, offsets, partitions, publishing
 from raftlog.spark.limits import NONE, Limits, Pieces, Waiting, admitted, due
+from raftlog.spark.metadata_columns import METADATA_NAMES
 from raftlog.spark.offsets import (
     EARLIEST,
     LATEST,
@@ -45,7 +46,6 @@ from raftlog.spark.offsets import (
     TopicWatermark,
 )
 from raftlog.spark.options import SourceOptions, default_parallelism
-from raftlog.spark.schema import METADATA_NAMES
 from raftlog.spark.union import check_fits
 from raftlog.spark.worker_log import errors_logged
 

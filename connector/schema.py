@@ -13,36 +13,14 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.types import (
-    ArrayType,
-    DataType,
-    LongType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from raftlog.errors import InvalidOption, SchemaMismatch
 from raftlog.machines.evolution import widens
+from raftlog.spark.metadata_columns import METADATA, without_metadata
 
 if TYPE_CHECKING:
     from raftlog import TopicInfo
-
-METADATA = StructType(
-    [
-        StructField("_topic", StringType()),
-        StructField("_offset", LongType()),
-        StructField("_timestamp", TimestampType()),
-        StructField("_epoch", LongType()),
-        StructField("_writer", StringType()),
-        StructField("_term", LongType()),
-    ]
-)
-"""Columns that a read can ask for and that a write leaves out. A topic never has them."""
-
-METADATA_NAMES = tuple(METADATA.names)
 
 _NULLABILITY = ("nullable", "containsNull", "valueContainsNull")
 """The keys with which the JSON of a type allows nulls inside it."""
@@ -190,26 +168,6 @@ def _misfits(given: StructType, topic: TopicInfo) -> list[str]:
 def _text(field: StructField) -> str:
     """The type as a topic's field has it, if it is not nested."""
     return json.dumps(field.dataType.jsonValue())
-
-
-def check_reserved(given: StructType, topic: str) -> None:
-    """Check that a column under a metadata name is metadata, by its type.
-
-    Another column of such a name would be left out without a word, so it raises `SchemaMismatch`.
-    """
-    lines = [
-        f"  {field.name}: {field.dataType.simpleString()} in the DataFrame; the name is reserved "
-        f"for metadata ({METADATA[field.name].dataType.simpleString()}), rename the column"
-        for field in given.fields
-        if field.name in METADATA_NAMES and field.dataType != METADATA[field.name].dataType
-    ]
-    if lines:
-        raise SchemaMismatch(topic=topic, difference="\n".join(lines))
-
-
-def without_metadata(given: StructType) -> StructType:
-    """The columns without metadata columns, so that what was read can be written."""
-    return StructType([field for field in given.fields if field.name not in METADATA_NAMES])
 
 
 def creation_text(given: StructType) -> str:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import StructType
 
 from raftlog.errors import SchemaMismatch
-from raftlog.spark.schema import METADATA_NAMES, topic_struct
+from raftlog.spark.metadata_columns import METADATA_NAMES
+from raftlog.spark.schema import topic_struct
 
 if TYPE_CHECKING:
     from raftlog import TopicInfo

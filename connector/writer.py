@@ -30,9 +30,10 @@ from pyspark.sql.types import StructType
 from raftlog.errors import InvalidOption, SchemaChanged, TopicNotFound
 from raftlog.spark import connection
 from raftlog.spark.declarations import Endpoint
+from raftlog.spark.metadata_columns import check_reserved, is_metadata
 from raftlog.spark.options import CreateTopic, SinkOptions, sink_options
 from raftlog.spark.plan import IN_FOREACH_BATCH, location_of, plan_digest
-from raftlog.spark.schema import check_reserved, check_writable, creation_text, merge_of
+from raftlog.spark.schema import check_writable, creation_text, merge_of
 from raftlog.spark.worker_log import errors_logged
 
 if TYPE_CHECKING:
@@ -113,6 +114,12 @@ class _Target:
     schema: StructType
     topic: TopicInfo | None
 
+    def own(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows without the metadata columns that were read with them."""
+        assert batch.schema.names == self.schema.names, f"{batch.schema} is not {self.schema}"
+        kept = [at for at, field in enumerate(self.schema.fields) if not is_metadata(field)]
+        return batch if len(kept) == batch.num_columns else batch.select(kept)
+
 
 class _Sink:
     """What both writers have in common. Pickled to executors, so it holds only plain values."""
@@ -125,7 +132,7 @@ class _Sink:
         """Stage all rows as one new attempt. On return every entry is replicated and none is
         visible.
 
-        The client casts and coalesces the batches, and leaves out reserved columns.
+        The client casts and coalesces the batches.
         """
         attempt = connection.client(self._options.connection).attempt(
             self._target.topic or self._made_for(key),
@@ -138,7 +145,7 @@ class _Sink:
         try:
             for batch in batches:
                 _advise_on_arrow_bytes()
-                attempt.write(batch)
+                attempt.write(self._target.own(batch))
             return StagedMessage(key=key, reference=attempt.finish())
         finally:
             attempt.close()

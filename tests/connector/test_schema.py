@@ -22,13 +22,16 @@ from raftlog.machines.commands import TopicInfo
 from raftlog.machines.evolution import ADD, ColumnChange, evolved
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
-from raftlog.spark.reader import conform
-from raftlog.spark.schema import (
+from raftlog.spark.metadata_columns import (
     METADATA,
     METADATA_NAMES,
+    check_reserved,
+    without_metadata,
+)
+from raftlog.spark.reader import conform
+from raftlog.spark.schema import (
     Merge,
     check_projection,
-    check_reserved,
     check_writable,
     creation_text,
     merge_of,
@@ -44,6 +47,9 @@ COLUMNS = StructType(
         StructField("e", StructType([StructField("x", TimestampType())])),
     ]
 )
+
+GATE = StructField("gate", StringType())
+FLIGHTS = StructType([StructField("id", IntegerType(), False), StructField("delay", LongType())])
 
 
 def topic(columns=COLUMNS, name="t"):
@@ -122,8 +128,7 @@ def test_an_array_with_nulls_is_not_read_as_one_without():
 
 
 def test_a_write_fits_by_name_in_any_order_nullability_and_with_metadata_columns():
-    given = StructType([*reversed(COLUMNS.fields), StructField("_offset", LongType())])
-    check_writable(given, topic())
+    check_writable(StructType([*reversed(COLUMNS.fields), METADATA["_offset"]]), topic())
     loose = StructType([StructField(f.name, f.dataType, True) for f in COLUMNS.fields])
     check_writable(loose, topic())
 
@@ -138,13 +143,13 @@ def test_a_write_that_does_not_fit_is_explained_field_by_field():
 
 
 def test_a_first_write_makes_every_column_nullable_and_strips_reserved_names():
-    given = StructType([*COLUMNS.fields, StructField("_offset", LongType(), False)])
+    given = StructType([*COLUMNS.fields, METADATA["_offset"]])
     made = StructType.fromJson(json.loads(creation_text(given)))
     assert made.names == COLUMNS.names
     assert all(field.nullable for field in made.fields)
     assert made["c"].dataType == ArrayType(LongType(), True)
     with pytest.raises(InvalidOption):
-        creation_text(StructType().add("_offset", "long"))
+        creation_text(StructType([METADATA["_offset"]]))
 
 
 def test_every_batch_is_made_to_fit_exactly_what_spark_planned():
@@ -168,11 +173,34 @@ def test_every_batch_is_made_to_fit_exactly_what_spark_planned():
     assert fitted.to_pydict()["c"] == [[1], None]
 
 
+def renamed(field, name):
+    return StructField(name, field.dataType, metadata=field.metadata)
+
+
 def test_a_column_of_the_users_own_under_a_reserved_name_is_refused_not_dropped():
     check_reserved(METADATA, "copy")
-    mine = StructType([StructField("id", LongType()), StructField("_timestamp", StringType())])
-    with pytest.raises(SchemaMismatch, match=r"_timestamp: string in the DataFrame.*reserved"):
-        check_reserved(mine, "mine")
+    for mine in (
+        StructField("_topic", StringType()),
+        StructField("_Topic", StringType()),
+        renamed(METADATA["_writer"], "_topic"),
+        renamed(METADATA["_writer"], "_Topic"),
+        StructField("_topic", StringType(), metadata={"raftlog.metadata": ["_topic"]}),
+    ):
+        given = StructType([StructField("id", LongType()), METADATA["_offset"], mine])
+        with pytest.raises(SchemaMismatch, match=f"  {mine.name}: the name is reserved") as raised:
+            check_reserved(given, "mine")
+        assert f".drop('{mine.name}')" in raised.value.remedy
+        assert "_offset" not in str(raised.value)
+
+
+def test_a_metadata_column_is_left_out_in_any_case_and_kept_under_another_name():
+    kept = renamed(METADATA["_topic"], "origin")
+    given = StructType([renamed(METADATA["_offset"], "_OFFSET"), *FLIGHTS, kept])
+    check_reserved(given, "copy")
+    assert without_metadata(given).names == ["id", "delay", "origin"]
+    made = StructType.fromJson(json.loads(creation_text(given)))
+    assert made.names == ["id", "delay", "origin"]
+    assert not made["origin"].metadata
 
 
 def test_a_write_without_a_column_that_was_added_to_the_topic_goes_on():
@@ -183,10 +211,6 @@ def test_a_write_without_a_column_that_was_added_to_the_topic_goes_on():
     check_writable(topic_struct(altered, include_metadata=False), altered)
     with pytest.raises(SchemaMismatch, match="gate: string in the topic, bigint in the DataFrame"):
         check_writable(StructType([*given, StructField("gate", LongType())]), altered)
-
-
-GATE = StructField("gate", StringType())
-FLIGHTS = StructType([StructField("id", IntegerType(), False), StructField("delay", LongType())])
 
 
 def test_what_a_write_adds_and_widens_is_told_apart_from_what_no_merge_helps():

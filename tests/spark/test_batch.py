@@ -10,6 +10,9 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from raftlog.spark.metadata_columns import METADATA_NAMES, check_reserved, without_metadata
+from tests.spark.conftest import failure
+
 EVERY_TYPE = [
     "id % 2 = 0 AS yes",
     "CAST(id % 100 AS tinyint) AS i8",
@@ -73,13 +76,51 @@ def test_metadata_columns_say_who_wrote_what_when(lab):
     assert all(row._term >= 1 for row in rows)
 
 
-def test_a_read_to_write_copy_strips_the_reserved_columns(lab):
+def test_a_read_to_write_copy_strips_the_metadata_columns_however_they_were_carried(lab):
     lab.create()
     lab.append(1, 2, 3)
     copy = f"{lab.topic}-copy"
-    lab.write(lab.read(includeMetadata="true"), topic=copy)
-    assert lab.read(subscribe=copy).columns == ["id", "s"]
-    assert sorted(row.id for row in lab.read(subscribe=copy).collect()) == [1, 2, 3]
+    read = lab.read(includeMetadata="true")
+    read.createOrReplaceTempView("carried")
+    carried = [
+        lab.spark.sql("SELECT *, _topic AS origin FROM carried WHERE _offset >= 0"),
+        read.select("_OFFSET", "_topic", "id", "s", F.col("_topic").alias("origin")),
+        read.withColumnRenamed("_topic", "_t").withColumnRenamed("_t", "_topic"),
+        read.unionByName(read).distinct(),
+        read.join(lab.read().select("id"), "id").repartition(2).orderBy("_offset").cache(),
+        read.groupBy("_topic", "id").count(),
+    ]
+    for data in carried:
+        assert not set(without_metadata(data.schema).names) & set(METADATA_NAMES), data
+        check_reserved(data.schema, copy)
+    lab.write(carried[0], topic=copy)
+    lab.write(carried[1], topic=copy)
+    found = lab.read(subscribe=copy)
+    assert found.columns == ["id", "s", "origin"]
+    assert sorted((row.id, row.origin) for row in found.collect()) == [
+        (number, lab.topic) for number in (1, 1, 2, 2, 3, 3)
+    ]
+
+
+def test_a_column_of_the_users_own_under_a_reserved_name_is_an_error_before_any_row(lab):
+    lab.create()
+    lab.append(1)
+    read = lab.read(includeMetadata="true")
+    mine = [
+        (lab.read().withColumn("_topic", F.lit("mine")), "_topic"),
+        (lab.read().withColumn("_Topic", F.lit("mine")), "_Topic"),
+        (read.withColumn("_offset", F.col("_offset") + 1), "_offset"),
+        (read.drop("_topic").withColumnRenamed("_writer", "_topic"), "_topic"),
+        (lab.read(schema="id bigint, s string, _term bigint"), "_term"),
+    ]
+    for data, name in mine:
+        with pytest.raises(AnalysisException, match=f"  {name}: the name is reserved"):
+            lab.write(data, topic=f"{lab.topic}-mine")
+    lab.rows_file("1", 2)
+    rows = lab.file_stream().withColumn("_epoch", F.lit(1))
+    assert "  _epoch: the name is reserved" in failure(lab.sink(rows).start())
+    assert lab.ids() == [1]
+    assert f"{lab.topic}-mine" not in [topic.name for topic in lab.client.list_topics()]
 
 
 def test_offsets_bound_a_read_and_partitions_split_it(lab):
