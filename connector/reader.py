@@ -33,6 +33,7 @@ from raftlog.errors import (
     TopicRecreated,
 )
 from raftlog.spark import connection, offsets, partitions, publishing
+from raftlog.spark.column_names import check_case, matched
 from raftlog.spark.limits import NONE, Limits, Pieces, Waiting, admitted, due
 from raftlog.spark.metadata_columns import METADATA_NAMES
 from raftlog.spark.offsets import (
@@ -220,20 +221,29 @@ class _RangeReader:
                 raise Internal(what=f"{partition!r} ended at offset {begin}")
 
     def _records(self, partition: RaftlogPartition, begin: int) -> Iterator[pa.RecordBatch]:
-        """The wanted columns that the topic has; if it has none of them, its offsets."""
+        """The wanted columns that the topic has, under the names that Spark planned with; if it
+        has none of them, its offsets."""
         topic = connection.topic(
             self._connection, partition.topic, partition.incarnation, partition.schema_version
         )
         topic = dataclasses.replace(topic, schema=topic.schema.at(partition.schema_version))
-        known = {*METADATA_NAMES, *(field.name for field in topic.schema.fields)}
-        return self.client().read(
+        known = [*METADATA_NAMES, *(field.name for field in topic.schema.fields)]
+        names = matched(self._schema.names, known)
+        check_case(self._schema.names, names, topic.name)
+        planned = {
+            name: given
+            for given, name in zip(self._schema.names, names, strict=True)
+            if name in known
+        }
+        for batch in self.client().read(
             topic,
             begin,
             partition.end,
             mark=partition.mark,
-            columns=[name for name in self._schema.names if name in known] or ["_offset"],
+            columns=list(planned) or ["_offset"],
             preference=cast("ReadPreference", self._options.read_preference),
-        )
+        ):
+            yield batch.rename_columns(list(planned.values())) if planned else batch
 
     def client(self) -> LogClient:
         """This process's client of the cluster."""

@@ -17,6 +17,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructT
 
 from raftlog.errors import InvalidOption, SchemaMismatch
 from raftlog.machines.evolution import widens
+from raftlog.spark.column_names import renamed
 from raftlog.spark.metadata_columns import METADATA, without_metadata
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def check_projection(wanted: StructType, topic: TopicInfo) -> None:
     """Check that `wanted` (from `.schema(...)`) names columns of the topic or metadata columns,
     with their types.
 
-    The order is free, and each column may be named once. Raises `SchemaMismatch`.
+    The order is free, and each column may be named once. Names may differ in case. Raises
+    `SchemaMismatch`.
     """
     have = topic_struct(topic, include_metadata=True)
     lines = projection_problems(wanted, have, "the topic")
@@ -61,6 +63,7 @@ def check_projection(wanted: StructType, topic: TopicInfo) -> None:
 
 def projection_problems(wanted: StructType, have: StructType, what: str) -> list[str]:
     """A line for each of the `wanted` columns that `what`, which has columns `have`, cannot give.
+    Names may differ in case.
 
     Raises `InvalidOption` if none is wanted.
     """
@@ -72,7 +75,7 @@ def projection_problems(wanted: StructType, have: StructType, what: str) -> list
         )
     known = {field.name: field for field in have.fields}
     lines = _repeated(wanted)
-    for field in wanted.fields:
+    for field in renamed(wanted, known).fields:
         found = known.get(field.name)
         if found is None:
             near = difflib.get_close_matches(field.name, known, n=1)
@@ -88,8 +91,9 @@ def projection_problems(wanted: StructType, have: StructType, what: str) -> list
 def check_writable(given: StructType, topic: TopicInfo) -> None:
     """Check that a DataFrame's columns, in any order, are the topic's. Raises `SchemaMismatch`.
 
-    Those that were added to the topic may be missing: its records have null in them. One may have a
-    type that the topic's type was widened from, or could be: the client casts it.
+    Names may differ in case, which a task refuses if Spark is case-sensitive (`check_case`). Those
+    that were added to the topic may be missing: its records have null in them. One may have a type
+    that the topic's type was widened from, or could be: the client casts it.
     """
     lines = _misfits(given, topic)
     if not lines:
@@ -126,13 +130,13 @@ def merge_of(given: StructType, topic: TopicInfo) -> Merge:
     """What to change in the topic so that the DataFrame fits. Raises `SchemaMismatch` if it differs
     in anything else: then nothing should be changed.
 
-    A column whose name differs from one of the topic's only in case is no new one.
+    A column whose name differs from one of the topic's only in case is that one.
     """
     by_name = {field.name: field for field in topic.schema.fields}
     taken = {name.lower() for name in by_name}
     known = topic_struct(topic, include_metadata=False)
     add, types, rest = [], [], []
-    for field in without_metadata(given).fields:
+    for field in renamed(without_metadata(given), by_name).fields:
         if field.name.lower() not in taken:
             add.append(StructField(field.name, _all_nullable(field.dataType)))
         elif field.name in by_name and widens(by_name[field.name].type, _text(field)):
@@ -149,14 +153,15 @@ def merge_of(given: StructType, topic: TopicInfo) -> Merge:
 def _misfits(given: StructType, topic: TopicInfo) -> list[str]:
     """One line for each column with which a DataFrame does not fit a topic."""
     known = topic_struct(topic, include_metadata=False)
+    own = renamed(without_metadata(given), known.names)
     optional = {field.name for field in topic.schema.fields if topic.schema.was_added(field)}
-    optional -= set(given.names)
+    optional -= set(own.names)
     types = {field.name: field.type for field in topic.schema.fields}
     cast = [
         known[field.name]
         if field.name in types and widens(_text(field), types[field.name])
         else field
-        for field in without_metadata(given).fields
+        for field in own.fields
     ]
     return _repeated(given) + _differences(
         StructType(cast),
@@ -180,6 +185,13 @@ def creation_text(given: StructType) -> str:
     if not fields:
         raise InvalidOption(
             option="topic", problem="has no columns to write", advice="Select at least one."
+        )
+    repeated = _repeated(given)
+    if repeated:
+        raise InvalidOption(
+            option="topic",
+            problem="cannot be created with these columns:\n" + "\n".join(repeated) + "\n",
+            advice="Rename all but one.",
         )
     return _all_nullable(StructType(fields)).json()
 
@@ -241,8 +253,12 @@ def _differences(given: StructType, wanted: StructType, sides: _Sides) -> list[s
 
 
 def _repeated(schema: StructType) -> list[str]:
-    names = schema.names
-    return [f"  {name}: named twice" for name in sorted(set(names)) if names.count(name) > 1]
+    lower = [name.lower() for name in schema.names]
+    return [
+        f"  {name}: named twice" + ("" if schema.names.count(name) > 1 else ", but for the case")
+        for name in sorted(set(schema.names))
+        if lower.count(name.lower()) > 1
+    ]
 
 
 def _words(field: StructField) -> str:

@@ -1,6 +1,7 @@
 """Several topics read as one: the union of their columns by name.
 
-A column that a topic lacks is null in its records. Columns of one name must have one type.
+A column that a topic lacks is null in its records. Columns of one name must have one type. Names
+that differ only in case are one, as the first topic has it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import StructType
 
 from raftlog.errors import SchemaMismatch
+from raftlog.spark.column_names import matched, renamed
 from raftlog.spark.metadata_columns import METADATA_NAMES
 from raftlog.spark.schema import topic_struct
 
@@ -37,7 +39,8 @@ def union(topics: Sequence[TopicInfo]) -> TopicInfo:
     where = dict.fromkeys(fields, first.name)
     lines = []
     for topic in others:
-        own = {field.name: field for field in topic.schema.fields}
+        meant = matched([field.name for field in topic.schema.fields], fields)
+        own = dict(zip(meant, topic.schema.fields, strict=True))
         for name, field in own.items():
             if name not in fields:
                 fields[name] = dataclasses.replace(field, nullable=True)
@@ -45,7 +48,8 @@ def union(topics: Sequence[TopicInfo]) -> TopicInfo:
                 continue
             joined = _joined(json.loads(fields[name].type), json.loads(field.type))
             if joined is None:
-                one, other = _type(topics, where[name], name), _type(topics, topic.name, name)
+                one = _type(topics, where[name], name)
+                other = _type(topics, topic.name, field.name)
                 lines.append(f"  {name}: {one} in {where[name]}, {other} in {topic.name}")
                 continue
             fields[name] = dataclasses.replace(
@@ -69,7 +73,7 @@ def check_fits(planned: StructType, topic: TopicInfo) -> None:
     """
     own = {field.name: field for field in topic_struct(topic, include_metadata=False).fields}
     lines = []
-    for field in planned.fields:
+    for field in renamed(planned, [*METADATA_NAMES, *own]).fields:
         if field.name in METADATA_NAMES:
             continue
         have = own.get(field.name)

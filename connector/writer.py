@@ -29,8 +29,9 @@ from pyspark.sql.types import StructType
 
 from raftlog.errors import InvalidOption, SchemaChanged, TopicNotFound
 from raftlog.spark import connection
+from raftlog.spark.column_names import check_case, in_other_case, matched
 from raftlog.spark.declarations import Endpoint
-from raftlog.spark.metadata_columns import check_reserved, is_metadata
+from raftlog.spark.metadata_columns import check_reserved, is_metadata, without_metadata
 from raftlog.spark.options import CreateTopic, SinkOptions, sink_options
 from raftlog.spark.plan import IN_FOREACH_BATCH, location_of, plan_digest
 from raftlog.spark.schema import check_writable, creation_text, merge_of
@@ -114,11 +115,18 @@ class _Target:
     schema: StructType
     topic: TopicInfo | None
 
-    def own(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows without the metadata columns that were read with them."""
-        assert batch.schema.names == self.schema.names, f"{batch.schema} is not {self.schema}"
-        kept = [at for at, field in enumerate(self.schema.fields) if not is_metadata(field)]
-        return batch if len(kept) == batch.num_columns else batch.select(kept)
+    def names_in(self, topic: TopicInfo) -> list[str | None]:
+        """For each column of the rows its name in the topic; None for a metadata column that was
+        read with them.
+
+        Raises `SchemaMismatch` if a name differs in case and Spark is case-sensitive.
+        """
+        own = without_metadata(self.schema).names
+        meant = matched(own, [field.name for field in topic.schema.fields])
+        marked = [field.name for field in self.schema.fields if is_metadata(field)]
+        check_case([*own, *marked], [*meant, *(name.lower() for name in marked)], topic.name)
+        by_name = dict(zip(own, meant, strict=True))
+        return [None if is_metadata(field) else by_name[field.name] for field in self.schema.fields]
 
 
 class _Sink:
@@ -134,8 +142,12 @@ class _Sink:
 
         The client casts and coalesces the batches.
         """
+        topic = self._target.topic or self._made_for(key)
+        names = self._target.names_in(topic)
+        if self._options.merge_schema:
+            topic = _merged(self._options, self._target.schema, topic)
         attempt = connection.client(self._options.connection).attempt(
-            self._target.topic or self._made_for(key),
+            topic,
             key,
             compression=self._options.compression,
             batch_bytes=self._options.batch_bytes,
@@ -145,7 +157,7 @@ class _Sink:
         try:
             for batch in batches:
                 _advise_on_arrow_bytes()
-                attempt.write(self._target.own(batch))
+                attempt.write(_under(batch, names))
             return StagedMessage(key=key, reference=attempt.finish())
         finally:
             attempt.close()
@@ -326,6 +338,14 @@ def _fitting(options: SinkOptions, schema: StructType, topic: TopicInfo) -> Topi
     if not options.merge_schema:
         check_writable(schema, topic)
         return topic
+    if in_other_case(without_metadata(schema), topic):
+        merge_of(schema, topic)  # which the tasks do, once they know that names match
+        return topic
+    return _merged(options, schema, topic)
+
+
+def _merged(options: SinkOptions, schema: StructType, topic: TopicInfo) -> TopicInfo:
+    """The topic with what the rows need of it (`mergeSchema`)."""
     client = connection.client(options.connection)
     tries = 0
     while True:
@@ -372,6 +392,14 @@ def _say_no_fence(key: EpochKey) -> None:
 
 
 # ---------------------------------------------------------------- in a task
+
+
+def _under(batch: pa.RecordBatch, names: Sequence[str | None]) -> pa.RecordBatch:
+    """The columns that have a name, under it."""
+    assert batch.num_columns == len(names), f"{batch.schema} is not {names}"
+    kept = [at for at, name in enumerate(names) if name is not None]
+    own = batch if len(kept) == len(names) else batch.select(kept)
+    return own.rename_columns([name for name in names if name is not None])
 
 
 def _streaming_key(txn_app_id: str | None) -> EpochKey:

@@ -22,6 +22,7 @@ from raftlog.machines.commands import TopicInfo
 from raftlog.machines.evolution import ADD, ColumnChange, evolved
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
+from raftlog.spark.column_names import matched
 from raftlog.spark.metadata_columns import (
     METADATA,
     METADATA_NAMES,
@@ -98,7 +99,7 @@ def test_a_projection_takes_any_order_and_metadata_columns():
 def test_a_projection_that_does_not_fit_is_explained_field_by_field():
     wanted = StructType(
         [
-            StructField("A", IntegerType()),
+            StructField("aa", IntegerType()),
             StructField("b", IntegerType()),
             StructField("_ofset", LongType()),
             StructField("d", MapType(StringType(), DecimalType(10, 2)), False),
@@ -110,7 +111,7 @@ def test_a_projection_that_does_not_fit_is_explained_field_by_field():
         "  _ofset: asked for, not in the topic (did you mean _offset?)",
         "  d: asked for as NOT NULL, may be null",
     ]
-    assert lines[0].startswith("  A: asked for, not in the topic")
+    assert lines[0].startswith("  aa: asked for, not in the topic")
     assert "b: named twice" in difference(
         check_projection, StructType().add("b", "string").add("b", "string"), topic()
     )
@@ -217,6 +218,8 @@ def test_what_a_write_adds_and_widens_is_told_apart_from_what_no_merge_helps():
     wider = StructType([StructField("ID", LongType()), StructField("id", LongType()), GATE])
     lines = difference(merge_of, wider, topic(FLIGHTS)).splitlines()
     assert lines == [
+        "  ID: named twice, but for the case",
+        "  id: named twice, but for the case",
         "  delay: bigint in the topic, missing in the DataFrame",
         "  ID: bigint in the DataFrame, missing in the topic",
     ]
@@ -241,3 +244,24 @@ def test_a_write_with_a_type_that_the_topic_has_wider_goes_on():
     narrow = StructType([FLIGHTS["id"], StructField("delay", IntegerType())])
     check_writable(narrow, topic(FLIGHTS))
     assert merge_of(narrow, topic(FLIGHTS)) == Merge(add=(), types=())
+
+
+def test_names_that_differ_only_in_case_mean_one_column():
+    assert matched(["ID", "delay", "gate"], ["id", "Delay"]) == ["id", "Delay", "gate"]
+    assert matched(["ID", "id"], ["id"]) == ["ID", "id"], "the same name comes first"
+    shouted = StructType([StructField("ID", IntegerType()), StructField("Delay", IntegerType())])
+    check_writable(shouted, topic(FLIGHTS))
+    assert merge_of(shouted, topic(FLIGHTS)) == Merge(add=(), types=())
+    wider = StructType([StructField("ID", LongType()), FLIGHTS["delay"], GATE])
+    assert merge_of(wider, topic(FLIGHTS)) == Merge(
+        add=(GATE,), types=(StructField("id", LongType()),)
+    )
+    check_projection(StructType().add("DELAY", "long").add("_OFFSET", "long"), topic(FLIGHTS))
+    assert "DELAY: named twice" in difference(
+        check_projection, StructType().add("DELAY", "long").add("delay", "long"), topic(FLIGHTS)
+    )
+
+
+def test_a_topic_is_not_made_with_columns_that_differ_only_in_case():
+    with pytest.raises(InvalidOption, match="a: named twice, but for the case"):
+        creation_text(StructType().add("a", "long").add("A", "long"))

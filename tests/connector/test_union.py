@@ -100,3 +100,13 @@ def test_a_batch_of_a_topic_without_a_column_has_nulls_in_its_place():
     assert conform(batch, target).to_pydict() == {"n": [None, None], "id": [1, 2]}
     only_missing = conform(pa.record_batch({"_offset": [5, 6]}), pa.schema([("n", pa.int32())]))
     assert only_missing.to_pydict() == {"n": [None, None]}
+
+
+def test_columns_whose_names_differ_only_in_case_are_one():
+    shouted = topic("shouted", StructType().add("ID", "long").add("N", "integer"))
+    columns = topic_struct(union([WIDE, shouted]), include_metadata=False)
+    assert columns.names == ["id", "s", "N"]
+    assert topic_struct(union([shouted, OTHER]), include_metadata=False).names == ["ID", "N"]
+    check_fits(StructType().add("id", "long"), shouted)
+    with pytest.raises(SchemaMismatch, match="n: bigint in wider, int in shouted"):
+        union([topic("wider", StructType().add("n", "long")), shouted])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import contextmanager
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
@@ -121,6 +122,43 @@ def test_a_column_of_the_users_own_under_a_reserved_name_is_an_error_before_any_
     assert "  _epoch: the name is reserved" in failure(lab.sink(rows).start())
     assert lab.ids() == [1]
     assert f"{lab.topic}-mine" not in [topic.name for topic in lab.client.list_topics()]
+
+
+def test_names_in_another_case_are_those_of_the_topic_unless_spark_is_case_sensitive(lab):
+    lab.create("id bigint, s string")
+    shouted = lab.spark.range(2).selectExpr("id AS ID", "'x' AS S")
+    lab.write(shouted)
+    lab.write(shouted.selectExpr("*", "1 AS n"), mergeSchema="true")
+    topic = lab.client.describe_topic(lab.topic)
+    assert [field.name for field in topic.schema.fields] == ["id", "s", "n"]
+    found = lab.read(schema="S string, _OFFSET bigint, ID bigint").orderBy("_offset")
+    assert found.columns == ["S", "_OFFSET", "ID"]
+    assert [(row.ID, row._OFFSET) for row in found.collect()] == [(0, 0), (1, 1), (0, 2), (1, 3)]
+    with case_sensitive(lab.spark):
+        with pytest.raises(
+            PySparkException, match=r"ID: id in the topic, and spark\.sql\.caseSens"
+        ):
+            lab.write(shouted)
+        with pytest.raises(
+            PySparkException, match=r"ID: id in the topic, and spark\.sql\.caseSens"
+        ):
+            lab.write(shouted.selectExpr("*", "1 AS more"), mergeSchema="true")
+        with pytest.raises(
+            PySparkException, match=r"ID: id in the topic, and spark\.sql\.caseSens"
+        ):
+            lab.read(schema="ID bigint").collect()
+        lab.write(lab.spark.range(2, 3).selectExpr("id", "'x' AS s"))
+    assert lab.client.describe_topic(lab.topic).schema == topic.schema
+    assert len(lab.ids()) == 5
+
+
+@contextmanager
+def case_sensitive(spark):
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        yield
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
 
 
 def test_offsets_bound_a_read_and_partitions_split_it(lab):
