@@ -91,21 +91,22 @@ def stream_writer(
     nothing.
 
     Only tasks are told which batch it is for. So if the topic does not exist, they create it.
+    `overwrite`: the query's output mode is complete.
     """
-    _refuse_overwrite(overwrite, "outputMode", "'complete'", "Use outputMode('append').")
     options = sink_options(given, Endpoint.STREAM_SINK)
-    return RaftlogStreamWriter(options, _target(options, schema))
+    return RaftlogStreamWriter(options, _target(options, schema), overwrite=overwrite)
 
 
 def batch_writer(
     given: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> RaftlogBatchWriter:
     """A batch write's writer. Spark calls this once for each write, so the run is minted here."""
-    _refuse_overwrite(overwrite, "mode", "'overwrite'", "Use .mode('append').")
     options = sink_options(given, Endpoint.BATCH_SINK)
     target = _target(options, schema, starting=True)
     made = target.topic or _made(options, target)
-    return RaftlogBatchWriter(options, _Target(schema, made), run=uuid.uuid4().hex)
+    return RaftlogBatchWriter(
+        options, _Target(schema, made), run=uuid.uuid4().hex, overwrite=overwrite
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +133,10 @@ class _Target:
 class _Sink:
     """What both writers have in common. Pickled to executors, so it holds only plain values."""
 
-    def __init__(self, options: SinkOptions, target: _Target) -> None:
+    def __init__(self, options: SinkOptions, target: _Target, *, overwrite: bool) -> None:
         self._options = options
         self._target = target
+        self._overwrite = overwrite
 
     def stage(self, key: EpochKey, batches: Iterator[pa.RecordBatch]) -> StagedMessage:
         """Stage all rows as one new attempt. On return every entry is replicated and none is
@@ -186,6 +188,7 @@ class _Sink:
             create_writer=self._options.create_topic is CreateTopic.ALWAYS,
             transient_writer=transient,
             plan=plan,
+            overwrite=self._overwrite,
         )
 
     def discard(self, key: EpochKey) -> None:
@@ -210,9 +213,9 @@ class _Sink:
 class RaftlogStreamWriter(DataSourceStreamArrowWriter):
     """One micro-batch. `commit` has no task context, so it gets the ids in the messages."""
 
-    def __init__(self, options: SinkOptions, target: _Target) -> None:
+    def __init__(self, options: SinkOptions, target: _Target, *, overwrite: bool) -> None:
         self._options = options
-        self._sink = _Sink(options, target)
+        self._sink = _Sink(options, target, overwrite=overwrite)
 
     # Spark's Arrow classes take batches; the classes that they derive from take rows.
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:  # type: ignore[override]
@@ -243,13 +246,15 @@ class RaftlogStreamWriter(DataSourceStreamArrowWriter):
 class RaftlogBatchWriter(DataSourceArrowWriter):
     """One batch write: under `txnAppId` and `txnVersion`, or as its own writer, which expires."""
 
-    def __init__(self, options: SinkOptions, target: _Target, *, run: str) -> None:
+    def __init__(
+        self, options: SinkOptions, target: _Target, *, run: str, overwrite: bool
+    ) -> None:
         import raftlog
 
         writer = options.txn_app_id or run
         self._options = options
         self._transient = options.txn_app_id is None
-        self._sink = _Sink(options, target)
+        self._sink = _Sink(options, target, overwrite=overwrite)
         self._key = raftlog.EpochKey(
             writer=writer,
             query_id=writer,
@@ -287,15 +292,6 @@ class RaftlogBatchWriter(DataSourceArrowWriter):
 
 
 # ---------------------------------------------------------------- on the driver
-
-
-def _refuse_overwrite(overwrite: bool, option: str, value: str, advice: str) -> None:
-    if overwrite:
-        raise InvalidOption(
-            option=option,
-            problem=f"is {value}, which would delete the topic's records, and this version cannot",
-            advice=advice,
-        )
 
 
 def _target(options: SinkOptions, schema: StructType, *, starting: bool = False) -> _Target:

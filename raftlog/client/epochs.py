@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from raftlog.client.connection import Connection
 from raftlog.machines.commands import AttemptReference, EpochKey, TopicInfo
 from raftlog.machines.outcomes import EpochCommitted
-from raftlog.wire.calls import ABORT_EPOCH, COMMIT_EPOCH, AbortEpochCall, CommitEpochCall
+from raftlog.wire.calls import (
+    ABORT_EPOCH,
+    COMMIT_EPOCH,
+    OVERWRITE,
+    AbortEpochCall,
+    CommitEpochCall,
+)
 
 
 def make_visible(
@@ -20,6 +26,7 @@ def make_visible(
     create_writer: bool,
     transient_writer: bool,
     plan: str,
+    overwrite: bool,
 ) -> EpochCommitted:
     """Commit the epoch; see `LogClient.commit_epoch`."""
     call = CommitEpochCall(
@@ -33,7 +40,7 @@ def make_visible(
         transient_writer=transient_writer,
         plan=plan,
     )
-    return connection.call_leader(topic.group, COMMIT_EPOCH, call)
+    return connection.call_leader(topic.group, OVERWRITE if overwrite else COMMIT_EPOCH, call)
 
 
 def drop(connection: Connection, topic: TopicInfo, key: EpochKey) -> int:

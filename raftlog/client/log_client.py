@@ -569,6 +569,7 @@ class LogClient:
         create_writer: bool = False,
         transient_writer: bool = False,
         plan: str = "",
+        overwrite: bool = False,
     ) -> EpochCommitted:
         """Make an epoch's attempts visible, in order, all or nothing. A repeat changes nothing.
 
@@ -584,6 +585,8 @@ class LogClient:
             plan: A digest that is the same whenever this epoch is replayed, and differs if its
                 number is given to other rows. With it, a replay is known whatever its record count.
                 "": unknown.
+            overwrite: Its records take the place of all that are visible, at once: the log start
+                moves to the first of them, as by a trim. A replay removes nothing.
 
         Returns:
             The epoch's offsets [start, end), and whether this was a replay.
@@ -598,6 +601,7 @@ class LogClient:
         flag_argument("keep_on_mismatch", keep_on_mismatch)
         flag_argument("create_writer", create_writer)
         flag_argument("transient_writer", transient_writer)
+        flag_argument("overwrite", overwrite)
         return epochs.make_visible(
             self._connection,
             self._known(topic),
@@ -607,6 +611,7 @@ class LogClient:
             create_writer=create_writer,
             transient_writer=transient_writer,
             plan=plan,
+            overwrite=overwrite,
         )
 
     def abort_epoch(self, topic: TopicInfo | str, key: EpochKey) -> int:

@@ -143,6 +143,9 @@ class CommitEpoch:
     """A digest of what the driver planned this batch to be; "" if the plan could not be read. A
     replay has the same one, a batch that was planned again another (docs/EXACTLY_ONCE.md, rule 3).
     """
+    overwrite: bool = False
+    """Whether what it makes visible takes the place of all records that are (rules 10): the log
+    start moves to the first of its records with the same entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ at one index of the log, so all replicas switch at the same entry.
    while no group is on its way back from anywhere. No group is made on a node that was removed. A
    drain changes nothing of whether a node leaves.
 9. Schemas of topics that evolve.
+10. Epochs that overwrite a topic.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ is made on one that was removed."""
 RULES_WITH_EVOLUTION = 9
 """The first rules under which the schema of a topic changes."""
 
-RULES_LATEST = 9
+RULES_WITH_OVERWRITE = 10
+"""The first rules under which an epoch may take the place of all records."""
+
+RULES_LATEST = 10
 """The highest version that this program knows."""
 
 

@@ -251,9 +251,12 @@ class TopicMachine:
                 assert_never(decision)
 
     def _publish(self, index: LogIndex, command: CommitEpoch, decision: Publish) -> EpochCommitted:
-        """Make the attempts visible, in the command's order, each in the order of its stages."""
+        """Make the attempts visible, in the command's order, each in the order of its stages. If
+        it overwrites the topic, nothing else stays visible."""
         start = self._extents.high_water_mark
         timestamp_us = self._clock.advance(command.timestamp_us)
+        if command.overwrite:  # before the records, whose bytes are counted exactly then
+            self._extents.trim(start)
         for attempt in decision.attempts:
             for entry in attempt.entries():
                 self._extents.append(

@@ -50,6 +50,7 @@ from raftlog.machines.limits import (
 from raftlog.machines.outcomes import Refused, refused
 from raftlog.machines.rules import (
     RULES_WITH_EVOLUTION,
+    RULES_WITH_OVERWRITE,
     RULES_WITH_KV,
     RULES_WITH_MEMBERS,
     RULES_WITH_OBSERVERS,
@@ -94,6 +95,7 @@ def problem_of_commit(command: CommitEpoch, rules: int) -> str | None:
         _key_problem(command.key)
         or _stream_problem(command.key, rules)
         or (_length_problem("plan", command.plan) if rules >= 2 else None)
+        or (_rules_problem(rules, RULES_WITH_OVERWRITE) if command.overwrite else None)
         or _time_problem(command.timestamp_us)
     )
 

@@ -47,7 +47,7 @@ from raftlog.machines.outcomes import (
     Trimmed,
     WriterRemoved,
 )
-from raftlog.machines.rules import RULES_LATEST, RULES_WITH_EVOLUTION
+from raftlog.machines.rules import RULES_LATEST, RULES_WITH_EVOLUTION, RULES_WITH_OVERWRITE
 from raftlog.machines.settings import RULES_WITH_SETTINGS
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.validity import (
@@ -272,6 +272,18 @@ class Services:
     async def commit_epoch(self, call: calls.CommitEpochCall) -> EpochCommitted:
         """Make an epoch's attempts visible. Raises what the exactly-once rules refuse."""
         local = self._here(call.group, call.incarnation)
+        return await self._commit(local, call, overwrite=False)
+
+    async def overwrite(self, call: calls.CommitEpochCall) -> EpochCommitted:
+        """Make an epoch's attempts the only records that are visible. Raises as `commit_epoch`
+        does, and `RulesTooOld` as `remove_writer` does."""
+        local = self._leading(call.group, call.incarnation)
+        _check_rules("Overwriting a topic", local.topic_machine, needed=RULES_WITH_OVERWRITE)
+        return await self._commit(local, call, overwrite=True)
+
+    async def _commit(
+        self, local: LocalReplica, call: calls.CommitEpochCall, *, overwrite: bool
+    ) -> EpochCommitted:
         command = CommitEpoch(
             key=call.key,
             attempts=call.attempts,
@@ -281,6 +293,7 @@ class Services:
             create_writer=call.create_writer,
             transient_writer=call.transient_writer,
             plan=call.plan,
+            overwrite=overwrite,
         )
         outcome = await self._node.propose(local, command)
         return self._accepted(EpochCommitted, outcome)

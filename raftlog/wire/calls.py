@@ -634,6 +634,9 @@ LIST_TOPICS = PlainCall("ListTopics", ListTopics, TopicsReply)
 APPEND = BodyCall("Append", AppendCall, Appended)
 STAGE = BodyCall("Stage", StageCall, Staged)
 COMMIT_EPOCH = PlainCall("CommitEpoch", CommitEpochCall, EpochCommitted)
+OVERWRITE = PlainCall("Overwrite", CommitEpochCall, EpochCommitted)
+"""As `COMMIT_EPOCH`, for an epoch that takes the place of all records. A call of its own: a node
+that is too old to know it must not take it for an epoch that adds to them."""
 ABORT_EPOCH = PlainCall("AbortEpoch", AbortEpochCall, EpochAborted)
 READ_HIGH_WATER_MARK = PlainCall("ReadHighWaterMark", ReadHighWaterMark, ReadableRange)
 READ = StreamedCall("Read", ReadCall, BatchReply)

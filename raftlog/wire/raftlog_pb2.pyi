@@ -195,7 +195,7 @@ class Stage(_message.Message):
     def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempt: _Optional[str] = ..., number: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., batch: _Optional[_Union[BatchSummary, _Mapping]] = ..., create_writer: _Optional[bool] = ..., batch_header: _Optional[bytes] = ...) -> None: ...
 
 class CommitEpoch(_message.Message):
-    __slots__ = ("key", "attempts", "schema_version", "timestamp_us", "keep_on_mismatch", "create_writer", "transient_writer", "plan")
+    __slots__ = ("key", "attempts", "schema_version", "timestamp_us", "keep_on_mismatch", "create_writer", "transient_writer", "plan", "overwrite")
     KEY_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -204,6 +204,7 @@ class CommitEpoch(_message.Message):
     CREATE_WRITER_FIELD_NUMBER: _ClassVar[int]
     TRANSIENT_WRITER_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
+    OVERWRITE_FIELD_NUMBER: _ClassVar[int]
     key: EpochKey
     attempts: _containers.RepeatedCompositeFieldContainer[AttemptReference]
     schema_version: int
@@ -212,7 +213,8 @@ class CommitEpoch(_message.Message):
     create_writer: bool
     transient_writer: bool
     plan: str
-    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempts: _Optional[_Iterable[_Union[AttemptReference, _Mapping]]] = ..., schema_version: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., keep_on_mismatch: _Optional[bool] = ..., create_writer: _Optional[bool] = ..., transient_writer: _Optional[bool] = ..., plan: _Optional[str] = ...) -> None: ...
+    overwrite: bool
+    def __init__(self, key: _Optional[_Union[EpochKey, _Mapping]] = ..., attempts: _Optional[_Iterable[_Union[AttemptReference, _Mapping]]] = ..., schema_version: _Optional[int] = ..., timestamp_us: _Optional[int] = ..., keep_on_mismatch: _Optional[bool] = ..., create_writer: _Optional[bool] = ..., transient_writer: _Optional[bool] = ..., plan: _Optional[str] = ..., overwrite: _Optional[bool] = ...) -> None: ...
 
 class AbortEpoch(_message.Message):
     __slots__ = ("key",)

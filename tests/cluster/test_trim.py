@@ -1,4 +1,5 @@
-"""Trims from end to end: what is removed, and that everything else continues."""
+"""Trims, and epochs that overwrite a topic, from end to end: what is removed, and that everything
+else continues."""
 
 from __future__ import annotations
 
@@ -6,17 +7,21 @@ import datetime
 import json
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import ExitCode, OffsetTrimmed
 from raftlog.machines.commands import EpochKey
+from raftlog.machines.rules import RULES_WITH_OVERWRITE
 
 DDL = "id bigint"
 
@@ -27,7 +32,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
     folder = tmp_path_factory.mktemp("trim") / "data"
     with ProcessCluster.start(folder, nodes=1) as running:
         with running.client() as first:
-            wait_for(lambda: _rules_of_a_new_topic(first) >= 3, "rules that know trims", 30)
+            wait_for(
+                lambda: _rules_of_a_new_topic(first) >= RULES_WITH_OVERWRITE,
+                "rules that know epochs that overwrite",
+                30,
+            )
         yield running
 
 
@@ -126,6 +135,54 @@ def test_a_restarted_node_begins_where_it_was_trimmed(
     cluster.serve(1)
     assert ids(client, name) == [6, 7, 8, 9]
     assert client.read_high_water_mark(name).log_start_offset == 6
+
+
+def overwrite(client: LogClient, name: str, epoch: int) -> int:
+    """Overwrite the topic with `epoch` rows that have this id; the first offset."""
+    key = EpochKey(writer="s", query_id="s", run="run", epoch=epoch, streaming=True)
+    attempt = client.attempt(name, key)
+    attempt.write(pa.RecordBatch.from_pylist([{"id": epoch}] * epoch, pa.schema({"id": "int64"})))
+    return client.commit_epoch(name, key, [attempt.finish()], overwrite=True).start
+
+
+def test_a_reader_sees_what_an_epoch_overwrote_or_what_it_wrote(
+    cluster: ProcessCluster, client: LogClient, name: str
+) -> None:
+    """Whole, and nothing else; a read that was under way says that its records are gone."""
+    key = EpochKey(writer="s", query_id="s", run="run", epoch=0, streaming=True)
+    client.commit_epoch(name, key, [], overwrite=True)
+    assert ids(client, name) == []
+    ended = threading.Event()
+    wrong: list[list[int]] = []
+    seen: set[int] = set()
+
+    def look() -> None:
+        with cluster.client() as other:
+            while not ended.is_set():
+                try:
+                    found = ids(other, name)
+                except OffsetTrimmed:
+                    continue
+                seen.add(len(found))
+                if found != [len(found)] * len(found):
+                    wrong.append(found)
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    try:
+        starts = [overwrite(client, name, epoch) for epoch in range(1, 40)]
+    finally:
+        ended.set()
+        reader.join(60)
+    assert starts == [10 + sum(range(epoch)) for epoch in range(1, 40)]
+    assert not wrong
+    assert len(seen) > 1
+    append(client, name, 100, 101)
+    assert client.commit_epoch(name, replace(key, epoch=39), [], keep_on_mismatch=True).kept
+    cluster.kill(1)
+    cluster.serve(1)
+    assert ids(client, name) == [39] * 39 + [100]
+    assert client.watermark(name).log_start_offset == starts[-1]
 
 
 def test_the_command_line_trims_by_offset_and_by_time(

@@ -148,6 +148,8 @@ class Oracle:
         staged = [event for wanted in command.attempts for event in opened[wanted.attempt]]
         records = sum(event.records for event in staged)
         self.events.append(Event("published", key, records=records, named=named, plan=command.plan))
+        if command.overwrite:
+            self.visible = []
         self.visible += [(event.crc, event.records) for event in staged]
         return f"published {records}"
 

@@ -141,6 +141,7 @@ class Scene:
         schema: int = 1,
         now_us: int = 0,
         plan: str = "",
+        overwrite: bool = False,
     ) -> TopicOutcome:
         return self.apply(
             CommitEpoch(
@@ -152,6 +153,7 @@ class Scene:
                 create_writer=create_writer,
                 transient_writer=transient,
                 plan=plan,
+                overwrite=overwrite,
             )
         )
 
@@ -167,7 +169,7 @@ class Scene:
         machine = self.machine
         due = machine.log_start_offset
         seen = []
-        for extent in machine.extents_between(Offset(0), machine.high_water_mark):
+        for extent in machine.extents_between(due, machine.high_water_mark):
             assert extent.start == due, f"offset {due} is missing or duplicated"
             due = Offset(due + extent.count)
             seen.append((self.crc_at[extent.index], extent.count))

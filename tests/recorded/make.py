@@ -347,6 +347,7 @@ class Script:
             create_writer=more.get("create_writer", False),
             transient_writer=more.get("transient", False),
             plan=more.get("plan", ""),
+            overwrite=more.get("overwrite", False),
         )
         self.node.write(self.group, command)
 

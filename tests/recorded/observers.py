@@ -32,6 +32,8 @@ def record(script: Any) -> None:
         _stay(script)
     if RULES_LATEST >= 9:
         _evolve(script)
+    if RULES_LATEST >= 10:
+        _overwrite(script)
 
 
 def _leave(script: Any) -> None:
@@ -169,6 +171,28 @@ def _evolve(script: Any) -> None:
         write(group, command)
     write(group, c.SnapshotPoint(keep_from=1))
     write(CONTROLLER_GROUP, c.SnapshotPoint(keep_from=1))
+
+
+def _overwrite(script: Any) -> None:
+    """The same under rules 9 and 10: epochs that overwrite a topic with rows and without, and
+    their replays, between appends and trims; some are refused."""
+    write = script.node.write
+    register = c.RegisterNode(node=NodeId(1), store_uuid=_STORE, address="127.0.0.1:1", rules=10)
+    write(CONTROLLER_GROUP, register)
+    write(CONTROLLER_GROUP, c.Rules(version=10))
+    for version in (9, 10):
+        write(script.group, c.Rules(version=version))
+        for run, epoch, texts, overwrite in (
+            ("o1", 0, ["ab", "c"], False), ("o1", 1, ["def", "gh"], True), ("o1", 2, [], True),
+            ("o2", 2, [], True), ("o2", 3, ["i"], True), ("o1", 4, ["fenced"], True),
+            ("o2", 4, ["j", "kl"], False), ("o2", 5, ["m"], True), ("o3", 5, ["other"], False),
+            ("o3", 5, ["n"], False),
+        ):  # fmt: skip
+            key = script.key(run, epoch, writer=f"over-{version}")
+            named = [script.stage(key, f"{run}-{epoch}-{version}", texts)] if texts else []
+            script.commit(key, *named, overwrite=overwrite, plan=f"plan-{epoch}-{texts}")
+            script.append(f"between-{version}-{run}-{epoch}", 0, "plain")
+    write(script.group, c.SnapshotPoint(keep_from=1))
 
 
 def _schema(schema: Any) -> Any:

@@ -278,11 +278,26 @@ def test_a_differing_schema_is_explained_field_by_field_and_nothing_is_written(l
     assert lab.ids() == []
 
 
-def test_overwriting_is_refused_and_a_topic_is_made_only_if_it_may_be(lab):
-    rows = lab.spark.range(1).selectExpr("id", "'x' AS s")
+def test_overwriting_leaves_only_what_was_written_and_a_rerun_of_it_removes_nothing(lab):
+    rows = lab.spark.range(5).selectExpr("id", "'x' AS s")
+    lab.write(rows)
     options = {"raftlog.bootstrap.servers": lab.cluster.servers, "topic": lab.topic}
-    with pytest.raises(AnalysisException, match=r"Use \.mode\('append'\)"):
-        rows.write.format("raftlog").options(**options).mode("overwrite").save()
+    named = options | {"txnAppId": "job", "txnVersion": "1"}
+    rows.where("id > 2").write.format("raftlog").options(**named).mode("overwrite").save()
+    assert sorted(lab.ids()) == [3, 4]
+    lab.append(5)
+    rows.where("id > 2").write.format("raftlog").options(**named).mode("overwrite").save()
+    assert sorted(lab.ids()) == [3, 4, 5]
+    assert sorted(row.id for row in lab.read().collect()) == [3, 4, 5]
+    with pytest.raises(AnalysisException, match="_x: string in the DataFrame, missing"):
+        wrong = rows.selectExpr("*", "'y' AS _x").write.format("raftlog").options(**options)
+        wrong.mode("overwrite").save()
+    rows.where("false").write.format("raftlog").options(**options).mode("overwrite").save()
+    assert lab.ids() == []
+
+
+def test_a_topic_is_made_only_if_it_may_be(lab):
+    rows = lab.spark.range(1).selectExpr("id", "'x' AS s")
     with pytest.raises(AnalysisException, match="There is no topic"):
         lab.write(rows, createTopic="false")
     lab.write(rows)

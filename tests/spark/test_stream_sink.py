@@ -169,12 +169,24 @@ def test_a_topic_deleted_under_a_query_is_not_created_again_unless_it_may_always
     assert lab.ids() == [2]
 
 
-def test_complete_mode_is_refused_with_what_to_do(lab):
-    lab.create("n bigint")
-    counts = lab.file_stream().groupBy().count().withColumnRenamed("count", "n")
+def test_in_complete_mode_each_batch_takes_the_place_of_the_one_before(lab):
+    """A batch that is replayed removes nothing, and one after a restart continues the state."""
+    counts = lab.file_stream().groupBy("s").count()
     lab.rows_file("a", 1)
-    message = failure(lab.sink(counts).outputMode("complete").start())
-    assert "Use outputMode('append')" in message
+    lab.rows_file("b", 1, 2)
+    query = lab.sink(counts).outputMode("complete")
+    finish(query.start())
+    rows = lab.read(schema="_epoch bigint, s string, count bigint")
+    assert sorted(map(tuple, rows.collect())) == [(1, "s1", 2), (1, "s2", 1)]
+    lab.client.append(lab.topic, [{"s": "mine", "count": 0}])
+    lab.forget_batch(1)
+    finish(query.start())
+    found = lab.read(schema="s string, count bigint").collect()
+    assert sorted(map(tuple, found)) == [("mine", 0), ("s1", 2), ("s2", 1)]
+    lab.rows_file("c", 2)
+    finish(query.start())
+    rows = lab.read(schema="_epoch bigint, s string, count bigint")
+    assert sorted(map(tuple, rows.collect())) == [(2, "s1", 2), (2, "s2", 2)]
 
 
 def test_a_read_to_write_stream_copies_a_topic(lab):
