@@ -246,9 +246,7 @@ class RaftlogStreamWriter(DataSourceStreamArrowWriter):
 class RaftlogBatchWriter(DataSourceArrowWriter):
     """One batch write: under `txnAppId` and `txnVersion`, or as its own writer, which expires."""
 
-    def __init__(
-        self, options: SinkOptions, target: _Target, *, run: str, overwrite: bool
-    ) -> None:
+    def __init__(self, options: SinkOptions, target: _Target, *, run: str, overwrite: bool) -> None:
         import raftlog
 
         writer = options.txn_app_id or run

@@ -50,10 +50,10 @@ from raftlog.machines.limits import (
 from raftlog.machines.outcomes import Refused, refused
 from raftlog.machines.rules import (
     RULES_WITH_EVOLUTION,
-    RULES_WITH_OVERWRITE,
     RULES_WITH_KV,
     RULES_WITH_MEMBERS,
     RULES_WITH_OBSERVERS,
+    RULES_WITH_OVERWRITE,
 )
 from raftlog.machines.schema import Schema
 

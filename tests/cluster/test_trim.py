@@ -178,7 +178,8 @@ def test_a_reader_sees_what_an_epoch_overwrote_or_what_it_wrote(
     assert not wrong
     assert len(seen) > 1
     append(client, name, 100, 101)
-    assert client.commit_epoch(name, replace(key, epoch=39), [], keep_on_mismatch=True).kept
+    again = replace(key, epoch=39, run="again")
+    assert client.commit_epoch(name, again, [], keep_on_mismatch=True, overwrite=True).kept
     cluster.kill(1)
     cluster.serve(1)
     assert ids(client, name) == [39] * 39 + [100]

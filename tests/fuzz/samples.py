@@ -67,7 +67,7 @@ _RUN = uuid.uuid4().hex
 
 
 def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) -> dict[str, bytes]:
-    """By call. `topic` has the columns of `DDL` and some records, which a Trim spares: it names
+    """By call. `topic` has the columns of `DDL` and some records, which Trim and Overwrite spare: they name
     `trimmed`. The node is number 1."""
     rows = pa.RecordBatch.from_pylist(
         [{"id": each, "text": f"text {each}"} for each in range(20)],
@@ -107,6 +107,16 @@ def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) 
             attempts=(
                 AttemptReference(attempt=_RUN, entry_count=1, record_count=20, chained_crc=1),
             ),
+            schema_version=1,
+            keep_on_mismatch=False,
+            create_writer=False,
+            transient_writer=False,
+        ),
+        "Overwrite": CommitEpochCall(
+            group=trimmed.group,
+            incarnation=trimmed.incarnation,
+            key=key,
+            attempts=(),
             schema_version=1,
             keep_on_mismatch=False,
             create_writer=False,

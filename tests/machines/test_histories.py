@@ -107,7 +107,7 @@ class Driver:
 class History:
     """Makes commands as clients would, good and bad; old drivers stay active as zombies."""
 
-    def __init__(self, random: Random, rules: int) -> None:
+    def __init__(self, random: Random, rules: int = RULES_LATEST) -> None:
         self.random = random
         self.overwrites = 0.1 if rules >= RULES_WITH_OVERWRITE else 0.0
         self.drivers = [Driver(writer, f"query-{writer}", "run-0", 0) for writer in "ab"]
