@@ -67,8 +67,8 @@ _RUN = uuid.uuid4().hex
 
 
 def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) -> dict[str, bytes]:
-    """By call. `topic` has the columns of `DDL` and some records, which Trim and Overwrite spare: they name
-    `trimmed`. The node is number 1."""
+    """By call. `topic` has the columns of `DDL` and some records, which Trim and Overwrite spare:
+    they name `trimmed`. The node is number 1."""
     rows = pa.RecordBatch.from_pylist(
         [{"id": each, "text": f"text {each}"} for each in range(20)],
         schema=pa.schema([("id", pa.int64()), ("text", pa.string())]),

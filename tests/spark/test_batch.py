@@ -289,8 +289,8 @@ def test_overwriting_leaves_only_what_was_written_and_a_rerun_of_it_removes_noth
     rows.where("id > 2").write.format("raftlog").options(**named).mode("overwrite").save()
     assert sorted(lab.ids()) == [3, 4, 5]
     assert sorted(row.id for row in lab.read().collect()) == [3, 4, 5]
+    wrong = rows.selectExpr("*", "'y' AS _x").write.format("raftlog").options(**options)
     with pytest.raises(AnalysisException, match="_x: string in the DataFrame, missing"):
-        wrong = rows.selectExpr("*", "'y' AS _x").write.format("raftlog").options(**options)
         wrong.mode("overwrite").save()
     rows.where("false").write.format("raftlog").options(**options).mode("overwrite").save()
     assert lab.ids() == []
