@@ -248,6 +248,15 @@ OPTIONS: tuple[Option, ...] = (
         ),
     ),
     Option(
+        name="onCheckpointReset",
+        endpoints=frozenset({Endpoint.STREAM_SINK}),
+        default="fail",
+        doc=(
+            "What happens if a new query without txnAppId begins under the name of one that wrote "
+            "the topic before, as after its checkpoint was lost: fail, or append all its rows."
+        ),
+    ),
+    Option(
         name="mergeSchema",
         endpoints=SINKS,
         default="false",

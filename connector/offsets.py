@@ -271,6 +271,36 @@ def clamp(
     return _lost(wanted, error, fail_on_data_loss, kept)
 
 
+def check_ends(
+    start: Mapping[str, Any], marks: Mapping[str, TopicWatermark], *, fail_on_data_loss: bool
+) -> None:
+    """Refuse to start a query whose position is above a topic's end: `DataLoss`, or a warning.
+
+    A mark never falls, so records were lost there. While a query runs, a mark below its position
+    only means to wait.
+    """
+    for topic, entry in parse(start).items():
+        mark = marks.get(topic)
+        if mark is None or not _continues(entry, mark.incarnation):
+            continue
+        if mark.high_water_mark < entry.end:
+            error = ended_before(entry.end, mark)
+            if fail_on_data_loss:
+                raise error
+            log.warning("%s", error.cause)
+
+
+def ended_before(position: int, mark: TopicWatermark) -> DataLoss:
+    """The error of a position above a topic's end."""
+    return DataLoss(
+        what=f"A query is at offset {position} of topic {mark.topic!r}, which now ends at "
+        f"{mark.high_water_mark}: records [{mark.high_water_mark}, {position}) were there and are "
+        "gone. It would wait, and skip what is written at these offsets from now on.",
+        advice="Was an older log restored? See docs/OPERATIONS.md, Data loss. "
+        "failOnDataLoss=false waits and skips.",
+    )
+
+
 # ---------------------------------------------------------------- one topic
 
 

@@ -109,6 +109,8 @@ class SinkOptions:
     txn_app_id: str | None
     txn_version: int | None
     keep_on_mismatch: bool
+    append_on_reset: bool
+    """A stream's: whether it may begin under the name of a query that wrote the topic before."""
     merge_schema: bool
     compression: str
     batch_bytes: int
@@ -225,6 +227,7 @@ def sink_options(given: Mapping[str, str], endpoint: Endpoint) -> SinkOptions:
         txn_app_id=app_id,
         txn_version=version,
         keep_on_mismatch=values.choice("onReplayMismatch", ("fail", "keep")) == "keep",
+        append_on_reset=endpoint is Endpoint.STREAM_SINK and _append_on_reset(values, app_id),
         merge_schema=values.truth("mergeSchema"),
         compression=values.choice("compression", ("lz4", "zstd", "none")),
         batch_bytes=values.count("batch.bytes"),
@@ -352,6 +355,17 @@ def _transaction(values: OptionValues, endpoint: Endpoint) -> tuple[str | None, 
             advice="A batch write needs both (a rerun is then a no-op) or neither.",
         )
     return app_id, version
+
+
+def _append_on_reset(values: OptionValues, app_id: str | None) -> bool:
+    append = values.choice("onCheckpointReset", ("fail", "append")) == "append"
+    if append and app_id is not None:
+        raise InvalidOption(
+            option="onCheckpointReset",
+            problem="is append beside 'txnAppId', under which rows are never written again",
+            advice="Leave it out, and give another txnAppId to write the rows once more.",
+        )
+    return append
 
 
 def default_parallelism() -> int:

@@ -120,7 +120,7 @@ def _read(location: str, query_id: str, batch: int) -> str | _Unread:
     import pyarrow as pa
 
     try:
-        files, folder = _opened(location)
+        files, folder = opened(location)
         with files.open_input_stream(f"{folder}/metadata") as stream:
             owner = json.loads(stream.read())["id"]
         if owner != query_id:
@@ -134,8 +134,8 @@ def _read(location: str, query_id: str, batch: int) -> str | _Unread:
         return _Unread(f"{type(error).__name__}: {error}")
 
 
-def _opened(location: str) -> tuple[FileSystem, str]:
-    """The file system and the folder.
+def opened(location: str) -> tuple[FileSystem, str]:
+    """The file system and the folder of a checkpoint, without asking either.
 
     Hadoop's local paths are not URIs: nothing in them is escaped. Its names for S3's clients all
     mean S3.

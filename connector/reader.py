@@ -362,6 +362,7 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._marks: dict[str, TopicWatermark] = {}
         self._available_now: dict[str, TopicWatermark] | None = None
         self._last_batch_s: float | None = None
+        self._begun = False
 
     def initialOffset(self) -> dict[str, Any]:
         starting, topics = self._options.starting, self._options.subscription.topics
@@ -395,6 +396,10 @@ class RaftlogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if marks is None:
             marks = self._read_marks(offsets.cluster_of(start))
         assert self._cluster is not None, "it is asked before any topic"
+        if not self._begun:
+            offsets.check_cluster(offsets.cluster_of(start), self._cluster)
+            offsets.check_ends(start, marks, fail_on_data_loss=self._options.fail_on_data_loss)
+            self._begun = True
         end = offsets.next_end(
             start,
             marks,

@@ -28,7 +28,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from raftlog.errors import InvalidOption, SchemaChanged, TopicNotFound
-from raftlog.spark import connection
+from raftlog.spark import connection, query_names
 from raftlog.spark.column_names import check_case, in_other_case, matched
 from raftlog.spark.declarations import Endpoint
 from raftlog.spark.metadata_columns import check_reserved, is_metadata, without_metadata
@@ -40,7 +40,7 @@ from raftlog.spark.worker_log import errors_logged
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from raftlog import AttemptReference, EpochKey, TopicInfo
+    from raftlog import AttemptReference, EpochKey, LogClient, TopicInfo
 
 log = logging.getLogger("raftlog.spark")
 
@@ -179,9 +179,9 @@ class _Sink:
             assert message.key == key, f"{message.key} is not {key}"
             if message.reference is not None:
                 references.append(message.reference)
-        client = connection.client(self._options.connection)
+        client, topic = self.asked()
         client.commit_epoch(
-            self._target.topic or client.describe_topic(self._options.topic),
+            topic,
             key,
             references,
             keep_on_mismatch=self._options.keep_on_mismatch,
@@ -190,6 +190,11 @@ class _Sink:
             plan=plan,
             overwrite=self._overwrite,
         )
+
+    def asked(self) -> tuple[LogClient, TopicInfo]:
+        """This process's client, and the topic, which a task may have created."""
+        client = connection.client(self._options.connection)
+        return client, self._target.topic or client.describe_topic(self._options.topic)
 
     def discard(self, key: EpochKey) -> None:
         """Drop the key's open attempts. Nothing that is visible changes."""
@@ -234,7 +239,10 @@ class RaftlogStreamWriter(DataSourceStreamArrowWriter):
             batchId,
             self._options.connection.request_timeout_s,
         )
+        client, topic = self._sink.asked()
+        query_names.check(client, topic, key, self._options)
         self._sink.publish(key, messages, plan=plan)
+        query_names.note(client, topic, key, self._options)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Drop what was staged. Without any message, the leases clean up."""

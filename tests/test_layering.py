@@ -196,6 +196,11 @@ PACKAGES = {
         third_party=("pyarrow", "rich", "typer"),
         inside_functions=("raftlog.server",),
     ),
+    # What it knows of checkpoints needs no Spark, which a test makes sure of.
+    "raftlog.cli.doctor": Package(
+        ours=("raftlog.cli", "raftlog.spark.doctor", "raftlog.spark.findings"),
+        third_party=("typer",),
+    ),
     "raftlog.__main__": Package(ours=("raftlog.cli",)),
     "raftlog": Package(
         ours=(

@@ -19,6 +19,7 @@ from raftlog.cli import (
     bench,
     chaos,
     cluster,
+    doctor,
     down,
     events,
     init,
@@ -61,7 +62,7 @@ app = typer.Typer(
     cls=_Root,
     help="A replicated, typed commit log that Spark reads and writes, exactly once.",
     epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 unavailable (try again), 4 not found, "
-    "5 exists, 6 data loss, 7 write refused, 8 node refused.",
+    "5 exists, 6 data loss, 7 write refused, 8 node refused. Every error: docs/ERRORS.md.",
     no_args_is_help=True,
     rich_markup_mode="markdown",  # else the line breaks of docstrings are kept
     pretty_exceptions_enable=False,
@@ -80,6 +81,7 @@ app.command("produce")(produce.produce)
 app.command("tail")(tail.tail)
 app.command("watermark")(watermark.watermark)
 app.command("lag")(lag.lag)
+app.command("doctor")(doctor.doctor)
 app.add_typer(kv.app, name="kv")
 app.command("events")(events.events)
 app.command("bench")(bench.bench)

@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from raftlog.errors import ExitCode, InvalidOption, RaftlogError
+from raftlog.errors.document import anchor
 
 if TYPE_CHECKING:
     from raftlog import Watermark
@@ -94,6 +95,7 @@ def say_error(error: RaftlogError, context: typer.Context) -> None:
         "retriable": error.retriable,
         "exit_code": int(error.exit_code),
         "option": values.get("option"),
+        "page": anchor(type(error)),
         "values": values,
     }
     say(json.dumps(plain(found)))  # in ASCII, which every terminal and pipe carries whole

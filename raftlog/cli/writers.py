@@ -104,6 +104,8 @@ def _as_object(writer: WriterView) -> dict[str, object]:
         "last_start": writer.last_start if writer.last_epoch >= 0 else None,
         "last_end": writer.last_end if writer.last_epoch >= 0 else None,
         "plan": writer.plan or None,
+        "stream": writer.stream or None,
+        "stream_batch": writer.stream_batch if writer.stream else None,
         "run": writer.run,
         "open_epochs": writer.open_epochs,
         "staged_bytes": writer.staged_bytes,

@@ -50,6 +50,7 @@
     |   |-- EpochTooOld             older than the counts that are remembered
     |   |-- EpochContentMismatch    a replay of another plan or size
     |   |-- CheckpointReset         another query id at an epoch already passed
+    |   |-- QueryNameKnown          a new query under the name of one that wrote the topic
     |   |-- CheckpointRewound       a stream below its last batch: an older copy of its checkpoint
     |   |-- VersionReused           another write of a stream took this txnVersion
     |   |-- EpochIncomplete         a named attempt is missing, or not as named
@@ -179,6 +180,7 @@ from raftlog.errors.write import (
     EpochReferencesMismatch,
     EpochTooOld,
     PositionMoved,
+    QueryNameKnown,
     RulesTooOld,
     RunFenced,
     SchemaChanged,
@@ -256,6 +258,7 @@ __all__ = [
     "PlacementUnderWay",
     "PositionMoved",
     "ProducerClosed",
+    "QueryNameKnown",
     "QuorumAtRisk",
     "RaftlogError",
     "ReplicaDiverged",

@@ -69,6 +69,8 @@ class NodeExists(MembersRefused):
 
 @dataclass(kw_only=True, eq=False)
 class AddressTaken(MembersRefused):
+    """Another node has the address that the new one would have."""
+
     address: str
     node: int
 
@@ -80,6 +82,8 @@ class AddressTaken(MembersRefused):
 
 @dataclass(kw_only=True, eq=False)
 class ObserverRefused(MembersRefused):
+    """The node is no observer, or cannot pull from these parents."""
+
     node: int
     problem: str
 
@@ -92,6 +96,8 @@ class ObserverRefused(MembersRefused):
 
 @dataclass(kw_only=True, eq=False)
 class NodeInUse(MembersRefused):
+    """Groups are placed on the node, or it has not been told to leave."""
+
     node: int
     what: str
 
@@ -101,6 +107,8 @@ class NodeInUse(MembersRefused):
 
 @dataclass(kw_only=True, eq=False)
 class GroupUnknown(MembersRefused):
+    """No group has that id any more."""
+
     group: int
 
     cause_text = "There is no group {group}: its topic was deleted."

@@ -103,6 +103,8 @@ class PathUnusable(InvalidRequest):
 
 @dataclass(kw_only=True, eq=False)
 class InvalidTopicName(InvalidRequest):
+    """The name has characters, or a length, that no topic can have."""
+
     topic: str
 
     @property
@@ -167,6 +169,8 @@ class ProducerClosed(InvalidRequest):
 
 
 class NotFound(RaftlogError):
+    """What the request names is not there."""
+
     exit_code = ExitCode.NOT_FOUND
     grpc_status = "NOT_FOUND"
 
@@ -194,6 +198,8 @@ class TopicNotFound(NotFound):
 
 @dataclass(kw_only=True, eq=False)
 class WriterNotFound(NotFound):
+    """The topic never knew the writer, or has forgotten it."""
+
     topic: str
     writer: str
 
@@ -202,12 +208,16 @@ class WriterNotFound(NotFound):
 
 
 class AlreadyExists(RaftlogError):
+    """What is to be created is there already."""
+
     exit_code = ExitCode.ALREADY_EXISTS
     grpc_status = "ALREADY_EXISTS"
 
 
 @dataclass(kw_only=True, eq=False)
 class TopicExists(AlreadyExists):
+    """Another topic has the name, with its own schema and records."""
+
     topic: str
 
     cause_text = "Topic {topic!r} exists."

@@ -110,6 +110,31 @@ class CheckpointReset(WriteRefused):
 
 
 @dataclass(kw_only=True, eq=False)
+class QueryNameKnown(WriteRefused):
+    """A new query begins under the name of another that wrote the topic, and has no txnAppId.
+
+    A name is no identity, but this is what a lost checkpoint looks like.
+    """
+
+    topic: str
+    name: str
+    query_id: str
+    known_query_id: str
+    last_epoch: int
+
+    cause_text = (
+        "New query {query_id} is called {name!r}, as is query {known_query_id}, which wrote topic "
+        "{topic!r} up to batch {last_epoch}: its checkpoint was lost, or this is another query. "
+        "Nothing was written."
+    )
+    remedy_text = (
+        "Restore the checkpoint and give its checkpointLocation. If the query is to write all its "
+        "rows, those in the topic once more: onCheckpointReset=append. If it is another query, "
+        "give it another queryName."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
 class CheckpointRewound(WriteRefused):
     """Spark replays only the last batch of a checkpoint, so this is not a replay."""
 
@@ -176,7 +201,7 @@ class PositionMoved(WriteRefused):
     @property
     def cause(self) -> str:
         by = f" by {self.publisher}" if self.publisher else ""
-        what = f"was moved to offset {self.found}{by}" if self.found >= 0 else "was removed"
+        what = "was removed" if self.found == -1 else f"was moved to offset {self.found}{by}"
         return (
             f"The position of reader group {self.group!r} in topic {self.topic!r} {what} while "
             "this reader followed it."

@@ -91,6 +91,8 @@ def writer_view(row: WriterRow) -> WriterView:
         plan=row.plan,
         last_start=row.last_start,
         last_end=row.last_end,
+        stream=row.stream,
+        stream_batch=row.stream_batch,
     )
 
 

@@ -537,11 +537,16 @@ class WriterView:
     """When it last wrote, in log time: microseconds since 1970 UTC; 0 where the topic's rules know
     no ages."""
     plan: str
-    """What its last epoch's commit gave as its plan; "" if nothing, or from an older node."""
+    """What its last epoch's commit gave as its plan; "" if that is not known. This and
+    what follows are empty where a node of an earlier version answers."""
     last_start: Offset
-    """The offset of its last epoch's first record; -1 if it committed none."""
+    """The records of its last epoch are [last_start, last_end) of the topic; -1 for none."""
     last_end: Offset
-    """The offset after that epoch's last record. This and `last_start` are 0 from an older node."""
+    """See `last_start`."""
+    stream: str
+    """Of a named batch write in `foreachBatch`: the id of the query around it."""
+    stream_batch: int
+    """That query's batch that it committed last; -1 for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1065,7 +1065,7 @@ class ListWriters(_message.Message):
     def __init__(self, group: _Optional[int] = ..., incarnation: _Optional[str] = ..., after: _Optional[str] = ..., writer: _Optional[str] = ...) -> None: ...
 
 class WriterView(_message.Message):
-    __slots__ = ("writer", "kind", "owner", "query_id", "run", "last_epoch", "open_epochs", "staged_bytes", "active_us", "plan", "last_start", "last_end")
+    __slots__ = ("writer", "kind", "owner", "query_id", "run", "last_epoch", "open_epochs", "staged_bytes", "active_us", "plan", "last_start", "last_end", "stream", "stream_batch")
     WRITER_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     OWNER_FIELD_NUMBER: _ClassVar[int]
@@ -1078,6 +1078,8 @@ class WriterView(_message.Message):
     PLAN_FIELD_NUMBER: _ClassVar[int]
     LAST_START_FIELD_NUMBER: _ClassVar[int]
     LAST_END_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    STREAM_BATCH_FIELD_NUMBER: _ClassVar[int]
     writer: str
     kind: str
     owner: str
@@ -1090,7 +1092,9 @@ class WriterView(_message.Message):
     plan: str
     last_start: int
     last_end: int
-    def __init__(self, writer: _Optional[str] = ..., kind: _Optional[str] = ..., owner: _Optional[str] = ..., query_id: _Optional[str] = ..., run: _Optional[str] = ..., last_epoch: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., active_us: _Optional[int] = ..., plan: _Optional[str] = ..., last_start: _Optional[int] = ..., last_end: _Optional[int] = ...) -> None: ...
+    stream: str
+    stream_batch: int
+    def __init__(self, writer: _Optional[str] = ..., kind: _Optional[str] = ..., owner: _Optional[str] = ..., query_id: _Optional[str] = ..., run: _Optional[str] = ..., last_epoch: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., active_us: _Optional[int] = ..., plan: _Optional[str] = ..., last_start: _Optional[int] = ..., last_end: _Optional[int] = ..., stream: _Optional[str] = ..., stream_batch: _Optional[int] = ...) -> None: ...
 
 class WritersReply(_message.Message):
     __slots__ = ("writers", "more")

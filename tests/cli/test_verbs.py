@@ -24,7 +24,7 @@ from tests.cli.command import Finished, run
 Command = Callable[..., Finished]
 
 VERBS = [
-    "up", "serve", "down", "status", "produce", "tail", "watermark", "lag",
+    "up", "serve", "down", "status", "produce", "tail", "watermark", "lag", "doctor",
     "topic create", "topic list", "topic describe", "topic trim", "topic config", "topic delete",
     "writers list", "writers remove",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from raftlog.spark.offsets import (
     Reached,
     TopicRange,
     TopicWatermark,
+    check_ends,
     clamp,
     initial,
     next_end,
@@ -104,6 +105,24 @@ def test_available_now_from_latest_ends_while_data_arrives():
 def test_a_mark_below_the_streams_position_means_wait():
     start = render({"a": Reached(incarnation="i1", end=20)})
     assert step(start, mark(end=15)) is start
+
+
+def test_a_query_does_not_start_above_a_topics_end(caplog):
+    start = render({"a": Reached(incarnation="i1", end=20), "b": Pending(start="latest")})
+    for enough in (
+        mark(end=20),
+        mark(end=15, incarnation="i2"),
+        mark("b", end=0),
+        mark("c", end=0),
+    ):
+        check_ends(start, {enough.topic: enough}, fail_on_data_loss=True)
+    with pytest.raises(
+        DataLoss, match=r"at offset 20 .* ends at 15: records \[15, 20\) were there"
+    ):
+        check_ends(start, {"a": mark(end=15)}, fail_on_data_loss=True)
+    assert caplog.records == []
+    check_ends(start, {"a": mark(end=15)}, fail_on_data_loss=False)
+    assert "records [15, 20) were there and are gone" in caplog.text
 
 
 def test_a_limit_is_exact_and_does_not_bind_when_all_is_asked_for():

@@ -61,6 +61,15 @@ def test_a_schema_that_changes_is_said_of_a_stream_and_of_a_sink():
     assert sink_options(TOPIC | {"mergeSchema": "TRUE"}, Endpoint.STREAM_SINK).merge_schema
 
 
+def test_a_lost_checkpoint_is_meant_only_by_a_stream_that_is_known_by_its_name():
+    assert not sink_options(TOPIC, Endpoint.STREAM_SINK).append_on_reset
+    append = TOPIC | {"onCheckpointReset": "Append"}
+    assert sink_options(append, Endpoint.STREAM_SINK).append_on_reset
+    assert refused(append, Endpoint.BATCH_SINK).option == "onCheckpointReset"
+    error = refused(append | {"txnAppId": "job"}, Endpoint.STREAM_SINK)
+    assert "beside 'txnAppId'" in error.problem
+
+
 def test_unset_options_take_the_drivers_client_settings(monkeypatch):
     monkeypatch.setenv("RAFTLOG_CLIENT__BOOTSTRAP_SERVERS", "far:1")
     monkeypatch.setenv("RAFTLOG_CLIENT__REQUEST_TIMEOUT_S", "2.5")

@@ -26,4 +26,4 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     site = tmp_path / "site"
     assert (site / "EXACTLY_ONCE.html").exists()
     assert 'id="raftlog.connect"' in (site / "reference" / "python.html").read_text()
-    assert "There is no topic" in (site / "reference" / "errors.html").read_text()
+    assert "There is no topic" in (site / "ERRORS.html").read_text()

@@ -213,7 +213,7 @@ class Lab:
     def sink(self, data: DataFrame, *, name: str = "raftlog", **given: object) -> DataStreamWriter:
         """A stream into the topic that ends when everything that was there is written."""
         options = self._options({"topic": self.topic} | given)
-        writer = data.writeStream.format(name).options(**options)
+        writer = data.writeStream.format(name).options(**options).queryName(self.topic)
         return writer.option("checkpointLocation", str(self.checkpoint)).trigger(availableNow=True)
 
     def collect(self, data: DataFrame, into: list[int], **trigger: bool) -> StreamingQuery:

@@ -6,6 +6,8 @@ replay has another number: a count decides neither.
 
 from __future__ import annotations
 
+import contextlib
+import json
 import shutil
 import threading
 
@@ -18,8 +20,10 @@ from raftlog import EpochKey
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.chaos.links import PeerLinks
 from raftlog.chaos.proxy import Wire
+from raftlog.errors import RulesTooOld
 from raftlog.spark import plan
 from raftlog.spark.writer import StagedMessage, batch_writer
+from tests.cli.command import run
 from tests.spark.conftest import Lab, failure, finish, wait_until
 from tests.spark.faults import Deed, Moment
 
@@ -124,7 +128,9 @@ def test_a_checkpoint_from_the_sessions_setting_is_found_by_the_querys_name(lab)
         assert warnings(lab) == []
         run(name=None)
         assert sorted(lab.ids()) == [1, 1, 2, 2, 3], "a query that is never found again"
-        assert [("cannot be read here" in each) for each in warnings(lab)] == [True]
+        unread, unnamed = warnings(lab)
+        assert "cannot be read here" in unread
+        assert "has no name" in unnamed
     finally:
         lab.spark.conf.unset(setting)
 
@@ -157,6 +163,80 @@ def test_async_progress_tracking_is_refused_on_the_driver(lab):
     writer = lab.sink(lab.file_stream(), asyncProgressTrackingEnabled="true")
     with pytest.raises(PySparkException, match=r"(?i)async"):
         finish(writer.trigger(processingTime="0 seconds").start())
+
+
+# ---------------------------------------------------------------- what the doctor says of it
+
+
+def test_the_doctor_says_what_a_start_from_each_copy_of_a_checkpoint_means(
+    lab, monkeypatch, capsys
+):
+    source = f"{lab.topic}-source"
+    lab.client.create_topic(source, "id bigint, s string")
+
+    def asked(folder, *words) -> tuple[int, dict[str, dict]]:
+        """The exit code, and the findings by kind, of a query that is known to be stopped."""
+        words = ("doctor", str(folder), "--servers", lab.cluster.servers, "-ojson", *words)
+        ended = run(monkeypatch, capsys, *words)
+        findings = json.loads(ended.out)["findings"]
+        return ended.code, {each["kind"]: each for each in findings}
+
+    def copied(batches: range) -> None:
+        for number in batches:
+            lab.client.append(source, [{"id": number, "s": "x"}])
+            stream = lab.read_stream(subscribe=source, startingOffsets="earliest")
+            finish(lab.sink(stream).start())
+
+    copied(range(1))
+    older = lab.folder / "older"
+    shutil.copytree(lab.checkpoint, older)
+    copied(range(1, 3))
+    assert lab.ids() == [0, 1, 2]
+    stopped = ("--stopped",)
+    code, findings = asked(lab.checkpoint, *stopped)
+    assert (code, set(findings)) == (0, {"safe"})
+    code, findings = asked(lab.checkpoint)
+    assert (code, set(findings)) == (7, {"another-run", "safe"}), "it wrote just now"
+    code, findings = asked(older, *stopped)
+    assert (code, set(findings)) == (7, {"older-copy", "safe"})
+    assert "The topic has batches 1 to 2" in findings["older-copy"]["cause"]
+    assert f"'{source}' from offset 1" in findings["older-copy"]["cause"]
+
+    lab.forget_batch(2)
+    code, findings = asked(lab.checkpoint, *stopped, "--topic", lab.topic)
+    assert (code, set(findings)) == (0, {"replay-is-no-op", "safe"})
+    assert "batch 2, which the topic has (records [2, 3))" in findings["replay-is-no-op"]["cause"]
+    assert findings["replay-is-no-op"]["remedy"] is None, "the log knows the plan"
+    half = lab.folder / "half"
+    shutil.copytree(lab.checkpoint, half)
+    (half / "offsets" / "2").write_bytes((half / "offsets" / "2").read_bytes()[:40])
+    code, findings = asked(half, *stopped)
+    assert (code, set(findings)) == (6, {"damaged"})
+    assert "does not fit its checksums" in findings["damaged"]["cause"]
+    assert "Do not remove it" in findings["damaged"]["remedy"]
+
+    copied(range(3, 4))
+    assert lab.ids() == [0, 1, 2, 3], "the repetition was a no-op"
+    lab.client.append(source, [{"id": 4, "s": "x"}, {"id": 5, "s": "x"}])
+
+    def trimmed() -> bool:
+        with contextlib.suppress(RulesTooOld):  # of a cluster that has just started
+            return lab.client.trim(source, before=5) == 5
+        return False
+
+    wait_until(trimmed, "rules that know trims")
+    code, findings = asked(lab.checkpoint, *stopped)
+    assert (code, set(findings)) == (6, {"trimmed", "safe"})
+    assert "the 1 records [4, 5) are lost" in findings["trimmed"]["remedy"]
+    lab.client.delete_topic(source)
+    assert set(asked(lab.checkpoint, *stopped)[1]) == {"topic-gone", "safe"}
+    lab.client.create_topic(source, "id bigint, s string")
+    lab.delete()
+    assert set(asked(lab.checkpoint, *stopped)[1]) == {"topic-recreated", "not-judged"}
+    lab.create()
+    code, findings = asked(lab.checkpoint, "--topic", lab.topic)
+    assert (code, set(findings)) == (6, {"topic-recreated", "unknown-writer"})
+    assert lab.client.cluster_id() in findings["unknown-writer"]["cause"]
 
 
 # ---------------------------------------------------------------- inside foreachBatch

@@ -11,9 +11,13 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
+from pyspark.sql.types import LongType, StructField, StructType
 
 import raftlog
+from raftlog.errors import QueryNameKnown, TooMany
+from raftlog.spark import query_names
 from raftlog.spark.datasource import RaftlogDataSource
+from raftlog.spark.writer import StagedMessage, stream_writer
 from tests.spark.conftest import failure, finish
 
 
@@ -117,6 +121,79 @@ def test_a_deleted_checkpoint_is_noticed_under_a_txn_app_id(lab):
     message = failure(lab.sink(lab.file_stream(), txnAppId="job").start())
     assert "the checkpoint was deleted or replaced" in message
     assert lab.ids() == [1, 2]
+
+
+def test_a_deleted_checkpoint_is_noticed_by_the_querys_name(lab):
+    lab.rows_file("a", 1, 2)
+    finish(lab.sink(lab.file_stream()).start())
+    shutil.rmtree(lab.checkpoint)
+    message = failure(lab.sink(lab.file_stream()).start())
+    assert f"is called '{lab.topic}', as is query " in message
+    assert "which wrote topic" in message
+    assert "onCheckpointReset=append" in message
+    assert lab.ids() == [1, 2]
+    finish(lab.sink(lab.file_stream(), onCheckpointReset="append").start())
+    assert lab.ids() == [1, 2, 1, 2]
+
+
+def first_batch(topic: str, servers: str, query: str, name: str, **given: str) -> None:
+    """An empty batch 0 of a query; here this process commits, with Spark a worker does."""
+    options = {"topic": topic, "raftlog.bootstrap.servers": servers, "queryname": name} | given
+    schema = StructType([StructField("id", LongType())])
+    key = raftlog.EpochKey(
+        writer=given.get("txnAppId", query),
+        query_id=query,
+        run=f"run of {query}",
+        epoch=0,
+        streaming=True,
+    )
+    stream_writer(options, schema, False).commit([StagedMessage(key=key, reference=None)], 0)
+
+
+def test_only_a_new_query_under_a_known_name_is_refused(cluster, client, monkeypatch, caplog):
+    monkeypatch.setattr(query_names, "_said", set())
+    monkeypatch.setattr(query_names, "_noted", set())
+    for topic in ("named", "beside"):
+        client.create_topic(topic, "id bigint")
+    at = ("named", cluster.servers)
+    first_batch(*at, "q1", "etl")
+    first_batch(*at, "q1", "etl")
+    with pytest.raises(QueryNameKnown) as refused:
+        first_batch(*at, "q2", "etl")
+    assert (refused.value.known_query_id, refused.value.last_epoch) == ("q1", 0)
+    assert [each.writer for each in client.writers.scan("named")] == ["q1"]
+    first_batch(*at, "q2", "etl", onCheckpointReset="append")
+    with pytest.raises(QueryNameKnown, match="as is query q2"):
+        first_batch(*at, "q1", "etl")
+    first_batch(*at, "q3", "other")
+    first_batch(*at, "q4", "etl", txnAppId="app")
+    first_batch("beside", cluster.servers, "q5", "etl")
+    first_batch("beside", cluster.servers, "q6", "e" * 1000)
+    client.writers.remove("named", "q2")
+    first_batch(*at, "q7", "etl")
+    assert not any("has no name" in each.getMessage() for each in caplog.records)
+    for query in ("q8", "q8", "q9"):
+        first_batch(*at, query, "")
+    warned = [each.getMessage() for each in caplog.records if "has no name" in each.getMessage()]
+    assert [text.split()[1] for text in warned] == ["q8", "q9"]
+    assert "writes all its rows to topic 'named' a second time" in warned[0]
+
+
+def test_a_name_that_cannot_be_noted_is_a_warning_and_no_error(
+    cluster, client, monkeypatch, caplog
+):
+    def full(*_given: object) -> None:
+        raise TooMany(what="The store", limit=1, unit="keys")
+
+    monkeypatch.setattr(query_names, "_said", set())
+    monkeypatch.setattr(query_names, "_noted", set())
+    monkeypatch.setattr(query_names, "note_query", full)
+    client.create_topic("unnoted", "id bigint")
+    for query in ("q1", "q2"):
+        first_batch("unnoted", cluster.servers, query, "etl")
+    warned = [each.getMessage() for each in caplog.records if "TooMany" in each.getMessage()]
+    assert len(warned) == 1
+    assert "it is not noticed if its checkpoint is lost" in warned[0]
 
 
 def test_one_of_two_drivers_on_one_checkpoint_is_told_about_the_other(lab):

@@ -1,0 +1,133 @@
+"""Asks a cluster what it knows of a checkpoint, and says what a start from it means.
+
+This is what `raftlog doctor` does. It needs no Spark, and changes neither the checkpoint nor the
+log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from raftlog.errors import DataLoss, ExitCode, TopicNotFound, TopicRecreated
+from raftlog.spark import offsets
+from raftlog.spark.checkpoint import Checkpoint, read_checkpoint
+from raftlog.spark.diagnosis import LogSays, Writer, judge
+from raftlog.spark.findings import Finding, exit_code
+from raftlog.spark.offsets import Cluster, TopicWatermark
+
+if TYPE_CHECKING:
+    from raftlog import LogClient, WriterView
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """A checkpoint, and what was found of it: at least one finding."""
+
+    checkpoint: Checkpoint
+    findings: tuple[Finding, ...]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """OK if the query can be started."""
+        return exit_code(self.findings)
+
+
+def examine(
+    location: str, client: LogClient, *, sink: str = "", writer: str = "", now_us: int = 0
+) -> Diagnosis:
+    """Compare the checkpoint at `location` with the client's cluster, by linearizable reads.
+
+    `sink` is the topic that the query writes ("": look for its writer in all topics), `writer` its
+    txnAppId. `now_us` is the time, or 0 if the query is known to be stopped. Raises `InvalidOption`
+    if the place cannot be read, and what the client's calls raise.
+    """
+    checkpoint = read_checkpoint(location)
+    cluster = Cluster(id=client.cluster_id(), servers=_servers(client))
+    writers, sink_exists = _writers(client, checkpoint, sink, writer)
+    says = LogSays(
+        cluster=cluster,
+        marks={topic: _mark(client, topic) for topic in _topics_read(checkpoint)},
+        writers=tuple(writers),
+        sink=sink,
+        sink_exists=sink_exists,
+        writer_name=writer,
+        now_us=now_us,
+    )
+    return Diagnosis(checkpoint=checkpoint, findings=tuple(judge(checkpoint, says)))
+
+
+def _servers(client: LogClient) -> str:
+    settings = client.settings
+    by_zookeeper = f"by ZooKeeper at {settings.zookeeper}" if settings.zookeeper else ""
+    return " ".join(filter(None, (settings.bootstrap_servers, by_zookeeper)))
+
+
+def _topics_read(checkpoint: Checkpoint) -> list[str]:
+    """The topics in the positions of raftlog's sources, as far as this version reads them."""
+    topics: set[str] = set()
+    for source in checkpoint.last.sources if checkpoint.last else ():
+        if source.ours is not None:
+            with contextlib.suppress(DataLoss):
+                topics.update(offsets.parse(source.ours))
+    return sorted(topics)
+
+
+def _mark(client: LogClient, name: str) -> TopicWatermark | None:
+    """A linearizable mark; None if there is no such topic."""
+    try:
+        topic = client.describe_topic(name)
+        found = client.read_high_water_mark(topic)
+    except (TopicNotFound, TopicRecreated):
+        return None
+    return TopicWatermark(
+        topic=name,
+        incarnation=topic.incarnation,
+        log_start=found.log_start_offset,
+        high_water_mark=found.high_water_mark,
+    )
+
+
+def _writers(
+    client: LogClient, checkpoint: Checkpoint, sink: str, writer: str
+) -> tuple[list[Writer], bool]:
+    """The query's writers in its topic, or in any; and whether that topic exists."""
+    if sink:
+        try:
+            return list(_writers_of(client, checkpoint, sink, writer)), True
+        except (TopicNotFound, TopicRecreated):
+            return [], False
+    found: list[Writer] = []
+    for topic in client.list_topics():
+        with contextlib.suppress(TopicNotFound, TopicRecreated):  # deleted meanwhile
+            found += _writers_of(client, checkpoint, topic.name, writer)
+    return found, True
+
+
+def _writers_of(
+    client: LogClient, checkpoint: Checkpoint, topic: str, name: str
+) -> Iterator[Writer]:
+    """The writer of that name; without one, those that the query writes as."""
+    query_id = checkpoint.query_id
+    for view in client.writers.scan(topic):
+        mine = bool(query_id) and query_id in (view.writer, view.query_id, view.stream)
+        if view.writer == name if name else mine:
+            yield _writer(topic, view)
+
+
+def _writer(topic: str, view: WriterView) -> Writer:
+    in_foreach_batch = view.kind == "named batch"
+    return Writer(
+        topic=topic,
+        name=view.writer,
+        streaming=not in_foreach_batch,
+        query_id=view.stream if in_foreach_batch else view.query_id,
+        last_batch=view.stream_batch if in_foreach_batch else view.last_epoch,
+        plan=view.plan,
+        first_offset=max(view.last_start, 0),
+        end_offset=max(view.last_end, 0),
+        run=view.run,
+        active_us=view.active_us,
+    )

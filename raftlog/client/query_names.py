@@ -1,0 +1,44 @@
+"""Which query wrote a topic under which name: a hint that a lost checkpoint leaves behind.
+
+Spark lets a query have a name, and gives it an id that is kept only in its checkpoint. The id is
+the writer of exactly-once; the name is no identity, because any query may have it. So the name of a
+topic's last query of that name is one key of the cluster's key-value store, not part of the topic.
+"""
+
+from __future__ import annotations
+
+import json
+
+from raftlog.client.key_values import KeyValueStore
+from raftlog.machines.commands import TopicInfo
+
+KEY_PREFIX = "raftlog/queries/"
+"""What the keys begin with: prefix, the topic's incarnation, `/`, the name."""
+
+NAME_CHARACTERS_MAX = 900
+"""Prefix, incarnation and name then fit into a key. Queries with longer names are not known."""
+
+_FORMAT_VERSION = 1
+
+
+def known_query(store: KeyValueStore, topic: TopicInfo, name: str) -> str:
+    """The id of the query that last wrote this incarnation of the topic under the name; "" if none
+    did, or it is not known."""
+    if len(name) > NAME_CHARACTERS_MAX:
+        return ""
+    found = store.get(_key(topic, name))
+    if found is None:
+        return ""
+    value = json.loads(found.value)
+    return str(value["query_id"]) if value["v"] == _FORMAT_VERSION else ""
+
+
+def note_query(store: KeyValueStore, topic: TopicInfo, name: str, query_id: str) -> None:
+    """Remember the query, in place of an earlier one of the name."""
+    if len(name) <= NAME_CHARACTERS_MAX:
+        value = {"v": _FORMAT_VERSION, "query_id": query_id}
+        store.put(_key(topic, name), json.dumps(value).encode())
+
+
+def _key(topic: TopicInfo, name: str) -> str:
+    return f"{KEY_PREFIX}{topic.incarnation}/{name}"

@@ -1,0 +1,38 @@
+"""docs/ERRORS.md is what the tree of errors says, and says it of every error."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from raftlog import errors
+from raftlog.errors import RaftlogError
+from raftlog.errors.document import anchor, kinds, meaning_of, page
+from tests.docs.pages import ROOT
+
+PAGE = ROOT / "docs" / "ERRORS.md"
+
+
+def test_the_page_is_as_generated() -> None:
+    """Else: `.venv/bin/python -m raftlog.errors > docs/ERRORS.md`."""
+    assert PAGE.read_text(encoding="utf-8").splitlines() == page().splitlines()
+
+
+def test_the_page_has_every_public_error_once() -> None:
+    public = {
+        name
+        for name in errors.__all__
+        if isinstance(kind := getattr(errors, name), type) and issubclass(kind, RaftlogError)
+    }
+    sections = re.findall(r"^## (\w+)$", page(), re.MULTILINE)
+    assert len(sections) == len(set(sections))
+    assert public <= set(sections)
+
+
+@pytest.mark.parametrize("kind", list(kinds()), ids=lambda kind: kind.__name__)
+def test_an_error_says_what_it_means_and_its_anchor_is_a_heading(kind: type[RaftlogError]) -> None:
+    assert meaning_of(kind), "give the class a docstring, or words in the tree"
+    path, _, name = anchor(kind).partition("#")
+    assert (ROOT / path).samefile(PAGE)
+    assert name in re.findall(r"^## (\w+)$", page().lower(), re.MULTILINE)
