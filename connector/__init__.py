@@ -1,8 +1,40 @@
-"""The Spark source and sink, imported as `raftlog.spark`.
+"""The Spark source and sink, imported as `raftlog.spark`, and the calls that go with them.
 
-Every worker process imports it, so the connector's log is set up here.
+    spark = raftlog.spark.configure(SparkSession.builder).getOrCreate()    settings that are fast
+    queries = raftlog.spark.listen(spark)                                  how far queries are
+
+Every worker process imports it, so the connector's log is set up here, and nothing heavy is
+imported: neither pyspark, grpc nor pyarrow.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from raftlog.spark import worker_log
 
+if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
+    from raftlog.spark.session import configure
+
 worker_log.install()
+
+_HOMES = {
+    "configure": "raftlog.spark.session",
+}
+
+__all__ = ["configure"]
+
+
+if not TYPE_CHECKING:  # a checker that saw it would take any name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        home = _HOMES.get(name)
+        if home is None:
+            raise AttributeError(f"module 'raftlog.spark' has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 
 from raftlog.errors import DeadlineExceeded, NodeUnreachable, RaftlogError, TopicRecreated
 from raftlog.spark.declarations import FOUND
-from raftlog.spark.options import ConnectionOptions, connection_options
+from raftlog.spark.option_values import client_settings
+from raftlog.spark.options import ConnectionOptions, Subscription, connection_options
+from raftlog.spark.worker_process import keep_collections_short
 
 if TYPE_CHECKING:
     from raftlog import LogClient, TopicInfo
@@ -40,6 +42,7 @@ def client(options: ConnectionOptions, *, starting: bool = False) -> LogClient:
     key = (os.getpid(), options, starting)
     with _lock:
         if key not in _clients:
+            keep_collections_short()
             _clients[key] = _opened(options, options.request_timeout_s, patient=not starting)
         return _clients[key]
 
@@ -69,10 +72,15 @@ def check_reachable(options: ConnectionOptions) -> None:
         _reached.add(key)
 
 
+def describe(subscribed: Subscription) -> list[TopicInfo]:
+    """The topics that a query reads, as they are when it starts: at least one."""
+    check_reachable(subscribed.connection)
+    return subscribed.topics.describe_some(client(subscribed.connection, starting=True))
+
+
 def _opened(options: ConnectionOptions, timeout_s: float, *, patient: bool) -> LogClient:
     """A client with this deadline. A patient one uses all of it, also where nothing listens."""
     import raftlog
-    from raftlog.config import load
 
     update: dict[str, str | float] = {
         "bootstrap_servers": options.bootstrap_servers,
@@ -81,7 +89,7 @@ def _opened(options: ConnectionOptions, timeout_s: float, *, patient: bool) -> L
     }
     if patient:
         update["refused_timeout_s"] = timeout_s
-    settings = load().client.model_copy(update=update)
+    settings = client_settings().model_copy(update=update)
     return raftlog.connect(request_timeout_s=timeout_s, settings=settings)
 
 

@@ -8,7 +8,7 @@ can be refused is refused on the driver, before any task.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -17,7 +17,6 @@ from raftlog.errors import RaftlogError
 from raftlog.spark import connection
 from raftlog.spark.declarations import Endpoint
 from raftlog.spark.options import (
-    Subscription,
     check_values,
     source_options,
     subscription,
@@ -28,7 +27,6 @@ from raftlog.spark.union import union
 from raftlog.spark.worker_log import errors_logged
 
 if TYPE_CHECKING:
-    from raftlog import TopicInfo
     from raftlog.spark.failed import FailedStreamReader
     from raftlog.spark.reader import RaftlogBatchReader, RaftlogStreamReader
     from raftlog.spark.views import ViewReader
@@ -39,8 +37,14 @@ class RaftlogDataSource(DataSource):
     """`spark.read`, `readStream`, `write` and `writeStream` with `.format("raftlog")`."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Spark makes it once for a query, and sends copies to the workers."""
+        """Spark makes it once for a query, and sends copies to the workers. Of a sink it also makes
+        one in the worker that plans a batch."""
         super().__init__(dict(connection.with_found_servers(options)))
+        self._sent = False
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """This is a copy: of a sink, in the worker that ends a batch."""
+        self.__dict__.update(state, _sent=True)
 
     @classmethod
     def name(cls) -> str:
@@ -58,7 +62,7 @@ class RaftlogDataSource(DataSource):
         subscribed = subscription(self.options)
         check_values(self.options)
         return topic_struct(
-            union(_describe(subscribed)), include_metadata=subscribed.include_metadata
+            union(connection.describe(subscribed)), include_metadata=subscribed.include_metadata
         )
 
     @errors_logged
@@ -72,7 +76,7 @@ class RaftlogDataSource(DataSource):
         from raftlog.spark.reader import RaftlogBatchReader
 
         options = source_options(self.options, Endpoint.BATCH_SOURCE)
-        topics = _describe(options.subscription)
+        topics = connection.describe(options.subscription)
         check_projection(schema, union(topics))
         return RaftlogBatchReader(options, schema, topics)
 
@@ -95,7 +99,7 @@ class RaftlogDataSource(DataSource):
         from raftlog.spark.reader import RaftlogStreamReader
 
         options = source_options(self.options, Endpoint.STREAM_SOURCE)
-        topics = _describe(options.subscription)
+        topics = connection.describe(options.subscription)
         check_projection(schema, union(topics))
         return RaftlogStreamReader(options, schema, topics)
 
@@ -109,11 +113,4 @@ class RaftlogDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> RaftlogStreamWriter:
         from raftlog.spark.writer import stream_writer
 
-        return stream_writer(self.options, schema, overwrite)
-
-
-def _describe(subscribed: Subscription) -> list[TopicInfo]:
-    """The subscribed topics as they are now: at least one."""
-    connection.check_reachable(subscribed.connection)
-    client = connection.client(subscribed.connection, starting=True)
-    return subscribed.topics.describe_some(client)
+        return stream_writer(self.options, schema, overwrite, planning=not self._sent)

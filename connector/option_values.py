@@ -7,6 +7,7 @@ Options arrive as text, their names in lower case. An unknown name and a bad val
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import reprlib
 from collections.abc import Mapping
@@ -27,12 +28,29 @@ if TYPE_CHECKING:
     from raftlog.config import ClientSettings
 
 
+_settings: dict[frozenset[tuple[str, str]], ClientSettings] = {}
+"""By the variables that say what they are."""
+
+
+def client_settings() -> ClientSettings:
+    """The client's settings that this process has from raftlog.toml and the environment.
+
+    They are read once, because every micro-batch wants them several times, and reading them takes
+    as long as a call to the cluster.
+    """
+    variables = frozenset(item for item in os.environ.items() if item[0].startswith("RAFTLOG_"))
+    if variables not in _settings:
+        from raftlog.config import load
+
+        _settings[variables] = load().client
+    return _settings[variables]
+
+
 class OptionValues:
     """The given options. Names are checked against `endpoints` at once, values when read."""
 
     def __init__(self, given: Mapping[str, str], endpoints: frozenset[Endpoint]) -> None:
         self._endpoints = endpoints
-        self._settings: ClientSettings | None = None
         self._given: dict[str, str] = {}
         self._sparks_own: dict[str, str] = {}
         self.found = ""
@@ -69,11 +87,7 @@ class OptionValues:
 
     def _setting(self, key: str) -> str:
         """A client setting as an option's text, with seconds as the option's milliseconds."""
-        from raftlog.config import load
-
-        if self._settings is None:
-            self._settings = load().client
-        value = getattr(self._settings, key)
+        value = getattr(client_settings(), key)
         return str(round(value * 1000)) if key.endswith("_s") else str(value)
 
     def given(self, name: str) -> str | None:

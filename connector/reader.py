@@ -59,6 +59,10 @@ PIECES_PER_LIMIT = 256
 """In how many pieces the waiting records of a topic are asked for, to find where a limit in bytes
 ends."""
 
+SIZES_KEPT_S = 10.0
+"""How long the mean size of a topic's records is taken from an earlier micro-batch. No setting: it
+saves small batches a call, and large ones ask anyway."""
+
 log = logging.getLogger("raftlog.spark")
 
 
@@ -98,6 +102,8 @@ class _RangeReader:
         self._connection = options.subscription.connection
         self._schema = schema
         self._versions = {topic.incarnation: topic.schema.version for topic in topics}
+        self._record_bytes: dict[str, tuple[float, float]] = {}
+        """The mean of a topic's records, and when it was found, by incarnation."""
 
     def meet(self, topic: TopicInfo) -> None:
         """Fix the columns that a new topic is read with to those that it has now.
@@ -141,9 +147,12 @@ class _RangeReader:
     ) -> list[RaftlogPartition]:
         boundaries: Sequence[int] = (wanted.start, wanted.end)
         body_bytes: Sequence[int] = (0,)
-        if pieces_max > 1 and wanted.end - wanted.start > 1:
+        count = wanted.end - wanted.start
+        if pieces_max > 1 and count > 1 and not self._is_small(wanted, time.monotonic()):
             topic = connection.topic(self._connection, wanted.topic, wanted.incarnation)
             boundaries, body_bytes = self.sizes(topic, wanted.start, wanted.end, pieces_max)
+            found = (sum(body_bytes) / count, time.monotonic())
+            self._record_bytes[wanted.incarnation] = found
         pieces = partitions.split(
             boundaries,
             body_bytes,
@@ -163,6 +172,17 @@ class _RangeReader:
             )
             for start, end in pieces
         ]
+
+    def _is_small(self, wanted: TopicRange, now_s: float) -> bool:
+        """Whether a range is too small to be split, by the sizes that were found a moment ago.
+
+        It saves small micro-batches a call. If it is wrong, one task reads a batch of larger
+        records, until the sizes are asked for again.
+        """
+        mean, found_s = self._record_bytes.get(wanted.incarnation, (0.0, float("-inf")))
+        fresh = now_s - found_s < SIZES_KEPT_S
+        small = 2 * mean * (wanted.end - wanted.start) < partitions.BYTES_PER_TASK_MIN
+        return fresh and small and self._options.min_partitions is None
 
     def sizes(self, topic: TopicInfo, start: int, end: int, pieces_max: int) -> Pieces:
         """How the bytes of records [start, end) lie, of a range that is not empty.

@@ -11,6 +11,7 @@ version. It has a plan if it is told where the query's checkpoint is.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -80,21 +81,26 @@ class StagedMessage(WriterCommitMessage):
 
     key: EpochKey
     reference: AttemptReference | None
+    topic: TopicInfo | None = None
+    """What the first task wrote to; None from the others."""
     checkpoint: str = ""
     """Where a stream's checkpoint is, as far as the task sees it; the driver sees less."""
 
 
 def stream_writer(
-    given: Mapping[str, str], schema: StructType, overwrite: bool
+    given: Mapping[str, str], schema: StructType, overwrite: bool, *, planning: bool
 ) -> RaftlogStreamWriter:
     """A stream's writer. Spark calls this twice for each batch, in two processes; it changes
     nothing.
 
-    Only tasks are told which batch it is for. So if the topic does not exist, they create it.
+    One process is `planning`, and looks the topic up. The other ends the batch, and learns the
+    topic from the tasks. Only tasks are told which batch it is for. So if the topic does not exist,
+    they create it.
     `overwrite`: the query's output mode is complete.
     """
     options = sink_options(given, Endpoint.STREAM_SINK)
-    return RaftlogStreamWriter(options, _target(options, schema), overwrite=overwrite)
+    target = _target(options, schema) if planning else _Target(schema, None, known=False)
+    return RaftlogStreamWriter(options, target, overwrite=overwrite)
 
 
 def batch_writer(
@@ -115,6 +121,8 @@ class _Target:
 
     schema: StructType
     topic: TopicInfo | None
+    known: bool = True
+    """False: nobody has looked for the topic."""
 
     def names_in(self, topic: TopicInfo) -> list[str | None]:
         """For each column of the rows its name in the topic; None for a metadata column that was
@@ -144,8 +152,9 @@ class _Sink:
 
         The client casts and coalesces the batches.
         """
-        topic = self._target.topic or self._made_for(key)
-        names = self._target.names_in(topic)
+        target = self._target if self._target.known else _target(self._options, self._target.schema)
+        topic = target.topic or self._made_for(key)
+        names = target.names_in(topic)
         if self._options.merge_schema:
             topic = _merged(self._options, self._target.schema, topic)
         attempt = connection.client(self._options.connection).attempt(
@@ -160,7 +169,9 @@ class _Sink:
             for batch in batches:
                 _advise_on_arrow_bytes()
                 attempt.write(_under(batch, names))
-            return StagedMessage(key=key, reference=attempt.finish())
+            return StagedMessage(
+                key=key, reference=attempt.finish(), topic=topic if _is_first_task() else None
+            )
         finally:
             attempt.close()
 
@@ -179,7 +190,7 @@ class _Sink:
             assert message.key == key, f"{message.key} is not {key}"
             if message.reference is not None:
                 references.append(message.reference)
-        client, topic = self.asked()
+        client, topic = self.asked(messages)
         client.commit_epoch(
             topic,
             key,
@@ -191,15 +202,18 @@ class _Sink:
             overwrite=self._overwrite,
         )
 
-    def asked(self) -> tuple[LogClient, TopicInfo]:
+    def asked(self, messages: Sequence[WriterCommitMessage | None]) -> tuple[LogClient, TopicInfo]:
         """This process's client, and the topic, which a task may have created."""
-        client = connection.client(self._options.connection)
-        return client, self._target.topic or client.describe_topic(self._options.topic)
+        topic = self._target.topic or _known_topic(messages)
+        assert topic is not None, "no task said what it wrote to"
+        return connection.client(self._options.connection), topic
 
-    def discard(self, key: EpochKey) -> None:
-        """Drop the key's open attempts. Nothing that is visible changes."""
-        if self._target.topic is not None:
-            connection.client(self._options.connection).abort_epoch(self._target.topic, key)
+    def discard(self, key: EpochKey, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Drop the key's open attempts, if there is a topic. Nothing that is visible changes."""
+        client = connection.client(self._options.connection)
+        topic = self._target.topic or _known_topic(messages)
+        with contextlib.suppress(TopicNotFound):
+            client.abort_epoch(topic or self._options.topic, key)
 
     def _made_for(self, key: EpochKey) -> TopicInfo:
         """The topic, created now by the first batch. For a later batch it was deleted meanwhile."""
@@ -239,7 +253,7 @@ class RaftlogStreamWriter(DataSourceStreamArrowWriter):
             batchId,
             self._options.connection.request_timeout_s,
         )
-        client, topic = self._sink.asked()
+        client, topic = self._sink.asked(messages)
         query_names.check(client, topic, key, self._options)
         self._sink.publish(key, messages, plan=plan)
         query_names.note(client, topic, key, self._options)
@@ -248,7 +262,7 @@ class RaftlogStreamWriter(DataSourceStreamArrowWriter):
         """Drop what was staged. Without any message, the leases clean up."""
         key = _known_key(messages)
         if key is not None:
-            self._sink.discard(key)
+            self._sink.discard(key, messages)
 
 
 class RaftlogBatchWriter(DataSourceArrowWriter):
@@ -281,7 +295,7 @@ class RaftlogBatchWriter(DataSourceArrowWriter):
         self._sink.publish(key, messages, transient=self._transient, plan=plan)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._sink.discard(self._key)
+        self._sink.discard(self._key, messages)
 
     def _plan(self, key: EpochKey) -> str:
         """The plan of the stream's batch around this write; "" with a warning if there is none."""
@@ -306,7 +320,7 @@ def _target(options: SinkOptions, schema: StructType, *, starting: bool = False)
 
     Every batch of a stream calls this, so only a batch write is known to be `starting`.
 
-    It looks the topic up before creating it: a look-up is a read (twice for each micro-batch), and
+    It looks the topic up before creating it: a look-up is a read (once for each micro-batch), and
     a creation is an entry in the controller's log.
     """
     from raftlog.records.arrow_types import schema_of
@@ -334,8 +348,8 @@ def _made(options: SinkOptions, target: _Target) -> TopicInfo:
 def _fitting(options: SinkOptions, schema: StructType, topic: TopicInfo) -> TopicInfo:
     """The topic, after checking that the rows fit it, or after making it fit (`mergeSchema`).
 
-    Spark asks twice for each batch, and tasks of a first batch may ask at once: a change that is
-    there already changes nothing.
+    Every batch asks, and tasks of a first batch may ask at once: a change that is there already
+    changes nothing.
     """
     if not options.merge_schema:
         check_writable(schema, topic)
@@ -374,6 +388,11 @@ def _known_key(messages: Sequence[WriterCommitMessage | None]) -> EpochKey | Non
     return None
 
 
+def _known_topic(messages: Sequence[WriterCommitMessage | None]) -> TopicInfo | None:
+    named = (each.topic for each in messages if isinstance(each, StagedMessage))
+    return next((topic for topic in named if topic is not None), None)
+
+
 def _known_checkpoint(messages: Sequence[WriterCommitMessage | None]) -> str:
     return next(each.checkpoint for each in messages if isinstance(each, StagedMessage))
 
@@ -394,6 +413,11 @@ def _say_no_fence(key: EpochKey) -> None:
 
 
 # ---------------------------------------------------------------- in a task
+
+
+def _is_first_task() -> bool:
+    context = TaskContext.get()
+    return context is not None and context.partitionId() == 0
 
 
 def _under(batch: pa.RecordBatch, names: Sequence[str | None]) -> pa.RecordBatch:

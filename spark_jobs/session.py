@@ -20,8 +20,14 @@ DEFAULT_SERVERS = "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403"
 DEFAULT_WORK = Path("demo-data")
 
 SETTINGS = {
-    # With any other value Spark measures its Arrow batch after every row: see conf/.
+    # What raftlog.spark.configure sets, and why, is in conf/spark-defaults.conf.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "raftlog.spark.daemon",
+    # The jobs' checkpoints are in --work, a folder of a local disk.
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming"
+    ".checkpointing.FileSystemBasedCheckpointFileManager",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
 }

@@ -43,7 +43,7 @@ from tests.bench.reopen import reopen
 from tests.bench.repair import repair
 from tests.bench.replay import replay
 from tests.bench.rolling import rolling
-from tests.bench.spark import log_to_spark, micro_batch, spark_to_log
+from tests.bench.spark import log_to_spark, micro_batch, micro_batch_settings, spark_to_log
 
 Piece = Callable[[Path], Iterator[Figure]]
 
@@ -68,6 +68,7 @@ LONG_PIECES: dict[str, Piece] = {
     "reopen-10": reopen(10),
     "catch-up-4": catch_up(4096),
     "replay-300": replay(300, 2000),
+    "micro-batch-settings": micro_batch_settings,
     "month-long": month(Month(topics=20, epochs=4500, snapshot_entries=2000)),
     "chunks": chunks(20, 1168),
     "repair": repair(256),

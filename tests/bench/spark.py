@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.client.log_client import LogClient
+from raftlog.spark.session import CHECKPOINTS, SETTINGS
 from tests.bench.figures import Figure
 from tests.bench.rows import SCHEMA_DDL, rows
 
@@ -30,7 +31,18 @@ _MICRO_ROWS = 100
 _MICRO_BATCHES = 80
 _MICRO_WARM_BATCHES = 30
 
+_MICRO_TURNS = 3
+
 _RAISED = {"spark.sql.execution.arrow.maxBytesPerBatch": "2147483647"}
+_OF_START = {each.key: each.value for each in SETTINGS if each.at_start}
+_VARIANTS = {
+    "defaults": {},
+    "sockets": {key: value for key, value in _OF_START.items() if "socket" in key},
+    "daemon": {key: value for key, value in _OF_START.items() if "daemon" in key},
+    "file_manager": {CHECKPOINTS.key: CHECKPOINTS.value},
+    "configured": {each.key: each.value for each in (*SETTINGS, CHECKPOINTS)},
+}
+"""Settings of `raftlog.spark.configure`, one by one and together."""
 
 
 def log_to_spark(folder: Path) -> Iterator[Figure]:
@@ -108,6 +120,35 @@ def micro_batch(folder: Path) -> Iterator[Figure]:
         "source -> sink",
         detail={"log_p50_ms": medians["log"], "bare_p50_ms": medians["bare"]},
     )
+
+
+def micro_batch_settings(folder: Path) -> Iterator[Figure]:
+    """The same from log to log under each of the settings that make it fast, and under all of them,
+    in turns: each in a JVM of its own, with and without it one after the other."""
+    rounds: dict[str, list[float]] = {name: [] for name in _VARIANTS}
+    with _cluster(folder / "micro-batch-settings") as cluster:
+        with cluster.client() as client:
+            client.create_topic("small", SCHEMA_DDL)
+            for start in range(0, _MICRO_ROWS * _MICRO_BATCHES, _MICRO_ROWS):
+                client.append("small", rows(start, _MICRO_ROWS))
+        source = from_log(cluster, "small") | {"maxOffsetsPerTrigger": str(_MICRO_ROWS)}
+        for turn in range(_MICRO_TURNS):
+            for name, settings in _VARIANTS.items():
+                to_log = query("raftlog", source, "raftlog", _into_log(cluster, f"{name}-{turn}"))
+                [run] = _run_driver(folder / f"{name}-{turn}", settings, [to_log | {"name": name}])
+                times = [batch["milliseconds"] for batch in run["batches"]]
+                rounds[name].append(statistics.median(times[_MICRO_WARM_BATCHES:]))
+    for name, found in rounds.items():
+        ratios = [ms / base for ms, base in zip(found, rounds["defaults"], strict=True)]
+        detail = {f"turn_{turn}_ms": ms for turn, ms in enumerate(found, 1)}
+        yield Figure(
+            name=f"micro_batch_{name}_ratio",
+            value=statistics.median(ratios),
+            unit="x",
+            about=f"p50 of a micro-batch of {_MICRO_ROWS} rows, log -> Spark -> log, under the "
+            f"settings {name} over Spark's defaults in the same turn",
+            detail=detail | {"least_ratio": min(ratios), "greatest_ratio": max(ratios)},
+        )
 
 
 # ---------------------------------------------------------------- parts

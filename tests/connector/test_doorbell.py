@@ -42,3 +42,25 @@ def test_it_is_pickled_by_reference():
     pickled = CPickleSerializer().dumps(source)
     assert b"raftlog.spark.datasource" in pickled
     assert len(pickled) < 300
+
+
+NOT_IN_WORKERS = (
+    "kazoo", "pandas", "pyarrow.dataset", "pyarrow.fs", "pyarrow.parquet", "raftlog.cli",
+    "raftlog.discovery", "raftlog.multiraft", "raftlog.server", "raftlog.storage", "rich",
+    "sqlglot", "structlog", "typer", "uvloop",
+)  # fmt: skip
+"""What a worker that reads and writes does not need, and would import in every new process."""
+
+
+def test_a_worker_of_spark_imports_nothing_heavy_that_it_does_not_need():
+    code = (
+        "import sys, pyspark.worker, pyspark_raftlog, raftlog.spark.reader, raftlog.spark.writer\n"
+        "from raftlog.spark import connection\n"
+        "from raftlog.spark.options import connection_options\n"
+        "connection.client(connection_options({}))\n"
+        f"print([name for name in {NOT_IN_WORKERS!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"

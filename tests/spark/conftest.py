@@ -21,6 +21,7 @@ import raftlog
 from raftlog.chaos.cluster import ProcessCluster
 from raftlog.wire.calls import NodeView
 from tests.cluster.waiting import leader_of
+from tests.spark.calls import CountedSource
 from tests.spark.faults import Faults, FaultySource
 
 DEADLINE_S = 180.0
@@ -82,6 +83,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     session.sparkContext.setLogLevel("OFF")
     session.dataSource.register(FaultySource)
+    session.dataSource.register(CountedSource)
     yield session
     session.stop()
 

@@ -20,6 +20,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter
 
+import raftlog.spark
 from tests.spark.faults import Faults, FaultySource
 from tests.spark.small_cluster import HOSTS, start_workers
 
@@ -65,7 +66,7 @@ def main() -> None:
     """Run until killed, until done, or until a query fails; see the module."""
     options = parser().parse_args()
     relay = Relay(options.work, options.prefix)
-    spark = session(options.workers, relay.work)
+    spark = session(options, relay.work)
     jvm = spark.sparkContext._jvm
     assert jvm is not None, "the session runs in a JVM of its own"
     for faults in relay.faults.values():
@@ -90,13 +91,16 @@ def main() -> None:
     spark.stop()
 
 
-def session(workers: int, work: Path) -> SparkSession:
+def session(options: argparse.Namespace, work: Path) -> SparkSession:
     """A local session, or one of a small cluster whose executors are processes of their own."""
+    workers = options.workers
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = HOSTS[0]
     builder = SparkSession.builder.config("spark.sql.warehouse.dir", str(work / "warehouse"))
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
+    if options.configured:
+        builder = raftlog.spark.configure(builder, checkpoints="file")
     if workers:
         for key, value in WORKERS_SETTINGS.items():
             builder = builder.config(key, value)
@@ -154,6 +158,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--partitions", type=int, default=1, help="tasks of a pipeline's batch")
     made.add_argument("--workers", type=int, default=0, help="executors as processes; 0: none")
     made.add_argument("--until-done", action="store_true")
+    made.add_argument("--configured", action="store_true", help="with the settings that are fast")
     return made
 
 

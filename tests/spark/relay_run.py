@@ -72,6 +72,7 @@ class RelayRuns:
         self._servers = cluster.servers
         self._input = RowFiles(self.parts.files)
         self._files = 0
+        self._starts = 0
         self._driver: subprocess.Popen[str] | None = None
         self._log = folder / "relay.log"
         self._said_before = 0
@@ -114,6 +115,9 @@ class RelayRuns:
             faults.forget_driver()
         command = [sys.executable, "-m", "tests.spark.relay", "--servers", self._servers]
         command += ["--work", str(self.parts.work), "--prefix", self.parts.prefix, *flags]
+        if self._starts % 2 == 0:  # so a checkpoint sees both ways of writing it
+            command.append("--configured")
+        self._starts += 1
         with self._log.open("ab") as log:
             self._said_before = log.tell()
             self._driver = subprocess.Popen(

@@ -1,0 +1,148 @@
+"""Spark's settings that make reads, writes and micro-batches of the log fast, each with its reason.
+
+`configure` sets them; `conf/spark-defaults.conf`, which is generated from here, has them as a file:
+
+    python -m raftlog.spark.session > conf/spark-defaults.conf
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from raftlog.errors import InvalidOption
+
+Target = TypeVar("Target")
+Checkpoints = Literal["file", "hdfs"]
+
+ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+ARROW_BYTES_UNCHECKED = "2147483647"
+"""Only with this value does Spark not measure its Arrow batch after every row."""
+
+FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+FILE_MANAGER_CLASS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+RENAMES = ("file", "hdfs")
+"""File systems, by their scheme, whose rename is atomic and so fit for `FILE_MANAGER_CLASS`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One of Spark's settings."""
+
+    key: str
+    value: str
+    reason: str
+    at_start: bool = False
+    """Whether it holds only if it is set before the session starts."""
+
+
+WRITES = Setting(
+    key=ARROW_BYTES,
+    value=ARROW_BYTES_UNCHECKED,
+    reason="The most important one for writes. With any other value Spark measures its Arrow batch "
+    "after every row it adds; with exactly this one it does not, and only maxRecordsPerBatch "
+    "bounds a batch. The sink warns about another value.",
+)
+SETTINGS = (
+    WRITES,
+    Setting(
+        key="spark.sql.execution.arrow.maxRecordsPerBatch",
+        value="10000",
+        reason="Rows of one Arrow batch, which now bound its memory. This is Spark's default, "
+        "repeated because it matters: rows of 10 KB make batches of 100 MB. Lower it for large "
+        "rows.",
+    ),
+    Setting(
+        key="spark.python.unix.domain.socket.enabled",
+        value="true",
+        at_start=True,
+        reason="The JVM and its Python workers speak through Unix sockets instead of TCP on "
+        "loopback: a task's first rows come sooner. The sockets are in java.io.tmpdir; who may "
+        "write to them is the user that runs Spark.",
+    ),
+    Setting(
+        key="spark.python.daemon.module",
+        value="raftlog.spark.daemon",
+        at_start=True,
+        reason="Spark's Python daemon, which takes pyspark from its folder instead of a zip that "
+        "every new worker process compiles: it starts in a fraction of the time. Idle workers end "
+        "after a minute, which is no setting, so a query with a slow trigger starts them each "
+        "time. Every Python of the cluster must have raftlog installed, as the connector needs.",
+    ),
+)
+CHECKPOINTS = Setting(
+    key=FILE_MANAGER,
+    value=FILE_MANAGER_CLASS,
+    reason="How a query's checkpoint is written, twice for each micro-batch. On a local disk the "
+    "default starts a process for each file, which takes tens of milliseconds. Only for "
+    "checkpoints on a local disk (file:) or on HDFS: there a rename is atomic. Not for object "
+    "stores (s3a:, gs:, abfs:), where a file that is renamed may be seen half, or replace "
+    "another one.",
+)
+
+
+def configure(target: Target, *, checkpoints: Checkpoints | None = None) -> Target:
+    """Set what makes Spark fast with the log: on a builder, or on a session that runs.
+
+        spark = raftlog.spark.configure(SparkSession.builder, checkpoints="file").getOrCreate()
+
+    Args:
+        target: `SparkSession.builder`, or a session. Some settings hold only if they are set before
+            the session starts; a session gets the others.
+        checkpoints: The scheme of the file system that has the queries' checkpoints, if it is
+            `file` (a local disk) or `hdfs`: then they are written in a way that is faster, and
+            safe where a rename is atomic. Default: that is left as it is.
+
+    Returns:
+        The builder or session.
+
+    Raises:
+        InvalidOption: `checkpoints` is something else.
+    """
+    if checkpoints not in (None, *RENAMES):
+        raise InvalidOption(
+            option="checkpoints",
+            problem=f"is {checkpoints!r}, and a rename is known to be atomic on {RENAMES} only",
+            advice="Leave it out for checkpoints elsewhere.",
+        )
+    wanted = (*SETTINGS, CHECKPOINTS) if checkpoints else SETTINGS
+    spark: Any = target
+    for setting in wanted:
+        if hasattr(spark, "getOrCreate"):
+            spark = spark.config(setting.key, setting.value)
+        elif not setting.at_start:
+            spark.conf.set(setting.key, setting.value)
+    return target
+
+
+def file_text() -> str:
+    """`conf/spark-defaults.conf`."""
+    head = (
+        "# Spark settings that suit raftlog: those of raftlog.spark.configure, generated from\n"
+        "# connector/session.py. Use them with\n"
+        "#   spark-submit --properties-file conf/spark-defaults.conf ...\n"
+        "# or copy the lines into the defaults of your cluster."
+    )
+    zone = Setting(
+        key="spark.sql.session.timeZone",
+        value="UTC",
+        reason="Timestamps in the log are in UTC. With a session in UTC they look the same "
+        "everywhere.",
+    )
+    paragraphs = [head, *(_paragraph(each) for each in (*SETTINGS, zone))]
+    return "\n\n".join((*paragraphs, _paragraph(CHECKPOINTS, off=True))) + "\n"
+
+
+def _paragraph(setting: Setting, *, off: bool = False) -> str:
+    reason = setting.reason + (" Remove the # if that is so." if off else "")
+    lines = textwrap.wrap(reason, width=97)
+    mark = "# " if off else ""
+    return "\n".join((*(f"# {line}" for line in lines), f"{mark}{setting.key}  {setting.value}"))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(file_text())
