@@ -1,7 +1,6 @@
-"""The Spark source and sink, imported as `raftlog.spark`, and the calls that go with them.
+"""The Spark source and sink, imported as `raftlog.spark`, and the call that goes with them.
 
     spark = raftlog.spark.configure(SparkSession.builder).getOrCreate()    settings that are fast
-    queries = raftlog.spark.listen(spark)                                  how far queries are
 
 Every worker process imports it, so the connector's log is set up here, and nothing heavy is
 imported: neither pyspark, grpc nor pyarrow.

@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from raftlog.errors import InvalidOption, SchemaChanged, TopicNotFound
-from raftlog.spark import connection, query_names
+from raftlog.spark import connection, query_names, slow_writes
 from raftlog.spark.column_names import check_case, in_other_case, matched
 from raftlog.spark.declarations import Endpoint
 from raftlog.spark.metadata_columns import check_reserved, is_metadata, without_metadata
@@ -64,13 +64,6 @@ _MERGES_MAX = 10
 """How often a topic's columns are merged while others change them too. No setting: each of these
 times somebody else was faster."""
 
-ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
-ARROW_BYTES_UNCHECKED = 2147483647
-"""Only with this value does Spark not measure its Arrow batch after every row."""
-
-_slow_setting_said: set[int] = set()
-"""Ids of the processes that have warned about `ARROW_BYTES`."""
-
 _no_fence_said: set[int] = set()
 """Ids of the processes that have warned that a named batch write saw no streaming query."""
 
@@ -83,6 +76,8 @@ class StagedMessage(WriterCommitMessage):
     reference: AttemptReference | None
     topic: TopicInfo | None = None
     """What the first task wrote to; None from the others."""
+    slow: str = ""
+    """What the first task saw of a setting that makes the write slow; "" if there is nothing."""
     checkpoint: str = ""
     """Where a stream's checkpoint is, as far as the task sees it; the driver sees less."""
 
@@ -167,10 +162,12 @@ class _Sink:
         )
         try:
             for batch in batches:
-                _advise_on_arrow_bytes()
                 attempt.write(_under(batch, names))
             return StagedMessage(
-                key=key, reference=attempt.finish(), topic=topic if _is_first_task() else None
+                key=key,
+                reference=attempt.finish(),
+                topic=topic if _is_first_task() else None,
+                slow=slow_writes.seen_by_task(),
             )
         finally:
             attempt.close()
@@ -191,6 +188,10 @@ class _Sink:
             if message.reference is not None:
                 references.append(message.reference)
         client, topic = self.asked(messages)
+        seen = next((each.slow for each in messages if isinstance(each, StagedMessage)), "")
+        slow_writes.warn(
+            seen, topic.name, f"{key.query_id}-{key.run}" if key.streaming else "batch"
+        )
         client.commit_epoch(
             topic,
             key,
@@ -480,24 +481,3 @@ def _local_property(context: TaskContext, name: str) -> str:
             "foreachBatch with txnAppId and, as txnVersion, the batch's id.",
         )
     return value
-
-
-def _advise_on_arrow_bytes() -> None:
-    """Warn once in this process that Spark's default makes every write several times slower.
-
-    Session settings reach a task as local properties, if they are set at all. Only a write's first
-    task looks, so that a large cluster does not repeat the warning a hundred times.
-    """
-    context = TaskContext.get()
-    if context is None or context.partitionId() != 0 or os.getpid() in _slow_setting_said:
-        return
-    _slow_setting_said.add(os.getpid())
-    given = context.getLocalProperty(ARROW_BYTES)
-    if given is None or given.rstrip("bB") != str(ARROW_BYTES_UNCHECKED):
-        log.warning(
-            "%s is %s: Spark measures its Arrow batch after every row, which makes this sink "
-            "several times slower. Set it to %s, as conf/spark-defaults.conf does.",
-            ARROW_BYTES,
-            given or "at its default",
-            ARROW_BYTES_UNCHECKED,
-        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -15,7 +14,7 @@ from tests.spark.conftest import DEADLINE_S
 LINE = r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d WARNING raftlog\.spark: "
 
 JOB = """
-import json, sys
+import sys
 import raftlog
 from pyspark.sql import SparkSession
 
@@ -39,21 +38,31 @@ def read():
     query = frame.writeStream.format("noop").option("checkpointLocation", folder + "/checkpoint")
     query.trigger(availableNow=True).start().awaitTermination()
 
+def write_stream():
+    frame = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    sink = frame.select("value").writeStream.format("raftlog").option("topic", "warned-stream")
+    sink = sink.option("raftlog.bootstrap.servers", servers)
+    sink = sink.option("checkpointLocation", folder + "/checkpoint-stream")
+    query = sink.start()
+    while (query.lastProgress or {"batchId": 0})["batchId"] < 3 and query.isActive:
+        query.awaitTermination(0.1)
+    query.stop()
+
 write()
+write()
+write_stream()
 read()
 with raftlog.connect(servers) as client:
     client.delete_topic("warned")
     client.create_topic("warned", "id bigint")
 read()
-spark.conf.set("spark.sql.pyspark.worker.logging.enabled", "true")
-write()
-rows = spark.tvf.python_worker_logs().select("level", "logger", "msg").collect()
-print(json.dumps([list(row) for row in rows]))
+spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", "2147483647")
+write_stream()
 spark.stop()
 """
 
 
-def test_warnings_of_tasks_and_of_the_source_reach_the_drivers_log_with_level_and_logger(
+def test_warnings_of_writes_and_of_the_source_reach_the_drivers_log_with_level_and_logger(
     cluster: ProcessCluster, tmp_path: Path
 ) -> None:
     ended = subprocess.run(
@@ -65,11 +74,10 @@ def test_warnings_of_tasks_and_of_the_source_reach_the_drivers_log_with_level_an
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
-    slow = "spark.sql.execution.arrow.maxBytesPerBatch is at its default"
-    # Only of the first write's task: the second write's goes where Spark was told to collect logs.
-    assert len(re.findall(LINE + re.escape(slow), ended.stderr, re.MULTILINE)) == 1
+    # Once for the batch writes, once for the stream's run, and not once it is set.
+    told = re.findall(
+        LINE + r"SLOW WRITES to topic '([\w-]+)': .* is at Spark's default", ended.stderr, re.M
+    )
+    assert told == ["warned", "warned-stream"]
     recreated = r"Topic 'warned', incarnation [0-9a-f]+, was deleted; .* at its offset 0\."
     assert len(re.findall(LINE + recreated, ended.stderr, re.MULTILINE)) == 1
-    rows = json.loads(ended.stdout.splitlines()[-1])
-    logged = [(level, logger) for level, logger, text in rows if slow in text]
-    assert logged == [("WARNING", "raftlog.spark")]
