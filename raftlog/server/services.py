@@ -272,16 +272,16 @@ class Services:
     async def commit_epoch(self, call: calls.CommitEpochCall) -> EpochCommitted:
         """Make an epoch's attempts visible. Raises what the exactly-once rules refuse."""
         local = self._here(call.group, call.incarnation)
-        return await self._commit(local, call, overwrite=False)
+        return await self._make_visible(local, call, overwrite=False)
 
     async def overwrite(self, call: calls.CommitEpochCall) -> EpochCommitted:
         """Make an epoch's attempts the only records that are visible. Raises as `commit_epoch`
         does, and `RulesTooOld` as `remove_writer` does."""
         local = self._leading(call.group, call.incarnation)
         _check_rules("Overwriting a topic", local.topic_machine, needed=RULES_WITH_OVERWRITE)
-        return await self._commit(local, call, overwrite=True)
+        return await self._make_visible(local, call, overwrite=True)
 
-    async def _commit(
+    async def _make_visible(
         self, local: LocalReplica, call: calls.CommitEpochCall, *, overwrite: bool
     ) -> EpochCommitted:
         command = CommitEpoch(

@@ -98,31 +98,7 @@ def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) 
         "DescribeTopic": DescribeTopic(name=topic.name),
         "ListTopics": ListTopics(),
         "Append": AppendCall(**named, producer=_RUN, sequence=0, **batched),
-        "Stage": StageCall(
-            **named, key=key, attempt=_RUN, number=0, create_writer=False, **batched
-        ),
-        "CommitEpoch": CommitEpochCall(
-            **named,
-            key=key,
-            attempts=(
-                AttemptReference(attempt=_RUN, entry_count=1, record_count=20, chained_crc=1),
-            ),
-            schema_version=1,
-            keep_on_mismatch=False,
-            create_writer=False,
-            transient_writer=False,
-        ),
-        "Overwrite": CommitEpochCall(
-            group=trimmed.group,
-            incarnation=trimmed.incarnation,
-            key=key,
-            attempts=(),
-            schema_version=1,
-            keep_on_mismatch=False,
-            create_writer=False,
-            transient_writer=False,
-        ),
-        "AbortEpoch": AbortEpochCall(**named, key=key),
+        **_of_epochs(named, key, batched, trimmed),
         "ListWriters": ListWriters(**named, after="", writer=""),
         "RemoveWriter": RemoveWriterCall(**named, writer="nobody"),
         "ReadHighWaterMark": ReadHighWaterMark(**named),
@@ -141,6 +117,24 @@ def frames(topic: TopicInfo, trimmed: TopicInfo, store_uuid: str, address: str) 
     return {
         name: encode_request(call, requests[name], batch.body if type(call) is BodyCall else b"")
         for name, call in CALLS.items()
+    }
+
+
+def _of_epochs(
+    named: dict[str, object], key: EpochKey, batched: dict[str, object], trimmed: TopicInfo
+) -> dict[str, object]:
+    flags = {"keep_on_mismatch": False, "create_writer": False, "transient_writer": False}
+    reference = AttemptReference(attempt=_RUN, entry_count=1, record_count=20, chained_crc=1)
+    other = {"group": trimmed.group, "incarnation": trimmed.incarnation}
+    return {
+        "Stage": StageCall(
+            **named, key=key, attempt=_RUN, number=0, create_writer=False, **batched
+        ),
+        "CommitEpoch": CommitEpochCall(
+            **named, key=key, attempts=(reference,), schema_version=1, **flags
+        ),
+        "Overwrite": CommitEpochCall(**other, key=key, attempts=(), schema_version=1, **flags),
+        "AbortEpoch": AbortEpochCall(**named, key=key),
     }
 
 

@@ -337,19 +337,10 @@ class Script:
         )
 
     def commit(self, key: Any, *attempts: Any, **more: Any) -> None:
-        command = made(
-            c.CommitEpoch,
-            key=key,
-            attempts=attempts,
-            schema_version=more.get("schema_version", 1),
-            timestamp_us=self.tick(),
-            keep_on_mismatch=more.get("keep", False),
-            create_writer=more.get("create_writer", False),
-            transient_writer=more.get("transient", False),
-            plan=more.get("plan", ""),
-            overwrite=more.get("overwrite", False),
-        )
-        self.node.write(self.group, command)
+        flags = ("keep_on_mismatch", "create_writer", "transient_writer", "overwrite")
+        values = {"schema_version": 1, "plan": "", **dict.fromkeys(flags, False), **more}
+        values |= {"key": key, "attempts": attempts, "timestamp_us": self.tick()}
+        self.node.write(self.group, made(c.CommitEpoch, **values))
 
     def abort(self, key: Any) -> None:
         self.node.write(self.group, c.AbortEpoch(key=key))
@@ -416,7 +407,7 @@ class Script:
         self.commit(self.key("r2", 2), again)
         other = self.stage(self.key("r3", 2), "a5", ["four"])
         self.commit(self.key("r3", 2), other)
-        self.commit(self.key("r3", 2), other, keep=True)
+        self.commit(self.key("r3", 2), other, keep_on_mismatch=True)
         self.stage(self.key("r2", 3), "a6", ["fenced"])
         self.commit(self.key("r1", 3))
         self.commit(self.key("r4", 1))
@@ -438,8 +429,8 @@ class Script:
             attempt = self.stage(key, f"b{epoch}", ["row"])
             self.commit(key, attempt)
         key = self.key("once", 0, writer="b-once", query="b-once")
-        self.commit(key, self.stage(key, "o", ["once"]), transient=True)
-        self.commit(self.key("once", 0, writer="w2"), transient=True)
+        self.commit(key, self.stage(key, "o", ["once"]), transient_writer=True)
+        self.commit(self.key("once", 0, writer="w2"), transient_writer=True)
 
     def expiries(self) -> None:
         machine = self.node.multiraft.replicas.get(self.group).machine
@@ -506,7 +497,7 @@ class Script:
         ):
             key = self.key(run, epoch, writer="planned")
             staged = self.stage(key, f"{run}-{epoch}", [f"{run} rows"])
-            self.commit(key, staged, plan=plan, keep=keep)
+            self.commit(key, staged, plan=plan, keep_on_mismatch=keep)
 
     def foreach_batch(self) -> None:
         """Named writes inside a streaming query: its restart, an earlier batch, another query."""
@@ -537,7 +528,7 @@ class Script:
             self.node.write(self.group, command)
         self.append("p", 3, "expired")
         once = self.key("once", 0, writer="b-once", query="b-once")
-        self.commit(once, self.stage(once, "o2", ["late"]), transient=True)
+        self.commit(once, self.stage(once, "o2", ["late"]), transient_writer=True)
         for writer in ("planned", "planned", "nobody"):
             self.node.write(self.group, c.RemoveWriter(writer=writer))
         self.commit(self.key("p5", 2, writer="planned"))
