@@ -28,7 +28,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from raftlog.errors import InvalidOption, SchemaChanged, TopicNotFound
+from raftlog.errors import InvalidOption, SchemaChanged, TopicNotFound, TopicRecreated
 from raftlog.spark import connection, query_names, slow_writes
 from raftlog.spark.column_names import check_case, in_other_case, matched
 from raftlog.spark.declarations import Endpoint
@@ -213,7 +213,7 @@ class _Sink:
         """Drop the key's open attempts, if there is a topic. Nothing that is visible changes."""
         client = connection.client(self._options.connection)
         topic = self._target.topic or _known_topic(messages)
-        with contextlib.suppress(TopicNotFound):
+        with contextlib.suppress(TopicNotFound, TopicRecreated):
             client.abort_epoch(topic or self._options.topic, key)
 
     def _made_for(self, key: EpochKey) -> TopicInfo:

@@ -32,6 +32,7 @@ def test_a_batch_whose_reply_was_lost_stays_after_spark_gives_it_up(lab, tmp_pat
         options = {
             "raftlog.bootstrap.servers": routes[f"{CLIENT}>{NODE}"],
             "raftlog.request.timeout.ms": 3000,
+            "txnAppId": "app",  # so that CommitEpoch is the first call over the cut wire
             "one_way_in": True,
         }
         lab.rows_file("a", 1, 2)

@@ -147,7 +147,9 @@ def first_batch(topic: str, servers: str, query: str, name: str, **given: str) -
         epoch=0,
         streaming=True,
     )
-    stream_writer(options, schema, False).commit([StagedMessage(key=key, reference=None)], 0)
+    with raftlog.connect(servers) as client:
+        message = StagedMessage(key=key, reference=None, topic=client.describe_topic(topic))
+    stream_writer(options, schema, False, planning=False).commit([message], 0)
 
 
 def test_only_a_new_query_under_a_known_name_is_refused(cluster, client, monkeypatch, caplog):
