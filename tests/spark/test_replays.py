@@ -144,7 +144,11 @@ def test_a_lost_reply_is_asked_for_again_and_is_no_replay(lab, tmp_path):
         lab.client = client
         lab.faults.arm(Moment.COMMITTING, Deed.HOLD)
         routes = dict(route.split("=") for route in links.routes.split(","))
-        options = {"raftlog.bootstrap.servers": routes[f"{CLIENT}>{NODE}"]}
+        options = {
+            "raftlog.bootstrap.servers": routes[f"{CLIENT}>{NODE}"],
+            "txnAppId": "app",  # so that CommitEpoch is the first call over the cut wire
+            "one_way_in": True,
+        }
         lab.rows_file("a", 1, 2)
         query = lab.faulty_sink(lab.file_stream(), **options).start()
         wait_until(lambda: lab.faults.happened(Moment.COMMITTING), "all is staged")
