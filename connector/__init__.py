@@ -1,6 +1,7 @@
-"""The Spark source and sink, imported as `raftlog.spark`, and the call that goes with them.
+"""The Spark source and sink, imported as `raftlog.spark`, and the calls that go with them.
 
     spark = raftlog.spark.configure(SparkSession.builder).getOrCreate()    settings that are fast
+    queries = raftlog.spark.listen(spark)                                  how far each query is
 
 Every worker process imports it, so the connector's log is set up here, and nothing heavy is
 imported: neither pyspark, grpc nor pyarrow.
@@ -13,15 +14,17 @@ from typing import TYPE_CHECKING, Any
 from raftlog.spark import worker_log
 
 if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
+    from raftlog.spark.listener import listen
     from raftlog.spark.session import configure
 
 worker_log.install()
 
 _HOMES = {
     "configure": "raftlog.spark.session",
+    "listen": "raftlog.spark.listener",
 }
 
-__all__ = ["configure"]
+__all__ = ["configure", "listen"]
 
 
 if not TYPE_CHECKING:  # a checker that saw it would take any name for one of ours

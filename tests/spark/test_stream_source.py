@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 from pyspark.errors import AnalysisException
 
-from tests.spark.conftest import failure, finish, wait_until
+import raftlog.spark
+from tests.spark.conftest import DEADLINE_S, failure, finish, wait_until
 
 
 def test_a_stream_starts_at_latest_unless_told_otherwise_and_continues_after_a_restart(lab):
@@ -276,3 +278,42 @@ def test_reading_continues_while_the_leader_is_down(lab):
         lab.append(4)
         wait_until(lambda: seen == [1, 2, 3, 4], "the row written after the leader's death")
     query.stop()
+
+
+def test_a_listener_tells_how_far_a_query_is_and_what_ended_it(lab, caplog):
+    lab.create()
+    lab.append(*range(10))
+    queries = raftlog.spark.listen(lab.spark, lab.cluster.servers, log_interval_s=0.0)
+    try:
+        with caplog.at_level(logging.INFO, logger="raftlog.spark.queries"):
+            seen: list[int] = []
+            stream = lab.read_stream(startingOffsets="earliest", maxOffsetsPerTrigger=4)
+            query = lab.collect(stream, seen)
+            finish(query)
+            wait_until(lambda: not is_running(queries, query), "the listener hears of the end")
+            assert queries.flush(DEADLINE_S)
+            told = queries.latest[str(query.id)]
+            assert (told.batch, told.rows, told.running, told.error) == (2, 2, False, "")
+            [topic] = told.topics
+            assert (topic.topic, topic.position, topic.records_behind) == (lab.topic, 10, 0)
+            assert (topic.bytes_behind, topic.seconds_behind) == (0, 0.0)
+
+            def crash(batch, number):
+                if number == 4:
+                    raise RuntimeError("crashed")
+
+            lab.append(*range(10, 16))
+            failure(lab.each(stream, crash))
+            wait_until(lambda: not is_running(queries, query), "the listener hears of that end")
+            told = queries.latest[str(query.id)]
+            assert (told.batch, told.topics[0].position) == (3, 14)
+            assert "crashed" in told.error
+    finally:
+        lab.spark.streams.removeListener(queries)
+        queries.close()
+    assert any(f"{lab.topic} at 10, behind 0 records" in line for line in caplog.messages)
+
+
+def is_running(queries, query) -> bool:
+    told = queries.latest.get(str(query.id))
+    return told is None or told.running
