@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import functions as F
 
-from raftlog.spark_jobs import nycflights
+from raftlog.spark_jobs import archive, nycflights, replay, watermark
 from raftlog.spark_jobs.pipeline import with_delays
 from raftlog.spark_jobs.verify import EXPECTED_DELAYS, Comparison, compare
+from tests.spark.conftest import finish
 
+JOBS = ("ingest", "pipeline", "verify", "demo", "archive", "replay", "watermark")
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_every_job_explains_itself():
-    for job in ("ingest", "pipeline", "verify", "demo"):
+    for job in JOBS:
         done = subprocess.run(
             [sys.executable, "-m", f"raftlog.spark_jobs.{job}", "--help"],
             capture_output=True,
@@ -88,3 +92,56 @@ def test_the_pipeline_computes_what_verify_expects_of_the_real_input(spark, tmp_
     assert (comparison.lost, comparison.duplicated, comparison.changed) == (0, 0, 0)
     classes = {row.delay_class for row in expected.select("delay_class").distinct().collect()}
     assert classes == {"cancelled", "diverted", "on time", "late", "very late"}
+
+
+def test_an_archive_has_each_record_once_for_every_reader_of_parquet(lab):
+    """A batch that Spark forgot is archived again, into the same folders."""
+    lab.create()
+    lab.append(*range(10))
+    to = str(lab.folder / "archive")
+    options = archive.parser().parse_args(
+        ["--servers", lab.cluster.servers, "--topic", lab.topic, "--to", to, "--max-offsets", "4",
+         "--work", str(lab.folder)]
+    )  # fmt: skip
+    finish(archive.start(lab.spark, options))
+    lab.forget_batch(2)
+    lab.append(10)
+    finish(archive.start(lab.spark, options))
+    found = ds.dataset(to, partitioning="hive").to_table(columns=["id", "_offset", archive.BATCH])
+    rows = sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
+    assert rows == [(number, number, number // 4) for number in range(10)] + [(10, 10, 3)]
+
+
+def test_a_range_is_replayed_once_into_a_topic_and_into_files(lab):
+    lab.create()
+    times_us = lab.append_over_time()
+    last = max(times_us)
+    again, to = f"{lab.topic}-again", str(lab.folder / "parquet")
+
+    def run(*flags: str) -> None:
+        flags = ("--servers", lab.cluster.servers, "--topic", lab.topic, *flags)
+        options = replay.parser().parse_args(flags)
+        replay.write(replay.records(lab.spark, options), options)
+
+    for _ in range(2):
+        run("--start", "1", "--end", str(last - 1), "--to-topic", again)
+    found = lab.read(subscribe=again).select("id").collect()
+    assert sorted(row.id for row in found) == list(range(2, last))
+    youngest = datetime.fromtimestamp(times_us[last] / 1_000_000, tz=UTC)
+    since = youngest.replace(microsecond=youngest.microsecond // 1000 * 1000)
+    run("--start", since.isoformat(), "--to-files", to)
+    ids = ds.dataset(to).to_table(columns=["id"]).column(0).to_pylist()
+    assert sorted(ids) == [
+        each for each, us in times_us.items() if us // 1000 >= times_us[last] // 1000
+    ]
+
+
+def test_the_watermark_job_shows_the_views_of_the_topics_that_it_is_told(lab):
+    lab.create()
+    lab.append(1, 2)
+    options = watermark.parser().parse_args(
+        ["--servers", lab.cluster.servers, "--topics", lab.topic]
+    )
+    [row] = watermark.table(lab.spark, "watermarks", options).collect()
+    assert (row.topic, row.high_water_mark) == (lab.topic, 2)
+    assert watermark.table(lab.spark, "groups", options).collect() == []
