@@ -30,6 +30,7 @@ FIRST_SEEDS = {
     "image_taken_whatever_is_here": 60,
     "install_not_finished": 45,
     "observer_takes_what_does_not_follow": 160,
+    "old_term_committed_by_counting": 11,
     "plan_not_compared": 150,
     "previous_entry_unverified": 20,
     "received_files_not_checked": 260,
