@@ -8,6 +8,7 @@ that ends the batch, on the driver, warns.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 
@@ -59,8 +60,10 @@ def _is_first_to_tell(query: str) -> bool:
     folder = SparkFiles._root_directory
     if folder:
         with contextlib.suppress(OSError):
+            # The text has names of the user's own, which never become paths.
+            name = f".slow-{hashlib.blake2b(query.encode(), digest_size=16).hexdigest()}"
             try:
-                os.close(os.open(os.path.join(folder, f".slow-{query}"), os.O_CREAT | os.O_EXCL))
+                os.close(os.open(os.path.join(folder, name), os.O_CREAT | os.O_EXCL))
             except FileExistsError:
                 return False
     return True

@@ -181,14 +181,14 @@ class _Sink:
         plan: str = "",
     ) -> None:
         """Make what the messages name visible at once, or change nothing and raise."""
-        references = []
+        references, seen = [], ""
         for message in messages:
             assert isinstance(message, StagedMessage), f"a task gave {message!r}"
             assert message.key == key, f"{message.key} is not {key}"
             if message.reference is not None:
                 references.append(message.reference)
+            seen = seen or message.slow
         client, topic = self.asked(messages)
-        seen = next((each.slow for each in messages if isinstance(each, StagedMessage)), "")
         slow_writes.warn(
             seen, topic.name, f"{key.query_id}-{key.run}" if key.streaming else "batch"
         )

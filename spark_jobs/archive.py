@@ -5,15 +5,18 @@
 Each record is in the files exactly once, for every reader of Parquet and not only for Spark: a
 micro-batch writes folders of its own (`log_day=2026-11-25/log_batch=17`), and one that is repeated
 after a crash replaces them. Archives what there is and ends; with --follow it goes on until Ctrl-C
-or SIGTERM. If it runs again with the same --work, it continues where it was.
+or SIGTERM. If it runs again with the same --work, it continues where it was. Without its checkpoint
+it would number its batches anew, so it refuses a folder that has files.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
@@ -37,14 +40,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     stopped = stop_on_signals()
     query = start(spark, options)
     await_end(query, stopped)
-    batches = [batch for batch in query.recentProgress if batch.numInputRows]
-    rows = sum(batch.numInputRows for batch in batches)
-    print(json.dumps({"job": "archive", "topic": options.topic, "to": options.to, "rows": rows}))
+    print(json.dumps({"job": "archive", "topic": options.topic, "to": options.to}))
     spark.stop()
 
 
 def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
-    """Start the query."""
+    """Start the query. Ends the job if its checkpoint is gone and its files are not."""
+    checkpoint = options.work / "checkpoint"
+    if not (checkpoint / "metadata").exists() and has_files(spark, options.to):
+        sys.exit(
+            f"error: {options.to} has files, and {checkpoint} is no checkpoint that wrote them: "
+            "they would stay beside their own records. Give the --work of the run that wrote them, "
+            "or another folder --to."
+        )
     records = (
         spark.readStream.format("raftlog")
         .options(**found_by(options))
@@ -69,9 +77,20 @@ def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
     writer = (
         records.writeStream.queryName("archive")
         .foreachBatch(archive)
-        .option("checkpointLocation", str(options.work / "checkpoint"))
+        .option("checkpointLocation", str(checkpoint))
     )
     return (writer if options.follow else writer.trigger(availableNow=True)).start()
+
+
+def has_files(spark: SparkSession, folder: str) -> bool:
+    """Whether there is Parquet in the folder, wherever Spark finds it."""
+    try:
+        spark.read.parquet(folder)
+    except AnalysisException as error:
+        if error.getCondition() in ("PATH_NOT_FOUND", "UNABLE_TO_INFER_SCHEMA"):
+            return False
+        raise
+    return True
 
 
 def parser() -> argparse.ArgumentParser:

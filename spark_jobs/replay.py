@@ -3,9 +3,10 @@
     spark-submit spark_jobs/replay.py --topic flights --start 1000 --end 2000 --to-topic again
     spark-submit spark_jobs/replay.py --topic flights --start 2026-11-25T08:00Z --to-files again
 
---start and --end take an offset or a time; the end is exclusive. Into a topic the range is written
-exactly once under --name: if the job runs again, it adds nothing, and a name that wrote other
-records before is refused. Into files it is refused if there are some.
+--start and --end take an offset or a time; the end is exclusive. Into a topic each range is written
+once under --name: if the same command runs again, it adds nothing, and it is refused if the range
+has another number of records by then, as one without an end may. Another range, or another name,
+is written once more. Into files it is refused if there are some.
 """
 
 from __future__ import annotations
@@ -55,11 +56,14 @@ def write(found: DataFrame, options: argparse.Namespace) -> None:
     if options.to_files is not None:
         found.write.mode("error").parquet(options.to_files)
         return
+    # Named after the range: the log knows a rerun by name and count only, so two ranges of one
+    # length under one name would be one write.
+    writer = f"{options.name}: {options.topic} [{options.start}, {options.end})"
     (
         found.write.format("raftlog")
         .options(**found_by(options))
         .option("topic", options.to_topic)
-        .option("txnAppId", options.name)
+        .option("txnAppId", writer)
         .option("txnVersion", 0)
         .mode("append")
         .save()

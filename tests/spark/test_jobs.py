@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -110,12 +111,16 @@ def test_an_archive_has_each_record_once_for_every_reader_of_parquet(lab):
     found = ds.dataset(to, partitioning="hive").to_table(columns=["id", "_offset", archive.BATCH])
     rows = sorted(zip(*(column.to_pylist() for column in found.columns), strict=True))
     assert rows == [(number, number, number // 4) for number in range(10)] + [(10, 10, 3)]
+    shutil.rmtree(lab.checkpoint)
+    with pytest.raises(SystemExit, match="is no checkpoint that wrote them"):
+        archive.start(lab.spark, options)
 
 
 def test_a_range_is_replayed_once_into_a_topic_and_into_files(lab):
     lab.create()
     times_us = lab.append_over_time()
     last = max(times_us)
+    lab.append(last + 1, last + 2)
     again, to = f"{lab.topic}-again", str(lab.folder / "parquet")
 
     def run(*flags: str) -> None:
@@ -124,16 +129,16 @@ def test_a_range_is_replayed_once_into_a_topic_and_into_files(lab):
         replay.write(replay.records(lab.spark, options), options)
 
     for _ in range(2):
-        run("--start", "1", "--end", str(last - 1), "--to-topic", again)
+        run("--start", "1", "--end", "3", "--to-topic", again)
+    run("--start", "0", "--end", "2", "--to-topic", again)  # as many other records
     found = lab.read(subscribe=again).select("id").collect()
-    assert sorted(row.id for row in found) == list(range(2, last))
+    assert sorted(row.id for row in found) == [1, 2, 2, 3]
     youngest = datetime.fromtimestamp(times_us[last] / 1_000_000, tz=UTC)
     since = youngest.replace(microsecond=youngest.microsecond // 1000 * 1000)
     run("--start", since.isoformat(), "--to-files", to)
     ids = ds.dataset(to).to_table(columns=["id"]).column(0).to_pylist()
-    assert sorted(ids) == [
-        each for each, us in times_us.items() if us // 1000 >= times_us[last] // 1000
-    ]
+    young = [each for each, us in times_us.items() if us // 1000 >= times_us[last] // 1000]
+    assert sorted(ids) == [*young, last + 1, last + 2]
 
 
 def test_the_watermark_job_shows_the_views_of_the_topics_that_it_is_told(lab):
