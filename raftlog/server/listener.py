@@ -4,13 +4,20 @@ grpc.aio takes all calls in one loop and decodes each call's path there. A path 
 from anybody, ends the loop and closes the port. The process would live on, lead its groups and
 answer nobody. So this module waits for the end of that loop and starts a new server at once. Calls
 and streams of the old server are cut off, and their clients try again.
+
+! A server must have generic handlers only (`generic_handlers`). For each registered method
+grpc.aio keeps a request that waits in grpc's core, and frees it when its loop ends. The core
+writes to these requests when the server is stopped afterwards, so a stranger's path corrupted the
+process's memory. The one request that waits for generic handlers has just been answered then.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
+import grpc
 import grpc.aio
 import structlog
 
@@ -28,6 +35,26 @@ _CAUSE_CHARACTERS_MAX = 400
 """It quotes what a stranger sent, so the log's line is bounded; no setting."""
 
 log = structlog.get_logger(__name__)
+
+
+class _GenericOnly:
+    """A server, to generated code that adds a service to it."""
+
+    def __init__(self) -> None:
+        self.handlers: list[grpc.GenericRpcHandler] = []
+
+    def add_generic_rpc_handlers(self, handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        self.handlers += handlers
+
+    def add_registered_method_handlers(self, service: str, handlers: object) -> None:
+        """The same methods once more, only faster to find: left out (see the module)."""
+
+
+def generic_handlers(add_to_server: Callable[[Any], None]) -> tuple[grpc.GenericRpcHandler, ...]:
+    """The handlers of a service whose generated code would add it to a server in both ways."""
+    server = _GenericOnly()
+    add_to_server(server)
+    return tuple(server.handlers)
 
 
 class Listener:

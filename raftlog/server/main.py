@@ -11,6 +11,7 @@ import signal
 import sys
 import uuid
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ from raftlog.machines.topic import TopicMachine
 from raftlog.server.announcing import announce, announcer_of
 from raftlog.server.compactor import COMPACTION_PROGRAM, Compactor
 from raftlog.server.leases import LeaseWatch
-from raftlog.server.listener import Listener
+from raftlog.server.listener import Listener, generic_handlers
 from raftlog.server.memory import collect_seldom, keep_freed_memory
 from raftlog.server.node import Node
 from raftlog.server.registration import register
@@ -131,13 +132,13 @@ async def _serve(
     services = Services(node)
     gate = CallGate(settings.server, node.identity.cluster_id)
     streams = PeerStreams(node)
-    handlers = (client_handlers(services, gate), streams.handlers())
     healths = health.aio.HealthServicer()
+    of_health = generic_handlers(partial(health_pb2_grpc.add_HealthServicer_to_server, healths))
+    handlers = (client_handlers(services, gate), streams.handlers(), *of_health)
 
     def new_server() -> grpc.aio.Server:
         server = grpc.aio.server(options=_server_options(settings))
         server.add_generic_rpc_handlers(handlers)
-        health_pb2_grpc.add_HealthServicer_to_server(healths, server)
         return server
 
     listener = Listener(new_server, addresses[node_id])

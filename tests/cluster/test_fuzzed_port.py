@@ -6,6 +6,7 @@ import random
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -96,6 +97,23 @@ def test_bytes_that_are_no_protocol_do_no_harm(
         if one.number % LOOK_EVERY == 0:
             watch.serves()
     watch.end()
+
+
+@pytest.mark.parametrize("rounds", [100, pytest.param(3_000, marks=pytest.mark.soak)])
+def test_paths_that_are_no_text_leave_the_nodes_memory_alone(
+    cluster: ProcessCluster, client: LogClient, rounds: int
+) -> None:
+    """grpc freed what its core still wrote to: after some dozens of them a node died anywhere."""
+    topic = client.create_topic(f"paths-{rounds}", DDL)
+    watch = NodeWatch(cluster, client, topic)
+    for number in range(rounds):
+        for path in (b"\xff", b"\x80" * 100):
+            with connected(cluster) as sent, suppress(ConnectionError):
+                sent.sendall(request("ListTopics", b"", path=path))
+        made = client.create_topic(f"round-{rounds}-{number}", DDL)  # touches much memory
+        client.append(made, [{"id": number, "text": "x"}])
+        client.delete_topic(made.name)
+    watch.serves()
 
 
 @pytest.mark.parametrize("path", [b"\xff", b"/raftlog.v1.Log/\xf4", b"\x80" * 100, b"", b"x"])
