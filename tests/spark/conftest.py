@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
+import tenacity
+from pyspark.errors import PySparkRuntimeError, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
@@ -66,11 +67,29 @@ def client(cluster: ProcessCluster) -> Iterator[raftlog.LogClient]:
         yield opened
 
 
+@tenacity.retry(
+    retry=tenacity.retry_if_exception(
+        lambda error: (
+            isinstance(error, PySparkRuntimeError) and error.getCondition() == "JAVA_GATEWAY_EXITED"
+        )
+    ),
+    stop=tenacity.stop_after_attempt(5),
+    reraise=True,
+)
+def started(builder: SparkSession.Builder) -> SparkSession:
+    """The builder's session, from a process in which grpc may be at work.
+
+    PySpark forks this process and runs Python in the child before it starts the JVM there. With
+    calls under way, grpc aborted 2 of 100 such children (113 of 4933), so one launch may fail.
+    """
+    return builder.getOrCreate()
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A small session in a zone that is not UTC, so that a wrong zone shows."""
     os.environ |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    session = (
+    builder = (
         SparkSession.builder.master(f"local[2,{TASK_TRIES}]")
         .config("spark.driver.memory", "1g")
         .config("spark.ui.enabled", "false")
@@ -79,8 +98,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "America/New_York")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .config("spark.sql.execution.arrow.maxBytesPerBatch", "2147483647")
-        .getOrCreate()
     )
+    session = started(builder)
     session.sparkContext.setLogLevel("OFF")
     session.dataSource.register(FaultySource)
     session.dataSource.register(CountedSource)
