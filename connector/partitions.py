@@ -10,6 +10,10 @@ BYTES_PER_TASK_MIN = 1 << 20
 """Smaller tasks cost more to start than they gain, unless `minPartitions` asks for them."""
 
 
+PIECES_PER_TASK_MAX = 32
+"""A task asks for its pieces one after another, a round trip each, so more tasks share many."""
+
+
 def pieces_wanted(records: Sequence[int], pieces_min: int) -> list[int]:
     """`pieces_min` shared among ranges in proportion to their records; at least one for each."""
     total = sum(records)
@@ -39,6 +43,30 @@ def split(
     if records_max is not None:
         pieces = [part for piece in pieces for part in _divided(piece, records_max)]
     return pieces
+
+
+def packed(
+    pieces: Sequence[tuple[int, int]], *, tasks_min: int, records_max: int | None
+) -> list[range]:
+    """Which pieces, each (records, bytes), one task reads: runs of consecutive ones, all in order.
+
+    A task takes pieces until it has `BYTES_PER_TASK_MIN` or `PIECES_PER_TASK_MAX`, or the next
+    would pass `records_max`. If that leaves fewer than `tasks_min` tasks, each piece is a task.
+    """
+    tasks: list[range] = []
+    begin = records = size = 0
+    for index, (more_records, more_bytes) in enumerate(pieces):
+        full = size >= BYTES_PER_TASK_MIN or index - begin == PIECES_PER_TASK_MAX
+        over = records_max is not None and records + more_records > records_max
+        if begin < index and (full or over):
+            tasks.append(range(begin, index))
+            begin, records, size = index, 0, 0
+        records, size = records + more_records, size + more_bytes
+    if begin < len(pieces):
+        tasks.append(range(begin, len(pieces)))
+    if len(tasks) < tasks_min:
+        return [range(index, index + 1) for index in range(len(pieces))]
+    return tasks
 
 
 def _joined(offsets: Sequence[int], body_bytes: Sequence[int]) -> list[tuple[int, int]]:

@@ -66,26 +66,36 @@ saves small batches a call, and large ones ask anyway."""
 log = logging.getLogger("raftlog.spark")
 
 
-class RaftlogPartition(InputPartition):
-    """One task's records: [start, end) of one incarnation, all below `mark`.
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """Records [start, end) of one incarnation, all below `mark`, to be read as the topic's columns
+    were at `schema_version`."""
 
-    They are read as the topic's columns were at `schema_version`. `cluster_id` is None if a
-    checkpoint of an earlier version does not have it.
+    wanted: TopicRange
+    mark: int
+    schema_version: int
+
+    @property
+    def records(self) -> int:
+        """How many there are, at least one."""
+        return self.wanted.end - self.wanted.start
+
+    def __str__(self) -> str:
+        return f"{self.wanted.topic}[{self.wanted.start}, {self.wanted.end})"
+
+
+class RaftlogPartition(InputPartition):
+    """One task's records: a piece of a large topic, or pieces of several small ones.
+
+    `cluster_id` is None if a checkpoint of an earlier version does not have it.
     """
 
-    def __init__(
-        self, *, wanted: TopicRange, mark: int, schema_version: int, cluster_id: str | None
-    ) -> None:
-        self.topic = wanted.topic
-        self.incarnation = wanted.incarnation
-        self.start = wanted.start
-        self.end = wanted.end
-        self.mark = mark
-        self.schema_version = schema_version
+    def __init__(self, pieces: Sequence[Piece], cluster_id: str | None) -> None:
+        self.pieces = tuple(pieces)
         self.cluster_id = cluster_id
 
     def __repr__(self) -> str:
-        return f"{self.topic}[{self.start}, {self.end})"
+        return ", ".join(map(str, self.pieces))
 
 
 class _RangeReader:
@@ -104,6 +114,8 @@ class _RangeReader:
         self._versions = {topic.incarnation: topic.schema.version for topic in topics}
         self._record_bytes: dict[str, tuple[float, float]] = {}
         """The mean of a topic's records, and when it was found, by incarnation."""
+        self._mean_bytes: dict[str, float] = {}
+        """The mean of all of a topic's records, as its last mark said, by incarnation."""
 
     def meet(self, topic: TopicInfo) -> None:
         """Fix the columns that a new topic is read with to those that it has now.
@@ -131,46 +143,57 @@ class _RangeReader:
         return self._versions[topic.incarnation]
 
     def plan(self, wanted: Sequence[TopicRange], cluster_id: str | None) -> list[RaftlogPartition]:
-        """Tasks for ranges of records that exist, in order of topic and offset."""
+        """Tasks for ranges of records that exist, in order of topic and offset.
+
+        Small topics share a task, as far as `minPartitions` allows: each task costs Spark tens of
+        milliseconds.
+        """
         if not wanted:
             return []
         pieces_min = self._options.min_partitions or default_parallelism()
         counts = partitions.pieces_wanted([part.end - part.start for part in wanted], pieces_min)
-        return [
+        sized = [
             piece
             for part, count in zip(wanted, counts, strict=True)
-            for piece in self._pieces(part, count, cluster_id)
+            for piece in self._pieces(part, count)
         ]
+        tasks = partitions.packed(
+            [(piece.records, round(size)) for piece, size in sized],
+            tasks_min=self._options.min_partitions or 1,
+            records_max=self._options.max_records_per_partition,
+        )
+        return [RaftlogPartition([sized[index][0] for index in task], cluster_id) for task in tasks]
 
-    def _pieces(
-        self, wanted: TopicRange, pieces_max: int, cluster_id: str | None
-    ) -> list[RaftlogPartition]:
+    def _pieces(self, wanted: TopicRange, pieces_max: int) -> list[tuple[Piece, float]]:
+        """A topic's pieces, each with about how many bytes it has."""
         boundaries: Sequence[int] = (wanted.start, wanted.end)
         body_bytes: Sequence[int] = (0,)
         count = wanted.end - wanted.start
+        mean = self._mean_bytes.get(wanted.incarnation, 0.0)
         if pieces_max > 1 and count > 1 and not self._is_small(wanted, time.monotonic()):
             topic = connection.topic(self._connection, wanted.topic, wanted.incarnation)
             boundaries, body_bytes = self.sizes(topic, wanted.start, wanted.end, pieces_max)
-            found = (sum(body_bytes) / count, time.monotonic())
-            self._record_bytes[wanted.incarnation] = found
-        pieces = partitions.split(
+            mean = sum(body_bytes) / count
+            self._record_bytes[wanted.incarnation] = (mean, time.monotonic())
+        found = partitions.split(
             boundaries,
             body_bytes,
             pieces_min=None if self._options.min_partitions is None else pieces_max,
             records_max=self._options.max_records_per_partition,
         )
-        assert pieces[0][0] == wanted.start, f"{pieces} does not begin where {wanted} does"
-        assert pieces[-1][1] == wanted.end, f"{pieces} does not end where {wanted} does"
+        assert found[0][0] == wanted.start, f"{found} does not begin where {wanted} does"
+        assert found[-1][1] == wanted.end, f"{found} does not end where {wanted} does"
+        version = self._version(wanted)
         return [
-            RaftlogPartition(
-                wanted=TopicRange(
-                    topic=wanted.topic, incarnation=wanted.incarnation, start=start, end=end
+            (
+                Piece(
+                    wanted=dataclasses.replace(wanted, start=start, end=end),
+                    mark=wanted.end,
+                    schema_version=version,
                 ),
-                mark=wanted.end,
-                schema_version=self._version(wanted),
-                cluster_id=cluster_id,
+                mean * (end - start),
             )
-            for start, end in pieces
+            for start, end in found
         ]
 
     def _is_small(self, wanted: TopicRange, now_s: float) -> bool:
@@ -214,39 +237,39 @@ class _RangeReader:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         target = to_arrow_schema(self._schema, timezone="UTC")
-        for batch in self._existing(partition):
-            if batch.num_rows:
-                yield conform(batch, target)
+        for piece in partition.pieces:
+            for batch in self._existing(piece, partition.cluster_id):
+                if batch.num_rows:
+                    yield conform(batch, target)
 
-    def _existing(self, partition: RaftlogPartition) -> Iterator[pa.RecordBatch]:
+    def _existing(self, piece: Piece, cluster_id: str | None) -> Iterator[pa.RecordBatch]:
         """The records; with failOnDataLoss=false those that are left since planning."""
-        begin = partition.start
-        while begin < partition.end:
+        begin, end = piece.wanted.start, piece.wanted.end
+        while begin < end:
             try:
-                for batch in self._records(partition, begin):
+                for batch in self._records(piece, begin):
                     begin += batch.num_rows
                     yield batch
             except (OffsetTrimmed, TopicRecreated) as error:
                 if isinstance(error, TopicRecreated):
                     # This executor's servers may differ from the driver's, as 127.0.0.1 does.
-                    offsets.check_cluster(partition.cluster_id, self.cluster())
+                    offsets.check_cluster(cluster_id, self.cluster())
                 if self._options.fail_on_data_loss:
                     raise
-                log.warning("%r is skipped from %s on: %s", partition, begin, error.cause)
+                log.warning("%s is skipped from %s on: %s", piece, begin, error.cause)
                 if isinstance(error, TopicRecreated) or error.earliest <= begin:
                     return
                 begin = error.earliest
                 continue
-            if begin != partition.end:
-                raise Internal(what=f"{partition!r} ended at offset {begin}")
+            if begin != end:
+                raise Internal(what=f"{piece} ended at offset {begin}")
 
-    def _records(self, partition: RaftlogPartition, begin: int) -> Iterator[pa.RecordBatch]:
+    def _records(self, piece: Piece, begin: int) -> Iterator[pa.RecordBatch]:
         """The wanted columns that the topic has, under the names that Spark planned with; if it
         has none of them, its offsets."""
-        topic = connection.topic(
-            self._connection, partition.topic, partition.incarnation, partition.schema_version
-        )
-        topic = dataclasses.replace(topic, schema=topic.schema.at(partition.schema_version))
+        wanted, version = piece.wanted, piece.schema_version
+        topic = connection.topic(self._connection, wanted.topic, wanted.incarnation, version)
+        topic = dataclasses.replace(topic, schema=topic.schema.at(version))
         known = [*METADATA_NAMES, *(field.name for field in topic.schema.fields)]
         names = matched(self._schema.names, known)
         check_case(self._schema.names, names, topic.name)
@@ -258,8 +281,8 @@ class _RangeReader:
         for batch in self.client().read(
             topic,
             begin,
-            partition.end,
-            mark=partition.mark,
+            wanted.end,
+            mark=piece.mark,
             columns=list(planned) or ["_offset"],
             preference=cast("ReadPreference", self._options.read_preference),
         ):
@@ -272,6 +295,8 @@ class _RangeReader:
     def mark(self, topic: TopicInfo) -> TopicWatermark:
         """A linearizable mark of exactly this incarnation."""
         found = self.client().read_high_water_mark(topic)
+        records = found.high_water_mark - found.log_start_offset
+        self._mean_bytes[topic.incarnation] = found.record_bytes / max(1, records)
         return TopicWatermark(
             topic=topic.name,
             incarnation=topic.incarnation,

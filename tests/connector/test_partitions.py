@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raftlog.spark.partitions import BYTES_PER_TASK_MIN, pieces_wanted, split
+from raftlog.spark.partitions import BYTES_PER_TASK_MIN, packed, pieces_wanted, split
 
 MIB = BYTES_PER_TASK_MIN
 
@@ -28,6 +28,22 @@ def test_a_records_limit_holds_in_every_piece():
 def test_tasks_are_shared_by_records():
     assert pieces_wanted([90, 10], 10) == [9, 1]
     assert pieces_wanted([1, 1, 1], 2) == [1, 1, 1]
+
+
+def test_small_topics_share_a_task_within_every_limit():
+    small = [(10, 1000)] * 5
+    assert packed(small, tasks_min=1, records_max=None) == [range(5)]
+    assert packed(small, tasks_min=1, records_max=25) == [range(2), range(2, 4), range(4, 5)]
+    assert packed(small, tasks_min=2, records_max=None) == [range(n, n + 1) for n in range(5)]
+    sizes = [(1, MIB), (1, 1), (1, MIB), (1, MIB // 2), (1, MIB // 2), (1, 1)]
+    assert packed(sizes, tasks_min=2, records_max=None) == [
+        range(1), range(1, 3), range(3, 5), range(5, 6)
+    ]  # fmt: skip
+    assert packed([(9, 1)], tasks_min=1, records_max=4) == [range(1)]
+    assert packed([(1, 1)] * 65, tasks_min=1, records_max=None) == [
+        range(32), range(32, 64), range(64, 65)
+    ]  # fmt: skip
+    assert packed([], tasks_min=1, records_max=None) == []
 
 
 @pytest.mark.slow

@@ -318,6 +318,21 @@ def test_a_rerun_of_a_named_batch_write_is_a_no_op(lab):
     assert sorted(lab.ids()) == [0, 1, 2, 3, 4, 4]
 
 
+def test_small_topics_share_a_task_and_give_every_record(lab):
+    names = [f"{lab.topic}-{number}" for number in range(6)]
+    for number, name in enumerate(names):
+        lab.client.create_topic(name, "id bigint, s string")
+        lab.client.append(name, [{"id": number}, {"id": 100 + number, "s": name}])
+    found = lab.read(subscribe=",".join(names))
+    assert found.rdd.getNumPartitions() == 1
+    assert {(row.id, row.s) for row in found.collect()} == {
+        *((number, None) for number in range(6)),
+        *((100 + number, name) for number, name in enumerate(names)),
+    }
+    assert lab.read(subscribe=",".join(names), minPartitions=3).rdd.getNumPartitions() == 6
+    assert lab.read(subscribe=",".join(names), maxRecordsPerPartition=4).rdd.getNumPartitions() == 3
+
+
 def test_a_write_whose_task_fails_leaves_nothing_visible(lab):
     lab.create()
     rows = lab.spark.range(0, 4, 1, 2).selectExpr(

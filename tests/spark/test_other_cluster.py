@@ -14,7 +14,7 @@ from raftlog.errors import ClusterMismatch
 from raftlog.spark.declarations import Endpoint
 from raftlog.spark.offsets import TopicRange
 from raftlog.spark.options import source_options
-from raftlog.spark.reader import RaftlogBatchReader, RaftlogPartition
+from raftlog.spark.reader import Piece, RaftlogBatchReader, RaftlogPartition
 from tests.spark.conftest import Lab, failure, finish
 
 
@@ -96,9 +96,8 @@ def test_a_task_that_reaches_another_cluster_skips_nothing_as_lost(
     options = source_options(given, Endpoint.BATCH_SOURCE)
     reader = RaftlogBatchReader(options, StructType([StructField("id", LongType())]))
     wanted = TopicRange(topic="task", incarnation="of the driver's cluster", start=0, end=2)
-    partition = RaftlogPartition(
-        wanted=wanted, mark=2, schema_version=1, cluster_id=client.cluster_id()
-    )
+    piece = Piece(wanted=wanted, mark=2, schema_version=1)
+    partition = RaftlogPartition([piece], client.cluster_id())
     with pytest.raises(ClusterMismatch):
         list(reader.read(partition))
 
