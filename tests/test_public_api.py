@@ -38,7 +38,7 @@ def python_names() -> Iterator[str]:
         value = getattr(raftlog, name)
         if inspect.isclass(value):
             yield f"class raftlog.{name}"
-            for member, of in sorted(vars(value).items()):
+            for member, of in sorted(members_of(value).items()):
                 if not member.startswith("_") and inspect.isfunction(of):
                     yield f"    {member}{_signature(of)}"
                 elif not member.startswith("_") and isinstance(of, property):
@@ -47,6 +47,12 @@ def python_names() -> Iterator[str]:
             yield f"def raftlog.{name}{_signature(value)}"
         else:
             yield f"raftlog.{name} = {value!r}"
+
+
+def members_of(value: type[Any]) -> dict[str, Any]:
+    """What the class itself has, and a client what its parts have."""
+    parts = (each for each in value.__mro__ if each.__module__.startswith("raftlog.client."))
+    return {**{name: of for part in parts for name, of in vars(part).items()}, **vars(value)}
 
 
 def _signature(function: Any) -> str:
@@ -122,7 +128,7 @@ def public_members() -> Iterator[tuple[str, Any]]:
         value = getattr(raftlog, name)
         if inspect.isclass(value) or inspect.isfunction(value):
             yield name, value
-        for member, of in vars(value).items() if inspect.isclass(value) else ():
+        for member, of in members_of(value).items() if inspect.isclass(value) else ():
             if not member.startswith("_") and (inspect.isfunction(of) or isinstance(of, property)):
                 yield f"{name}.{member}", of
 
@@ -164,7 +170,7 @@ def test_every_type_that_a_public_method_names_can_be_imported_from_raftlog() ->
     given: set[str] = set()
     for name in raftlog.__all__:
         value = getattr(raftlog, name)
-        members = vars(value).values() if inspect.isclass(value) else [value]
+        members = members_of(value).values() if inspect.isclass(value) else [value]
         for of in (each.fget if isinstance(each, property) else each for each in members):
             if inspect.isfunction(of) and not of.__name__.startswith("_"):
                 signature = inspect.signature(of)

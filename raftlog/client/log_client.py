@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import overload
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
 from raftlog.client import epochs, every_node, topics
 from raftlog.client.arguments import (
-    ReadArguments,
-    ReadPreference,
     TrimArguments,
     attempts_argument,
     flag_argument,
@@ -26,14 +23,12 @@ from raftlog.client.cluster_members import ClusterMembers
 from raftlog.client.columns import column_changes
 from raftlog.client.connection import Connection
 from raftlog.client.epoch_key import check_key
-from raftlog.client.group_reader import GroupReader, GroupStart, group_start_argument
 from raftlog.client.groups import Groups
-from raftlog.client.key_values import KeyValueStore
-from raftlog.client.positions import ReaderPositions, check_group
+from raftlog.client.positions import ReaderPositions
 from raftlog.client.producer import Producer, Rows
-from raftlog.client.reader import TopicReader
 from raftlog.client.retries import Deadline
 from raftlog.client.shared_producers import SharedProducers
+from raftlog.client.topic_reads import TopicReads
 from raftlog.client.watermark import NodeAnswer, Watermark, watermark_of
 from raftlog.client.writers import TopicWriters
 from raftlog.config import ClientSettings
@@ -45,13 +40,10 @@ from raftlog.machines.schema import Schema
 from raftlog.records.arrow_types import schema_of
 from raftlog.wire.calls import (
     DESCRIBE_CLUSTER,
-    FIND_OFFSET,
     TRIM,
     ClusterDescription,
     DescribeCluster,
-    FindOffset,
     NodeView,
-    RangeSizes,
     ReadableRange,
     TrimCall,
 )
@@ -69,7 +61,7 @@ SchemaLike = str | pa.Schema | Schema
 """A schema as Spark DDL text, as Spark JSON text, as an Arrow schema, or as a topic has it."""
 
 
-class LogClient:
+class LogClient(TopicReads):
     """A client of one cluster: synchronous, thread-safe, usable in a forked child.
 
     Fork only while no call of the client is in flight. grpc's threads do not exist in the child,
@@ -86,10 +78,8 @@ class LogClient:
     """
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._shared_producers = SharedProducers(connection, self._describe)
-        self.kv = KeyValueStore(connection)
-        """The cluster's key-value store."""
         self.positions = ReaderPositions(connection, self.kv)
         """How far groups of readers have got."""
         self.writers = TopicWriters(connection)
@@ -334,194 +324,6 @@ class LogClient:
             compression=compression, batch_bytes=batch_bytes, max_in_flight=max_in_flight
         )
         return Producer(self._connection, self._known(topic), settings)
-
-    # ------------------------------------------------------------ reading
-
-    def read(
-        self,
-        topic: TopicInfo | str,
-        start: int | None = None,
-        end: int | None = None,
-        *,
-        mark: int | None = None,
-        columns: Sequence[str] | None = None,
-        preference: ReadPreference = "nearest",
-    ) -> Iterator[pa.RecordBatch]:
-        """Read the records [start, end) in order, from any replica.
-
-        Args:
-            topic: The topic, or its name.
-            start: The first offset to read, 0 or more. Default: the log's start.
-            end: The offset to stop before. Without `mark` the read never goes beyond the current
-                high-water mark. Default: that mark, or `mark`.
-            mark: A high-water mark that the caller knows, which saves a request. `end` must not
-                exceed it. Default: the client asks for the mark.
-            columns: The columns to read, in this order; the metadata columns _topic, _offset,
-                _timestamp, _epoch, _writer and _term may be among them. Default: all columns of the
-                topic.
-            preference: Which replicas to ask: `nearest` (any), `leader`, `follower` or `observer`.
-
-        Yields:
-            Arrow batches of these columns; none is empty.
-
-        Raises:
-            OffsetTrimmed: `start` lies below the log's start.
-            InvalidOption: An argument has no valid value, `end` exceeds `mark`, or a column does
-                not exist.
-            DataLoss: Records below the mark cannot be read at any replica.
-        """
-        ReadArguments().with_values(preference=preference).with_arguments(
-            start=start, end=end, mark=mark, columns=columns
-        )
-        reader = self._reader(topic, columns, preference)
-        if mark is None or start is None:
-            held = reader.mark()
-            start = held.log_start_offset if start is None else start
-            if mark is None:
-                mark = held.high_water_mark
-                end = mark if end is None else min(end, mark)
-        end = mark if end is None else end
-        return reader.batches(Offset(start), Offset(end), mark=Offset(mark))
-
-    @overload
-    def follow(
-        self,
-        topic: TopicInfo | str,
-        start: int | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        idle_timeout_s: float | None = None,
-    ) -> Iterator[pa.RecordBatch]: ...
-
-    @overload
-    def follow(
-        self,
-        topic: TopicInfo | str,
-        *,
-        group: str,
-        group_start: GroupStart = "earliest",
-        columns: Sequence[str] | None = None,
-        idle_timeout_s: float | None = None,
-    ) -> GroupReader: ...
-
-    def follow(
-        self,
-        topic: TopicInfo | str,
-        start: int | None = None,
-        *,
-        group: str | None = None,
-        group_start: GroupStart = "earliest",
-        columns: Sequence[str] | None = None,
-        idle_timeout_s: float | None = None,
-    ) -> Iterator[pa.RecordBatch] | GroupReader:
-        """Read records as they come, from an offset on or from where a reader group has got to.
-
-        Args:
-            topic: The topic, or its name.
-            start: The first offset to read. Default: the current high-water mark.
-            group: The reader group, 1 to 249 characters, whose position says where to begin, in
-                place of `start`. Default: none.
-            group_start: Where a group begins that has no position: `earliest`, the log's start,
-                `latest`, the high-water mark, or an offset. A position is never replaced by it.
-            columns: As in `read`.
-            idle_timeout_s: Return when no record came for so many seconds. Default: never.
-
-        Yields:
-            Arrow batches; none is empty. With `group` the iterator is a `GroupReader`, whose
-            `commit` stores how far the group has got.
-
-        Raises:
-            DeadlineExceeded: No leader could be asked whether there are more records. The batches
-                before it are good.
-            OffsetTrimmed: `start`, or the group's position, lies below the log's start.
-            TopicRecreated: The group's position is in an earlier incarnation of the topic.
-            InvalidOption: An argument has no valid value, or a column does not exist.
-            DataLoss: Records below the mark cannot be read at any replica, or the group's position
-                lies above it.
-        """
-        ReadArguments().with_arguments(start=start, columns=columns, idle_timeout_s=idle_timeout_s)
-        patience_s = self.settings.request_timeout_s if idle_timeout_s is None else idle_timeout_s
-        until_idle = idle_timeout_s is not None
-        if group is not None:
-            first = group_start_argument(start, check_group(group), group_start)
-            info = self._known(topic)
-            return GroupReader(
-                self.kv,
-                TopicReader(self._connection, info, columns=columns),
-                info,
-                group,
-                first=first,
-                patience_s=patience_s,
-                until_idle=until_idle,
-            )
-        reader = self._reader(topic, columns, "nearest")
-        return reader.follow(
-            Offset(start) if start is not None else reader.mark().high_water_mark,
-            patience_s=patience_s,
-            until_idle=until_idle,
-        )
-
-    def read_high_water_mark(self, topic: TopicInfo | str) -> ReadableRange:
-        """Ask the topic's leader for the high-water mark by a linearizable read.
-
-        Args:
-            topic: The topic, or its name.
-
-        Returns:
-            The log's start, the high-water mark and the bytes in between.
-        """
-        return self._reader(topic, None, "leader").mark()
-
-    def read_sizes(
-        self, topic: TopicInfo | str, start: int, end: int, *, mark: int, pieces_max: int
-    ) -> RangeSizes:
-        """Ask how the bytes of [start, end) lie, to split a range into pieces of about equal bytes.
-
-        Args:
-            topic: The topic, or its name.
-            start: The first offset, 0 or more.
-            end: The offset to stop before; at most `mark`.
-            mark: A high-water mark that the caller knows.
-            pieces_max: The most pieces to return, 1 or more. 10,000 are the limit in any case.
-
-        Returns:
-            Consecutive pieces of the range with their bytes.
-
-        Raises:
-            InvalidOption: An argument has no valid value.
-            OffsetTrimmed: `start` lies below the log's start.
-            DataLoss: The cluster does not know the mark any more.
-        """
-        ReadArguments().with_values(start=start, end=end, mark=mark, pieces_max=pieces_max)
-        return self._reader(topic, None, "nearest").sizes(
-            Offset(start), Offset(end), mark=Offset(mark), pieces_max=pieces_max
-        )
-
-    def find_offset(self, topic: TopicInfo | str, timestamp_us: int) -> Offset:
-        """Find where a topic's records of a time begin, by a linearizable read.
-
-        Args:
-            topic: The topic, or its name.
-            timestamp_us: A time, microseconds since 1970 UTC.
-
-        Returns:
-            The first offset, from the log's start on, whose record's `_timestamp` is at or after
-            that time. Timestamps never fall along the offsets. The high-water mark if there is
-            none.
-
-        Raises:
-            InvalidOption: `timestamp_us` is no time.
-        """
-        TrimArguments().with_values(timestamp_us=timestamp_us)
-        info = self._known(topic)
-        call = FindOffset(group=info.group, incarnation=info.incarnation, timestamp_us=timestamp_us)
-        return self._connection.call_leader(info.group, FIND_OFFSET, call).offset
-
-    def _reader(
-        self, topic: TopicInfo | str, columns: Sequence[str] | None, preference: ReadPreference
-    ) -> TopicReader:
-        info = self._known(topic)
-        return TopicReader(self._connection, info, columns=columns, preference=preference)
 
     # ------------------------------------------------------------ epochs
 
