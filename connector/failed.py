@@ -10,13 +10,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from raftlog.errors import RaftlogError
 
 
-class FailedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Raises the error at whatever Spark asks first."""
+class FailedStreamReader(DataSourceStreamReader):
+    """Raises the error at whatever Spark asks first. It is made of what PySpark 4.1 has, too."""
 
     def __init__(self, error: RaftlogError) -> None:
         self._error = error
@@ -24,16 +23,13 @@ class FailedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _fail(self) -> NoReturn:
         raise self._error
 
-    def getDefaultReadLimit(self) -> ReadLimit:
+    def getDefaultReadLimit(self) -> Any:
         self._fail()
 
     def initialOffset(self) -> dict[str, Any]:
         self._fail()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        self._fail()
-
-    def prepareForTriggerAvailableNow(self) -> None:
+    def latestOffset(self, *asked: Any) -> dict[str, Any]:
         self._fail()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:

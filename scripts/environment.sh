@@ -1,8 +1,8 @@
 # The other scripts source this one. It finds Python and Java, and makes .venv from the lock file.
 #
 # need_venv: makes .venv (RAFTLOG_VENV names another folder, for another Python) with the packages of
-#   requirements.lock and the project itself (editable). A stamp over the lock and
-#   setup.py makes a second call take milliseconds.
+#   requirements.lock and the project itself (editable); RAFTLOG_SPARK=4.1 takes the newest PySpark
+#   of that line in place of the lock's. A stamp over all this makes a second call take milliseconds.
 # need_java: sets JAVA_HOME to a Java that Spark 4.3 runs on (17 or later).
 # need_zookeeper: sees that ZooKeeper's jars are there, for the tests and the demo that use it.
 # As root on Debian and its derivatives they install what is missing. Elsewhere they say what to
@@ -62,9 +62,13 @@ make_venv() {
     "$python" -m venv "$VENV"
 }
 
+locked() { # requirements.lock, with the PySpark that is wanted
+    sed "${RAFTLOG_SPARK:+s/^pyspark==.*/pyspark==$RAFTLOG_SPARK.*/}" requirements.lock
+}
+
 need_venv() {
     local wanted python
-    wanted=$(cat requirements.lock setup.py | sha256sum | cut -d ' ' -f 1)
+    wanted=$(locked | cat - setup.py | sha256sum | cut -d ' ' -f 1)
     if [ -x $VENV/bin/python ] && [ "$(cat $STAMP 2>/dev/null)" = "$wanted" ]; then
         return
     fi
@@ -75,7 +79,7 @@ need_venv() {
     say "installing requirements.lock and the project into $VENV: the first time it downloads about" \
         "600 MB, most of it Spark, and says nothing until it is done"
     local quiet=(--quiet --disable-pip-version-check)
-    $VENV/bin/python -m pip install "${quiet[@]}" --use-pep517 -r requirements.lock
+    $VENV/bin/python -m pip install "${quiet[@]}" --use-pep517 -r <(locked)
     # The lock includes setuptools, so the build downloads nothing.
     $VENV/bin/python -m pip install "${quiet[@]}" --no-build-isolation --no-deps -e .
     printf '%s\n' "$wanted" >$STAMP

@@ -1,7 +1,15 @@
 #!/usr/bin/env bash
-# Run the fast tests on every Python from 3.11 on that is on PATH or in pyenv's folders. Each gets
-# an environment of its own in .venv-VERSION. Flags go to pytest.
+# What make test does not run: other versions of Python and Spark, each in an environment of its own.
+#   python-3.12   the fast tests and the core of Spark's, for every Python from 3.11 on that is on
+#                 PATH or in pyenv's folders
+#   spark-4.1     the core of Spark's tests, for every other Spark that setup.py allows
+# CELLS="python-3.12 spark-4.1" names some of them; flags go to pytest. An environment is in
+# .venv-CELL and has about 1 GB.
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+
+SPARKS="4.1 4.2"
+SPARK_CORE="tests/spark/test_batch.py tests/spark/test_stream_source.py tests/spark/test_stream_sink.py
+    tests/spark/test_examples.py"
 
 found_pythons() { # one path for each version, as "3.12 /path/to/python"
     local python
@@ -15,13 +23,36 @@ found_pythons() { # one path for each version, as "3.12 /path/to/python"
     done | sort -V | awk '!seen[$1]++'
 }
 
+run_spark_core() { # in the environment that RAFTLOG_VENV names
+    VENV=$RAFTLOG_VENV STAMP=$RAFTLOG_VENV/installed.sha256
+    (need_venv) && "$VENV/bin/python" -m pytest -q $SPARK_CORE "$@"
+}
+
+run_cell() {
+    local cell=$1
+    shift
+    export RAFTLOG_VENV=.venv-$cell
+    case $cell in
+        python-*) scripts/test-fast.sh "$@" && run_spark_core "$@" ;;
+        spark-*) RAFTLOG_SPARK=${cell#spark-} run_spark_core "$@" ;;
+    esac
+}
+
 pythons=$(found_pythons)
 [ -n "$pythons" ] || stop "no Python 3.11 or later was found on PATH or in pyenv's folders."
-failed=()
-while read -r version python; do
-    say "== Python $version ($python)"
-    PYTHON=$python RAFTLOG_VENV=.venv-$version scripts/test-fast.sh "$@" </dev/null ||
-        failed+=("$version")
-done <<<"$pythons"
-[ ${#failed[@]} -eq 0 ] || stop "the fast tests failed on Python ${failed[*]}."
-say "the fast tests passed on Python $(awk '{print $1}' <<<"$pythons" | tr '\n' ' ')"
+need_java
+wanted=${CELLS:-$(awk '{print "python-" $1}' <<<"$pythons") $(printf 'spark-%s ' $SPARKS)}
+results=()
+failed=0
+for cell in $wanted; do
+    python=$(awk -v version="${cell#python-}" '$1 == version {print $2}' <<<"$pythons")
+    say "== $cell"
+    if PYTHON=$python run_cell "$cell" "$@" </dev/null; then
+        results+=("$cell passed")
+    else
+        results+=("$cell failed")
+        failed=1
+    fi
+done
+say "$(printf '%s\n' "${results[@]}")"
+exit $failed

@@ -31,6 +31,7 @@
     |   |-- PeerProtocolViolation   a message that no correct peer sends: it is dropped
     |   |-- ProducerClosed          rows for a producer that was closed, failed, or is the parent's
     |   |-- SchemaMismatch          a field-by-field difference
+    |   |-- SparkTooOld             this PySpark cannot read a topic as a stream
     |   |-- TooLarge                a size over its limit
     |   `-- TooMany                 a count over its bound
     |-- NotFound
@@ -145,6 +146,7 @@ from raftlog.errors.request import (
     PeerProtocolViolation,
     ProducerClosed,
     SchemaMismatch,
+    SparkTooOld,
     TooLarge,
     TooMany,
     TopicExists,
@@ -270,6 +272,7 @@ __all__ = [
     "SequenceGap",
     "SequencePassed",
     "SequenceReused",
+    "SparkTooOld",
     "StageGap",
     "StateDisputed",
     "TooFewNodes",

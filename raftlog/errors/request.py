@@ -91,6 +91,23 @@ class ExtraMissing(InvalidRequest):
 
 
 @dataclass(kw_only=True, eq=False)
+class SparkTooOld(InvalidRequest):
+    """This PySpark reads topics as batches and writes them, but cannot read one as a stream."""
+
+    found: str
+    wanted: str
+
+    cause_text = (
+        "PySpark {found} cannot read a topic as a stream: it does not tell a Python source where a "
+        "micro-batch starts."
+    )
+    remedy_text = (
+        "Use PySpark {wanted} or later. With {found}, read the topic as a batch (spark.read); "
+        "batches and streams can be written."
+    )
+
+
+@dataclass(kw_only=True, eq=False)
 class PathUnusable(InvalidRequest):
     """The operating system refused a file or folder that a verb needs."""
 

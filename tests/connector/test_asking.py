@@ -16,7 +16,7 @@ from raftlog.spark.offsets import LATEST, TopicRange
 from raftlog.spark.options import ConnectionOptions, SourceOptions, Subscription
 from raftlog.spark.partitions import BYTES_PER_TASK_MIN
 from raftlog.spark.positions import Positions
-from raftlog.spark.reader import SIZES_KEPT_S, _RangeReader
+from raftlog.spark.reader import SIZES_KEPT_S, RangeReader
 from raftlog.spark.topics import Topics
 
 SCHEMA = StructType([StructField("id", LongType())])
@@ -47,14 +47,14 @@ def test_of_a_batch_s_two_writers_the_one_that_plans_asks(nobody: dict[str, str]
 
 
 def test_small_batches_are_not_measured_again_for_a_while() -> None:
-    ranges = _RangeReader(stream_options(), SCHEMA, ())
+    ranges = RangeReader(stream_options(), SCHEMA, ())
     assert not ranges._is_small(of_records(1), 1000.0), "nobody knows the records' size"
     ranges._record_bytes["a"] = (100.0, 1000.0)
     fits = BYTES_PER_TASK_MIN // 200
     assert ranges._is_small(of_records(fits), 1000.0)
     assert not ranges._is_small(of_records(fits + 1), 1000.0)
     assert not ranges._is_small(of_records(1), 1000.0 + SIZES_KEPT_S)
-    wanted = _RangeReader(stream_options(min_partitions=4), SCHEMA, ())
+    wanted = RangeReader(stream_options(min_partitions=4), SCHEMA, ())
     wanted._record_bytes["a"] = (100.0, 1000.0)
     assert not wanted._is_small(of_records(4), 1000.0), "four tasks are wanted"
 

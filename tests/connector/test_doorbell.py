@@ -54,7 +54,8 @@ NOT_IN_WORKERS = (
 
 def test_a_worker_of_spark_imports_nothing_heavy_that_it_does_not_need():
     code = (
-        "import sys, pyspark.worker, pyspark_raftlog, raftlog.spark.reader, raftlog.spark.writer\n"
+        "import sys, pyspark.worker, pyspark_raftlog\n"
+        "import raftlog.spark.stream_reader, raftlog.spark.writer\n"
         "from raftlog.spark import connection\n"
         "from raftlog.spark.options import connection_options\n"
         "connection.client(connection_options({}))\n"

@@ -25,7 +25,7 @@ from raftlog.spark.publishing import (
     PositionPublisher,
     positions_at,
 )
-from raftlog.spark.reader import RaftlogStreamReader
+from raftlog.spark.stream_reader import RaftlogStreamReader
 
 DEADLINE_S = 30.0
 NEVER_S = 3600.0

@@ -11,7 +11,7 @@ from raftlog.records.arrow_types import schema_of
 from raftlog.spark.declarations import Endpoint
 from raftlog.spark.offsets import TopicRange
 from raftlog.spark.options import source_options
-from raftlog.spark.reader import _RangeReader
+from raftlog.spark.reader import RangeReader
 
 PLANNED = StructType([StructField("id", LongType()), StructField("gate", StringType())])
 
@@ -33,7 +33,7 @@ def topic(incarnation, version):
 
 def reader(topics, **given):
     options = source_options({"subscribe": "flights", **given}, Endpoint.STREAM_SOURCE)
-    return _RangeReader(options, PLANNED, topics)
+    return RangeReader(options, PLANNED, topics)
 
 
 def versions(ranges, incarnation):
@@ -55,7 +55,7 @@ def test_a_topic_that_comes_later_is_read_with_the_columns_that_it_comes_with():
     assert versions(ranges, "b") == [2]
     strict = StructType([StructField("id", LongType(), False)])
     with pytest.raises(SchemaMismatch, match="id: NOT NULL in the query, may be null"):
-        _RangeReader(ranges._options, strict, []).meet(topic("c", 2))
+        RangeReader(ranges._options, strict, []).meet(topic("c", 2))
 
 
 def test_a_query_that_wants_to_know_ends_when_a_topic_was_altered():

@@ -20,6 +20,8 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 import raftlog
 from raftlog.chaos.cluster import ProcessCluster
+from raftlog.errors import SparkTooOld
+from raftlog.spark.spark_version import check_can_stream
 from raftlog.wire.calls import NodeView
 from tests.cluster.waiting import leader_of
 from tests.spark.calls import CountedSource
@@ -214,6 +216,11 @@ class Lab:
         return self._load(self.spark.read, given)
 
     def read_stream(self, **given: object) -> DataFrame:
+        """A streaming read, with which a test is skipped on a Spark that has none."""
+        try:
+            check_can_stream()
+        except SparkTooOld as error:
+            pytest.skip(error.cause)
         return self._load(self.spark.readStream, given)
 
     def _load(self, reader: Any, given: dict[str, object]) -> DataFrame:

@@ -22,7 +22,11 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    WriterCommitMessage,
+)
 from pyspark.sql.types import StructType
 
 from raftlog.client.connection import Connection
@@ -30,8 +34,7 @@ from raftlog.errors import RaftlogError
 from raftlog.spark import connection
 from raftlog.spark.datasource import RaftlogDataSource
 from raftlog.spark.declarations import Endpoint
-from raftlog.spark.options import SourceOptions, source_options
-from raftlog.spark.reader import RaftlogStreamReader
+from raftlog.spark.options import source_options
 from raftlog.spark.writer import BATCH_ID, RaftlogStreamWriter, StagedMessage
 
 HELD_MAX_S = 300.0
@@ -222,7 +225,9 @@ class FaultySource(RaftlogDataSource):
         self._one_way_in = own.pop("one_way_in", "") == "true"
         super().__init__(own)
 
-    def streamReader(self, schema: StructType) -> FaultyReader:
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from tests.spark.faulty_reader import FaultyReader  # PySpark 4.1 cannot import it
+
         return FaultyReader(
             source_options(self.options, Endpoint.STREAM_SOURCE), schema, self._faults
         )
@@ -238,24 +243,6 @@ def ask_no_nodes() -> None:
     """Let clients of this process know their bootstrap servers only, or a node that is asked past
     the wire that a test cuts would answer after all."""
     setattr(Connection, "_ask_nodes", lambda self, address: None)  # noqa: B010
-
-
-class FaultyReader(RaftlogStreamReader):
-    """The reader with moments around what the driver asks."""
-
-    def __init__(self, options: SourceOptions, schema: StructType, faults: Faults) -> None:
-        super().__init__(options, schema)
-        self._faults = faults
-
-    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
-        end = super().latestOffset(start, limit)
-        if end != start:
-            self._faults.reached(Moment.OFFSETS)
-        return end
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]:
-        self._faults.reached(Moment.PLANNED)
-        return super().partitions(start, end)
 
 
 class FaultyWriter(DataSourceStreamArrowWriter):

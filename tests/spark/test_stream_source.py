@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from importlib.util import find_spec
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -317,3 +318,16 @@ def test_a_listener_tells_how_far_a_query_is_and_what_ended_it(lab, caplog):
 def is_running(queries, query) -> bool:
     told = queries.latest.get(str(query.id))
     return told is None or told.running
+
+
+def test_a_spark_whose_sources_know_no_start_of_a_batch_is_told_so(lab):
+    """PySpark 4.1 (`make matrix`)."""
+    if find_spec("pyspark.sql.streaming.datasource") is not None:
+        pytest.skip("this PySpark reads streams")
+    lab.create()
+    reader = lab.spark.readStream.format("raftlog").option("subscribe", lab.topic)
+    stream = reader.option("raftlog.bootstrap.servers", lab.cluster.servers).load()
+    for trigger in ({"availableNow": True}, {"processingTime": "0 seconds"}):
+        message = failure(lab.collect(stream, [], **trigger))
+        assert "cannot read a topic as a stream" in message
+        assert "Use PySpark 4.2 or later" in message

@@ -8,7 +8,7 @@ from raftlog.errors import OffsetTrimmed, RulesTooOld
 from raftlog.spark.declarations import Endpoint
 from raftlog.spark.offsets import TopicRange
 from raftlog.spark.options import source_options
-from raftlog.spark.reader import _RangeReader
+from raftlog.spark.reader import RangeReader
 from raftlog.wire.calls import NodeView
 from tests.spark.conftest import failure, finish, wait_until
 
@@ -99,7 +99,7 @@ def test_a_range_trimmed_while_it_is_planned_is_left_to_the_tasks(lab):
             "subscribe": lab.topic, "raftlog.bootstrap.servers": lab.cluster.servers,
             "failOnDataLoss": fails, "minPartitions": "2",
         }  # fmt: skip
-        reader = _RangeReader(source_options(options, Endpoint.STREAM_SOURCE), schema, ())
+        reader = RangeReader(source_options(options, Endpoint.STREAM_SOURCE), schema, ())
         try:
             planned[fails] = reader.plan([wanted], None)
         except OffsetTrimmed:
