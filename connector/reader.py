@@ -36,6 +36,7 @@ from raftlog.spark.offsets import (
     TopicWatermark,
 )
 from raftlog.spark.options import SourceOptions, default_parallelism
+from raftlog.spark.spark_version import arrow_schema
 from raftlog.spark.union import check_fits
 from raftlog.spark.worker_log import errors_logged
 
@@ -219,9 +220,7 @@ class RangeReader:
         if not isinstance(partition, RaftlogPartition):
             assert partition.value is None, f"{partition!r} is not a partition of this source"
             return
-        from pyspark.sql.pandas.types import to_arrow_schema
-
-        target = to_arrow_schema(self._schema, timezone="UTC")
+        target = arrow_schema(self._schema)
         for piece in partition.pieces:
             for batch in self._existing(piece, partition.cluster_id):
                 if batch.num_rows:

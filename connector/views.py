@@ -28,6 +28,7 @@ from raftlog.errors import InvalidOption, TopicNotFound, TopicRecreated
 from raftlog.spark import connection
 from raftlog.spark.options import EPOCHS, GROUPS, TOPICS, WATERMARKS, ViewOptions
 from raftlog.spark.schema import projection_problems, topic_struct
+from raftlog.spark.spark_version import arrow_schema
 from raftlog.spark.topics import Topics
 from raftlog.spark.worker_log import errors_logged
 
@@ -147,11 +148,10 @@ class ViewReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """One task, with the view as it is now."""
         import pyarrow as pa
-        from pyspark.sql.pandas.types import to_arrow_schema
 
         client = connection.client(self._options.connection, starting=True)
         rows = list(_ROWS[self._options.view](client, self._options.topics))
-        target = to_arrow_schema(self._schema, timezone="UTC")
+        target = arrow_schema(self._schema)
         arrays = [pa.array([row[field.name] for row in rows], type=field.type) for field in target]
         return [ViewPartition(pa.RecordBatch.from_arrays(arrays, schema=target))]
 
