@@ -1,8 +1,8 @@
 # Each target runs the script of the same name; without make, run scripts/demo.sh and so on.
 # Flags: make demo ARGS=--keep, make test-fast ARGS="-k election", make simulate SEEDS=10000,
-# make soak MINUTES=60
+# make soak MINUTES=60, make matrix CELLS=spark-4.1
 
-export SEEDS START MINUTES SITUATIONS
+export SEEDS START MINUTES SITUATIONS CELLS
 
 TARGETS := demo test test-fast matrix simulate explore mutants soak bench lint docs proto lock
 .PHONY: $(TARGETS)

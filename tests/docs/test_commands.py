@@ -28,7 +28,11 @@ def problem_of(words: list[str]) -> str | None:
         return _problem_of_target(arguments)
     if program in PYTHONS and arguments[0] == "-m":
         return _problem_of_module(arguments[1], arguments[2:])
-    if program in PYTHONS or program == "spark-submit":
+    if program == "spark-submit":
+        while arguments[0].startswith("--"):  # Spark's own, each with a value
+            del arguments[:2]
+        return _problem_of_script(arguments[0], arguments[1:])
+    if program in PYTHONS:
         return _problem_of_script(arguments[0], arguments[1:])
     if program.startswith("scripts/"):
         return None if (ROOT / program).exists() else f"there is no {program}"
@@ -145,6 +149,7 @@ def test_commands_are_found_in_the_pages_that_have_some() -> None:
         ["python", "-m", "tests.simulation.run", "--sed", "1"],
         ["python", "-m", "pytest", "tests/cluster/test_nothing.py"],
         ["spark-submit", "spark_jobs/pipeline.py", "--available-later"],
+        ["spark-submit", "--packages", "a:b:1", "spark_jobs/kafka_export.py"],
         ["scripts/nothing.sh"],
         ["pip", "install", ".[servers]"],
         ["rm", "-r", "x"],
