@@ -212,13 +212,15 @@ class RangeReader:
             return (*trimmed, *found.offsets), (*(0 for _ in trimmed), *found.body_bytes)
         return (start, end), (0,)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """The task's records as Arrow batches of exactly the schema that Spark planned with.
 
-        Spark passes `InputPartition(None)` to a batch read without tasks: it has no records.
+        To a batch read without tasks Spark passes `InputPartition(None)`, and 4.1 None: it has no
+        records.
         """
         if not isinstance(partition, RaftlogPartition):
-            assert partition.value is None, f"{partition!r} is not a partition of this source"
+            none = partition is None or partition.value is None
+            assert none, f"{partition!r} is not a partition of this source"
             return
         target = arrow_schema(self._schema)
         for piece in partition.pieces:

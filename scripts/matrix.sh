@@ -9,7 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 SPARKS="4.1 4.2"
 SPARK_CORE="tests/spark/test_batch.py tests/spark/test_stream_source.py tests/spark/test_stream_sink.py
-    tests/spark/test_examples.py"
+    tests/spark/test_examples.py tests/spark/test_kafka_import.py"
 
 found_pythons() { # one path for each version, as "3.12 /path/to/python"
     local python
