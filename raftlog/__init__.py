@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     from raftlog.client.groups import Groups
     from raftlog.client.key_values import Consistency, KeyValueStore
     from raftlog.client.log_client import LogClient, SchemaLike
-    from raftlog.client.positions import ReaderLag, ReaderPosition, ReaderPositions
+    from raftlog.client.positions import ReaderLag, ReaderPositions
     from raftlog.client.producer import Producer, Rows
     from raftlog.client.watermark import NodeAnswer, ReplicaWatermark, Watermark
     from raftlog.client.writers import TopicWriters
@@ -82,7 +82,7 @@ _HOMES = {
     "ReplicaWatermark": "raftlog.client.watermark",
     "KeyValueStore": "raftlog.client.key_values",
     "ReaderPositions": "raftlog.client.positions",
-    "ReaderPosition": "raftlog.client.positions",
+    "ReaderPosition": "raftlog.wire.reader_positions",
     "ReaderLag": "raftlog.client.positions",
     "GroupReader": "raftlog.client.group_reader",
     "GroupStart": "raftlog.client.group_reader",

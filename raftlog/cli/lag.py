@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "GROUP", "TOPIC", "POSITION", "END", "RECORDS BEHIND", "BYTES BEHIND", "SECONDS BEHIND",
-    "TRIMMED", "PUBLISHED", "BY",
+    "TRIMMED", "HELD", "PUBLISHED", "BY",
 )  # fmt: skip
 
 
@@ -48,8 +48,9 @@ def lag(
     """Per reader group and topic: published position, the topic's end, and what lies in between.
 
     SECONDS BEHIND is the age of the first record that is not processed. TRIMMED counts records that
-    were removed before the group got to them. "-": that incarnation of the topic is gone, or the
-    value is not known.
+    were removed before the group got to them. HELD counts those that the topic's retention keeps
+    only because this group, or another one too, has not read them (retention_unread_s,
+    retention_unread_bytes). "-": that incarnation of the topic is gone, or the value is not known.
     """
     with session_of(context, servers).connect() as client:
         if forget:
@@ -103,6 +104,7 @@ def _as_object(found: ReaderLag) -> dict[str, object]:
         "bytes_behind": found.bytes_behind,
         "seconds_behind": found.seconds_behind,
         "records_trimmed": found.records_trimmed,
+        "records_held": found.records_held,
         "published": time_text(position.published_us),
         "publisher": position.publisher or None,
     }
@@ -119,6 +121,7 @@ def _table(lags: list[ReaderLag]) -> Table:
             each.bytes_behind,
             None if each.seconds_behind is None else round(each.seconds_behind, 1),
             each.records_trimmed,
+            each.records_held,
             time_text(each.position.published_us),
             each.position.publisher or None,
         ]

@@ -9,6 +9,7 @@ import decimal
 import json
 import logging
 import math
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -197,6 +198,20 @@ def doubts(state: str, history: str) -> list[str]:
 def doubt(topic: str, node: int, state: str) -> str:
     """A line about a replica whose state is one of `DOUBTS`."""
     return f"{topic or 'the controller'}, replica {node} is {state}: {DOUBTS[state]}."
+
+
+def held_line(topic: str, records: int, held_for: str) -> str:
+    """A line about records that a topic's retention keeps only for a reader group."""
+    if not held_for:
+        return (
+            f"{topic} keeps {records:,} records longer, because its leader cannot read how far "
+            "reader groups are: does the key-value store have a leader?"
+        )
+    group = one_line(held_for)
+    return (
+        f"{topic} keeps {records:,} records longer, because reader group {group} has not read "
+        f"them. If it is gone for good: raftlog lag {shlex.quote(group)} --forget"
+    )
 
 
 def show_problems(mark: Watermark) -> None:

@@ -12,6 +12,7 @@ from raftlog.cli.output import (
     FormatOption,
     doubt,
     doubts,
+    held_line,
     say,
     show_json,
     show_table,
@@ -21,7 +22,7 @@ from raftlog.core.types import NOBODY
 from raftlog.errors import DiskFull, ExitCode, RaftlogError
 
 if TYPE_CHECKING:
-    from raftlog import NodeView
+    from raftlog import GroupView, NodeView
     from raftlog.client.log_client import ClusterDescription
     from raftlog.client.watermark import NodeAnswer
 
@@ -54,7 +55,8 @@ def status(
 ) -> None:
     """Show which nodes answer and whether their disks keep up, who leads the controller, how many
     groups each node hosts and leads, which topics have no leader, which replicas have damaged
-    files, and which damaged folders may be removed.
+    files, which damaged folders may be removed, and which topics keep records longer for a reader
+    group.
 
     For each node: the bytes of its logs and of its history files, and how many snapshot points its
     compaction has still to do, in all topics together; `raftlog topic describe` tells of one topic.
@@ -82,6 +84,7 @@ def status(
     recovering = recovering_replicas(views)
     damaged = damaged_replicas(views)
     set_aside = folders_set_aside(views)
+    held = topics_held_back(views)
     if output is Format.JSON:
         found = {
             "cluster_id": cluster_id,
@@ -92,6 +95,7 @@ def status(
             "recovering_replicas": recovering,
             "damaged_replicas": damaged,
             "folders_set_aside": set_aside,
+            "topics_held_back": held,
         }
         show_json({**found, **rules, "nodes": rows})
     else:
@@ -106,6 +110,8 @@ def status(
             say(_DAMAGE.format(**row))
         for row in set_aside:
             say(_SET_ASIDE.format(**row))
+        for row in held:
+            say(held_line(**row))
         if leader:
             _show_rules(**rules)
         say(lease_line(answering))
@@ -216,6 +222,23 @@ def folders_set_aside(answers: Sequence[NodeAnswer]) -> list[dict[str, Any]]:
         for _, _, reply in answers
         if not isinstance(reply, RaftlogError)
         for each in reply.set_aside
+    ]
+
+
+def topics_held_back(answers: Sequence[NodeAnswer]) -> list[dict[str, Any]]:
+    """The topics whose retention waits for a reader group, by name, as their leaders see it; a
+    group of "": the leader cannot read how far the groups are."""
+    latest: dict[str, GroupView] = {}
+    for _, _, reply in answers:
+        for view in () if isinstance(reply, RaftlogError) else reply.groups:
+            known = latest.get(view.topic)
+            later = known is None or (view.group, view.term) > (known.group, known.term)
+            if view.role == "leader" and later:
+                latest[view.topic] = view
+    return [
+        {"topic": topic, "records": records, "held_for": view.held_for}
+        for topic, view in sorted(latest.items())
+        if (records := view.records_held)
     ]
 
 

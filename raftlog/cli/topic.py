@@ -13,6 +13,7 @@ from raftlog.cli.output import (
     FormatOption,
     confirm,
     exit_if_unknown,
+    held_line,
     say,
     show_json,
     show_problems,
@@ -27,6 +28,8 @@ from raftlog.machines.settings import (
     RETENTION_BYTES,
     RETENTION_RECORDS,
     RETENTION_S,
+    RETENTION_UNREAD_BYTES,
+    RETENTION_UNREAD_S,
     SETTINGS,
     value_of,
 )
@@ -40,11 +43,44 @@ app = typer.Typer(
 
 NameArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 
-_RETENTION_S_HELP = "Remove records that are older, such as 7d, 12h, or a number of seconds."
-_RETENTION_BYTES_HELP = (
-    "Keep about this much of the newest records, as they were written, such as 10GiB."
-)
-_RETENTION_RECORDS_HELP = "Keep about so many of the newest records."
+RetentionSOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="Remove records that are older, such as 7d, 12h, or a number of seconds.",
+        show_default=False,
+    ),
+]
+RetentionBytesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Keep about this much of the newest records, as they were written, such as 10GiB.",
+        show_default=False,
+    ),
+]
+RetentionRecordsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NUMBER", help="Keep about so many of the newest records.", show_default=False
+    ),
+]
+RetentionUnreadSOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION",
+        help="Keep a record that a reader group has not read, until it is older, such as 14d.",
+        show_default=False,
+    ),
+]
+RetentionUnreadBytesOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE",
+        help="Keep a record that a reader group has not read, until more than this came after it.",
+        show_default=False,
+    ),
+]
 
 
 @app.command()
@@ -68,18 +104,11 @@ def create(
             "--if-not-exists", help="No error if it exists, whatever its schema and settings."
         ),
     ] = False,
-    retention_s: Annotated[
-        str | None,
-        typer.Option(metavar="DURATION", help=_RETENTION_S_HELP, show_default=False),
-    ] = None,
-    retention_bytes: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help=_RETENTION_BYTES_HELP, show_default=False),
-    ] = None,
-    retention_records: Annotated[
-        str | None,
-        typer.Option(metavar="NUMBER", help=_RETENTION_RECORDS_HELP, show_default=False),
-    ] = None,
+    retention_s: RetentionSOption = None,
+    retention_bytes: RetentionBytesOption = None,
+    retention_records: RetentionRecordsOption = None,
+    retention_unread_s: RetentionUnreadSOption = None,
+    retention_unread_bytes: RetentionUnreadBytesOption = None,
     replicas: Annotated[
         int | None,
         typer.Option(
@@ -101,6 +130,8 @@ def create(
         RETENTION_S: retention_s,
         RETENTION_BYTES: retention_bytes,
         RETENTION_RECORDS: retention_records,
+        RETENTION_UNREAD_S: retention_unread_s,
+        RETENTION_UNREAD_BYTES: retention_unread_bytes,
     }
     settings = {name: setting_value(name, text) for name, text in given.items() if text is not None}
     with session_of(context, servers).connect() as client:
@@ -145,7 +176,8 @@ def config(
         list[str] | None,
         typer.Argument(
             metavar="[NAME=VALUE]...",
-            help="retention_s=7d, retention_bytes=10GiB, retention_records=1000000; none: keep all",
+            help="retention_s=7d, retention_bytes=10GiB, retention_records=1000000, "
+            "retention_unread_s=14d, retention_unread_bytes=50GiB; none: the default",
             show_default=False,
         ),
     ] = None,
@@ -157,6 +189,9 @@ def config(
     The oldest records are removed, permanently, while the topic has more than a setting keeps, some
     time after (topic.retention_check_s): as soon as they are a whole stored batch, or a 64th of its
     records. Their space comes back with the topic's later snapshots.
+
+    With retention_unread_s or retention_unread_bytes a record that a reader group has not read yet
+    stays longer, until it is beyond one of these: `raftlog lag` shows the groups.
     """
     settings = dict(_change(text) for text in changes or ())
     with session_of(context, servers).connect() as client:
@@ -328,7 +363,8 @@ def describe(
 
     Its records have the offsets from the log start on, below the high-water mark. Staged bytes
     belong to batches that are still open. Dead bytes were written but will never be read: of
-    batches that were aborted, lost or expired, and of writes that were refused.
+    batches that were aborted, lost or expired, and of writes that were refused. Records held are
+    kept by retention only because a reader group has not read them yet.
 
     For each replica: the entries and bytes of its log; the entry of its newest snapshot, after
     which a restart replays; up to which offset records are in history files; and the snapshot
@@ -450,11 +486,12 @@ def delete(
 
 
 def _show_topic(topic: TopicInfo, output: Format, mark: Watermark | None = None) -> None:
-    names = ("log_start_offset", "high_water_mark", "staged_bytes", "dead_bytes")
+    names = ("log_start_offset", "high_water_mark", "staged_bytes", "dead_bytes", "records_held")
     sizes = {name: getattr(mark, name) for name in names} if mark and mark.is_known else {}
     if output is Format.JSON:
         replicas = {"replicas": mark.replicas} if mark else {}
-        show_json({**_as_object(topic), **sizes, **replicas})
+        held_for = {"held_for": mark.held_for or None} if sizes and mark else {}
+        show_json({**_as_object(topic), **sizes, **held_for, **replicas})
         return
     from raftlog.records.schema_text import schema_ddl
 
@@ -470,6 +507,8 @@ def _show_topic(topic: TopicInfo, output: Format, mark: Watermark | None = None)
             *([name.replace("_", " "), str(size)] for name, size in sizes.items()),
         ],
     )
+    if mark is not None and mark.records_held:
+        say(held_line(topic.name, mark.records_held, mark.held_for))
     if mark is not None:
         show_table(_STORED, [_stored(replica) for replica in mark.replicas])
         show_problems(mark)

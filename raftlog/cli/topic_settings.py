@@ -7,16 +7,22 @@ import re
 from raftlog.cli.times import UNITS_S
 from raftlog.errors import InvalidOption
 from raftlog.machines.settings import (
-    ADVICE,
     RETENTION_BYTES,
     RETENTION_S,
+    RETENTION_UNREAD_BYTES,
+    RETENTION_UNREAD_S,
     TopicSetting,
+    advice_on_settings,
     problem_of_setting,
 )
 
+_UNITS_BYTES = {"TiB": 1024**4, "GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
+
 _UNITS: dict[str, dict[str, int]] = {
     RETENTION_S: UNITS_S,
-    RETENTION_BYTES: {"TiB": 1024**4, "GiB": 1024**3, "MiB": 1024**2, "KiB": 1024},
+    RETENTION_BYTES: _UNITS_BYTES,
+    RETENTION_UNREAD_S: UNITS_S,
+    RETENTION_UNREAD_BYTES: _UNITS_BYTES,
 }
 """By setting, the units of its values, the largest first. Without one it is seconds, or bytes."""
 
@@ -27,7 +33,7 @@ def setting_value(name: str, text: str) -> int | None:
     """The setting's value; None: the default. Raises `InvalidOption`."""
     unknown = problem_of_setting(TopicSetting(name=name, value=0))
     if unknown is not None:
-        raise InvalidOption(option=name, problem=unknown, advice=ADVICE)
+        raise InvalidOption(option=name, problem=unknown, advice=advice_on_settings())
     if text == _DEFAULT:
         return None
     units = {"": 1, **_UNITS.get(name, {})}

@@ -12,7 +12,7 @@ from raftlog.core.types import GroupId, NodeId
 from raftlog.errors import InvalidOption, InvalidTopicName
 from raftlog.machines.commands import AttemptReference, TopicInfo
 from raftlog.machines.limits import INTEGER_MAX, REPLICAS_MAX
-from raftlog.machines.settings import ADVICE, TopicSetting, problem_of_setting
+from raftlog.machines.settings import TopicSetting, advice_on_settings, problem_of_setting
 
 ReadPreference = Literal["nearest", "leader", "follower", "observer"]
 """`nearest`: any replica, spread over the readers; `follower`: any voter but the leader;
@@ -152,7 +152,7 @@ def settings_argument(settings: object) -> tuple[TopicSetting, ...]:
 
 
 def _setting(name: object, value: object) -> TopicSetting:
-    advice = ADVICE
+    advice = advice_on_settings()
     if isinstance(value, bool) or not isinstance(value, int | None):
         problem: str | None = f"is of type {type(value).__name__}, not a whole number"
     else:

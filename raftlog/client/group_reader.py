@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from raftlog.client.arguments import whole_argument
 from raftlog.client.key_values import KeyValueStore
-from raftlog.client.positions import ReaderPosition, decode, encode, key_of
 from raftlog.client.reader import TopicReader
 from raftlog.core.types import NO_INDEX, Offset
 from raftlog.errors import (
@@ -33,6 +32,7 @@ from raftlog.errors import (
 from raftlog.machines.commands import TopicInfo
 from raftlog.machines.kv_commands import KeyValue
 from raftlog.wire.calls import ReadableRange
+from raftlog.wire.reader_positions import ReaderPosition, decode, encode, key_of
 
 GroupStart = int | Literal["earliest", "latest"]
 """Where a reader group begins that has no position: an offset, the log's start, or its end."""

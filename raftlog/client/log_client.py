@@ -80,7 +80,7 @@ class LogClient(TopicReads):
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
         self._shared_producers = SharedProducers(connection, self._describe)
-        self.positions = ReaderPositions(connection, self.kv)
+        self.positions = ReaderPositions(connection, self.kv, self.views)
         """How far groups of readers have got."""
         self.writers = TopicWriters(connection)
         """The writers that topics remember for exactly-once."""
@@ -157,6 +157,8 @@ class LogClient(TopicReads):
                 others stay as they are. `retention_s`: how many seconds old, by `_timestamp`, a
                 record may become. `retention_bytes`: how many of the newest bytes stay, as they
                 were written (history files take less). `retention_records`: how many records.
+                Records that a reader group has not read stay longer, if `retention_unread_s` or
+                `retention_unread_bytes` is set: until they are older, or more came after them.
 
         Returns:
             The topic with all its settings.

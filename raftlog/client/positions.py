@@ -6,9 +6,8 @@ people and for readers that want to go on from it. Spark's exactly-once does not
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from raftlog.client import topics
@@ -16,36 +15,15 @@ from raftlog.client.arguments import text_argument, whole_argument
 from raftlog.client.connection import Connection
 from raftlog.client.key_values import KeyValueStore
 from raftlog.client.reader import TopicReader
-from raftlog.core.types import Offset
+from raftlog.client.watermark import NodeAnswer, watermark_of
+from raftlog.core.types import GroupId, Offset
 from raftlog.errors import InvalidOption, OffsetTrimmed, TopicNotFound, TopicRecreated
 from raftlog.machines.commands import TopicInfo
-
-KEY_PREFIX = "raftlog/positions/"
-"""What the keys of positions begin with: prefix, group, `/`, topic; in the group, `%` and `/` stand
-as `%25` and `%2F`."""
+from raftlog.machines.settings import waits_for_readers
+from raftlog.wire.reader_positions import KEY_PREFIX, ReaderPosition, decode, encode, key_of
 
 GROUP_CHARACTERS_MAX = 249
 """As a topic's name: prefix, group and topic then fit into a key, also if all of it is escaped."""
-
-_FORMAT_VERSION = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReaderPosition:
-    """How far a group has processed a topic, as it said last."""
-
-    group: str
-    """The reader group's name."""
-    topic: str
-    """The topic's name."""
-    incarnation: str
-    """The topic's incarnation. The position means nothing in another one."""
-    offset: Offset
-    """The first offset that is not processed yet."""
-    published_us: int
-    """When it was published, by the publisher's clock: microseconds since 1970 UTC."""
-    publisher: str
-    """Who published it, as it calls itself; "" if it did not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +42,9 @@ class ReaderLag:
     """The age of the first of them, by the client's clock; 0 if there is none."""
     records_trimmed: int | None
     """Records from the position on that are trimmed: the group can never read them."""
+    records_held: int | None
+    """Records that retention keeps only because this group, or also another one, has not read
+    them: by the last look of the topic's leader, which no node that answers may be."""
 
 
 class ReaderPositions:
@@ -72,8 +53,15 @@ class ReaderPositions:
     Every call may raise `DeadlineExceeded` or `NodeUnreachable`.
     """
 
-    def __init__(self, connection: Connection, store: KeyValueStore) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        store: KeyValueStore,
+        views: Callable[[Sequence[GroupId]], list[NodeAnswer]],
+    ) -> None:
+        """`views` asks all nodes about these groups."""
         self._connection = connection
+        self._views = views
         self._store = store
 
     def publish(
@@ -155,7 +143,8 @@ class ReaderPositions:
         if not positions:
             return []
         known = {topic.name: topic for topic in topics.all_topics(self._connection)}
-        return [self._lag_of(position, known.get(position.topic)) for position in positions]
+        held = self._held_in({position.topic for position in positions} & known.keys(), known)
+        return [self._lag_of(position, known.get(position.topic), held) for position in positions]
 
     def forget(self, group: str) -> int:
         """Remove a group's positions. A group that still publishes comes back.
@@ -171,10 +160,25 @@ class ReaderPositions:
 
     # ------------------------------------------------------------ parts
 
-    def _lag_of(self, position: ReaderPosition, topic: TopicInfo | None) -> ReaderLag:
+    def _held_in(self, names: Set[str], known: Mapping[str, TopicInfo]) -> dict[str, int | None]:
+        """Of the topics whose retention waits for readers, by name: where each would begin if it
+        did not; None: no leader answers."""
+        waiting = [known[name] for name in sorted(names) if waits_for_readers(known[name].settings)]
+        if not waiting:
+            return {}
+        views = self._views([topic.group for topic in waiting])
+        marks = [watermark_of(topic, views) for topic in waiting]
+        return {
+            mark.topic: mark.log_start_offset + mark.records_held if mark.leader else None
+            for mark in marks
+        }
+
+    def _lag_of(
+        self, position: ReaderPosition, topic: TopicInfo | None, held: Mapping[str, int | None]
+    ) -> ReaderLag:
         if topic is not None and topic.incarnation == position.incarnation:
             try:
-                return self._lag_in(position, topic)
+                return self._lag_in(position, topic, held.get(topic.name, 0))
             except (TopicNotFound, TopicRecreated):
                 pass  # it was deleted in this moment
         return ReaderLag(
@@ -184,9 +188,10 @@ class ReaderPositions:
             bytes_behind=None,
             seconds_behind=None,
             records_trimmed=None,
+            records_held=None,
         )
 
-    def _lag_in(self, position: ReaderPosition, topic: TopicInfo) -> ReaderLag:
+    def _lag_in(self, position: ReaderPosition, topic: TopicInfo, held_to: int | None) -> ReaderLag:
         reader = TopicReader(self._connection, topic, columns=["_timestamp"])
         held = reader.mark()
         end = held.high_water_mark
@@ -206,49 +211,8 @@ class ReaderPositions:
             bytes_behind=size,
             seconds_behind=age_s,
             records_trimmed=max(0, held.log_start_offset - position.offset),
+            records_held=None if held_to is None else max(0, held_to - start),
         )
-
-
-def key_of(group: str, topic: str) -> str:
-    """The key of a group's position in a topic; of "": what all keys of the group begin with."""
-    return f"{KEY_PREFIX}{group.replace('%', '%25').replace('/', '%2F')}/{topic}"
-
-
-def encode(position: ReaderPosition) -> bytes:
-    """The value of the position's key."""
-    return json.dumps(
-        {
-            "v": _FORMAT_VERSION,
-            "incarnation": position.incarnation,
-            "offset": position.offset,
-            "published_us": position.published_us,
-            "publisher": position.publisher,
-        },
-        sort_keys=True,
-    ).encode()
-
-
-def decode(key: str, value: bytes) -> ReaderPosition:
-    """The position that a key and its value stand for. Raises `InvalidOption`."""
-    group, _, topic = key.removeprefix(KEY_PREFIX).partition("/")
-    try:
-        found = json.loads(value)
-        if found["v"] != _FORMAT_VERSION:
-            raise ValueError
-        return ReaderPosition(
-            group=group.replace("%2F", "/").replace("%25", "%"),
-            topic=topic,
-            incarnation=str(found["incarnation"]),
-            offset=Offset(int(found["offset"])),
-            published_us=int(found["published_us"]),
-            publisher=str(found["publisher"]),
-        )
-    except (ValueError, KeyError, TypeError):
-        raise InvalidOption(
-            option=f"key {key!r}",
-            problem="holds no position that this version knows",
-            advice=f"Use a newer raftlog, or remove it: raftlog kv delete '{key}'.",
-        ) from None
 
 
 def _age_s(reader: TopicReader, offset: Offset, mark: Offset) -> float:

@@ -95,6 +95,12 @@ class Watermark:
     dead_bytes: int
     """Body bytes in the log that will never be read: of attempts that were not committed, were
     aborted or expired, and of writes that were refused."""
+    records_held: int
+    """Records that retention keeps only because a reader group has not read them, by the leader's
+    last look."""
+    held_for: str
+    """The group that has read least of them; "" if there are none, or if the leader could not read
+    the groups' positions."""
     replicas: tuple[ReplicaWatermark, ...]
     """One for each voter of the topic, by node."""
     is_known: bool
@@ -140,6 +146,8 @@ def watermark_of(topic: TopicInfo, answers: Sequence[NodeAnswer]) -> Watermark:
         open_epochs=best.open_epochs if best else 0,
         staged_bytes=best.staged_bytes if best else 0,
         dead_bytes=best.dead_bytes if best else 0,
+        records_held=leader.records_held if leader else 0,
+        held_for=leader.held_for if leader else "",
         replicas=tuple(
             _replica(topic.group, node, address, answer, views.get(node), leader)
             for node, address, answer in answers

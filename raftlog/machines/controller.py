@@ -72,9 +72,9 @@ from raftlog.machines.rules import (
 )
 from raftlog.machines.schema import Field, Schema
 from raftlog.machines.settings import (
-    ADVICE,
     RULES_WITH_SETTINGS,
     TopicSetting,
+    advice_on_settings,
     changed,
     digest_settings,
     problem_of_setting,
@@ -411,10 +411,11 @@ class ControllerMachine:
         if self.rules < RULES_WITH_SETTINGS:
             return None
         for setting in settings:
-            problem = problem_of_setting(setting)
+            problem = problem_of_setting(setting, self.rules)
             if problem is not None:
                 option = setting.name[:TEXT_CHARACTERS_MAX]
-                return refused("InvalidOption", option=option, problem=problem, advice=ADVICE)
+                advice = advice_on_settings(self.rules)
+                return refused("InvalidOption", option=option, problem=problem, advice=advice)
         return None
 
     def _recreated(self, topic: TopicInfo, wanted: str) -> Refused:

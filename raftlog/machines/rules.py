@@ -19,6 +19,7 @@ at one index of the log, so all replicas switch at the same entry.
    drain changes nothing of whether a node leaves.
 9. Schemas of topics that evolve.
 10. Epochs that overwrite a topic.
+12. Retention that waits for reader groups.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ RULES_WITH_EVOLUTION = 9
 RULES_WITH_OVERWRITE = 10
 """The first rules under which an epoch may take the place of all records."""
 
-RULES_LATEST = 10
+RULES_WAITING_FOR_READERS = 12
+"""The first rules that know the settings by which retention waits for reader groups."""
+
+RULES_LATEST = 12
 """The highest version that this program knows."""
 
 

@@ -7,12 +7,13 @@ controller's replica is behind never goes back to older ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from raftlog.core.types import LogIndex
 from raftlog.machines.digest import StateDigest
 from raftlog.machines.limits import INTEGER_MAX
+from raftlog.machines.rules import RULES_LATEST, RULES_WAITING_FOR_READERS
 
 RULES_WITH_SETTINGS = 3
 """Older rules know no settings."""
@@ -20,13 +21,22 @@ RULES_WITH_SETTINGS = 3
 RETENTION_S = "retention_s"
 RETENTION_BYTES = "retention_bytes"
 RETENTION_RECORDS = "retention_records"
+RETENTION_UNREAD_S = "retention_unread_s"
+RETENTION_UNREAD_BYTES = "retention_unread_bytes"
 
-SETTINGS = {
+_SETTINGS_OF_RULES_3 = {
     RETENTION_S: INTEGER_MAX // 1_000_000,
     RETENTION_BYTES: INTEGER_MAX,
     RETENTION_RECORDS: INTEGER_MAX,
 }
-"""Every setting with its largest value. 0 is the default of each: nothing is removed by it."""
+
+SETTINGS = {
+    **_SETTINGS_OF_RULES_3,
+    RETENTION_UNREAD_S: INTEGER_MAX // 1_000_000,
+    RETENTION_UNREAD_BYTES: INTEGER_MAX,
+}
+"""Every setting with its largest value. 0 is the default of each: nothing is removed by the first
+three, and nothing waits for readers by the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,14 +44,32 @@ class TopicSetting:
     """One setting and its value."""
 
     name: str
-    """One of `retention_s`, `retention_bytes` and `retention_records`."""
+    """`retention_s`, `retention_bytes` or `retention_records`: what is kept of the topic. Or
+    `retention_unread_s` or `retention_unread_bytes`: what is kept while a reader group has not
+    read it."""
     value: int
     """How much is kept: seconds, bytes or records. 0: as much as there is."""
+
+
+def known_settings(rules: int) -> Mapping[str, int]:
+    """Those of `SETTINGS` that the rules know."""
+    return SETTINGS if rules >= RULES_WAITING_FOR_READERS else _SETTINGS_OF_RULES_3
+
+
+def rules_needed(settings: Sequence[TopicSetting]) -> int:
+    """The first rules that know all of the settings."""
+    old = all(setting.name in _SETTINGS_OF_RULES_3 for setting in settings)
+    return RULES_WITH_SETTINGS if old else RULES_WAITING_FOR_READERS
 
 
 def value_of(settings: Sequence[TopicSetting], name: str) -> int:
     """The setting's value; 0 if it is not set."""
     return next((setting.value for setting in settings if setting.name == name), 0)
+
+
+def waits_for_readers(settings: Sequence[TopicSetting]) -> bool:
+    """Does retention keep records longer while a reader group has not read them?"""
+    return any(value_of(settings, name) for name in (RETENTION_UNREAD_S, RETENTION_UNREAD_BYTES))
 
 
 def changed(
@@ -54,9 +82,10 @@ def changed(
     )
 
 
-def problem_of_setting(setting: TopicSetting) -> str | None:
-    """What is wrong with the setting, as the rest of a sentence that begins with its name."""
-    largest = SETTINGS.get(setting.name)
+def problem_of_setting(setting: TopicSetting, rules: int = RULES_LATEST) -> str | None:
+    """What is wrong with the setting under these rules, as the rest of a sentence that begins with
+    its name."""
+    largest = known_settings(rules).get(setting.name)
     if largest is None:
         return "is no setting of a topic"
     if not 0 <= setting.value <= largest:
@@ -75,4 +104,6 @@ def digest_settings(
             digest.number(setting.value)
 
 
-ADVICE = f"A topic's settings are {', '.join(SETTINGS)}."
+def advice_on_settings(rules: int = RULES_LATEST) -> str:
+    """Which settings there are under these rules."""
+    return f"A topic's settings are {', '.join(known_settings(rules))}."

@@ -15,7 +15,7 @@ from raftlog.multiraft.leader_moves import LeaderMoves
 from raftlog.multiraft.local_replica import LocalReplica
 from raftlog.multiraft.moves import move_groups, reports_due
 from raftlog.multiraft.replicas import NodeReplicas
-from raftlog.multiraft.retention import trim_expired
+from raftlog.multiraft.retention import Retention
 from raftlog.multiraft.upgrade import raise_rules
 
 _DUE_HEARTBEATS = 100
@@ -45,13 +45,18 @@ class LeaderDuties:
         """`propose` and `change` raise what `MultiRaft.propose` and `change_membership` raise."""
         self._replicas = replicas
         self._effects = effects
-        self._clocks = clocks
         self._timing = timing
         self._retention_ticks = retention_ticks
         self._propose = propose
         self._change = change
-        self._damaged = damaged
         self._leader_moves = leader_moves
+        self._retention = Retention(
+            groups=replicas.values,
+            clock=clocks.confirmed_us,
+            propose=propose,
+            effects=effects,
+            damaged=damaged,
+        )
         self._reported: dict[ReportPlacement, int] = {}
         """What was reported and is not known to have arrived, and at which tick."""
 
@@ -85,10 +90,4 @@ class LeaderDuties:
         if ticks % (_DUE_HEARTBEATS * heartbeat) == 0:
             self.propose_due(self._replicas.values())
         if ticks % self._retention_ticks == 0:
-            trim_expired(
-                self._replicas.values(),
-                self._clocks.confirmed_us,
-                self._propose,
-                self._effects,
-                self._damaged,
-            )
+            self._retention.look()

@@ -18,6 +18,7 @@ from raftlog.errors import DiskFull, PeerProtocolViolation
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.machines.commands import ReportPlacement, TopicInfo
 from raftlog.machines.group_info import CreatedInfo, GroupInfo
+from raftlog.machines.kv_commands import KeyValue
 from raftlog.storage.write import LogWrite
 
 T = TypeVar("T")
@@ -317,6 +318,13 @@ class Effects(Protocol):
 
     def report(self, report: ReportPlacement) -> None:
         """Tell the controller's leader, if it can be reached; a report may be lost."""
+
+    def read_positions(self, done: Callable[[Sequence[KeyValue] | None], None]) -> None:
+        """Read the positions of all reader groups, as of now or later, then call `done` with their
+        keys; None: they could not be read. `MultiRaft` asks for them once at a time.
+
+        `done` is not called if the process ends meanwhile.
+        """
 
     def run_read(self, read: BackgroundRead, ran: Callable[[], None]) -> None:
         """Run the read, on any thread, then call `ran`."""

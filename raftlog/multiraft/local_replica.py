@@ -80,6 +80,15 @@ class _Wait(NamedTuple):
     reply: ReadReply
 
 
+class HeldBack(NamedTuple):
+    """What a topic's retention keeps only because somebody may not have read it."""
+
+    kept: Offset
+    """Where the topic would begin otherwise."""
+    group: str
+    """The reader group that has read least; "": positions could not be read."""
+
+
 class LocalReplica:
     """Joins one replica to the calls that wait for it.
 
@@ -140,6 +149,8 @@ class LocalReplica:
         """The version of the topic's settings that was proposed here last, and in which term."""
         self.schema_proposed: tuple[Term, int] | None = None
         """The same of its schema."""
+        self.held_back: HeldBack | None = None
+        """Of a topic that is led here: whom its retention waited for when it last looked."""
         self._recovering = replica.raft.recovering
         """Its recovery lasted when somebody last asked whether it had ended."""
         self._numbers = itertools.count(1)

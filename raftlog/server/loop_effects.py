@@ -16,6 +16,7 @@ from raftlog.errors import DiskFull
 from raftlog.image.job import CompactionJob, Reply
 from raftlog.machines.commands import ReportPlacement
 from raftlog.machines.group_info import label_of
+from raftlog.machines.kv_commands import KeyValue
 from raftlog.multiraft.effects import (
     BackgroundRead,
     CompactionFailed,
@@ -82,16 +83,18 @@ class LoopEffects:
         compactions: Workers,
         compactor: Compactor,
         report: Callable[[ReportPlacement], None],
+        read_positions: Callable[[Callable[[Sequence[KeyValue] | None], None]], None],
     ) -> None:
         """`writers` run writes and jobs, `readers` reads: a sync must not wait behind a read.
         `compactions` has one thread, which waits for the compaction process. `report` tells the
-        controller's leader."""
+        controller's leader; `read_positions` asks the key-value store's."""
         self._links = links
         self._writers = writers
         self._readers = readers
         self._compactions = compactions
         self._compactor = compactor
         self._report = report
+        self._read_positions = read_positions
         self._loop = asyncio.get_running_loop()
 
     def soon(self, turn: Callable[[], None]) -> None:
@@ -117,6 +120,9 @@ class LoopEffects:
 
     def report(self, report: ReportPlacement) -> None:
         self._report(report)
+
+    def read_positions(self, done: Callable[[Sequence[KeyValue] | None], None]) -> None:
+        self._read_positions(done)
 
     def send(self, peer: NodeId, messages: Sequence[PeerMessage]) -> None:
         link = self._links.get(peer)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -31,7 +31,8 @@ from raftlog.errors import (
     TooLarge,
 )
 from raftlog.machines.commands import Command, ReportPlacement
-from raftlog.machines.outcomes import Outcome
+from raftlog.machines.kv_commands import KeyValue
+from raftlog.machines.outcomes import Outcome, PlacementReported
 from raftlog.multiraft.catch_up_budget import CatchUpLimits
 from raftlog.multiraft.compaction import CompactionLimits
 from raftlog.multiraft.effects import DamagePassedOver, MultiRaftEvent
@@ -43,10 +44,11 @@ from raftlog.multiraft.multiraft import MultiRaft
 from raftlog.multiraft.repair import RepairCounts
 from raftlog.multiraft.scrubs import ScrubLimits
 from raftlog.server.compactor import Compactor
-from raftlog.server.controller_calls import ask_controller
+from raftlog.server.leader_calls import ask_leader
 from raftlog.server.loop_effects import LoopEffects
 from raftlog.server.node_links import NodeLinks
 from raftlog.server.peer_routes import parse_routes
+from raftlog.server.refused import accepted
 from raftlog.server.workers import Workers
 from raftlog.storage.folder import DataFolder
 from raftlog.storage.limits import LogLimits
@@ -103,6 +105,8 @@ class Node:
         self._address = addresses[self.node]
         self._routes = parse_routes(settings.server.peer_routes)
         self._reporting: set[ReportPlacement] = set()
+        self.positions: Callable[[], Awaitable[Sequence[KeyValue]]] | None = None
+        """Reads the positions of reader groups; set before `start`."""
         self.links = NodeLinks(self.node, self._link, fail)
         effects = LoopEffects(
             links=self.links,
@@ -111,6 +115,7 @@ class Node:
             compactions=self._compactions,
             compactor=self._compactor,
             report=self._report,
+            read_positions=self._read_positions,
         )
         self._passed_over: deque[DamagePassedOver] = deque()
         """What was met when files were opened, on any thread, and is still to be counted."""
@@ -445,7 +450,7 @@ class Node:
 
     async def _tell_controller(self, report: ReportPlacement) -> None:
         try:
-            await ask_controller(
+            await ask_leader(
                 REPORT_PLACEMENT,
                 self.report_placement,
                 report,
@@ -457,9 +462,23 @@ class Node:
         finally:
             self._reporting.discard(report)
 
-    async def report_placement(self, report: ReportPlacement) -> Outcome:
+    async def report_placement(self, report: ReportPlacement) -> PlacementReported:
         """Put a report into the controller's log. Raises what `propose` raises."""
-        return await self.propose(self.multiraft.replicas.of_controller, report)
+        outcome = await self.propose(self.multiraft.replicas.of_controller, report)
+        return accepted(PlacementReported, outcome)
+
+    def _read_positions(self, done: Callable[[Sequence[KeyValue] | None], None]) -> None:
+        if not self._stopping:
+            self.spawn(self._tell_positions(done))
+
+    async def _tell_positions(self, done: Callable[[Sequence[KeyValue] | None], None]) -> None:
+        assert self.positions is not None, "set before the node was started"
+        found: Sequence[KeyValue] | None = None
+        try:
+            found = await self.positions()
+        except RaftlogError as error:
+            log.warning("positions of reader groups are not known", cause=error.cause)
+        done(found)
 
     def now_us(self, local: LocalReplica) -> int:
         """The time that a leader writes into entries, microseconds since 1970 UTC."""

@@ -94,7 +94,7 @@ class PlacingServices:
 
     async def report_placement(self, call: ReportPlacement) -> PlacementReported:
         """A group's leader has made the change of this generation, and it is committed."""
-        return accepted(PlacementReported, await self._node.report_placement(call))
+        return await self._node.report_placement(call)
 
     async def describe_placements(self, _: calls.DescribePlacements) -> calls.PlacementsReply:
         """What is where as of now, linearizable."""

@@ -9,7 +9,7 @@ import structlog
 from raftlog.core.types import NodeId, Term
 from raftlog.errors import Unavailable
 from raftlog.machines.rules import RULES_LATEST, RULES_WITH_MEMBERS
-from raftlog.server.controller_calls import ask_controller
+from raftlog.server.leader_calls import ask_leader
 from raftlog.server.node import Node
 from raftlog.server.services import Services
 from raftlog.wire.calls import REGISTER_NODE, RegisterNodeCall
@@ -63,7 +63,7 @@ async def _register_once(
     while True:
         asked = _leader(node)
         try:
-            await ask_controller(
+            await ask_leader(
                 REGISTER_NODE,
                 services.register_node,
                 call,

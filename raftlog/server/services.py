@@ -48,7 +48,7 @@ from raftlog.machines.outcomes import (
     WriterRemoved,
 )
 from raftlog.machines.rules import RULES_LATEST, RULES_WITH_EVOLUTION, RULES_WITH_OVERWRITE
-from raftlog.machines.settings import RULES_WITH_SETTINGS
+from raftlog.machines.settings import rules_needed
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.validity import (
     problem_of_append,
@@ -149,7 +149,7 @@ class Services:
                 existed = found.incarnation != call.incarnation
                 return TopicCreated(topic=self._as_placed(found), existed=existed)
         if call.settings:
-            self._check_rules(call.name, "A setting", RULES_WITH_SETTINGS)
+            self._check_rules(call.name, "A setting", rules_needed(call.settings))
 
         def command_on(voters: tuple[NodeId, ...]) -> CreateTopic:
             return CreateTopic(
@@ -167,7 +167,7 @@ class Services:
 
     async def alter_topic(self, call: calls.AlterTopicCall) -> TopicAltered:
         """Change a topic's settings. Its leader learns of it with the controller's log."""
-        self._check_rules(call.name, "A setting", RULES_WITH_SETTINGS)
+        self._check_rules(call.name, "A setting", rules_needed(call.settings))
         outcome = await self._node.propose(
             self._multiraft.replicas.of_controller,
             AlterTopic(name=call.name, incarnation=call.incarnation, settings=call.settings),

@@ -22,6 +22,7 @@ def group_view(node: Node, local: LocalReplica) -> GroupView:
     scrub = node.multiraft.scrubs.progress(local.group)
     damage = node.damage(local.group)
     topic = machine if isinstance(machine, TopicMachine) else None
+    held = local.held_back if raft.role is Role.LEADER else None
     return GroupView(
         group=local.group,
         topic="" if local.group == CONTROLLER_GROUP else label_of(local.info),
@@ -56,6 +57,8 @@ def group_view(node: Node, local: LocalReplica) -> GroupView:
         damage_healed=damage.healed,
         damage_not_healable=damage.not_healable,
         damage_latest=damage.latest,
+        retention_start=held.kept if held else 0,
+        held_for=held.group if held else "",
     )
 
 

@@ -449,6 +449,16 @@ class GroupView:
     """Those of them that no other replica could give."""
     damage_latest: str = ""
     """The last one that was found: file, position and problem."""
+    retention_start: int = 0
+    """Of a leader whose retention waits for reader groups: where the topic would begin if they had
+    read everything, when it last looked; 0: it waits for nobody."""
+    held_for: str = ""
+    """The group that has read least, if it waits; "": the groups' positions could not be read."""
+
+    @property
+    def records_held(self) -> int:
+        """Records that a leader's retention keeps only because a reader group has not read them."""
+        return max(0, self.retention_start - self.log_start_offset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -947,7 +947,7 @@ class FollowerView(_message.Message):
     def __init__(self, node: _Optional[int] = ..., match_index: _Optional[int] = ..., contact_ms_ago: _Optional[int] = ...) -> None: ...
 
 class GroupView(_message.Message):
-    __slots__ = ("group", "topic", "incarnation", "node", "role", "leader", "term", "last_index", "commit_index", "applied_index", "log_start_offset", "high_water_mark", "open_epochs", "staged_bytes", "state_hash", "followers", "dead_bytes", "state", "log_start_index", "log_bytes", "snapshot_index", "history_end", "history_bytes", "points_behind", "history", "scrub", "scrub_read_bytes", "scrub_total_bytes", "scrubbed_us", "damage_found", "damage_healed", "damage_not_healable", "damage_latest")
+    __slots__ = ("group", "topic", "incarnation", "node", "role", "leader", "term", "last_index", "commit_index", "applied_index", "log_start_offset", "high_water_mark", "open_epochs", "staged_bytes", "state_hash", "followers", "dead_bytes", "state", "log_start_index", "log_bytes", "snapshot_index", "history_end", "history_bytes", "points_behind", "history", "scrub", "scrub_read_bytes", "scrub_total_bytes", "scrubbed_us", "damage_found", "damage_healed", "damage_not_healable", "damage_latest", "retention_start", "held_for")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -981,6 +981,8 @@ class GroupView(_message.Message):
     DAMAGE_HEALED_FIELD_NUMBER: _ClassVar[int]
     DAMAGE_NOT_HEALABLE_FIELD_NUMBER: _ClassVar[int]
     DAMAGE_LATEST_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_START_FIELD_NUMBER: _ClassVar[int]
+    HELD_FOR_FIELD_NUMBER: _ClassVar[int]
     group: int
     topic: str
     incarnation: str
@@ -1014,7 +1016,9 @@ class GroupView(_message.Message):
     damage_healed: int
     damage_not_healable: int
     damage_latest: str
-    def __init__(self, group: _Optional[int] = ..., topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., node: _Optional[int] = ..., role: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_water_mark: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., state_hash: _Optional[str] = ..., followers: _Optional[_Iterable[_Union[FollowerView, _Mapping]]] = ..., dead_bytes: _Optional[int] = ..., state: _Optional[str] = ..., log_start_index: _Optional[int] = ..., log_bytes: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., history_end: _Optional[int] = ..., history_bytes: _Optional[int] = ..., points_behind: _Optional[int] = ..., history: _Optional[str] = ..., scrub: _Optional[str] = ..., scrub_read_bytes: _Optional[int] = ..., scrub_total_bytes: _Optional[int] = ..., scrubbed_us: _Optional[int] = ..., damage_found: _Optional[int] = ..., damage_healed: _Optional[int] = ..., damage_not_healable: _Optional[int] = ..., damage_latest: _Optional[str] = ...) -> None: ...
+    retention_start: int
+    held_for: str
+    def __init__(self, group: _Optional[int] = ..., topic: _Optional[str] = ..., incarnation: _Optional[str] = ..., node: _Optional[int] = ..., role: _Optional[str] = ..., leader: _Optional[int] = ..., term: _Optional[int] = ..., last_index: _Optional[int] = ..., commit_index: _Optional[int] = ..., applied_index: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., high_water_mark: _Optional[int] = ..., open_epochs: _Optional[int] = ..., staged_bytes: _Optional[int] = ..., state_hash: _Optional[str] = ..., followers: _Optional[_Iterable[_Union[FollowerView, _Mapping]]] = ..., dead_bytes: _Optional[int] = ..., state: _Optional[str] = ..., log_start_index: _Optional[int] = ..., log_bytes: _Optional[int] = ..., snapshot_index: _Optional[int] = ..., history_end: _Optional[int] = ..., history_bytes: _Optional[int] = ..., points_behind: _Optional[int] = ..., history: _Optional[str] = ..., scrub: _Optional[str] = ..., scrub_read_bytes: _Optional[int] = ..., scrub_total_bytes: _Optional[int] = ..., scrubbed_us: _Optional[int] = ..., damage_found: _Optional[int] = ..., damage_healed: _Optional[int] = ..., damage_not_healable: _Optional[int] = ..., damage_latest: _Optional[str] = ..., retention_start: _Optional[int] = ..., held_for: _Optional[str] = ...) -> None: ...
 
 class QuarantineView(_message.Message):
     __slots__ = ("group", "topic", "problem")

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from raftlog.client.positions import (
-    GROUP_CHARACTERS_MAX,
-    KEY_PREFIX,
-    ReaderPosition,
-    decode,
-    encode,
-    key_of,
-)
+from raftlog.client.positions import GROUP_CHARACTERS_MAX
 from raftlog.core.types import Offset
 from raftlog.errors import InvalidOption
 from raftlog.machines.limits import KEY_CHARACTERS_MAX
+from raftlog.wire.reader_positions import KEY_PREFIX, ReaderPosition, decode, encode, key_of
 
 
 @pytest.mark.parametrize("group", ["job", "a/b", "a%2Fb", "%/%25", "über/uns"])

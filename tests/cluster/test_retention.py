@@ -17,8 +17,11 @@ import pytest
 from raftlog.chaos.cluster import ProcessCluster, wait_for
 from raftlog.client.log_client import LogClient
 from raftlog.errors import ExitCode, InvalidOption
+from raftlog.machines.rules import RULES_WAITING_FOR_READERS
+from raftlog.machines.settings import SETTINGS
 
 DDL = "id bigint"
+RULES = RULES_WAITING_FOR_READERS
 CHECKS = ("topic.retention_check_s=0.2",)
 DEADLINE_S = 60.0
 
@@ -29,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
     folder = tmp_path_factory.mktemp("retention") / "data"
     with ProcessCluster.start(folder, nodes=1, settings=CHECKS) as running:
         with running.client() as first:
-            wait_for(lambda: rules_of_a_new_topic(first) >= 3, "rules that know settings", 30)
+            wait_for(lambda: rules_of_a_new_topic(first) >= RULES, "rules that know settings", 30)
         yield running
 
 
@@ -44,7 +47,11 @@ def client(cluster: ProcessCluster) -> Iterator[LogClient]:
 
 
 def verb(cluster: ProcessCluster, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, "topic", *words]
+    return raftlog(cluster, "topic", *words)
+
+
+def raftlog(cluster: ProcessCluster, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers, *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -55,7 +62,7 @@ def settings(cluster: ProcessCluster, *words: str) -> Any:
 
 
 def test_settings_are_created_shown_changed_and_removed(cluster: ProcessCluster) -> None:
-    unset = {"retention_s": None, "retention_bytes": None, "retention_records": None}
+    unset = dict.fromkeys(SETTINGS)
     assert settings(cluster, "create", "plain", "--schema", DDL) == unset
     week = unset | {"retention_s": 7 * 86_400}
     words = ("create", "weekly", "--schema", DDL, "--retention-s", "7d")
@@ -63,13 +70,17 @@ def test_settings_are_created_shown_changed_and_removed(cluster: ProcessCluster)
     assert settings(cluster, "config", "weekly", "retention_bytes=10MiB") == week | {
         "retention_bytes": 10 * 1024**2
     }
+    words = ("config", "weekly", "retention_unread_s=14d")
+    assert settings(cluster, *words)["retention_unread_s"] == 14 * 86_400
     shown = verb(cluster, "config", "weekly").stdout
     assert [line.split() for line in shown.splitlines()[1:]] == [
         ["retention_s", "7d"],
         ["retention_bytes", "10MiB"],
         ["retention_records", "none", "(default)"],
+        ["retention_unread_s", "14d"],
+        ["retention_unread_bytes", "none", "(default)"],
     ]
-    words = ("config", "weekly", "retention_s=none", "retention_bytes=none")
+    words = ("config", "weekly", *(f"{name}=none" for name in SETTINGS))
     assert settings(cluster, *words) == unset
     assert settings(cluster, "describe", "weekly") == unset
 
@@ -179,6 +190,55 @@ def test_a_topic_that_age_has_emptied_goes_on(client: LogClient) -> None:
     rows = [row for batch in client.read("aged", columns=["id", "_offset"]) for row in
             batch.to_pylist()]  # fmt: skip
     assert rows == [{"id": 3, "_offset": 2}]
+
+
+def test_a_slow_group_holds_records_back_and_everybody_is_told_which_it_is(
+    cluster: ProcessCluster, client: LogClient
+) -> None:
+    waiting = {"retention_records": 2, "retention_unread_s": 3_600}
+    topic = client.create_topic("waiting", DDL, settings=waiting)
+    client.positions.publish("slow", topic, 1)
+    client.positions.publish("fast", topic, 0)
+    append(client, "waiting", 6)
+    client.positions.publish("fast", topic, 6)
+    wait_for(lambda: client.watermark(topic).records_held == 3, "the trim and a look", DEADLINE_S)
+    mark = client.watermark(topic)
+    assert (mark.log_start_offset, mark.held_for) == (1, "slow")
+    held = {lag.position.group: lag.records_held for lag in client.positions.lag()}
+    assert held == {"slow": 3, "fast": 0}
+    line = (
+        "waiting keeps 3 records longer, because reader group slow has not read them. If it is "
+        "gone for good: raftlog lag slow --forget"
+    )
+    assert line in verb(cluster, "describe", "waiting").stderr
+    status = raftlog(cluster, "status")
+    assert (status.returncode, line in status.stderr) == (ExitCode.OK, True)
+    assert json.loads(raftlog(cluster, "status", "-o", "json").stdout)["topics_held_back"] == [
+        {"topic": "waiting", "records": 3, "held_for": "slow"}
+    ]
+    assert raftlog(cluster, "lag", "slow", "--forget", "--yes").returncode == ExitCode.OK
+    wait_for(lambda: log_start(client, "waiting") == 4, "the trim without it", DEADLINE_S)
+    wait_for(lambda: client.watermark(topic).records_held == 0, "a look", DEADLINE_S)
+    client.positions.forget("fast")
+
+
+def test_a_leader_learns_of_groups_also_if_another_node_leads_the_store(tmp_path: Path) -> None:
+    with (
+        ProcessCluster.start(tmp_path / "data", settings=CHECKS) as cluster,
+        cluster.client() as client,
+    ):
+        wait_for(lambda: rules_of_a_new_topic(client) >= RULES, "rules that know settings", 30)
+        topics = [_led_by(cluster, client, node) for node in (1, 2, 3)]
+        for name in topics:
+            client.positions.publish("slow", name, 1)
+            client.alter_topic(name, {"retention_records": 1, "retention_unread_s": 3_600})
+            append(client, name, 3)
+        for name in topics:
+            wait_for(lambda name=name: log_start(client, name) == 1, "the trim", DEADLINE_S)
+            assert client.watermark(name).held_for == "slow"
+            client.positions.publish("slow", name, 3)
+        for name in topics:
+            wait_for(lambda name=name: log_start(client, name) == 2, "the rest", DEADLINE_S)
 
 
 def test_one_clock_that_is_a_year_ahead_removes_nothing(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -15,6 +15,7 @@ from raftlog.image.job import CompactionJob, Reply
 from raftlog.image.manifest import SMALL_FILE_BYTES
 from raftlog.machines.commands import Append, BatchSummary, CommitEpoch, Stage, TopicInfo, Trim
 from raftlog.machines.group_info import CreatedInfo
+from raftlog.machines.kv_commands import KeyValue
 from raftlog.machines.rules import RULES_LATEST
 from raftlog.multiraft.compaction import CompactionLimits, Compactions
 from raftlog.multiraft.disk import NodeDisk
@@ -50,9 +51,14 @@ class Driver(DiskDriver):
     def __init__(self) -> None:
         super().__init__()
         self.jobs: list[tuple[CompactionJob, Callable[[Reply], None]]] = []
+        self.reads: list[Callable[[Sequence[KeyValue] | None], None]] = []
+        """Of the positions of reader groups."""
 
     def run_read(self, read: BackgroundRead, ran: Callable[[], None]) -> None:
         self.asked.append(lambda: (read.run(), ran()))
+
+    def read_positions(self, done: Callable[[Sequence[KeyValue] | None], None]) -> None:
+        self.reads.append(done)
 
     def run_compaction(self, job: CompactionJob, done: Callable[[Reply], None]) -> None:
         self.jobs.append((job, done))

@@ -61,6 +61,9 @@ class Driver:
     def report(self, report: ReportPlacement) -> None:
         raise AssertionError("no group is moved")
 
+    def read_positions(self, done: Any) -> None:
+        raise AssertionError("a disk waits for no reader")
+
     def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
         raise AssertionError("a disk reads nothing")
 

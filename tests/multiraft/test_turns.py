@@ -76,6 +76,9 @@ class Driver:
     def report(self, report: ReportPlacement) -> None:
         raise AssertionError("no group is moved")
 
+    def read_positions(self, done: Any) -> None:
+        raise AssertionError("no topic has a retention")
+
     def run_read(self, read: LogRead, ran: Callable[[], None]) -> None:
         raise AssertionError("no follower catches up")
 

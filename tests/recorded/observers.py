@@ -1,5 +1,5 @@
 """What `make.py` records of observers (rules 6), of two nodes that leave at once (rules 7) and of
-those that cannot leave (rules 8); like that, it runs with older checkouts."""
+those that cannot leave (rules 8), and of later rules; like that, it runs with older checkouts."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ def record(script: Any) -> None:
         _evolve(script)
     if RULES_LATEST >= 10:
         _overwrite(script)
+    if RULES_LATEST >= 12:
+        _wait_for_readers(script)
 
 
 def _leave(script: Any) -> None:
@@ -192,6 +194,38 @@ def _overwrite(script: Any) -> None:
             named = [script.stage(key, f"{run}-{epoch}-{version}", texts)] if texts else []
             script.commit(key, *named, overwrite=overwrite, plan=f"plan-{epoch}-{texts}")
             script.append(f"between-{version}-{run}-{epoch}", 0, "plain")
+    write(script.group, c.SnapshotPoint(keep_from=1))
+
+
+def _wait_for_readers(script: Any) -> None:
+    """The same before rules 12 and under them: settings by which retention waits for readers."""
+    from raftlog.machines.settings import TopicSetting
+
+    write = script.node.write
+    register = c.RegisterNode(node=NodeId(1), store_uuid=_STORE, address="127.0.0.1:1", rules=12)
+
+    def settings(**values: int) -> tuple[Any, ...]:
+        return tuple(TopicSetting(name=name, value=value) for name, value in values.items())
+
+    def alter() -> None:
+        for values in (
+            {"retention_unread_s": 7}, {"retention_unread_bytes": 1, "retention_s": 1},
+            {"retention_unread_bytes": 1 << 62}, {"retention_unread": 1}, {"retention_unread_s": 0},
+        ):  # fmt: skip
+            command = c.AlterTopic(name="evolves", incarnation="", settings=settings(**values))
+            write(CONTROLLER_GROUP, command)
+
+    alter()
+    write(CONTROLLER_GROUP, register)
+    write(CONTROLLER_GROUP, c.Rules(version=12))
+    alter()
+    local = script.node.multiraft.replicas.get(script.group)
+    configure = c.Configure(
+        version=local.machine.settings_version + 1,
+        settings=settings(retention_s=100, retention_unread_s=200),
+    )
+    write(script.group, configure)
+    write(script.group, c.Rules(version=12))
     write(script.group, c.SnapshotPoint(keep_from=1))
 
 

@@ -33,8 +33,9 @@ from raftlog.machines.rules import RULES_FIRST
 from raftlog.machines.topic import TopicMachine
 from raftlog.machines.writer_row import WriterRow
 from raftlog.machines.writers import WriterTable
-from raftlog.multiraft import duties, retention
+from raftlog.multiraft import retention
 from raftlog.multiraft.multiraft import MultiRaft
+from raftlog.multiraft.retention import Retention
 from raftlog.replica import Replica
 from raftlog.storage import recovery, reopen
 from raftlog.storage.folder import DataFolder
@@ -456,12 +457,13 @@ def trim_too_far() -> Any:
 
 def trim_by_one_clock() -> Any:
     """Records go by age as soon as their leader's own clock says so."""
-    original = retention.trim_expired
+    original = Retention.look
 
-    def trim_expired(groups: Any, clock: Any, propose: Any, effects: Any, damaged: Any) -> None:
-        original(groups, lambda voters: effects.clock_us(), propose, effects, damaged)
+    def look(self: Retention) -> None:
+        self._clock = lambda voters: self._effects.clock_us()
+        original(self)
 
-    return replaced(duties, "trim_expired", trim_expired)
+    return replaced(Retention, "look", look)
 
 
 def stamp_by_one_clock() -> Any:

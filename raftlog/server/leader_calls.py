@@ -1,4 +1,4 @@
-"""How a node asks the controller's leader, which may be itself or any other node."""
+"""How a node asks the leader of a group, which may be itself or any other node."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from typing import TypeVar
 import grpc
 import grpc.aio
 
-from raftlog.core.types import CONTROLLER_GROUP
-from raftlog.errors import MalformedRequest, NotLeader, RaftlogError, Unavailable
+from raftlog.core.types import CONTROLLER_GROUP, GroupId
+from raftlog.errors import (
+    MalformedRequest,
+    NotLeader,
+    RaftlogError,
+    ReplicaQuarantined,
+    Unavailable,
+)
 from raftlog.transport.link import CHANNEL_OPTIONS
 from raftlog.wire.calls import CLUSTER_METADATA_KEY, SERVICE, PlainCall
 from raftlog.wire.codec import ERROR_METADATA_KEY, decode_error, decode_reply, encode_request
@@ -22,15 +28,16 @@ _TRY_TIMEOUT_S = 5.0
 """One try at one node. No setting: nobody waits for it."""
 
 
-async def ask_controller(
+async def ask_leader(
     call: PlainCall[Request, Reply],
-    serve: Callable[[Request], Awaitable[object]],
+    serve: Callable[[Request], Awaitable[Reply]],
     request: Request,
     *,
+    group: GroupId = CONTROLLER_GROUP,
     others: Sequence[str],
     cluster_id: str,
-) -> None:
-    """Have `serve` answer here, if this node leads the controller, else the node that does.
+) -> Reply:
+    """Have `serve` answer here, if this node leads the group, else the node that does.
 
     `others` are where the other nodes listen. A node of another cluster refuses the call.
 
@@ -38,27 +45,30 @@ async def ask_controller(
     done all the same.
     """
     try:
-        await serve(request)
-        return
+        return await serve(request)
     except NotLeader as error:
         hint = error.address
+    except ReplicaQuarantined:
+        hint = ""
     # A node that has just joined has heard of no leader: any other knows.
     for address in [hint] if hint else random.sample(others, len(others)):
         try:
-            await _ask(address, call, request, cluster_id)
-            return
+            return await _ask(address, call, request, group, cluster_id)
         except NotLeader as error:
             if error.address and not hint:
-                await _ask(error.address, call, request, cluster_id)
-                return
+                return await _ask(error.address, call, request, group, cluster_id)
         except Unavailable:
             continue
-    raise NotLeader(group=CONTROLLER_GROUP)
+    raise NotLeader(group=group)
 
 
 async def _ask(
-    address: str, call: PlainCall[Request, Reply], request: Request, cluster_id: str
-) -> None:
+    address: str,
+    call: PlainCall[Request, Reply],
+    request: Request,
+    group: GroupId,
+    cluster_id: str,
+) -> Reply:
     """Raises what the node raises, or `NotLeader` where none of this cluster answers."""
     try:
         async with grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS) as channel:
@@ -66,14 +76,15 @@ async def _ask(
             ask = channel.unary_unary(f"/{SERVICE}/{call.name}")
             metadata = ((CLUSTER_METADATA_KEY, cluster_id),)
             data = encode_request(call, request)
-            decode_reply(call, await ask(data, timeout=_TRY_TIMEOUT_S, metadata=metadata))
+            frame = await ask(data, timeout=_TRY_TIMEOUT_S, metadata=metadata)
+            return decode_reply(call, frame)[0]
     except MalformedRequest:
-        raise NotLeader(group=CONTROLLER_GROUP) from None  # no raftlog listens there
+        raise NotLeader(group=group) from None  # no raftlog listens there
     except grpc.aio.AioRpcError as error:
-        raise _typed_error(error) from None
+        raise _typed_error(error, group) from None
 
 
-def _typed_error(error: grpc.aio.AioRpcError) -> RaftlogError:
+def _typed_error(error: grpc.aio.AioRpcError, group: GroupId) -> RaftlogError:
     """The typed error that a node sent, or `NotLeader` where the connection itself failed."""
     for key, value in error.trailing_metadata() or ():
         if key == ERROR_METADATA_KEY and isinstance(value, bytes):
@@ -81,4 +92,4 @@ def _typed_error(error: grpc.aio.AioRpcError) -> RaftlogError:
                 return decode_error(value)
             except MalformedRequest:
                 break  # no raftlog listens there
-    return NotLeader(group=CONTROLLER_GROUP)
+    return NotLeader(group=group)
