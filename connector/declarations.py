@@ -217,7 +217,14 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         name="topic",
         endpoints=SINKS,
-        doc="The topic to write; required.",
+        doc="The topic to write. Without it each row goes to the topic that its string column "
+        "topic names, and that column is not written.",
+    ),
+    Option(
+        name="maxTopicsPerBatch",
+        endpoints=SINKS,
+        default="100",
+        doc="Without the option topic: the most topics of one batch, up to 1000.",
     ),
     Option(
         name="createTopic",

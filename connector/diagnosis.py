@@ -56,6 +56,8 @@ class Writer:
     """The records of that batch are [first_offset, end_offset) of the topic."""
     run: str = ""
     active_us: int = 0
+    each_batch: bool = True
+    """Whether each batch is written to the topic; False: only one that has rows which name it."""
 
     @property
     def about(self) -> str:
@@ -254,12 +256,14 @@ def _of_writer(checkpoint: Checkpoint, writer: Writer) -> Finding:
         return _rewound(checkpoint, writer)
     if batch == last:
         return _repeated(checkpoint, writer)
-    if writer.streaming and last < batch - 1:
+    if writer.streaming and writer.each_batch and last < batch - 1:
         return _behind(checkpoint, writer)
     if last < 0:
         cause = f"It has committed no batch yet. The query begins with batch {batch}."
         return Finding(kind=Kind.SAFE, about=writer.about, cause=cause)
     cause = f"Its last batch is {last}. The query goes on with batch {batch}."
+    if not writer.each_batch:
+        cause += " Its rows name their topics, so not every batch has some for this one."
     planned = checkpoint.last if last == checkpoint.last_planned else None
     if planned is not None and not _has_batch(writer, planned):
         cause += (

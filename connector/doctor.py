@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from raftlog.client.written_topics import first_epoch
 from raftlog.errors import DataLoss, ExitCode, TopicNotFound, TopicRecreated
 from raftlog.spark import offsets
 from raftlog.spark.checkpoint import Checkpoint, read_checkpoint
@@ -114,10 +115,11 @@ def _writers_of(
     for view in client.writers.scan(topic):
         mine = bool(query_id) and query_id in (view.writer, view.query_id, view.stream)
         if view.writer == name if name else mine:
-            yield _writer(topic, view)
+            each_batch = first_epoch(client.kv, view.writer, topic) is None
+            yield _writer(topic, view, each_batch=each_batch)
 
 
-def _writer(topic: str, view: WriterView) -> Writer:
+def _writer(topic: str, view: WriterView, *, each_batch: bool) -> Writer:
     in_foreach_batch = view.kind == "named batch"
     return Writer(
         topic=topic,
@@ -130,4 +132,5 @@ def _writer(topic: str, view: WriterView) -> Writer:
         end_offset=max(view.last_end, 0),
         run=view.run,
         active_us=view.active_us,
+        each_batch=each_batch,
     )

@@ -28,6 +28,9 @@ from raftlog.spark.topics import Topics, topics_of
 
 READ_PREFERENCES = ("nearest", "leader", "follower", "observer")
 
+TOPICS_PER_BATCH_MAX = 1000
+"""The greatest maxTopicsPerBatch: a batch's topics are committed one after the other."""
+
 SCHEMA_EVOLUTIONS = ("additive", "fail")
 
 WATERMARKS, GROUPS, EPOCHS, TOPICS = VIEWS = ("watermarks", "groups", "epochs", "topics")
@@ -105,6 +108,9 @@ class SinkOptions:
 
     connection: ConnectionOptions
     topic: str
+    """"": each row says where it goes."""
+    topics_max: int
+    """The most topics of one batch whose rows do."""
     create_topic: CreateTopic
     txn_app_id: str | None
     txn_version: int | None
@@ -213,16 +219,23 @@ def sink_options(given: Mapping[str, str], endpoint: Endpoint) -> SinkOptions:
     assert endpoint in SINKS, endpoint
     values = OptionValues(given, frozenset({endpoint}))
     topic = values.text("topic")
-    if not topic:
+    if topic == "":
         raise InvalidOption(
             option="topic",
-            problem="is missing",
-            advice="Name the topic to write: .option('topic', 'flights').",
+            problem="is empty",
+            advice="Name the topic to write, or leave the option out, and name it in each row.",
+        )
+    if topic is not None and values.given("maxTopicsPerBatch") is not None:
+        raise InvalidOption(
+            option="maxTopicsPerBatch",
+            problem="is given with 'topic', to which all rows go",
+            advice="Leave one of the two out.",
         )
     app_id, version = _transaction(values, endpoint)
     return SinkOptions(
         connection=_connection(values),
-        topic=topic,
+        topic=topic or "",
+        topics_max=values.count("maxTopicsPerBatch", greatest=TOPICS_PER_BATCH_MAX),
         create_topic=CreateTopic(values.choice("createTopic", ("true", "false", "always"))),
         txn_app_id=app_id,
         txn_version=version,

@@ -29,11 +29,12 @@ _noted: set[tuple[int, str, str, str]] = set()
 
 
 def check(client: LogClient, topic: TopicInfo, key: EpochKey, options: SinkOptions) -> None:
-    """Raise `QueryNameKnown` if a query's first batch looks like one after a lost checkpoint.
+    """Raise `QueryNameKnown` if a query's first batch in a topic looks like one after a lost
+    checkpoint.
 
     Without a name it warns, once in this process for each query.
     """
-    if key.epoch > 0 or options.txn_app_id is not None or options.append_on_reset:
+    if options.txn_app_id is not None or options.append_on_reset:
         return
     name = options.query_name
     if not name:

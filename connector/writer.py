@@ -7,6 +7,10 @@ names all of it in one entry, with a digest of what Spark planned the batch to b
 properties: inside `foreachBatch` they are the stream's, and two writes there would share a key. It
 carries them as a fence, by which the log notices a lost checkpoint and a second write of one
 version. It has a plan if it is told where the query's checkpoint is.
+
+Without the option `topic` the rows name their topics. Then a task stages an attempt for each of
+them, and the driver commits the epoch topic by topic: each is all or nothing and exactly once, and
+a replay completes those that a crash left out.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ import logging
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -28,20 +32,20 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from raftlog.errors import InvalidOption, SchemaChanged, TopicNotFound, TopicRecreated
-from raftlog.spark import connection, query_names, slow_writes
-from raftlog.spark.column_names import check_case, in_other_case, matched
+from raftlog.errors import InvalidOption, RaftlogError, TopicNotFound, TopicRecreated
+from raftlog.spark import connection, query_names, slow_writes, target, written_topics
 from raftlog.spark.declarations import Endpoint
-from raftlog.spark.metadata_columns import check_reserved, is_metadata, without_metadata
+from raftlog.spark.metadata_columns import check_reserved
 from raftlog.spark.options import CreateTopic, SinkOptions, sink_options
 from raftlog.spark.plan import IN_FOREACH_BATCH, location_of, plan_digest
-from raftlog.spark.schema import check_writable, creation_text, merge_of
+from raftlog.spark.staging import ENTRIES_KEPT, Opened, Staged, Staging, check_number
+from raftlog.spark.topic_column import COLUMN, by_topic, without_topic
 from raftlog.spark.worker_log import errors_logged
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from raftlog import AttemptReference, EpochKey, LogClient, TopicInfo
+    from raftlog import EpochKey, LogClient, TopicInfo
 
 log = logging.getLogger("raftlog.spark")
 
@@ -60,22 +64,17 @@ CHECKPOINT_SETTING = "spark.sql.streaming.checkpointLocation"
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """How Spark writes the ids of queries and of their runs."""
 
-_MERGES_MAX = 10
-"""How often a topic's columns are merged while others change them too. No setting: each of these
-times somebody else was faster."""
-
 _no_fence_said: set[int] = set()
 """Ids of the processes that have warned that a named batch write saw no streaming query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedMessage(WriterCommitMessage):
-    """A task's key, and what it staged under it. `reference` is None if it had no rows."""
+    """A task's key, and what it staged under it, for each topic."""
 
     key: EpochKey
-    reference: AttemptReference | None
-    topic: TopicInfo | None = None
-    """What the first task wrote to; None from the others."""
+    staged: tuple[Staged, ...] = ()
+    """With the option `topic`, that topic, also without rows; else those of the task's rows."""
     slow: str = ""
     """What the first task saw of a setting that makes the write slow; "" if there is nothing."""
     checkpoint: str = ""
@@ -88,14 +87,16 @@ def stream_writer(
     """A stream's writer. Spark calls this twice for each batch, in two processes; it changes
     nothing.
 
-    One process is `planning`, and looks the topic up. The other ends the batch, and learns the
-    topic from the tasks. Only tasks are told which batch it is for. So if the topic does not exist,
-    they create it.
+    One process is `planning`, and looks the topic up, if all rows go to one. The other ends the
+    batch, and learns the topics from the tasks. Only tasks are told which batch it is for. So they
+    create a topic that does not exist.
     `overwrite`: the query's output mode is complete.
     """
     options = sink_options(given, Endpoint.STREAM_SINK)
-    target = _target(options, schema) if planning else _Target(schema, None, known=False)
-    return RaftlogStreamWriter(options, target, overwrite=overwrite)
+    rows = _rows(options, schema, overwrite)
+    if planning and rows.column is None:
+        rows = replace(rows, topic=target.find(options, options.topic, schema), looked=True)
+    return RaftlogStreamWriter(options, rows, overwrite=overwrite)
 
 
 def batch_writer(
@@ -103,74 +104,133 @@ def batch_writer(
 ) -> RaftlogBatchWriter:
     """A batch write's writer. Spark calls this once for each write, so the run is minted here."""
     options = sink_options(given, Endpoint.BATCH_SINK)
-    target = _target(options, schema, starting=True)
-    made = target.topic or _made(options, target)
-    return RaftlogBatchWriter(
-        options, _Target(schema, made), run=uuid.uuid4().hex, overwrite=overwrite
-    )
+    rows = _rows(options, schema, overwrite)
+    if rows.column is not None:
+        connection.check_reachable(options.connection)
+    else:
+        found = target.find(options, options.topic, schema, starting=True)
+        rows = replace(rows, topic=found or target.made(options, options.topic, schema))
+    return RaftlogBatchWriter(options, rows, run=uuid.uuid4().hex, overwrite=overwrite)
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """What is written to: the topic (None if it did not exist), and the rows' columns."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """What the rows are, and where they go."""
 
     schema: StructType
-    topic: TopicInfo | None
-    known: bool = True
-    """False: nobody has looked for the topic."""
+    """The columns that are written."""
+    column: int | None = None
+    """Where in the rows the name of their topic is, which is not written; None: all rows go to the
+    topic of the options."""
+    topic: TopicInfo | None = None
+    """That topic, if it was found."""
+    looked: bool = False
+    """Whether somebody looked for it, so that without it there is none."""
 
-    def names_in(self, topic: TopicInfo) -> list[str | None]:
-        """For each column of the rows its name in the topic; None for a metadata column that was
-        read with them.
 
-        Raises `SchemaMismatch` if a name differs in case and Spark is case-sensitive.
-        """
-        own = without_metadata(self.schema).names
-        meant = matched(own, [field.name for field in topic.schema.fields])
-        marked = [field.name for field in self.schema.fields if is_metadata(field)]
-        check_case([*own, *marked], [*meant, *(name.lower() for name in marked)], topic.name)
-        by_name = dict(zip(own, meant, strict=True))
-        return [None if is_metadata(field) else by_name[field.name] for field in self.schema.fields]
+def _rows(options: SinkOptions, schema: StructType, overwrite: bool) -> _Rows:
+    """The rows of this schema. Raises if they cannot be written, whatever topics there are."""
+    if options.topic:
+        return _Rows(schema=schema)
+    written = without_topic(schema)
+    if overwrite:
+        raise InvalidOption(
+            option="topic",
+            problem=f"is missing: by their column {COLUMN!r} the rows go to several topics, and a "
+            "write that replaces what a topic holds (overwrite, complete) needs the name of one",
+            advice="Name the topic, or use append.",
+        )
+    check_reserved(written, "*")
+    target.check_creatable(written)
+    return _Rows(schema=written, column=schema.names.index(COLUMN))
 
 
 class _Sink:
     """What both writers have in common. Pickled to executors, so it holds only plain values."""
 
-    def __init__(self, options: SinkOptions, target: _Target, *, overwrite: bool) -> None:
+    def __init__(self, options: SinkOptions, rows: _Rows, *, overwrite: bool) -> None:
         self._options = options
-        self._target = target
+        self._rows = rows
         self._overwrite = overwrite
 
     def stage(self, key: EpochKey, batches: Iterator[pa.RecordBatch]) -> StagedMessage:
-        """Stage all rows as one new attempt. On return every entry is replicated and none is
-        visible.
+        """Stage all rows, for each topic as one new attempt. On return every entry is replicated
+        and none is visible.
 
         The client casts and coalesces the batches.
         """
-        target = self._target if self._target.known else _target(self._options, self._target.schema)
-        topic = target.topic or self._made_for(key)
-        names = target.names_in(topic)
-        if self._options.merge_schema:
-            topic = _merged(self._options, self._target.schema, topic)
-        attempt = connection.client(self._options.connection).attempt(
-            topic,
-            key,
-            compression=self._options.compression,
-            batch_bytes=self._options.batch_bytes,
-            max_in_flight=self._options.max_in_flight,
-            create_writer=self._options.create_topic is CreateTopic.ALWAYS,
+        staging = Staging(
+            lambda name: self._opened(key, name),
+            bytes_max=ENTRIES_KEPT * self._options.batch_bytes,
+            topics_max=self._options.topics_max,
         )
         try:
+            if self._rows.column is None:
+                staging.open(self._options.topic)
             for batch in batches:
-                attempt.write(_under(batch, names))
-            return StagedMessage(
-                key=key,
-                reference=attempt.finish(),
-                topic=topic if _is_first_task() else None,
-                slow=slow_writes.seen_by_task(),
-            )
+                for name, rows in self._parts(batch):
+                    staging.write(name, rows)
+                staging.make_room()
+            return StagedMessage(key=key, staged=staging.finish(), slow=slow_writes.seen_by_task())
         finally:
-            attempt.close()
+            staging.close()
+
+    def _parts(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        if self._rows.column is not None:
+            yield from by_topic(batch, self._rows.column)
+        else:
+            yield self._options.topic, batch
+
+    def _opened(self, key: EpochKey, name: str) -> Opened:
+        """The topic, which may be created now, and an attempt for it."""
+        options, rows = self._options, self._rows
+        topic = rows.topic
+        if topic is None and not rows.looked:
+            topic = target.find(options, name, rows.schema)
+        client = connection.client(options.connection)
+        always = options.create_topic is CreateTopic.ALWAYS
+        first = always or self._may_be_first(client, key, name)
+        if topic is None:
+            if not first:
+                raise _gone(key, name, self._rows)
+            topic = target.made(options, name, rows.schema)
+        names = target.column_names(rows.schema, topic)
+        if options.merge_schema:
+            topic = target.merged(options, rows.schema, topic)
+        attempt = client.attempt(
+            topic,
+            key,
+            compression=options.compression,
+            batch_bytes=options.batch_bytes,
+            max_in_flight=options.max_in_flight,
+            create_writer=always or (first and rows.column is not None),
+        )
+        return Opened(topic=topic, names=names, attempt=attempt)
+
+    def _may_be_first(self, client: LogClient, key: EpochKey, name: str) -> bool:
+        """Whether no earlier batch of the stream can have written the topic."""
+        if self._rows.column is None or not key.streaming:
+            return not key.streaming or key.epoch == 0
+        return written_topics.may_be_first(client, key, name)
+
+    def publish_stream(
+        self, key: EpochKey, messages: Sequence[WriterCommitMessage | None], plan: str
+    ) -> None:
+        """Like `publish`, after looking for signs that the stream's checkpoint was lost."""
+        options = self._options
+        client = connection.client(options.connection)
+        topics = {name: staged[0].topic for name, staged in self._by_topic(key, messages).items()}
+        if self._rows.column is not None and topics:
+            keep = options.keep_on_mismatch
+            written_topics.check(client, key, topics, plan=plan, keep=keep)
+        first = {name for name in topics if self._may_be_first(client, key, name)}
+        for name in sorted(first):
+            query_names.check(client, topics[name], key, options)
+        if self._rows.column is not None:
+            written_topics.note(client, key, sorted(first))
+        self.publish(key, messages, plan=plan, first=first)
+        for topic in topics.values():
+            query_names.note(client, topic, key, options)
 
     def publish(
         self,
@@ -179,63 +239,63 @@ class _Sink:
         *,
         transient: bool = False,
         plan: str = "",
+        first: Collection[str] = (),
     ) -> None:
-        """Make what the messages name visible at once, or change nothing and raise."""
-        references, seen = [], ""
+        """Make what the messages name visible, all of a topic at once, or change nothing there and
+        raise.
+
+        `first`: the topics to which the writer may be new at this epoch.
+        """
+        client = connection.client(self._options.connection)
+        always = self._options.create_topic is CreateTopic.ALWAYS
+        parts = self._by_topic(key, messages)
+        seen = next((each.slow for each in _told(messages) if each.slow), "")
+        assert parts or self._rows.column is not None, "no task said what it wrote to"
+        for name in sorted(parts):
+            slow_writes.warn(seen, name, f"{key.query_id}-{key.run}" if key.streaming else "batch")
+            with _saying_what_is_in(name, sorted(parts), key):
+                client.commit_epoch(
+                    parts[name][0].topic,
+                    key,
+                    [part.reference for part in parts[name] if part.reference is not None],
+                    keep_on_mismatch=self._options.keep_on_mismatch,
+                    create_writer=always or (self._rows.column is not None and name in first),
+                    transient_writer=transient,
+                    plan=plan,
+                    overwrite=self._overwrite,
+                )
+
+    def _by_topic(
+        self, key: EpochKey, messages: Sequence[WriterCommitMessage | None]
+    ) -> dict[str, list[Staged]]:
+        """What the tasks staged under the key, by topic, in the order of the tasks."""
+        parts: dict[str, list[Staged]] = {}
         for message in messages:
             assert isinstance(message, StagedMessage), f"a task gave {message!r}"
             assert message.key == key, f"{message.key} is not {key}"
-            if message.reference is not None:
-                references.append(message.reference)
-            seen = seen or message.slow
-        client, topic = self.asked(messages)
-        slow_writes.warn(
-            seen, topic.name, f"{key.query_id}-{key.run}" if key.streaming else "batch"
-        )
-        client.commit_epoch(
-            topic,
-            key,
-            references,
-            keep_on_mismatch=self._options.keep_on_mismatch,
-            create_writer=self._options.create_topic is CreateTopic.ALWAYS,
-            transient_writer=transient,
-            plan=plan,
-            overwrite=self._overwrite,
-        )
-
-    def asked(self, messages: Sequence[WriterCommitMessage | None]) -> tuple[LogClient, TopicInfo]:
-        """This process's client, and the topic, which a task may have created."""
-        topic = self._target.topic or _known_topic(messages)
-        assert topic is not None, "no task said what it wrote to"
-        return connection.client(self._options.connection), topic
+            for staged in message.staged:
+                parts.setdefault(staged.topic.name, []).append(staged)
+        check_number(len(parts), self._options.topics_max)
+        return parts
 
     def discard(self, key: EpochKey, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Drop the key's open attempts, if there is a topic. Nothing that is visible changes."""
+        """Drop the key's open attempts in the topics that are known. Nothing that is visible
+        changes."""
         client = connection.client(self._options.connection)
-        topic = self._target.topic or _known_topic(messages)
-        with contextlib.suppress(TopicNotFound, TopicRecreated):
-            client.abort_epoch(topic or self._options.topic, key)
-
-    def _made_for(self, key: EpochKey) -> TopicInfo:
-        """The topic, created now by the first batch. For a later batch it was deleted meanwhile."""
-        if key.epoch > 0 and self._options.create_topic is not CreateTopic.ALWAYS:
-            raise InvalidOption(
-                option="createTopic",
-                problem=f"is true, which creates the topic only for a query's first batch: this is "
-                f"batch {key.epoch}, and there is no topic {self._options.topic!r} (any more)",
-                advice="Check that raftlog.bootstrap.servers names the cluster that the query "
-                "wrote to. If it does, start with a new checkpointLocation, or set "
-                "createTopic=always to continue in a new topic.",
-            )
-        return _made(self._options, self._target)
+        named = {part.topic.name: part.topic for each in _told(messages) for part in each.staged}
+        if not named and self._rows.topic is not None:
+            named = {self._rows.topic.name: self._rows.topic}
+        for topic in named.values():
+            with contextlib.suppress(TopicNotFound, TopicRecreated):
+                client.abort_epoch(topic, key)
 
 
 class RaftlogStreamWriter(DataSourceStreamArrowWriter):
     """One micro-batch. `commit` has no task context, so it gets the ids in the messages."""
 
-    def __init__(self, options: SinkOptions, target: _Target, *, overwrite: bool) -> None:
+    def __init__(self, options: SinkOptions, rows: _Rows, *, overwrite: bool) -> None:
         self._options = options
-        self._sink = _Sink(options, target, overwrite=overwrite)
+        self._sink = _Sink(options, rows, overwrite=overwrite)
 
     # Spark's Arrow classes take batches; the classes that they derive from take rows.
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:  # type: ignore[override]
@@ -254,10 +314,7 @@ class RaftlogStreamWriter(DataSourceStreamArrowWriter):
             batchId,
             self._options.connection.request_timeout_s,
         )
-        client, topic = self._sink.asked(messages)
-        query_names.check(client, topic, key, self._options)
-        self._sink.publish(key, messages, plan=plan)
-        query_names.note(client, topic, key, self._options)
+        self._sink.publish_stream(key, messages, plan)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """Drop what was staged. Without any message, the leases clean up."""
@@ -269,13 +326,13 @@ class RaftlogStreamWriter(DataSourceStreamArrowWriter):
 class RaftlogBatchWriter(DataSourceArrowWriter):
     """One batch write: under `txnAppId` and `txnVersion`, or as its own writer, which expires."""
 
-    def __init__(self, options: SinkOptions, target: _Target, *, run: str, overwrite: bool) -> None:
+    def __init__(self, options: SinkOptions, rows: _Rows, *, run: str, overwrite: bool) -> None:
         import raftlog
 
         writer = options.txn_app_id or run
         self._options = options
         self._transient = options.txn_app_id is None
-        self._sink = _Sink(options, target, overwrite=overwrite)
+        self._sink = _Sink(options, rows, overwrite=overwrite)
         self._key = raftlog.EpochKey(
             writer=writer,
             query_id=writer,
@@ -315,87 +372,35 @@ class RaftlogBatchWriter(DataSourceArrowWriter):
 # ---------------------------------------------------------------- on the driver
 
 
-def _target(options: SinkOptions, schema: StructType, *, starting: bool = False) -> _Target:
-    """The topic if it exists, after checking that rows of this schema fit. Raises before any task
-    runs.
-
-    Every batch of a stream calls this, so only a batch write is known to be `starting`.
-
-    It looks the topic up before creating it: a look-up is a read (once for each micro-batch), and
-    a creation is an entry in the controller's log.
-    """
-    from raftlog.records.arrow_types import schema_of
-
-    check_reserved(schema, options.topic)
-    try:
-        client = connection.client(options.connection, starting=starting)
-        topic = client.describe_topic(options.topic)
-    except TopicNotFound:
-        if options.create_topic is CreateTopic.FALSE:
-            raise
-        # A stream's first task creates it. A schema that no topic can have is refused here.
-        schema_of(creation_text(schema))
-        return _Target(schema, None)
-    return _Target(schema, _fitting(options, schema, topic))
-
-
-def _made(options: SinkOptions, target: _Target) -> TopicInfo:
-    """The topic, created with the rows' columns unless another process was faster."""
-    client = connection.client(options.connection)
-    topic = client.create_topic(options.topic, creation_text(target.schema), if_not_exists=True)
-    return _fitting(options, target.schema, topic)
-
-
-def _fitting(options: SinkOptions, schema: StructType, topic: TopicInfo) -> TopicInfo:
-    """The topic, after checking that the rows fit it, or after making it fit (`mergeSchema`).
-
-    Every batch asks, and tasks of a first batch may ask at once: a change that is there already
-    changes nothing.
-    """
-    if not options.merge_schema:
-        check_writable(schema, topic)
-        return topic
-    if in_other_case(without_metadata(schema), topic):
-        merge_of(schema, topic)  # which the tasks do, once they know that names match
-        return topic
-    return _merged(options, schema, topic)
-
-
-def _merged(options: SinkOptions, schema: StructType, topic: TopicInfo) -> TopicInfo:
-    """The topic with what the rows need of it (`mergeSchema`)."""
-    client = connection.client(options.connection)
-    tries = 0
-    while True:
-        merge = merge_of(schema, topic)
-        if not merge.add and not merge.types:
-            return topic
-        try:
-            return client.alter_schema(
-                topic,
-                add=StructType([*merge.add]).json() if merge.add else None,
-                types=StructType([*merge.types]).json() if merge.types else None,
-            )
-        except SchemaChanged:
-            tries += 1
-            if tries == _MERGES_MAX:
-                raise
-            topic = client.describe_topic(topic)
+def _told(messages: Sequence[WriterCommitMessage | None]) -> list[StagedMessage]:
+    return [each for each in messages if isinstance(each, StagedMessage)]
 
 
 def _known_key(messages: Sequence[WriterCommitMessage | None]) -> EpochKey | None:
-    for message in messages:
-        if isinstance(message, StagedMessage):
-            return message.key
-    return None
-
-
-def _known_topic(messages: Sequence[WriterCommitMessage | None]) -> TopicInfo | None:
-    named = (each.topic for each in messages if isinstance(each, StagedMessage))
-    return next((topic for topic in named if topic is not None), None)
+    return next((each.key for each in _told(messages)), None)
 
 
 def _known_checkpoint(messages: Sequence[WriterCommitMessage | None]) -> str:
-    return next(each.checkpoint for each in messages if isinstance(each, StagedMessage))
+    return next(each.checkpoint for each in _told(messages))
+
+
+@contextlib.contextmanager
+def _saying_what_is_in(topic: str, topics: Sequence[str], key: EpochKey) -> Iterator[None]:
+    """Warn of which topics have the batch and which do not, if this one of several refuses it."""
+    try:
+        yield
+    except RaftlogError:
+        if len(topics) > 1:
+            log.warning(
+                "Batch %s of writer %r is for %s topics, one after the other, and %r does not have "
+                "it. The first %s by name have it; a restart of the query completes the others.",
+                key.epoch,
+                key.writer,
+                len(topics),
+                topic,
+                topics.index(topic),
+            )
+        raise
 
 
 def _say_no_fence(key: EpochKey) -> None:
@@ -416,17 +421,17 @@ def _say_no_fence(key: EpochKey) -> None:
 # ---------------------------------------------------------------- in a task
 
 
-def _is_first_task() -> bool:
-    context = TaskContext.get()
-    return context is not None and context.partitionId() == 0
-
-
-def _under(batch: pa.RecordBatch, names: Sequence[str | None]) -> pa.RecordBatch:
-    """The columns that have a name, under it."""
-    assert batch.num_columns == len(names), f"{batch.schema} is not {names}"
-    kept = [at for at, name in enumerate(names) if name is not None]
-    own = batch if len(kept) == len(names) else batch.select(kept)
-    return own.rename_columns([name for name in names if name is not None])
+def _gone(key: EpochKey, topic: str, rows: _Rows) -> InvalidOption:
+    """For a batch after the one that wrote the topic first: it was deleted meanwhile."""
+    return InvalidOption(
+        option="createTopic",
+        problem="is true, which creates the topic only for a query's first batch"
+        f"{'' if rows.column is None else ' with rows for it'}: this is batch {key.epoch}, and "
+        f"there is no topic {topic!r} (any more)",
+        advice="Check that raftlog.bootstrap.servers names the cluster that the query wrote to. If "
+        "it does, start with a new checkpointLocation, or set createTopic=always to continue in a "
+        "new topic.",
+    )
 
 
 def _streaming_key(txn_app_id: str | None) -> EpochKey:

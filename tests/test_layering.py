@@ -220,6 +220,7 @@ PACKAGES = {
             "raftlog.config_ensemble",
             "raftlog.machines.evolution",
             "raftlog.machines.limits",
+            "raftlog.machines.topic_names",
             "raftlog.records",
         ),
         third_party=("pyspark", "pyarrow", "py4j"),

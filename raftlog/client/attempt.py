@@ -67,8 +67,8 @@ class Attempt:
         Raises:
             WriteRefused: The log refused an entry; each subclass says why.
         """
-        self._stage(self._buffer.flush())
-        self._window.drain()
+        self.flush()
+        self.settle()
         if self._entries == 0:
             return None
         return AttemptReference(
@@ -77,6 +77,33 @@ class Attempt:
             record_count=self._records,
             chained_crc=self._chained_crc,
         )
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes in memory of the rows that were taken and are not staged yet."""
+        return self._buffer.kept_bytes
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes in memory of the staged entries that were not settled yet."""
+        return self._window.pending_bytes
+
+    def flush(self) -> None:
+        """Stage the rows that were taken, also if they do not fill an entry. Waits only for room
+        (`max_in_flight`).
+
+        Raises:
+            WriteRefused: The log refused an entry; each subclass says why.
+        """
+        self._stage(self._buffer.flush())
+
+    def settle(self) -> None:
+        """Wait until all entries that were staged are durable.
+
+        Raises:
+            WriteRefused: The log refused an entry; each subclass says why.
+        """
+        self._window.drain()
 
     def close(self) -> None:
         """Give up what is in flight. Changes nothing after `finish`."""

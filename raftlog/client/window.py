@@ -94,6 +94,11 @@ class Window(Generic[Request, Reply]):
             replies.append(self._settle_oldest())
         return replies
 
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of the bodies that it holds, of calls whose replies it has not taken yet."""
+        return sum(len(pending.body) for pending in self._pending)
+
     def cancel(self) -> None:
         """Give up the calls in flight. The log may do them all the same."""
         while self._pending:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import re
 from collections.abc import Iterable
 from itertools import islice
 from typing import assert_never
@@ -80,6 +79,7 @@ from raftlog.machines.settings import (
     problem_of_setting,
 )
 from raftlog.machines.state import ControllerState
+from raftlog.machines.topic_names import is_topic_name
 from raftlog.machines.validity import (
     malformed,
     problem_of_alteration,
@@ -91,9 +91,6 @@ from raftlog.machines.validity import (
     problem_of_snapshot_point,
     problem_of_topic,
 )
-
-_TOPIC_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,248}")
-"""1 to 249 of A-Z a-z 0-9 . _ - without a leading dot."""
 
 
 class ControllerMachine:
@@ -284,7 +281,7 @@ class ControllerMachine:
         problem = problem_of_topic(command)
         if problem is not None:
             return malformed("CreateTopic", problem)
-        if _TOPIC_NAME.fullmatch(command.name) is None:
+        if not is_topic_name(command.name):
             return refused("InvalidTopicName", topic=command.name[:TEXT_CHARACTERS_MAX])
         existing = self._topics.get(command.name)
         if existing is not None:

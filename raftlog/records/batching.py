@@ -30,6 +30,11 @@ class BatchBuffer:
         if self._bytes >= self._batch_bytes:
             yield from self.flush()
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the rows that are kept, as they are in memory."""
+        return self._bytes
+
     def flush(self) -> Iterator[EncodedBatch]:
         """Yields all rows that are kept, encoded; keeps none."""
         batches, self._batches, self._bytes = self._batches, [], 0

@@ -180,6 +180,15 @@ def test_batches_that_spark_has_done_and_the_topic_has_not_are_a_loss(done):
     assert code(done, said) == ExitCode.DATA_LOSS
 
 
+def test_a_topic_that_rows_name_need_not_have_each_batch(done):
+    said = says(stream(0, each_batch=False))
+    assert set(found(done, said)) == {Kind.SAFE}
+    assert (
+        "The query goes on with batch 3. Its rows name their topics"
+        in judge(read_checkpoint(str(done.path)), said)[0].cause
+    )
+
+
 def test_a_writer_of_another_query_means_that_the_checkpoint_was_lost(done):
     said = says(stream(7, name="app", query_id="before"), writer_name="app")
     finding = found(done, said)[Kind.CHECKPOINT_RESET]

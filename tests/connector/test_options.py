@@ -255,8 +255,19 @@ def test_booleans_and_choices_list_their_values():
 def test_required_names_are_required():
     assert refused({}, Endpoint.STREAM_SOURCE).option == "subscribe"
     assert refused({"subscribe": " , "}, Endpoint.BATCH_SOURCE).option == "subscribe"
-    assert refused({}, Endpoint.STREAM_SINK).option == "topic"
+    assert refused({"topic": ""}, Endpoint.STREAM_SINK).option == "topic"
     assert "twice" in str(refused({"subscribe": "a,a"}, Endpoint.STREAM_SOURCE))
+
+
+def test_topics_are_bounded_where_the_rows_name_them():
+    assert sink_options({}, Endpoint.STREAM_SINK).topics_max == 100
+    given = {"maxTopicsPerBatch": "7"}
+    assert sink_options(given, Endpoint.BATCH_SINK).topics_max == 7
+    assert refused(TOPIC | given, Endpoint.BATCH_SINK).problem == (
+        "is given with 'topic', to which all rows go"
+    )
+    error = refused({"maxTopicsPerBatch": "1001"}, Endpoint.STREAM_SINK)
+    assert "a whole number from 1 to 1000" in str(error)
 
 
 def test_a_pattern_matches_whole_names_and_bounds_what_positions_may_name():

@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from raftlog import LogClient
 from raftlog.client.connection import Connection
 from raftlog.errors import RaftlogError
 from raftlog.spark import connection
@@ -54,8 +56,12 @@ class Moment(Enum):
     """A task has staged all its rows; the driver does not know."""
     COMMITTING = "committing"
     """All tasks have staged; CommitEpoch is not sent."""
+    BETWEEN = "between"
+    """CommitEpoch is applied in one topic of the batch; if there are more, not in all of them."""
     COMMITTED = "committed"
     """CommitEpoch is applied; commits/N is not logged."""
+    ABORTING = "aborting"
+    """Spark gave the batch up; nothing is dropped yet."""
 
 
 class Deed(Enum):
@@ -268,10 +274,28 @@ class FaultyWriter(DataSourceStreamArrowWriter):
             # A test cuts the replies' way at this moment: over it no connection would be made.
             connection.client(self._inner._options.connection).list_topics()
         self._faults.reached(Moment.COMMITTING)
-        with self._faults.noting("committed"):
+        with self._between_commits(), self._faults.noting("committed"):
             self._inner.commit(messages, batchId)
         self._faults.reached(Moment.COMMITTED)
 
+    @contextlib.contextmanager
+    def _between_commits(self) -> Iterator[None]:
+        """Pass a moment after each CommitEpoch."""
+        inner = LogClient.commit_epoch
+
+        @wraps(inner)
+        def commit_epoch(*given: Any, **named: Any) -> Any:
+            outcome = inner(*given, **named)
+            self._faults.reached(Moment.BETWEEN)
+            return outcome
+
+        setattr(LogClient, "commit_epoch", commit_epoch)  # noqa: B010
+        try:
+            yield
+        finally:
+            setattr(LogClient, "commit_epoch", inner)  # noqa: B010
+
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        self._faults.reached(Moment.ABORTING)
         with self._faults.noting("aborted"):
             self._inner.abort(messages, batchId)

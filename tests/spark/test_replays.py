@@ -22,6 +22,7 @@ from raftlog.chaos.links import PeerLinks
 from raftlog.chaos.proxy import Wire
 from raftlog.errors import RulesTooOld
 from raftlog.spark import plan
+from raftlog.spark.staging import Staged
 from raftlog.spark.writer import StagedMessage, batch_writer
 from tests.cli.command import run
 from tests.spark.conftest import Lab, failure, finish, wait_until
@@ -339,7 +340,8 @@ def test_a_plan_tells_a_rerun_from_other_rows_of_the_same_count_in_foreach_batch
 def test_a_write_in_foreach_batch_without_a_plan_says_so_once(cluster, client, monkeypatch, caplog):
     """Here this process commits. With Spark a worker does."""
     monkeypatch.setattr(plan, "_unread_said", set())
-    client.create_topic("no-plan", "id bigint")
+    topic = client.create_topic("no-plan", "id bigint")
+    staged = Staged(topic=topic, reference=None)
     for version in range(2):
         given = {
             "topic": "no-plan",
@@ -357,7 +359,8 @@ def test_a_write_in_foreach_batch_without_a_plan_says_so_once(cluster, client, m
             stream="query",
             stream_batch=version,
         )
-        batch_writer(given, schema, False).commit([StagedMessage(key=key, reference=None)])
+        message = StagedMessage(key=key, staged=(staged,))
+        batch_writer(given, schema, False).commit([message])
     (warned,) = caplog.records
     assert (warned.name, warned.levelname) == ("raftlog.spark", "WARNING")
     assert "the write in foreachBatch has no option checkpointLocation" in warned.getMessage()

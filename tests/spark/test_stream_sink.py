@@ -17,6 +17,7 @@ import raftlog
 from raftlog.errors import QueryNameKnown, TooMany
 from raftlog.spark import query_names
 from raftlog.spark.datasource import RaftlogDataSource
+from raftlog.spark.staging import Staged
 from raftlog.spark.writer import StagedMessage, stream_writer
 from tests.spark.conftest import failure, finish
 
@@ -148,7 +149,8 @@ def first_batch(topic: str, servers: str, query: str, name: str, **given: str) -
         streaming=True,
     )
     with raftlog.connect(servers) as client:
-        message = StagedMessage(key=key, reference=None, topic=client.describe_topic(topic))
+        staged = Staged(topic=client.describe_topic(topic), reference=None)
+        message = StagedMessage(key=key, staged=(staged,))
     stream_writer(options, schema, False, planning=False).commit([message], 0)
 
 
