@@ -18,7 +18,9 @@ from raftlog.spark_jobs.pipeline import with_delays
 from raftlog.spark_jobs.verify import EXPECTED_DELAYS, Comparison, compare
 from tests.spark.conftest import finish
 
-JOBS = ("ingest", "pipeline", "verify", "demo", "archive", "replay", "watermark")
+JOBS = (
+    "ingest", "pipeline", "verify", "demo", "archive", "replay", "watermark", "kafka_import"
+)  # fmt: skip
 ROOT = Path(__file__).resolve().parents[2]
 
 
