@@ -109,6 +109,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.stop()
 
 
+def need_streams() -> None:
+    """Skip the test on a Spark that cannot read a topic as a stream."""
+    try:
+        check_can_stream()
+    except SparkTooOld as error:
+        pytest.skip(error.cause)
+
+
 class RowFiles:
     """A folder of files for a file stream, which reads them in the order of their creation."""
 
@@ -216,11 +224,7 @@ class Lab:
         return self._load(self.spark.read, given)
 
     def read_stream(self, **given: object) -> DataFrame:
-        """A streaming read, with which a test is skipped on a Spark that has none."""
-        try:
-            check_can_stream()
-        except SparkTooOld as error:
-            pytest.skip(error.cause)
+        need_streams()
         return self._load(self.spark.readStream, given)
 
     def _load(self, reader: Any, given: dict[str, object]) -> DataFrame:

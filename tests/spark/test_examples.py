@@ -20,7 +20,7 @@ from pyspark.sql.streaming import DataStreamWriter
 
 import raftlog
 from raftlog.chaos.cluster import ProcessCluster
-from tests.spark.conftest import DEADLINE_S, finish, wait_until
+from tests.spark.conftest import DEADLINE_S, finish, need_streams, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "docs" / "examples" / "spark"
@@ -76,6 +76,7 @@ class Stage:
 def stage(
     spark: SparkSession, cluster: ProcessCluster, client: raftlog.LogClient, tmp_path: Path
 ) -> Iterator[Stage]:
+    need_streams()
     others = {topic.name for topic in client.list_topics()}
     yield Stage(spark, cluster, client, tmp_path)
     for query in spark.streams.active:
