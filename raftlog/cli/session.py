@@ -41,13 +41,20 @@ class Session:
     passed_on: tuple[str, ...]
     """The flags that give another `raftlog` process the same settings."""
 
-    def connect(self) -> LogClient:
-        """A client of the cluster that --servers or the settings name. It contacts nobody yet."""
+    def connect(self, patience_s: float | None = None) -> LogClient:
+        """A client of the cluster that --servers or the settings name. It contacts nobody yet.
+
+        `patience_s`: the longest that a request of it may take, if the settings allow more.
+        """
         from raftlog.client.connect import connect
         from raftlog.client.connection import LOGGER
 
         tell(LOGGER)
-        return connect(settings=self.settings.client)
+        settings = self.settings.client
+        if patience_s is not None:
+            shorter_s = min(patience_s, settings.request_timeout_s)
+            settings = settings.with_arguments(request_timeout_s=shorter_s)
+        return connect(settings=settings)
 
 
 def session_of(context: typer.Context, servers: str | None = None) -> Session:

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from raftlog.client.connection import Connection
 from raftlog.client.watermark import NodeAnswer
 from raftlog.core.types import GroupId, NodeId
-from raftlog.errors import DeadlineExceeded, RaftlogError
+from raftlog.errors import DeadlineExceeded, RaftlogError, TopicNotFound
+from raftlog.machines.commands import TopicInfo
 from raftlog.wire.calls import (
     DESCRIBE_CLUSTER,
+    DESCRIBE_TOPIC,
     SCRUB,
     WATCH_GROUPS,
     ClusterDescription,
     DescribeCluster,
+    DescribeTopic,
     NodeView,
     PlainCall,
     Request,
@@ -43,6 +46,26 @@ def descriptions(
             what=DESCRIBE_CLUSTER.name, seconds=f"{try_s:g}", last=str(answers[0][1])
         )
     return answers
+
+
+def topic(connection: Connection, name: str, try_s: float) -> TopicInfo:
+    """The topic as those nodes know it that answer; of several incarnations or versions the latest.
+
+    Raises `TopicNotFound` if all that answer know none, else what a node raised.
+    """
+    call = DescribeTopic(name=name, any_node=True)
+    found: list[TopicInfo] = []
+    refusals: list[RaftlogError] = []
+    for address, described in descriptions(connection, try_s):
+        if isinstance(described, RaftlogError):
+            continue
+        try:
+            found.append(connection.ask(address, DESCRIBE_TOPIC, call, try_s).topic)
+        except RaftlogError as error:
+            refusals.append(error)
+    if not found:
+        raise min(refusals, key=lambda each: isinstance(each, TopicNotFound))
+    return max(found, key=lambda each: (each.group, each.schema.version))
 
 
 def views(connection: Connection, groups: Sequence[GroupId], try_s: float) -> list[NodeAnswer]:

@@ -204,11 +204,14 @@ class LogClient(TopicReads):
         changes = column_changes(info, add, types, rename, drop, drop_not_null)
         return topics.alter_schema(self._connection, info, changes) if changes else info
 
-    def describe_topic(self, topic: TopicInfo | str) -> TopicInfo:
-        """Look up a topic by a linearizable read.
+    def describe_topic(self, topic: TopicInfo | str, *, linearizable: bool = True) -> TopicInfo:
+        """Look up a topic by a linearizable read, or as the nodes know it that answer.
 
         Args:
             topic: The topic, or its name.
+            linearizable: False: no leader is needed. Each node is asked with one short try, and the
+                latest that any of them knows is returned; the topic may have been changed, deleted
+                or created since.
 
         Returns:
             The topic as it is now: its schema, incarnation, group and voters.
@@ -218,6 +221,10 @@ class LogClient(TopicReads):
             TopicRecreated: The name now means another incarnation than that of the `TopicInfo`.
         """
         wanted = topic_argument(topic)
+        if not flag_argument("linearizable", linearizable):
+            name = wanted if isinstance(wanted, str) else wanted.name
+            found = every_node.topic(self._connection, name, self._view_timeout_s)
+            return topics.checked(found, wanted)
         if isinstance(wanted, str):
             return self._describe(wanted)
         return topics.same(self._connection, wanted)

@@ -85,9 +85,14 @@ def meant(
 
 def same(connection: Connection, topic: TopicInfo) -> TopicInfo:
     """The same incarnation as it is now. Raises `TopicRecreated`."""
-    found = named(connection, topic.name)
-    if found.incarnation != topic.incarnation:
-        raise TopicRecreated(topic=topic.name, wanted=topic.incarnation, found=found.incarnation)
+    return checked(named(connection, topic.name), topic)
+
+
+def checked(found: TopicInfo, wanted: TopicInfo | str) -> TopicInfo:
+    """What was found under the name of the wanted topic, if it is that incarnation. Raises
+    `TopicRecreated`."""
+    if not isinstance(wanted, str) and found.incarnation != wanted.incarnation:
+        raise TopicRecreated(topic=wanted.name, wanted=wanted.incarnation, found=found.incarnation)
     return found
 
 

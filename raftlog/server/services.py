@@ -189,8 +189,9 @@ class Services:
         return self._accepted(TopicDeleted, outcome)
 
     async def describe_topic(self, call: calls.DescribeTopic) -> calls.TopicReply:
-        """The topic as of now, linearizable. Raises `TopicNotFound`."""
-        await self._node.read_barrier(self._multiraft.replicas.of_controller)
+        """The topic as of now, linearizable; or as this node knows it. Raises `TopicNotFound`."""
+        if not call.any_node:
+            await self._node.read_barrier(self._multiraft.replicas.of_controller)
         found = self._multiraft.replicas.controller.topic(call.name)
         if isinstance(found, Refused):
             raise error_of(found)

@@ -171,9 +171,11 @@ class DeleteTopicCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTopic:
-    """Leader of the controller (linearizable)."""
+    """Leader of the controller (linearizable); with `any_node` any node, as far as it has applied.
+    An older node does not know that, and answers as if it were not given."""
 
     name: str
+    any_node: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -707,10 +707,12 @@ class DeleteTopicCall(_message.Message):
     def __init__(self, name: _Optional[str] = ..., incarnation: _Optional[str] = ...) -> None: ...
 
 class DescribeTopic(_message.Message):
-    __slots__ = ("name",)
+    __slots__ = ("name", "any_node")
     NAME_FIELD_NUMBER: _ClassVar[int]
+    ANY_NODE_FIELD_NUMBER: _ClassVar[int]
     name: str
-    def __init__(self, name: _Optional[str] = ...) -> None: ...
+    any_node: bool
+    def __init__(self, name: _Optional[str] = ..., any_node: _Optional[bool] = ...) -> None: ...
 
 class TopicReply(_message.Message):
     __slots__ = ("topic",)

@@ -241,7 +241,7 @@ def test_tail_follows_and_ends_without_an_error_on_ctrl_c(cluster: ProcessCluste
     follower = subprocess.Popen(
         [
             sys.executable, "-m", "raftlog", "--servers", cluster.servers,
-            "tail", "live", "-o", "json",
+            "tail", "live", "--follow", "-o", "json",
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -264,11 +264,14 @@ def test_tail_says_for_whom_it_waits_when_the_only_replica_is_down(tmp_path: Pat
         (holder,) = created["voters"]
         answer(running, "produce", "single", text='{"id": 1}\n')
         follower = subprocess.Popen(
-            [sys.executable, "-m", "raftlog", "--servers", running.servers, "tail", "single"],
+            [
+                sys.executable, "-m", "raftlog", "--servers", running.servers,
+                "tail", "single", "--follow",
+            ],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-        )
+        )  # fmt: skip
         assert follower.stdout is not None
         assert follower.stderr is not None
         assert "_offset" in follower.stdout.readline()  # it follows

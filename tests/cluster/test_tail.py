@@ -1,0 +1,98 @@
+"""`raftlog tail`: which records it shows, with a leader and without one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from raftlog import LogClient
+from raftlog.chaos.cluster import ProcessCluster
+from raftlog.errors import DeadlineExceeded, ExitCode, TopicNotFound, TopicRecreated
+
+DEADLINE_S = 60.0
+TOPIC = "numbers"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    with ProcessCluster.start(tmp_path_factory.mktemp("tail") / "data") as running:
+        with running.client() as client:
+            client.create_topic(TOPIC, "id bigint, kind string")
+            for start in (0, 1_500):
+                rows = [{"id": i, "kind": "ab"[i % 2]} for i in range(start, start + 1_500)]
+                client.append(TOPIC, rows)
+            running.wait_caught_up(client, TOPIC)
+        yield running
+
+
+def tail(cluster: ProcessCluster, *words: str) -> subprocess.CompletedProcess[str]:
+    """The verb with its output in a pipe. It waits a second for a leader."""
+    command = [sys.executable, "-m", "raftlog", "--servers", cluster.servers]
+    command += ["--set", "client.request_timeout_s=1", "tail", *words, "-o", "json"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+
+
+def ids(ended: subprocess.CompletedProcess[str]) -> list[int]:
+    return [json.loads(line)["id"] for line in ended.stdout.splitlines()]
+
+
+def test_tail_in_a_pipe_ends_at_the_present_end(cluster: ProcessCluster) -> None:
+    ended = tail(cluster, TOPIC, "-n", "2")
+    assert (ended.returncode, ids(ended), ended.stderr) == (ExitCode.OK, [2_998, 2_999], "")
+
+
+def test_the_last_records_are_those_that_a_condition_wants(cluster: ProcessCluster) -> None:
+    """However far back they are."""
+    assert ids(tail(cluster, TOPIC, "-n", "2", "--where", "kind = 'a'")) == [2_996, 2_998]
+    shown = tail(cluster, TOPIC, "-n", "3", "--where", "_offset < 4 and id > 0", "--columns", "id")
+    assert [json.loads(line) for line in shown.stdout.splitlines()] == [
+        {"id": i} for i in (1, 2, 3)
+    ]
+    assert ids(tail(cluster, TOPIC, "--where", "id in (5, 2000)")) == [5, 2_000]
+    refused = tail(cluster, TOPIC, "--where", "nobody = 1")
+    assert refused.returncode == ExitCode.USAGE
+    assert "--where" in refused.stderr
+
+
+def test_without_a_leader_tail_shows_what_is_known_to_be_committed_and_says_so(
+    cluster: ProcessCluster,
+) -> None:
+    with cluster.client() as client:
+        [stamps] = (b.column(0) for b in client.read(TOPIC, 1_500, 1_501, columns=["_timestamp"]))
+        second_s = int(stamps.to_numpy().astype("int64")[0]) / 1e6
+    for node in (1, 3):
+        cluster.kill(node)
+    try:
+        ended = tail(cluster, TOPIC, "-n", "2")
+        assert ended.returncode == ExitCode.UNAVAILABLE
+        assert ids(ended) == [2_998, 2_999]
+        assert "no leader answers: showing the records below 3000" in ended.stderr
+        assert "1 of 3 nodes" in ended.stderr
+        assert "Newer records may exist" in ended.stderr
+        assert ids(tail(cluster, TOPIC, "--since", f"@{second_s:.6f}"))[0] == 1_500
+        wanted = tail(cluster, TOPIC, "-n", "1", "--where", "kind = 'a'")
+        assert ids(wanted) == [2_998]
+        assert tail(cluster, "unheard-of").returncode == ExitCode.NOT_FOUND
+        with cluster.client(request_timeout_s=1.0) as client:
+            check_descriptions(client)
+    finally:
+        for node in (1, 3):
+            cluster.serve(node)
+
+
+def check_descriptions(client: LogClient) -> None:
+    """Only who asks for it is told what a minority knows."""
+    with pytest.raises(DeadlineExceeded):
+        client.describe_topic(TOPIC)
+    known = client.describe_topic(TOPIC, linearizable=False)
+    assert client.describe_topic(known, linearizable=False) == known
+    with pytest.raises(TopicNotFound):
+        client.describe_topic("unheard-of", linearizable=False)
+    other = dataclasses.replace(known, incarnation="0" * 32)
+    with pytest.raises(TopicRecreated):
+        client.describe_topic(other, linearizable=False)
