@@ -16,7 +16,7 @@ from raftlog.cli.output import (
     show_table,
 )
 from raftlog.cli.session import ServersOption, session_of
-from raftlog.errors import InvalidOption, TransferRefused
+from raftlog.errors import ChangeUnfinished, InvalidOption, TransferRefused
 
 if TYPE_CHECKING:
     from raftlog import Move, Moved, NodePlaces, PlacementsReply
@@ -157,12 +157,15 @@ def remove(
     """Move everything off a node, which may be dead, then remove it from the cluster.
 
     Its process ends by itself. Its id is never used again. If this command is ended, give it again:
-    it goes on. --undo takes it back, as long as the node has not been removed.
+    it goes on. --undo takes it back, as long as the node has not been removed; then it may lead
+    again, also if it was drained before.
     """
     with session_of(context, servers).connect() as client:
         if undo:
             follow(client.members.keep(node, timeout_s=timeout_s), output)
-            say(f"node {node} stays")
+            drained = any(e.node == node and e.draining for e in client.members.placements().nodes)
+            say(f"node {node} stays, {'and is drained' if drained else 'and may lead again'}")
+            say(f"  change that: raftlog cluster drain {node}{' --undo' if drained else ''}")
             return
         if client.members.was_removed(node):
             say(f"node {node} is removed")
@@ -237,7 +240,12 @@ def drain(
             client.members.end_drain(node)
             say(f"node {node} may lead again")
         else:
-            client.members.drain(node, timeout_s=timeout_s, tell=say)
+            try:
+                client.members.drain(node, timeout_s=timeout_s, tell=say)
+            except (ChangeUnfinished, KeyboardInterrupt):
+                say(f"node {node} stays drained: it hands on what it leads as soon as others can")
+                say(f"  take it back: raftlog cluster drain {node} --undo")
+                raise
             say(f"node {node} leads nothing")
 
 

@@ -2,8 +2,9 @@
 
 Exit codes are `raftlog.errors.ExitCode`: 0 done, 1 failed, 2 wrong usage, 3 unavailable (try
 again), 4 not found, 5 exists already, 6 data loss, 7 a write that was refused, 8 a node that must
-not serve. Also 130 after Ctrl-C, and 1 if the reader of our output has gone. With -o json the last
-line of standard error is the error as an object: `raftlog.cli.output.say_error`.
+not serve. Also 130 after Ctrl-C, 143 after SIGTERM, and 1 if the reader of our output has gone.
+With -o json the last line of standard error is the error as an object:
+`raftlog.cli.output.say_error`.
 """
 
 from __future__ import annotations

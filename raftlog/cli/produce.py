@@ -15,7 +15,7 @@ import typer
 from raftlog.cli.output import Format, FormatOption, say, show_json
 from raftlog.cli.row_files import SUFFIXES, InputFormat, read_batches
 from raftlog.cli.session import ServersOption, session_of
-from raftlog.cli.signals import on_signals
+from raftlog.cli.signals import interrupted_by
 from raftlog.errors import InvalidOption, InvalidRequest, RaftlogError, TopicRecreated
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def produce(
                 null or [],
                 lambda batch: conform(batch, schema, topic),
             )
-            with on_signals(signal.default_int_handler, signal.SIGTERM, signal.SIGHUP):
+            with interrupted_by(signal.SIGTERM, signal.SIGHUP):
                 end = _append_all(producer, batches)
         records = producer.acknowledged
     seconds = time.monotonic() - started_s

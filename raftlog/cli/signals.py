@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+import typer
+
 
 @contextmanager
 def on_signals(
@@ -24,3 +26,22 @@ def on_signals(
     finally:
         for number, former in before.items():
             signal.signal(number, former)
+
+
+@contextmanager
+def interrupted_by(*numbers: signal.Signals) -> Iterator[None]:
+    """Take these signals as Ctrl-C, so that the verb can tidy up; then exit with 128 and the
+    signal's number, as a shell says of a process that the signal ended."""
+    heard: list[int] = []
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        heard.append(number)
+        raise KeyboardInterrupt
+
+    with on_signals(interrupt, *numbers):
+        try:
+            yield
+        except KeyboardInterrupt:
+            if not heard:
+                raise
+            raise typer.Exit(128 + heard[0]) from None

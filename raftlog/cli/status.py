@@ -291,14 +291,18 @@ def _nodes(
 
 
 def rules_of(answers: Sequence[ClusterDescription | RaftlogError], nodes: int) -> dict[str, Any]:
-    """The version of the rules that the cluster writes, and the nodes that hold the next one back,
-    from the most recent answer. None and none if fewer than a majority of the nodes answer: a
-    single one may know an old version only."""
+    """The version of the rules that the cluster writes, and the nodes that hold the next one back:
+    their programs are older, or do not answer. From the most recent answer. None and none if fewer
+    than a majority of the nodes answer: a single one may know an old version only.
+    """
     found = [answer for answer in answers if not isinstance(answer, RaftlogError)]
     if 2 * len(found) <= nodes:
         return {"rules": None, "behind_rules": []}
     newest = max(found, key=lambda a: (a.rules, a.rules_known, a.node == a.leader, a.term))
-    return {"rules": newest.rules, "behind_rules": list(newest.behind_rules)}
+    # Such a program is only about to say what it knows, as while a cluster starts.
+    knowing = {each.node for each in found if each.rules_known >= newest.rules_known}
+    behind = [node for node in newest.behind_rules if node not in knowing]
+    return {"rules": newest.rules, "behind_rules": behind}
 
 
 def latest_of(answers: Sequence[ClusterDescription | RaftlogError]) -> ClusterDescription:

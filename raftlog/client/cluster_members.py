@@ -343,6 +343,7 @@ class ClusterMembers:
     def keep(self, node: int, *, timeout_s: float) -> Iterator[Moved]:
         """Take back a removal that has not ended: the node stays, and what is on its way from it
         goes back.
+        A removal drains the node, and that ends too, also if it was drained before.
 
         Args:
             node: The node.
@@ -355,7 +356,8 @@ class ClusterMembers:
             NodeUnknown: There is no such node.
             ChangeUnfinished: A move took too long; it goes on.
         """
-        self._set_duty(node, draining=False, leaving=False)
+        known = self._node(node)
+        self._set_duty(node, draining=known.draining and not known.leaving, leaving=False)
         back = [
             Move(each.group, each.topic, each.voters, each.former)
             for each in self.placements().groups

@@ -6,8 +6,9 @@ import os
 import signal
 
 import pytest
+import typer
 
-from raftlog.cli.signals import on_signals
+from raftlog.cli.signals import interrupted_by, on_signals
 
 pytestmark = pytest.mark.usefixtures("signals_heard")
 
@@ -31,3 +32,23 @@ def test_a_hang_up_that_nohup_had_ignored_stays_ignored() -> None:
         assert heard == []
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_a_signal_interrupts_like_ctrl_c_and_decides_the_exit_code() -> None:
+    tidied = []
+
+    def work() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except KeyboardInterrupt:
+            tidied.append(True)
+            raise
+
+    with pytest.raises(typer.Exit) as ended, interrupted_by(signal.SIGTERM, signal.SIGHUP):
+        work()
+    assert (ended.value.exit_code, tidied) == (143, [True])
+
+
+def test_ctrl_c_stays_what_it_is() -> None:
+    with pytest.raises(KeyboardInterrupt), interrupted_by(signal.SIGTERM):
+        os.kill(os.getpid(), signal.SIGINT)

@@ -194,6 +194,16 @@ def test_the_rules_version_is_unknown_unless_a_majority_answers() -> None:
     assert rules_of([description(1, 2)], nodes=1)["rules"] == 2
 
 
+def test_a_node_whose_program_knows_the_next_rules_is_not_waited_for() -> None:
+    """It is about to say so, as while a cluster starts."""
+    leads = replace(description(1, 1), rules_known=10, behind_rules=(NodeId(2), NodeId(3)))
+    starting = replace(description(2, 1), rules_known=10)
+    old = replace(description(3, 1), rules_known=9)
+    assert rules_of([leads, starting, old], nodes=3)["behind_rules"] == [3]
+    down = NodeUnreachable(address="a:3", problem="refused")
+    assert rules_of([leads, starting, down], nodes=3)["behind_rules"] == [3]
+
+
 def test_the_nodes_that_never_started_are_told_by_who_leads() -> None:
     """Another one may be behind, and know less."""
     behind = replace(description(1, 2), unregistered=(NodeId(2), NodeId(3), NodeId(4)))

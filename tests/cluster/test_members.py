@@ -272,6 +272,8 @@ def test_a_removal_that_cannot_end_is_taken_back(tmp_path: Path) -> None:
             list(client.members.carry_out(moves, timeout_s=3))
         assert not all(each.reached for each in client.members.placements().groups)
         list(client.members.keep(3, timeout_s=PATIENCE_S))
+        (stays,) = (each for each in client.members.placements().nodes if each.node == 3)
+        assert (stays.draining, stays.leaving) == (False, False)
         assert places(client)["t"] == places(client)[""] == (1, 2, 3)
         assert all(each.reached for each in client.members.placements().groups)
         assert rows_of(client, topic) == [1]
@@ -316,6 +318,8 @@ def test_a_drained_node_leads_nothing_also_after_a_restart(tmp_path: Path) -> No
                 "node 3 to lead all",
                 PATIENCE_S,
             )
+            list(client.members.keep(1, timeout_s=PATIENCE_S))  # nobody removes it: nothing to end
+            assert [e.node for e in client.members.placements().nodes if e.draining]
             client.members.end_drain(1)
             cluster.kill(3)
             so_far = len(load.written)
