@@ -78,6 +78,7 @@ COLUMNS: Mapping[str, StructType] = {
             "bytes_behind": LongType(),
             "seconds_behind": DoubleType(),
             "records_trimmed": LongType(),
+            "records_held": LongType(),
             "published": TimestampType(),
             "publisher": StringType(),
         },
@@ -114,6 +115,8 @@ COLUMNS: Mapping[str, StructType] = {
             "retention_s": LongType(),
             "retention_bytes": LongType(),
             "retention_records": LongType(),
+            "retention_unread_s": LongType(),
+            "retention_unread_bytes": LongType(),
         },
     ),
 }
@@ -212,6 +215,7 @@ def _groups(client: LogClient, topics: Topics) -> Iterator[Row]:
                 "bytes_behind": lag.bytes_behind,
                 "seconds_behind": lag.seconds_behind,
                 "records_trimmed": lag.records_trimmed,
+                "records_held": lag.records_held,
                 "published": position.published_us,
                 "publisher": position.publisher or None,
             }
@@ -255,6 +259,8 @@ def _topics(client: LogClient, topics: Topics) -> Iterator[Row]:
             "retention_s": settings.get("retention_s"),
             "retention_bytes": settings.get("retention_bytes"),
             "retention_records": settings.get("retention_records"),
+            "retention_unread_s": settings.get("retention_unread_s"),
+            "retention_unread_bytes": settings.get("retention_unread_bytes"),
         }
 
 

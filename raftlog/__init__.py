@@ -51,6 +51,7 @@ if TYPE_CHECKING:  # at run time `__getattr__` imports a name when it is used
     )
     from raftlog.wire.group_calls import GroupEvent, LogEntry, NodeAddress, Servers, StatePart
     from raftlog.wire.placing_calls import GroupPlace, NodePlaces, PlacementsReply
+    from raftlog.wire.reader_positions import ReaderPosition
 
 __version__ = "0.1.0"
 

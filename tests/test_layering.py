@@ -210,6 +210,7 @@ PACKAGES = {
             "raftlog.wire.calls",
             "raftlog.wire.group_calls",
             "raftlog.wire.placing_calls",
+            "raftlog.wire.reader_positions",
             *VALUES,
         )
     ),

@@ -52,10 +52,10 @@ RULES_WITH_EVOLUTION = 9
 RULES_WITH_OVERWRITE = 10
 """The first rules under which an epoch may take the place of all records."""
 
-RULES_WAITING_FOR_READERS = 12
+RULES_WAITING_FOR_READERS = 11
 """The first rules that know the settings by which retention waits for reader groups."""
 
-RULES_LATEST = 12
+RULES_LATEST = 11
 """The highest version that this program knows."""
 
 

@@ -40,7 +40,6 @@ from raftlog.server.leases import LeaseWatch
 from raftlog.server.listener import Listener, generic_handlers
 from raftlog.server.memory import collect_seldom, keep_freed_memory
 from raftlog.server.node import Node
-from raftlog.server.position_reads import PositionReads
 from raftlog.server.registration import register
 from raftlog.server.rpc import CallGate, client_handlers
 from raftlog.server.services import Services
@@ -131,7 +130,6 @@ async def _serve(
         fail=fail,
     )
     services = Services(node)
-    node.positions = PositionReads(node, services.kv).read
     gate = CallGate(settings.server, node.identity.cluster_id)
     streams = PeerStreams(node)
     healths = health.aio.HealthServicer()

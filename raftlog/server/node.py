@@ -106,9 +106,9 @@ class Node:
         self._routes = parse_routes(settings.server.peer_routes)
         self._reporting: set[ReportPlacement] = set()
         self.positions: Callable[[], Awaitable[Sequence[KeyValue]]] | None = None
-        """Reads the positions of reader groups; set before `start`."""
+        """Reads the positions of reader groups; `Services` sets it."""
         self.links = NodeLinks(self.node, self._link, fail)
-        effects = LoopEffects(
+        self._effects = LoopEffects(
             links=self.links,
             writers=self._workers,
             readers=self._readers,
@@ -119,12 +119,6 @@ class Node:
         )
         self._passed_over: deque[DamagePassedOver] = deque()
         """What was met when files were opened, on any thread, and is still to be counted."""
-
-        def told_by_store(event: MultiRaftEvent) -> None:
-            effects.tell(event)
-            if isinstance(event, DamagePassedOver):
-                self._passed_over.append(event)
-
         chance = random.Random()
         timing = settings.raft.timing()
         self._store = GroupStore(
@@ -133,18 +127,23 @@ class Node:
             timing=timing,
             log_limits=_log_limits(settings.storage),
             random=chance,
-            tell=told_by_store,
+            tell=self._told_by_store,
         )
         self.multiraft = MultiRaft(
             node=self.node,
             nodes=addresses,
             store=self._store,
-            effects=effects,
+            effects=self._effects,
             timing=timing,
             boot_id=boot_id,
             random=chance,
             limits=_limits(settings),
         )
+
+    def _told_by_store(self, event: MultiRaftEvent) -> None:
+        self._effects.tell(event)
+        if isinstance(event, DamagePassedOver):
+            self._passed_over.append(event)
 
     def _link(self, peer: NodeId, address: str) -> PeerLink:
         return PeerLink(

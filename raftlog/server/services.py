@@ -63,6 +63,7 @@ from raftlog.server.kv_services import KvServices
 from raftlog.server.node import Node
 from raftlog.server.order import SenderOrder
 from raftlog.server.placing import PlacingServices
+from raftlog.server.position_reads import PositionReads
 from raftlog.server.record_batches import batch_reply, checked_summary, column_slices
 from raftlog.server.refused import Accepted, accepted, check_sense, error_of
 from raftlog.wire import calls
@@ -78,6 +79,7 @@ class Services:
         self._limits = node.settings.server
         self.groups = GroupServices(node)
         self.kv = KvServices(node, self.placing)
+        node.positions = PositionReads(node, self.kv).read
         self._order = SenderOrder(
             wait_max_s=self._limits.reorder_wait_max_s,
             senders_max=self._limits.reorder_senders_max,

@@ -37,9 +37,9 @@ def reader(topics, **given):
 
 
 def versions(ranges, incarnation):
-    """The version of each task's records."""
+    """The version of each piece's records."""
     wanted = TopicRange(topic="flights", incarnation=incarnation, start=0, end=1)
-    return [one.schema_version for one in ranges.plan([wanted], None)]
+    return [piece.schema_version for task in ranges.plan([wanted], None) for piece in task.pieces]
 
 
 def test_a_query_goes_on_with_the_columns_that_it_was_planned_with():

@@ -34,7 +34,7 @@ def record(script: Any) -> None:
         _evolve(script)
     if RULES_LATEST >= 10:
         _overwrite(script)
-    if RULES_LATEST >= 12:
+    if RULES_LATEST >= 11:
         _wait_for_readers(script)
 
 
@@ -198,11 +198,11 @@ def _overwrite(script: Any) -> None:
 
 
 def _wait_for_readers(script: Any) -> None:
-    """The same before rules 12 and under them: settings by which retention waits for readers."""
+    """The same before rules 11 and under them: settings by which retention waits for readers."""
     from raftlog.machines.settings import TopicSetting
 
     write = script.node.write
-    register = c.RegisterNode(node=NodeId(1), store_uuid=_STORE, address="127.0.0.1:1", rules=12)
+    register = c.RegisterNode(node=NodeId(1), store_uuid=_STORE, address="127.0.0.1:1", rules=11)
 
     def settings(**values: int) -> tuple[Any, ...]:
         return tuple(TopicSetting(name=name, value=value) for name, value in values.items())
@@ -217,7 +217,7 @@ def _wait_for_readers(script: Any) -> None:
 
     alter()
     write(CONTROLLER_GROUP, register)
-    write(CONTROLLER_GROUP, c.Rules(version=12))
+    write(CONTROLLER_GROUP, c.Rules(version=11))
     alter()
     local = script.node.multiraft.replicas.get(script.group)
     configure = c.Configure(
@@ -225,7 +225,7 @@ def _wait_for_readers(script: Any) -> None:
         settings=settings(retention_s=100, retention_unread_s=200),
     )
     write(script.group, configure)
-    write(script.group, c.Rules(version=12))
+    write(script.group, c.Rules(version=11))
     write(script.group, c.SnapshotPoint(keep_from=1))
 
 
