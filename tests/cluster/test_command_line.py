@@ -67,7 +67,7 @@ def test_topic_from_creation_to_deletion(cluster: ProcessCluster) -> None:
     sizes = {"log_start_offset": 0, "high_water_mark": 0, "staged_bytes": 0, "dead_bytes": 0}
     described = answer(cluster, "topic", "describe", "life")
     replicas = described.pop("replicas")
-    assert described == created | sizes
+    assert described == created | sizes | {"records_held": 0, "held_for": None}
     assert [replica["node"] for replica in replicas] == [1]
     assert replicas[0]["log_bytes"] > 0
     assert replicas[0]["snapshot_index"] == replicas[0]["history_end"] == 0
