@@ -305,7 +305,11 @@ def test_a_listener_tells_how_far_a_query_is_and_what_ended_it(lab, caplog):
 
             lab.append(*range(10, 16))
             failure(lab.each(stream, crash))
-            wait_until(lambda: not is_running(queries, query), "the listener hears of that end")
+            # Not `is_running`: that is still the end of the run before.
+            wait_until(
+                lambda: queries.latest[str(query.id)].error, "the listener hears of that end"
+            )
+            assert queries.flush(DEADLINE_S)
             told = queries.latest[str(query.id)]
             assert (told.batch, told.topics[0].position) == (3, 14)
             assert "crashed" in told.error
