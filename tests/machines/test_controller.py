@@ -27,7 +27,7 @@ from raftlog.machines.outcomes import (
     TopicCreated,
     TopicDeleted,
 )
-from raftlog.machines.rules import RULES_FIRST
+from raftlog.machines.rules import RULES_FIRST, RULES_WAITING_FOR_READERS
 from raftlog.machines.schema import RESERVED_NAMES, Field, Schema
 from raftlog.machines.settings import TopicSetting
 from tests.machines.scenes import SCHEMA
@@ -342,3 +342,19 @@ def test_older_rules_know_no_settings() -> None:
     scene.create("a", settings=(good,))
     assert scene.topic("a").settings == ()
     assert code(scene.alter("a", good)) == "MalformedRequest"
+
+
+@pytest.mark.parametrize("name", ["retention_unread_s", "retention_unread_bytes"])
+def test_older_rules_refuse_settings_that_wait_for_readers_in_the_words_of_then(name: str) -> None:
+    scene = Cluster.with_rules_3()
+    scene.apply(Rules(version=RULES_WAITING_FOR_READERS - 1))
+    scene.created("a")
+    waits = TopicSetting(name=name, value=60)
+    advice = "A topic's settings are retention_s, retention_bytes, retention_records."
+    assert refusal(scene.alter("a", waits)) == (
+        "InvalidOption",
+        {"option": name, "problem": "is no setting of a topic", "advice": advice},
+    )
+    scene.apply(Rules(version=RULES_WAITING_FOR_READERS))
+    scene.alter("a", waits)
+    assert scene.topic("a").settings == (waits,)

@@ -157,10 +157,11 @@ def test_the_leader_decides_by_what_is_there_when_the_positions_have_come() -> N
     waiting.scene.driver.reads.clear()
     waiting.retention.look()
     (done,) = waiting.scene.driver.reads
-    waiting.configure(2, retention_unread_s=60)
-    done([])
-    waiting.scene.settle(waiting.local)
-    assert waiting.local.topic_machine.log_start_offset == 19, "its settings are others now"
+    waiting.configure(2, retention_records=5)
+    done([position("late", 0)])
+    assert waiting.local.held_back == HeldBack(kept=Offset(25), group="slow"), "as it was"
+    assert waiting.look() == 25, "it waits for nobody now"
+    assert waiting.local.held_back is None
 
 
 @pytest.mark.parametrize(
