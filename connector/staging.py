@@ -61,18 +61,12 @@ class Staging:
     def make_room(self) -> None:
         """Bring what is kept down to the bound: the largest parts go first."""
         attempts = [opened.attempt for opened in self._opened.values()]
-        kept = sum(attempt.kept_bytes for attempt in attempts)
-        for attempt in sorted(attempts, key=lambda each: each.kept_bytes, reverse=True):
-            if kept <= self._bytes_max:
-                break
-            kept -= attempt.kept_bytes
-            attempt.flush()
-        pending = sum(attempt.pending_bytes for attempt in attempts)
-        for attempt in sorted(attempts, key=lambda each: each.pending_bytes, reverse=True):
-            if pending <= self._bytes_max:
-                break
-            pending -= attempt.pending_bytes
-            attempt.settle()
+        _bring_down(
+            attempts, lambda each: each.kept_bytes, lambda each: each.flush(), self._bytes_max
+        )
+        _bring_down(
+            attempts, lambda each: each.pending_bytes, lambda each: each.settle(), self._bytes_max
+        )
 
     def finish(self) -> tuple[Staged, ...]:
         """Stage all rows. On return every entry is replicated and none is visible."""
@@ -100,6 +94,23 @@ def check_number(topics: int, topics_max: int) -> None:
             advice="Check that the column topic holds names of topics and not some other value. "
             "If it does, raise the option, or write smaller batches.",
         )
+
+
+def _bring_down(
+    attempts: Sequence[Attempt],
+    bytes_of: Callable[[Attempt], int],
+    free: Callable[[Attempt], None],
+    bytes_max: int,
+) -> None:
+    """Free the largest until all have no more than the bound."""
+    total = sum(map(bytes_of, attempts))
+    if total <= bytes_max:  # nearly always, and after each batch
+        return
+    for attempt in sorted(attempts, key=bytes_of, reverse=True):
+        if total <= bytes_max:
+            break
+        total -= bytes_of(attempt)
+        free(attempt)
 
 
 def _under(batch: pa.RecordBatch, names: Sequence[str | None]) -> pa.RecordBatch:
