@@ -250,8 +250,19 @@ def _break(orders: Orders, site: Site, breaker: Breaker, say: Say) -> None:
                 f"{episode.begin_s - history.began_s:7.1f} s  {episode.text}; "
                 f"healed after {episode.healed_s - episode.end_s:.1f} s"
             )
+        # A node that joined last is judged by what it gave under load, too.
+        what = "records of each topic from each node"
+        with _noting_trouble(history):
+            wait_for(lambda: _all_are_read(site), what, _HEAL_TIMEOUT_S)
         history.ended_s = time.monotonic()
     history.troubles += [f"a worker ended: {error!r}" for error in workload.failures]
+
+
+def _all_are_read(site: Site) -> bool:
+    """Whether each node has given records of each topic, or the load is ending anyway."""
+    read = {(each.node, each.topic) for each in site.history.reads}
+    wanted = {(node, topic.name) for node in site.nodes for topic in site.topics}
+    return site.stop.is_set() or wanted <= read
 
 
 def _episode(plan: Plan, breaker: Breaker, site: Site) -> Episode:
