@@ -141,6 +141,27 @@ OPTIONS: tuple[Option, ...] = (
         doc="In place of endingOffsets: such a time per topic, as JSON.",
     ),
     Option(
+        name="startingAfterEpoch",
+        endpoints=SOURCES,
+        doc=(
+            "In place of startingOffsets, with epochWriter: start where each topic ended when this "
+            "epoch of that writer, a stream's batch id or a txnVersion, had been committed."
+        ),
+    ),
+    Option(
+        name="asOfEpoch",
+        endpoints=frozenset({Endpoint.BATCH_SOURCE}),
+        doc=(
+            "In place of endingOffsets, with epochWriter: read each topic as it stood after this "
+            "epoch of that writer."
+        ),
+    ),
+    Option(
+        name="epochWriter",
+        endpoints=SOURCES,
+        doc="The writer of these epochs, which is a stream's query id, or a txnAppId.",
+    ),
+    Option(
         name="maxOffsetsPerTrigger",
         endpoints=frozenset({Endpoint.STREAM_SOURCE}),
         doc="The most records of one micro-batch, over all topics; exact.",

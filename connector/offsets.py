@@ -10,11 +10,11 @@ Spark stores and compares the JSON's text, so its keys are sorted and nothing in
 accepted by any cluster; the next offset that is not idle has it.
 
 Spark asks for the initial offset more than once within batch 0, and a Python source cannot remember
-its answer. So the initial offset is symbolic (`start`: earliest, latest, a number or a time), and
-the *end* of the first batch fixes it: `from` is where that topic's range starts. It is written and
-read only for topics whose `start` offset is symbolic, missing, or of another incarnation. Every
-other range is [start.end, end.end). A query that starts again within batch 0 finds that end in
-Spark's log, and so the same range.
+its answer. So the initial offset is symbolic (`start`: earliest, latest, a number, a time or an
+epoch), and the *end* of the first batch fixes it: `from` is where that topic's range starts. It is
+written and read only for topics whose `start` is symbolic, missing, or of another incarnation.
+Every other range is [start.end, end.end). A query that starts again within batch 0 finds that end
+in Spark's log, and so the same range.
 """
 
 from __future__ import annotations
@@ -42,8 +42,21 @@ class AtTime:
     """What holds if there is no such record: the topic's end. If false: an error."""
 
 
-Position = str | int | AtTime
-"""`EARLIEST`, `LATEST`, an offset from 0 up, or a time."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AfterEpoch:
+    """The topic's end as it was when this epoch of this writer had been committed."""
+
+    option: str
+    """The option that says so."""
+    writer: str
+    epoch: int
+
+
+Sought = AtTime | AfterEpoch
+"""A position that only the topic's records tell."""
+
+Position = str | int | Sought
+"""`EARLIEST`, `LATEST`, an offset from 0 up, or what has to be looked up."""
 
 OTHERS = "*"
 """In JSON: all topics that are not named. No topic has this name."""
@@ -57,7 +70,7 @@ log = logging.getLogger("raftlog.spark")
 class Pending:
     """A topic whose start is not resolved yet.
 
-    A time is looked up for the first batch, and is then as durable as `latest` is.
+    What is `Sought` is looked up for the first batch, and is then as durable as `latest` is.
     """
 
     start: Position
@@ -115,7 +128,7 @@ def render(offset: StreamOffset, cluster_id: str | None = None) -> dict[str, Any
         entry = offset[topic]
         if isinstance(entry, Pending):
             at = entry.start
-            topics[topic] = {"start": asdict(at) if isinstance(at, AtTime) else at}
+            topics[topic] = {"start": asdict(at) if isinstance(at, Sought) else at}
             continue
         topics[topic] = {"end": entry.end}
         if entry.first is not None:
@@ -135,13 +148,18 @@ def parse(json_object: Mapping[str, Any]) -> StreamOffset:
     offset: dict[str, Pending | Reached] = {}
     for topic, entry in json_object["topics"].items():
         if "start" in entry:
-            at = entry["start"]
-            offset[topic] = Pending(start=AtTime(**at) if isinstance(at, dict) else at)
+            offset[topic] = Pending(start=_position(entry["start"]))
         else:
             offset[topic] = Reached(
                 incarnation=entry["incarnation"], end=entry["end"], first=entry.get("from")
             )
     return offset
+
+
+def _position(given: Any) -> Position:
+    if not isinstance(given, dict):
+        return given  # type: ignore[no-any-return]  # as `render` wrote it
+    return AtTime(**given) if "timestamp_us" in given else AfterEpoch(**given)
 
 
 def cluster_of(json_object: Mapping[str, Any]) -> str | None:
@@ -166,7 +184,7 @@ def next_end(
     marks: Mapping[str, TopicWatermark],
     *,
     cluster: Cluster,
-    find: Callable[[str, AtTime], int],
+    find: Callable[[str, Sought], int],
     admit: Callable[[Waiting], Mapping[str, int]],
     covers: Callable[[str], bool],
     fail_on_data_loss: bool,
@@ -178,7 +196,7 @@ def next_end(
     began, or new under its pattern) starts at its log start, as Kafka's new partitions do. A topic
     that is no longer subscribed (`covers`) keeps its entry, so that subscribing again continues
     where it stopped. A mark below the stream's own position means to wait. `find` tells the offset
-    of a time, `admit` how many of each topic's waiting records the batch has. Raises
+    of a time or an epoch, `admit` how many of each topic's waiting records the batch has. Raises
     `ClusterMismatch`, `OffsetTrimmed`, `TopicRecreated` (also if a topic is gone) or
     `InvalidOption`. With `fail_on_data_loss` false, the middle two become a warning and a skip.
     """
@@ -311,7 +329,7 @@ def _continues(entry: Pending | Reached | None, incarnation: str) -> TypeGuard[R
 def _resume(
     entry: Pending | Reached | None,
     mark: TopicWatermark,
-    find: Callable[[str, AtTime], int],
+    find: Callable[[str, Sought], int],
     fail_on_data_loss: bool,
 ) -> int:
     """Where reading this topic continues. Above the mark there is nothing to read yet."""
@@ -324,6 +342,8 @@ def _resume(
             return mark.high_water_mark
         case Pending(start=AtTime() as time):
             return first_at(time, find(mark.topic, time), mark)
+        case Pending(start=AfterEpoch() as after):
+            return find(mark.topic, after)
         case Pending(start=position):
             assert isinstance(position, int), position
             check_start_exists(position, mark)

@@ -21,6 +21,7 @@ from raftlog.spark.option_values import OptionValues
 from raftlog.spark.positions import (
     Positions,
     check_batch_range,
+    check_epoch_writer,
     ending_positions,
     starting_positions,
 )
@@ -193,6 +194,7 @@ def source_options(given: Mapping[str, str], endpoint: Endpoint) -> SourceOption
     values = OptionValues(given, frozenset({endpoint}))
     topics = topics_of(values)
     streaming = endpoint is Endpoint.STREAM_SOURCE
+    check_epoch_writer(values)
     starting = starting_positions(values, topics, LATEST if streaming else EARLIEST)
     ending = Positions(named={}, others=LATEST)
     if not streaming:

@@ -1,4 +1,4 @@
-"""Where a read starts and ends, as options say it: by offset or by time, for all topics or each."""
+"""Where a read starts and ends, as options say it: by offset, time or epoch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from raftlog.errors import InvalidOption
 from raftlog.machines.limits import INTEGER_MAX
-from raftlog.spark.offsets import EARLIEST, LATEST, OTHERS, AtTime, Position
+from raftlog.spark.offsets import EARLIEST, LATEST, OTHERS, AfterEpoch, AtTime, Position
 from raftlog.spark.option_values import OptionValues, doc_of
 from raftlog.spark.topics import Topics
 
@@ -17,6 +17,12 @@ POSITION_NUMBERS = {-2: EARLIEST, -1: LATEST}
 """Kafka's numbers for the two symbolic positions in JSON."""
 
 STRATEGY = "startingOffsetsByTimestampStrategy"
+
+EPOCHS = ("startingAfterEpoch", "asOfEpoch")
+EPOCH_WRITER = "epochWriter"
+
+_STARTING = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", EPOCHS[0])
+_ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", EPOCHS[1])
 
 _MILLISECONDS_MAX = INTEGER_MAX // 1000
 
@@ -36,7 +42,7 @@ class Positions:
 
 def starting_positions(values: OptionValues, topics: Topics, default: Position) -> Positions:
     """Where each topic is read from, by whichever option says it."""
-    name = _only_one(values, ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp"))
+    name = _only_one(values, _STARTING)
     strategy = values.choice(STRATEGY, ("error", "latest"))
     by_time = name.endswith("Timestamp")
     if values.given(STRATEGY) is not None and not by_time:
@@ -50,8 +56,20 @@ def starting_positions(values: OptionValues, topics: Topics, default: Position) 
 
 def ending_positions(values: OptionValues, topics: Topics) -> Positions:
     """Where a batch read of each topic ends, exclusive. The end of time is the end of the topic."""
-    name = _only_one(values, ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"))
-    return _positions(values, name, topics, LATEST, otherwise_latest=True)
+    return _positions(values, _only_one(values, _ENDING), topics, LATEST, otherwise_latest=True)
+
+
+def check_epoch_writer(values: OptionValues) -> None:
+    """Check that the writer and its epochs are given together. Raises `InvalidOption`."""
+    epochs = [name for name in EPOCHS if values.given(name) is not None]
+    written = bool(values.text(EPOCH_WRITER))
+    if written != bool(epochs):
+        missing = f"{EPOCHS[0]!r} or {EPOCHS[1]!r}" if written else repr(EPOCH_WRITER)
+        raise InvalidOption(
+            option=EPOCH_WRITER if written else epochs[0],
+            problem=f"is given without {missing}",
+            advice="Give both: an epoch is a number of one writer's batches.",
+        )
 
 
 def check_batch_range(starting: Positions, ending: Positions, topics: Topics) -> None:
@@ -87,6 +105,16 @@ def check_batch_range(starting: Positions, ending: Positions, topics: Topics) ->
                 f"{end.option!r} {end.timestamp_us // 1000}",
                 advice="The end is exclusive and never before the start.",
             )
+        if (
+            isinstance(start, AfterEpoch)
+            and isinstance(end, AfterEpoch)
+            and start.epoch > end.epoch
+        ):
+            raise InvalidOption(
+                option=start.option,
+                problem=f"is {start.epoch}, after {end.option!r} {end.epoch}",
+                advice="A read ends at the epoch after which it starts, or at a later one.",
+            )
 
 
 def _only_one(values: OptionValues, names: tuple[str, ...]) -> str:
@@ -119,6 +147,10 @@ def _positions(
 
     if name.endswith("ingTimestamp"):
         return Positions(named={}, others=at(values.count(name, 0, _MILLISECONDS_MAX)))
+    if name in EPOCHS:
+        epoch = values.count(name, 0, INTEGER_MAX - 1)
+        writer = values.text(EPOCH_WRITER) or ""
+        return Positions(named={}, others=AfterEpoch(option=name, writer=writer, epoch=epoch))
     text = values.text(name)
     if text is None:
         return Positions(named={}, others=default)

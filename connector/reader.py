@@ -24,14 +24,17 @@ from raftlog.errors import (
 )
 from raftlog.spark import connection, offsets, partitions
 from raftlog.spark.column_names import check_case, matched
+from raftlog.spark.epoch_ends import end_of
 from raftlog.spark.limits import Pieces
 from raftlog.spark.metadata_columns import METADATA_NAMES
 from raftlog.spark.offsets import (
     EARLIEST,
     LATEST,
+    AfterEpoch,
     AtTime,
     Cluster,
     Position,
+    Sought,
     TopicRange,
     TopicWatermark,
 )
@@ -290,9 +293,12 @@ class RangeReader:
             high_water_mark=found.high_water_mark,
         )
 
-    def find(self, topic: TopicInfo, time: AtTime) -> int:
-        """The offset of the first record of that time or after it; else the high-water mark."""
-        return self.client().find_offset(topic, time.timestamp_us)
+    def find(self, topic: TopicInfo, sought: Sought) -> int:
+        """The end after an epoch, or the offset of the first record of a time or after it; if
+        there is none, the high-water mark."""
+        if isinstance(sought, AfterEpoch):
+            return end_of(self.client(), topic, sought)
+        return self.client().find_offset(topic, sought.timestamp_us)
 
     def cluster(self) -> Cluster:
         """The cluster that the servers belong to, asked now."""
@@ -345,9 +351,12 @@ class RaftlogBatchReader(DataSourceReader):
         return [*self._ranges.plan(existing, self._ranges.cluster().id)] if existing else []
 
     def _range(self, topic: TopicInfo) -> TopicRange:
+        # Epochs are looked up before the mark, so that none ends above it.
+        starting = self._after_epoch(self._options.starting.of(topic.name), topic)
+        ending = self._after_epoch(self._options.ending.of(topic.name), topic)
         mark = self._ranges.mark(topic)
-        first = self._concrete(self._options.starting.of(topic.name), topic, mark)
-        last = self._concrete(self._options.ending.of(topic.name), topic, mark)
+        first = self._concrete(starting, topic, mark)
+        last = self._concrete(ending, topic, mark)
         offsets.check_start_exists(first, mark)
         offsets.check_start_exists(last, mark, option="endingOffsets")
         wanted = TopicRange(
@@ -357,6 +366,9 @@ class RaftlogBatchReader(DataSourceReader):
         return kept or TopicRange(
             topic=mark.topic, incarnation=mark.incarnation, start=first, end=first
         )
+
+    def _after_epoch(self, position: Position, topic: TopicInfo) -> Position:
+        return self._ranges.find(topic, position) if isinstance(position, AfterEpoch) else position
 
     def _concrete(self, position: Position, topic: TopicInfo, mark: TopicWatermark) -> int:
         if position == EARLIEST:

@@ -5,7 +5,7 @@ import pytest
 from raftlog.errors import InvalidOption
 from raftlog.spark.declarations import OPTIONS, Endpoint
 from raftlog.spark.limits import Limits
-from raftlog.spark.offsets import AtTime
+from raftlog.spark.offsets import AfterEpoch, AtTime
 from raftlog.spark.options import (
     CreateTopic,
     check_values,
@@ -443,3 +443,24 @@ def test_a_cluster_is_found_by_servers_or_by_zookeeper(monkeypatch):
     nearer = {"subscribe": "t", "raftlog.bootstrap.servers": "a:1"}
     connection = source_options(nearer, Endpoint.BATCH_SOURCE).subscription.connection
     assert (connection.bootstrap_servers, connection.zookeeper) == ("a:1", "")
+
+
+def test_an_epoch_is_one_of_a_writer_and_starts_a_read_or_ends_a_batch_read():
+    after = {"startingAfterEpoch": "7", "epochWriter": "job"}
+    batch = source_options(SUBSCRIBE | after | {"asOfEpoch": "9"}, Endpoint.BATCH_SOURCE)
+    start = AfterEpoch(option="startingAfterEpoch", writer="job", epoch=7)
+    assert batch.starting.of("t") == start
+    assert batch.ending.of("t") == AfterEpoch(option="asOfEpoch", writer="job", epoch=9)
+    assert source_options(SUBSCRIBE | after, Endpoint.STREAM_SOURCE).starting.of("t") == start
+    given = SUBSCRIBE | {"asOfEpoch": "7", "epochWriter": "job"}
+    assert refused(given, Endpoint.STREAM_SOURCE).option == "asOfEpoch"
+    for missing in ("asOfEpoch", "epochWriter"):
+        rest = {name: value for name, value in given.items() if name != missing}
+        problem = refused(rest, Endpoint.BATCH_SOURCE).problem
+        assert problem.startswith("is given without ")
+        assert missing in problem
+    error = refused(given | {"endingOffsets": "latest"}, Endpoint.BATCH_SOURCE)
+    assert {"asOfEpoch", "endingOffsets"} <= set(str(error).split("'"))
+    assert refused(given | {"asOfEpoch": "-1"}, Endpoint.BATCH_SOURCE).option == "asOfEpoch"
+    error = refused(given | {"startingAfterEpoch": "8"}, Endpoint.BATCH_SOURCE)
+    assert error.problem == "is 8, after 'asOfEpoch' 7"
