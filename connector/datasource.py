@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from raftlog.errors import RaftlogError
-from raftlog.spark import connection
+from raftlog.spark import connection, sql_table
 from raftlog.spark.declarations import Endpoint
 from raftlog.spark.options import (
     check_values,
@@ -55,21 +55,16 @@ class RaftlogDataSource(DataSource):
     @errors_logged
     def schema(self) -> StructType:
         """The columns of the subscribed topics, by name, or of the view. Not called with
-        `.schema(...)`."""
-        viewed = view_options(self.options)
-        if viewed is not None:
-            from raftlog.spark.views import COLUMNS
-
-            return COLUMNS[viewed.view]
-        subscribed = subscription(self.options)
-        check_values(self.options)
-        return topic_struct(
-            union(connection.describe(subscribed)), include_metadata=subscribed.include_metadata
-        )
+        `.schema(...)`, nor for a table whose columns somebody gave."""
+        table = sql_table.declared(self.options)
+        if table is None:
+            return _columns(self.options)
+        return sql_table.with_options(_columns(connection.with_found_servers(table)), table)
 
     @errors_logged
     def reader(self, schema: StructType) -> RaftlogBatchReader | ViewReader:
-        viewed = view_options(self.options)
+        given = self._read_options(schema, Endpoint.BATCH_SOURCE)
+        viewed = view_options(given)
         if viewed is not None:
             from raftlog.spark.views import ViewReader
 
@@ -77,10 +72,14 @@ class RaftlogDataSource(DataSource):
             return ViewReader(viewed, schema)
         from raftlog.spark.reader import RaftlogBatchReader
 
-        options = source_options(self.options, Endpoint.BATCH_SOURCE)
+        options = source_options(given, Endpoint.BATCH_SOURCE)
         topics = connection.describe(options.subscription)
         check_projection(schema, union(topics))
         return RaftlogBatchReader(options, schema, topics)
+
+    def _read_options(self, schema: StructType, endpoint: Endpoint) -> Mapping[str, str]:
+        table = sql_table.read_options(self.options, schema, endpoint)
+        return self.options if table is None else connection.with_found_servers(table)
 
     def streamReader(self, schema: StructType) -> RaftlogStreamReader | FailedStreamReader:
         """The reader. If there is none, the reason is raised where Spark shows it whole."""
@@ -93,7 +92,8 @@ class RaftlogDataSource(DataSource):
 
     @errors_logged
     def _stream_reader(self, schema: StructType) -> RaftlogStreamReader:
-        viewed = view_options(self.options)
+        given = self._read_options(schema, Endpoint.STREAM_SOURCE)
+        viewed = view_options(given)
         if viewed is not None:
             from raftlog.spark.views import refuse_stream
 
@@ -101,7 +101,7 @@ class RaftlogDataSource(DataSource):
         check_can_stream()
         from raftlog.spark.stream_reader import RaftlogStreamReader
 
-        options = source_options(self.options, Endpoint.STREAM_SOURCE)
+        options = source_options(given, Endpoint.STREAM_SOURCE)
         topics = connection.describe(options.subscription)
         check_projection(schema, union(topics))
         return RaftlogStreamReader(options, schema, topics)
@@ -110,6 +110,7 @@ class RaftlogDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> RaftlogBatchWriter:
         from raftlog.spark.writer import batch_writer
 
+        sql_table.refuse_insert(self.options, schema)
         return batch_writer(self.options, schema, overwrite)
 
     @errors_logged
@@ -117,3 +118,16 @@ class RaftlogDataSource(DataSource):
         from raftlog.spark.writer import stream_writer
 
         return stream_writer(self.options, schema, overwrite, planning=not self._sent)
+
+
+def _columns(given: Mapping[str, str]) -> StructType:
+    viewed = view_options(given)
+    if viewed is not None:
+        from raftlog.spark.views import COLUMNS
+
+        return COLUMNS[viewed.view]
+    subscribed = subscription(given)
+    check_values(given)
+    return topic_struct(
+        union(connection.describe(subscribed)), include_metadata=subscribed.include_metadata
+    )
